@@ -1,0 +1,1 @@
+"""The ``normalign`` command: one file per subcommand; each parses, calls and prints."""

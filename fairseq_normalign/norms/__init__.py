@@ -1,0 +1,1 @@
+"""What attention adds up. Pure functions on tensors: torch only, no fairseq."""
