@@ -1,0 +1,1 @@
+"""Two invented languages and the sentences they share."""

@@ -1,0 +1,120 @@
+"""The invented lexicon: source stems with their translations, drawn by Zipf's law.
+
+The two languages share vowels but no consonant, so no word can be copied from one to the other.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Sequence
+
+# onsets, vowels and codas of a syllable; the two sides share no consonant
+SOURCE_SOUNDS = (
+    ["k", "m", "n", "p", "r", "s", "t", "w", "y", "h", "ky", "ry", "sh"],
+    ["a", "i", "u", "e", "o"],
+    ["", "", "", "n"],
+)
+TARGET_SOUNDS = (
+    ["b", "d", "f", "g", "j", "l", "v", "z", "bl", "fl", "gl", "dj"],
+    ["a", "e", "i", "o", "u", "au", "ei"],
+    ["l", "d", "g", "f", "b", "ld", "lf", "lz"],
+)
+
+SYNONYM = 0.25  # share of lexemes with a second, rarer translation
+HOMONYM = 0.10  # share of lexemes that borrow the translation of another one
+PREFERRED = 0.75  # how often the first translation is taken
+LIGHT_VERB = 0.15  # share of verbs that are two words in the source: a noun and a light verb
+SEPARABLE = 0.25  # share of translated verbs that have a separable particle
+
+LIGHT_VERBS = ("suru", "toru", "yaru")
+PARTICLES = ("al", "ob", "idu", "eg", "ulfa", "ab")
+
+
+@dataclass(frozen=True)
+class Lexeme:
+    """A meaning: its source stem and its target stems, the preferred one first.
+
+    Each stem is a tuple of parts: `(noun, light verb)` in the source and `(verb, particle)` in the target are
+    verbs of two words; everything else has one part.
+    """
+
+    source: tuple[str, ...]
+    targets: tuple[tuple[str, ...], ...]
+
+    def translation(self, rng: random.Random) -> tuple[str, ...]:
+        """One of the target stems; the preferred one most of the time."""
+        return self.targets[0] if rng.random() < PREFERRED else self.targets[-1]
+
+
+class WordClass:
+    """Lexemes in the order of their frequency, drawn with probability ∝ 1 / (rank + 2) (Zipf–Mandelbrot)."""
+
+    def __init__(self, lexemes: Sequence[Lexeme]):
+        self.lexemes = list(lexemes)
+        self._cumulative = list(accumulate(1 / (rank + 2) for rank in range(len(self.lexemes))))
+
+    def draw(self, rng: random.Random) -> Lexeme:
+        """One lexeme."""
+        return rng.choices(self.lexemes, cum_weights=self._cumulative)[0]
+
+
+class Coiner:
+    """Invents words of one language, each only once."""
+
+    def __init__(self, sounds: tuple[list[str], list[str], list[str]], rng: random.Random):
+        self.sounds = sounds
+        self.rng = rng
+        self.used: set[str] = set()
+
+    def coin(self, syllables: int) -> str:
+        """A new word; it grows by a syllable when the short ones are taken."""
+        for attempt in range(1000):
+            word = "".join(self.rng.choice(sound) for _ in range(syllables + attempt // 20) for sound in self.sounds)
+            if word not in self.used:
+                self.used.add(word)
+                return word
+        raise AssertionError("no free word left")
+
+
+class Lexicon:
+    """All word classes of the two languages."""
+
+    def __init__(self, rng: random.Random, *, scale: float = 1.0):
+        self.rng = rng
+        self.source = Coiner(SOURCE_SOUNDS, rng)
+        self.target = Coiner(TARGET_SOUNDS, rng)
+        self.determiners = self._coin_class(6)  # this, every, ...: closed classes first, they get the short words
+        self.adpositions = self._coin_class(10)
+        self.conjunctions = self._coin_class(5)
+        self.adverbs = self._coin_class(60)
+        self.nouns = self._coin_class(round(800 * scale))
+        self.adjectives = self._coin_class(round(200 * scale))
+        self.transitives = self._coin_class(round(200 * scale), verbs=True)
+        self.intransitives = self._coin_class(round(100 * scale), verbs=True)
+        self.impersonals = self._coin_class(8)  # it rains
+
+    def _coin_class(self, size: int, *, verbs: bool = False) -> WordClass:
+        lexemes: list[Lexeme] = []
+        for rank in range(size):
+            # frequent words are short
+            syllables = 1 if rank < 10 else 2 if rank < 300 else 3
+            lexemes.append(self._coin_verb(syllables, lexemes) if verbs else self._coin_lexeme(syllables, lexemes))
+        return WordClass(lexemes)
+
+    def _coin_lexeme(self, syllables: int, others: list[Lexeme]) -> Lexeme:
+        source = (self.source.coin(syllables),)
+        targets = [(self.target.coin(max(1, syllables - 1)),)]
+        if others and self.rng.random() < HOMONYM:
+            targets = [self.rng.choice(others).targets[0]]
+        if self.rng.random() < SYNONYM:
+            targets.append((self.target.coin(syllables),))
+        return Lexeme(source, tuple(targets))
+
+    def _coin_verb(self, syllables: int, others: list[Lexeme]) -> Lexeme:
+        lexeme = self._coin_lexeme(syllables, others)
+        light = (self.rng.choice(LIGHT_VERBS),) if self.rng.random() < LIGHT_VERB else ()
+        particles = [(self.rng.choice(PARTICLES),) if self.rng.random() < SEPARABLE else () for _ in lexeme.targets]
+        targets = tuple(stem[:1] + particle for stem, particle in zip(lexeme.targets, particles))
+        return Lexeme(lexeme.source + light, targets)

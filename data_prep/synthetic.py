@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Generate a parallel corpus of two invented languages with exact gold alignments.
+
+Writes {train,valid,test}.{src,tgt}; {valid,test}.talp, links 0-based and source first, `i-j` sure and `ipj` possible;
+{valid,test}.src.conllu, dependency trees; freq.src.txt, the words of train.src with their counts.
+The same seed writes the same bytes; another --train leaves valid and test as they are.
+
+example: python data_prep/synthetic.py corpus --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Iterable, Iterator
+
+from invented import source, target
+from invented.lexicon import Lexicon
+from invented.meaning import Thinker
+from invented.words import Word, conllu, links, text
+from lines import write_lines
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence in both languages."""
+
+    source: list[Word]
+    target: list[Word]
+
+
+def sentence_pairs(seed: int) -> Iterator[Pair]:
+    """Sentence pairs without end, no source sentence twice."""
+    rng = random.Random(seed)
+    thinker = Thinker(Lexicon(rng), rng)
+    seen = set()
+    while True:
+        clause = thinker.sentence()
+        pair = Pair(source.sentence(clause), target.sentence(clause))
+        if text(pair.source) not in seen:
+            seen.add(text(pair.source))
+            yield pair
+
+
+def frequencies(words: Iterable[str]) -> list[str]:
+    """Lines `word TAB count`, the most frequent first, ties in alphabetical order."""
+    return [f"{word}\t{count}" for word, count in sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))]
+
+
+def write_split(outdir: Path, split: str, pairs: list[Pair]) -> None:
+    """Both sides of a split and, for all but train, the gold links and trees."""
+    write_lines(outdir / f"{split}.src", (text(pair.source) for pair in pairs))
+    write_lines(outdir / f"{split}.tgt", (text(pair.target) for pair in pairs))
+    if split == "train":
+        write_lines(outdir / "freq.src.txt", frequencies(word.form for pair in pairs for word in pair.source))
+    else:
+        write_lines(outdir / f"{split}.talp", (links(pair.source, pair.target) for pair in pairs))
+        trees = (conllu(pair.source, f"{split}-{number}") for number, pair in enumerate(pairs, start=1))
+        write_lines(outdir / f"{split}.src.conllu", trees)
+    print(f"{outdir / split}: {len(pairs)} sentence pairs", file=sys.stderr)
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """Options of the command."""
+    summary, *rest = __doc__.split("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog="\n\n".join(rest), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("outdir", type=Path, help="folder to write to")
+    parser.add_argument("--seed", type=int, default=1, help="of lexicon and sentences (default: %(default)s)")
+    for split, size in (("train", 30000), ("valid", 500), ("test", 500)):
+        parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help="pairs (default: %(default)s)")
+    return parser
+
+
+def main() -> None:
+    """Write the corpus."""
+    args = get_parser().parse_args()
+    args.outdir.mkdir(parents=True, exist_ok=True)
+    stream = sentence_pairs(args.seed)
+    for split in ("test", "valid", "train"):  # train last, so that its size does not move the others
+        write_split(args.outdir, split, list(islice(stream, getattr(args, split))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The Python API: word alignments from a fairseq checkpoint."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain, islice
+from typing import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from fairseq_normalign.alignment.extract import EXTRACTORS
+from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.soft import METHODS
+from fairseq_normalign.plugin.checkpoint import load_single
+from fairseq_normalign.plugin.corpus import Encoder, Pair, map_batches, text_pairs
+from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
+
+EOS = ("null", "skip")
+AUTO_PAIRS = 500  # how many pairs `layer="auto"` looks at
+
+
+class NormAligner:
+    """Aligns words by what a translation Transformer's source–target attention adds up.
+
+    >>> aligner = NormAligner.from_checkpoint("best.pt", data="data-bin", bpe="sentencepiece", model="spm.model")
+    >>> aligner.align("das ist ein haus .", "this is a house .")
+    [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
+
+    Args:
+        method: ``weights`` (α), ``norms`` (‖Σ_h αf(x)‖) or ``head-norms`` (mean of ‖αf(x)‖).
+        layer: decoder layer, from 1; ``auto`` takes the one with the highest mean norm (for step ``input`` only).
+        head: head of that layer, from 1; all of them by default.
+        step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where it predicts it.
+        eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``: </s> is left out.
+        extract: how links are taken from the soft alignment, a name in ``alignment.extract.EXTRACTORS``.
+    """
+
+    def __init__(
+        self,
+        forced: Forced,
+        encoder: Encoder,
+        *,
+        method: str = "norms",
+        layer: int | str = "auto",
+        head: int | None = None,
+        step: str = "input",
+        eos: str = "null",
+        extract: str = "argmax",
+    ):
+        for name, value, choices in (
+            ("method", method, METHODS),
+            ("step", step, STEPS),
+            ("eos", eos, EOS),
+            ("extract", extract, EXTRACTORS),
+        ):
+            if value not in choices:
+                raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+        self.forced, self.encoder = forced, encoder
+        self.method, self.step, self.eos, self.extract = method, step, eos, extract
+        self.layer = None if layer == "auto" else _from_one("layer", layer, forced.layers)
+        self.head = None if head is None else _from_one("head", head, forced.heads)
+        if self.layer is None and (head is not None or step != "input"):
+            raise InputError("layer auto works for step input and all heads only; name a layer")
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str,
+        data: str,
+        *,
+        bpe: str | None = None,
+        model: str | None = None,
+        tokenizer: str | None = None,
+        device: str = "cpu",
+        overrides: dict | None = None,
+        **options,
+    ) -> NormAligner:
+        """Loads a checkpoint.
+
+        Args:
+            path: the checkpoint.
+            data: the directory with ``dict.*.txt``.
+            bpe: fairseq's name of the model's BPE, if texts are to be split into pieces.
+            model: the BPE's file (SentencePiece model or BPE codes).
+            tokenizer: fairseq's name of a tokeniser, if texts are not split into words yet.
+            device: where to run.
+            overrides: options to change in the checkpoint's configuration.
+            options: see the class.
+        """
+        network, task = load_single(path, data, overrides)
+        encoder = Encoder.from_names(bpe=bpe, model=model, tokenizer=tokenizer)
+        return cls(Forced(network.to(device), task), encoder, **options)
+
+    def align(self, source: str | Sequence[str], target: str | Sequence[str]) -> list[Link]:
+        """Links ``(source, target)``, 0-based, of one pair of sentences: text or lists of words."""
+        return next(self.align_many([(source, target)]))
+
+    def align_many(self, pairs: Iterable[tuple], *, batch_tokens: int = 4000) -> Iterator[list[Link]]:
+        """Links of each pair, in input order. Streams: takes and holds a few thousand pairs at a time."""
+        return (self.links(soft) for soft in self.soft_many(pairs, batch_tokens=batch_tokens))
+
+    def soft(self, source: str | Sequence[str], target: str | Sequence[str]) -> Soft:
+        """The soft alignment of one pair: ``words`` (T, S), and ``null`` (T,), what goes to the source's </s>."""
+        return next(self.soft_many([(source, target)]))
+
+    def soft_many(self, pairs: Iterable[tuple], *, batch_tokens: int = 4000) -> Iterator[Soft]:
+        """The soft alignment of each pair, in input order."""
+        encoded = text_pairs(pairs, self.encoder, self.forced.task)
+        evidence, encoded = self.evidence(encoded, batch_tokens=batch_tokens)
+        return (softs[0] for softs in self.evidences_many(encoded, [evidence], batch_tokens=batch_tokens))
+
+    def links(self, soft: Soft) -> list[Link]:
+        """Hard links of a soft alignment."""
+        return EXTRACTORS[self.extract](soft.words, null=soft.null if self.eos == "null" else None)
+
+    def evidences_many(
+        self, pairs: Iterable[Pair], evidences: Sequence[Evidence], *, batch_tokens: int = 4000
+    ) -> Iterator[list[Soft]]:
+        """Several soft alignments of each encoded pair from one forward pass."""
+        return map_batches(pairs, partial(self.forced, evidences=evidences), max_tokens=batch_tokens)
+
+    def evidence(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> tuple[Evidence, Iterable[Pair]]:
+        """What the options name, with ``layer="auto"`` decided on the first pairs; and all pairs again."""
+        if self.layer is None:
+            pairs = iter(pairs)
+            first = list(islice(pairs, AUTO_PAIRS))
+            self.layer = self.strongest_layer(first, batch_tokens=batch_tokens)
+            pairs = chain(first, pairs)
+        return Evidence(self.method, self.layer, self.step, self.head), pairs
+
+    def strongest_layer(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> int:
+        """The layer, from 0, whose attention adds the longest vectors: a guess at the best layer without gold.
+
+        In all five seeds of Kobayashi et al. (2020) it is the layer with the lowest AER for step ``input``.
+        """
+        evidences = [Evidence("norms", layer) for layer in range(self.forced.layers)]
+        totals = np.zeros(len(evidences))
+        for softs in self.evidences_many(pairs, evidences, batch_tokens=batch_tokens):
+            totals += [soft.words.sum() + soft.null.sum() for soft in softs]
+        return int(totals.argmax())
+
+
+def _from_one(name: str, value: int, count: int) -> int:
+    if not 1 <= int(value) <= count:
+        raise InputError(f"{name} {value}: the model has {name}s 1 to {count}")
+    return int(value) - 1

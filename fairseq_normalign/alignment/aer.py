@@ -1,0 +1,188 @@
+"""Links -> counts -> alignment error rate, with confidence intervals and significance.
+
+Och and Ney (2003), for links A, sure links S and possible links P ⊇ S, summed over the corpus:
+precision |A∩P|/|A|, recall |A∩S|/|S|, AER = 1 − (|A∩P| + |A∩S|) / (|A| + |S|).
+A ratio whose denominator is 0 is undefined: nan.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from pathlib import Path
+from typing import AbstractSet, Any, Callable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fairseq_normalign import __version__
+from fairseq_normalign.alignment.links import Gold, GoldFile, Link, LinkFile, read_together
+from fairseq_normalign.errors import InputError
+
+
+class Counts(NamedTuple):
+    """What a score is computed from. Counts of sentences, or of corpora, add up."""
+
+    links: int = 0
+    sure: int = 0
+    in_possible: int = 0
+    in_sure: int = 0
+
+    def __add__(self, other: Counts) -> Counts:  # type: ignore[override]  # a sum, not a longer tuple
+        return Counts(self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3])
+
+    @property
+    def aer(self) -> float:
+        return 1 - _ratio(self.in_possible + self.in_sure, self.links + self.sure)
+
+    @property
+    def precision(self) -> float:
+        return _ratio(self.in_possible, self.links)
+
+    @property
+    def recall(self) -> float:
+        return _ratio(self.in_sure, self.sure)
+
+    def f(self, alpha: float = 0.5) -> float:
+        """F_α = 1 / (α/P + (1−α)/R) (Fraser and Marcu, 2007); 0 if nothing right was found."""
+        if self.in_possible == 0 or self.in_sure == 0:
+            return math.nan if math.isnan(self.precision + self.recall) else 0.0
+        return 1 / (alpha / self.precision + (1 - alpha) / self.recall)
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
+
+
+def count(links: AbstractSet[Link], gold: Gold) -> Counts:
+    """The counts of one sentence pair."""
+    return Counts(*_count(links, *gold))
+
+
+def _count(links: AbstractSet, sure: AbstractSet, possible: AbstractSet) -> tuple[int, int, int, int]:
+    in_possible = len(links & possible)
+    in_sure = in_possible if sure is possible else len(links & sure)
+    return len(links), len(sure), in_possible, in_sure
+
+
+class Score(NamedTuple):
+    """The counts of one system: the corpus, and each sentence pair (N, 4) if they were kept."""
+
+    name: str
+    total: Counts
+    sentences: np.ndarray
+
+
+def score(
+    gold: GoldFile,
+    systems: Sequence[LinkFile],
+    *,
+    keep: bool = False,
+    beside: Sequence[Any] = (),
+    watchers: Sequence[Callable[..., None]] = (),
+) -> list[Score]:
+    """Score systems in one pass over the files, in constant memory.
+
+    Args:
+        keep: keep the counts of each sentence pair, for intervals and tests.
+        beside: more files to read along, e.g. the texts.
+        watchers: called for each sentence pair with its number from 1, the gold, and a list of the systems' links
+            followed by what ``beside`` holds. Links are packed.
+    """
+    tables = [_Table(keep) for _ in systems]
+    for number, ((sure, possible), *row) in enumerate(read_together(gold, *systems, *beside, packed=True), 1):
+        for table, links in zip(tables, row):
+            table.rows.extend(_count(links, sure, possible))
+        if number % BLOCK == 0 and not keep:
+            for table in tables:
+                table.fold()
+        for watch in watchers:
+            watch(number, Gold(sure, possible), row)
+    return [Score(file.name, *table.fold()) for file, table in zip(systems, tables)]
+
+
+BLOCK = 4096  # sentence pairs between two additions: cheaper than adding after each
+
+
+class _Table:
+    """The counts of sentence pairs as they come, and their sum; only the latest block is held unless all are kept."""
+
+    def __init__(self, keep: bool) -> None:
+        self.keep, self.rows, self.total = keep, array("q"), Counts()
+
+    def fold(self) -> tuple[Counts, np.ndarray]:
+        """Add up what has come; returns the sum and the rows kept, (N, 4)."""
+        rows = np.array(self.rows, dtype=np.int64).reshape(-1, 4)
+        if self.keep:
+            return Counts(*rows.sum(axis=0).tolist()), rows
+        self.total += Counts(*rows.sum(axis=0).tolist())
+        self.rows = array("q")
+        return self.total, rows[:0]
+
+
+def aers(totals: np.ndarray) -> np.ndarray:
+    """AER of each row of counts, (…, 4) -> (…)."""
+    links, sure, in_possible, in_sure = np.moveaxis(np.asarray(totals, dtype=np.float64), -1, 0)
+    with np.errstate(invalid="ignore"):
+        return 1 - (in_possible + in_sure) / (links + sure)
+
+
+def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> np.ndarray:
+    """AER of corpora drawn from the sentences with replacement (Koehn, 2004).
+
+    Args:
+        counts: one row per sentence pair, (N, 4).
+
+    Returns:
+        (samples,).
+    """
+    counts = np.asarray(counts, dtype=np.float64)
+    random, size = np.random.default_rng(seed), len(counts)
+    totals = np.empty((samples, 4))
+    for sample in totals:  # one at a time: memory stays at N
+        drawn = np.bincount(random.integers(size, size=size), minlength=size)
+        sample[:] = drawn @ counts
+    return aers(totals)
+
+
+def interval(counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, seed: int = 12345) -> tuple[float, float]:
+    """The bootstrap percentile interval of AER."""
+    if len(counts) == 0:
+        return math.nan, math.nan
+    tails = [50 * (1 - level), 50 * (1 + level)]
+    low, high = np.nanpercentile(bootstrap(counts, samples=samples, seed=seed), tails)
+    return float(low), float(high)
+
+
+def paired_p_value(a: np.ndarray, b: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> float:
+    """How often two systems differ at least as much in AER if sentences are swapped at random between them.
+
+    Approximate randomization, two-sided (Noreen, 1989; Riezler and Maxwell, 2005). ``a`` and ``b`` hold the counts of
+    the same N sentence pairs, (N, 4) each.
+    """
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.shape != b.shape:
+        raise ValueError(f"expected counts of the same sentences, got shapes {a.shape} and {b.shape}")
+    random, total_a, total_b, change = np.random.default_rng(seed), a.sum(0), b.sum(0), b - a
+    moved = np.stack([random.integers(2, size=len(a)) @ change for _ in range(samples)])  # (samples, 4)
+    differences = np.abs(aers(total_a + moved) - aers(total_b - moved))
+    observed = abs(aers(total_a) - aers(total_b))
+    return float((1 + np.sum(differences >= observed - 1e-12)) / (1 + samples))
+
+
+def signature(options: Mapping[str, object]) -> str:
+    """Everything that changes the number, in one string: ``AER|ref-index:1|…|version:0.1.0``."""
+    return "|".join(["AER", *(f"{key}:{value}" for key, value in options.items()), f"version:{__version__}"])
+
+
+def made_with(path: str | Path) -> dict[str, object]:
+    """The options that an alignment file was made with, from the signature beside it; empty if there is none."""
+    beside = Path(f"{path}.json")
+    if str(path) == "-" or not beside.is_file():
+        return {}
+    try:
+        return dict(json.loads(beside.read_text(encoding="utf-8"))["signature"])
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{beside}: not the signature of an alignment; expected JSON with a dict 'signature'"
+        ) from None

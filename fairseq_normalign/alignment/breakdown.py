@@ -1,0 +1,101 @@
+"""Scores by kind of link: how far apart the words are, how frequent they are, how long the sentence is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Callable, Iterable, Sequence
+
+from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.links import Gold, Link, unpack
+from fairseq_normalign.errors import InputError
+
+KINDS = ("distance", "length", "source-frequency", "target-frequency")
+FROM = {  # where each band begins
+    "distance": (0, 1, 2, 4, 8, 16),
+    "length": (1, 11, 21, 31, 41, 61),
+    "source-frequency": (0, 1, 10, 100, 1000, 10000),
+    "target-frequency": (0, 1, 10, 100, 1000, 10000),
+}
+
+
+def word_counts(sentences: Iterable[Sequence[str]]) -> Counter:
+    """How often each word occurs."""
+    counts: Counter = Counter()
+    for words in sentences:
+        counts.update(words)
+    return counts
+
+
+class Breakdown:
+    """Counts by band of one kind, for each system; a watcher for ``aer.score`` with source and target texts beside.
+
+    A hypothesis link and a gold link each count in the band they belong to themselves.
+
+    Args:
+        kind: one of ``KINDS``.
+        systems: how many systems there are.
+        frequencies: counts of words, for the two kinds that need them.
+    """
+
+    def __init__(self, kind: str, systems: int, frequencies: Counter | None = None) -> None:
+        self.kind, self.frequencies = kind, frequencies or Counter()
+        self.counts: list[dict[int, Counts]] = [{} for _ in range(systems)]
+
+    def __call__(self, number: int, gold: Gold, row: Sequence) -> None:
+        band = self._banding(*row[len(self.counts) :])
+        sure, possible = _by_band(unpack(gold.sure), band), _by_band(unpack(gold.possible), band)
+        for bands, links in zip(self.counts, row):
+            found = _by_band(unpack(links), band)
+            for b in {*found, *possible}:
+                part = count(found.get(b, set()), Gold(sure.get(b, set()), possible.get(b, set())))
+                bands[b] = bands.get(b, Counts()) + part
+
+    def _banding(self, source: Sequence[str] = (), target: Sequence[str] = ()) -> Callable[[Link], int]:
+        """The function that says the band of a link in this sentence pair."""
+        starts, counts = FROM[self.kind], self.frequencies
+        values: dict[str, Callable[[Link], int]] = {
+            "distance": lambda link: abs(link[0] - link[1]),
+            "length": lambda link: len(source),
+            "source-frequency": lambda link: counts[source[link[0]]],
+            "target-frequency": lambda link: counts[target[link[1]]],
+        }
+        value = values[self.kind]
+        return lambda link: max(start for start in starts if start <= value(link))
+
+    def table(self, system: int) -> list[tuple[str, Counts]]:
+        """Label and counts of each band that has links."""
+        return [(_label(self.kind, start), counts) for start, counts in sorted(self.counts[system].items())]
+
+
+def _by_band(links: Iterable[Link], band: Callable[[Link], int]) -> dict[int, set[Link]]:
+    parts: dict[int, set[Link]] = {}
+    for link in links:
+        parts.setdefault(band(link), set()).add(link)
+    return parts
+
+
+def _label(kind: str, start: int) -> str:
+    following = [other for other in FROM[kind] if other > start]
+    if not following:
+        return f"{start}+"
+    return str(start) if following[0] == start + 1 else f"{start}–{following[0] - 1}"
+
+
+class BoundsCheck:
+    """A watcher that refuses links outside the sentence: the text is then not the text that was aligned."""
+
+    def __init__(self, names: Sequence[str], source_name: str | None, target_name: str | None) -> None:
+        self.names = names  # gold first, then the systems
+        self.texts = [name for name in (source_name, target_name) if name]
+        self.sides = [side for side, name in enumerate((source_name, target_name)) if name]
+
+    def __call__(self, number: int, gold: Gold, row: Sequence) -> None:
+        systems = len(self.names) - 1
+        for name, links in zip(self.names, [gold.possible, *row[:systems]]):
+            for side, text, words in zip(self.sides, self.texts, row[systems:]):
+                last = max((link[side] for link in unpack(links)), default=-1)
+                if last >= len(words):
+                    raise InputError(
+                        f"{name}:{number}: links word {last + 1} of {len(words)} in {text}:{number}; expected the "
+                        "tokenised text that was aligned (or another index base or direction)"
+                    )

@@ -1,0 +1,153 @@
+"""Soft alignment matrices -> hard links.
+
+A soft alignment is non-negative, (T, S): a row per target word, a column per source word. ``null`` (T,) is what each
+row gives to the source's </s>: where it exceeds the whole row, the target word has no link. A row of zeros has none.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Sequence
+
+import numpy as np
+
+from fairseq_normalign.alignment.links import Link
+
+MERGES: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
+
+
+def to_words(
+    soft: np.ndarray,
+    source_ids: Sequence[int],
+    target_ids: Sequence[int],
+    *,
+    source_merge: str = "sum",
+    target_merge: str = "mean",
+) -> np.ndarray:
+    """Pieces -> words: columns of a source word are added, rows of a target word averaged (Garg et al., 2019).
+
+    Args:
+        soft: (…, T pieces, S pieces).
+        source_ids: word of each column, never decreasing; a last group of its own may stand for </s>.
+        target_ids: word of each row.
+        source_merge: ``sum``, ``mean`` or ``max``.
+        target_merge: likewise.
+
+    Returns:
+        (…, T words, S words); words without pieces get zeros.
+    """
+    if soft.shape[-2:] != (len(target_ids), len(source_ids)):
+        raise ValueError(f"expected soft of shape (…, {len(target_ids)}, {len(source_ids)}), got {soft.shape}")
+    return _merge(_merge(soft, source_ids, -1, source_merge), target_ids, -2, target_merge)
+
+
+def _merge(soft: np.ndarray, ids: Sequence[int], axis: int, how: str) -> np.ndarray:
+    """Merge neighbours with the same id along ``axis``; place ``i`` of the result is id ``i``."""
+    ids = np.asarray(ids, dtype=np.intp)
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    if len(starts) == 0:
+        return soft
+    count = int(ids[-1]) + 1
+    if len(starts) == len(ids) == count:  # every word is one piece
+        return soft
+    merged = MERGES[how].reduceat(soft, starts, axis=axis)
+    if how == "mean":
+        sizes = np.diff(starts, append=len(ids)).astype(soft.dtype)
+        merged = merged / (sizes if axis == -1 else sizes[:, None])
+    if len(starts) == count:
+        return merged
+    shape = list(soft.shape)
+    shape[axis] = count
+    full = np.zeros(shape, dtype=merged.dtype)
+    full[(..., ids[starts]) if axis == -1 else (..., ids[starts], slice(None))] = merged
+    return full
+
+
+def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
+    """The best source word of each target word (Li et al., 2019; Kobayashi et al., 2020); ties to the lowest."""
+    return _links(_row_best(soft) & _linkable(soft, null))
+
+
+def threshold(soft: np.ndarray, *, null: np.ndarray | None = None, level: float = 0.2) -> list[Link]:
+    """Every cell whose share of its row, </s> included, reaches ``level``."""
+    return _links((row_shares(soft, null) >= level) & _linkable(soft, null))
+
+
+def mutual_argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
+    """Cells that are the best of their row and of their column (Matusov et al., 2004: intersection)."""
+    return _links(_mutual(soft) & _linkable(soft, null))
+
+
+def itermax(soft: np.ndarray, *, null: np.ndarray | None = None, rounds: int = 2, discount: float = 0.9) -> list[Link]:
+    """Mutual argmax, repeated on what is left (Itermax: Jalili Sabet et al., 2020).
+
+    After each round a cell counts in full if both its words are free, ``discount`` times if one is, and not at all if
+    neither is.
+    """
+    linkable = _linkable(soft, null)
+    found = _mutual(soft) & linkable
+    for _ in range(rounds - 1):
+        free = (~found.any(axis=1))[:, None].astype(int) + ~found.any(axis=0)  # (T, S): how many of the two words
+        left = soft * np.array([0.0, discount, 1.0])[free]
+        new = _mutual(left) & linkable & (left > 0) & ~found
+        if not new.any():
+            break
+        found |= new
+    return _links(found)
+
+
+def relative(soft: np.ndarray, *, null: np.ndarray | None = None, share: float = 0.3) -> list[Link]:
+    """Every cell that reaches ``share`` of both its row's and its column's maximum."""
+    if soft.size == 0:
+        return []
+    bar = share * np.maximum(soft.max(axis=1, keepdims=True), soft.max(axis=0, keepdims=True))
+    return _links((soft >= bar) & _linkable(soft, null))
+
+
+EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
+    "argmax": argmax,
+    "threshold": threshold,
+    "mutual-argmax": mutual_argmax,
+    "itermax": itermax,
+    "relative": relative,
+}
+
+
+def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
+    """Each cell as a share of its row, </s> included; a row of zeros stays zero. (T, S)."""
+    total = soft.sum(axis=1, keepdims=True)
+    if null is not None:
+        total = total + null[:, None]
+    return np.divide(soft, total, out=np.zeros_like(soft, dtype=np.result_type(soft, np.float32)), where=total > 0)
+
+
+def confidences(soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None) -> list[float]:
+    """The share of its target word's row that each link holds, in the order of ``links``."""
+    if not links:
+        return []
+    sources, targets = np.array(links).T
+    return row_shares(soft, null)[targets, sources].tolist()
+
+
+def _row_best(soft: np.ndarray) -> np.ndarray:
+    """True at the first maximum of each row, (T, S)."""
+    best = np.zeros(soft.shape, dtype=bool)
+    if soft.size:
+        best[np.arange(len(soft)), soft.argmax(axis=1)] = True
+    return best
+
+
+def _mutual(soft: np.ndarray) -> np.ndarray:
+    return _row_best(soft) & _row_best(soft.T).T
+
+
+def _linkable(soft: np.ndarray, null: np.ndarray | None) -> np.ndarray:
+    """Cells that may be linked: positive, in rows that </s> does not win. (T, S)."""
+    cells = soft > 0
+    if null is None or soft.size == 0:
+        return cells
+    return cells & (np.asarray(null) <= soft.max(axis=1))[:, None]
+
+
+def _links(cells: np.ndarray) -> list[Link]:
+    targets, sources = np.nonzero(cells)
+    return list(zip(sources.tolist(), targets.tolist()))

@@ -1,0 +1,142 @@
+"""Two directions -> one alignment.
+
+Och and Ney (2003); Koehn et al. (2003). Growing visits links in a fixed order and sees what it has just added, so the
+order is part of each variant:
+
+``moses``
+    As symal does it: a neighbour joins if at least one of its words is free. Target-major order.
+``lilt``
+    As lilt/alignment-scripts published its results: a neighbour joins only if both its words are free. Source-major
+    order.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import AbstractSet, Callable, Iterable, NamedTuple
+
+from fairseq_normalign.alignment.links import Link
+
+# Neighbours as (major, minor) steps, in the order of visiting. lilt's order decides which of two diagonal neighbours
+# takes a word that both want; its orthogonal neighbours never compete, as each shares a word with the link.
+ORTHOGONAL = [(-1, 0), (0, -1), (1, 0), (0, 1)]
+MOSES_DIAGONAL = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
+LILT_DIAGONAL = [(-1, 1), (-1, -1), (1, -1), (1, 1)]
+
+
+class Variant(NamedTuple):
+    """How ``grow`` goes: which neighbours, in which order, and whether both words must be free."""
+
+    neighbours: list[tuple[int, int]]
+    both_free: bool
+    target_major: bool
+
+
+VARIANTS = {
+    "moses": Variant(ORTHOGONAL + MOSES_DIAGONAL, both_free=False, target_major=True),
+    "lilt": Variant(LILT_DIAGONAL, both_free=True, target_major=False),
+}
+HEURISTICS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+
+
+def symmetrize(
+    forward: AbstractSet[Link], reverse: AbstractSet[Link], heuristic: str, *, variant: str = "moses"
+) -> set[Link]:
+    """The links that a heuristic makes of two directions.
+
+    Args:
+        forward: links (source, target) of the source-to-target model.
+        reverse: links of the other model, (source, target) as well.
+        heuristic: one of ``HEURISTICS``. ``final`` adds links with one free word, ``final-and`` with two.
+        variant: one of ``VARIANTS``; it matters to growing only.
+    """
+    if heuristic == "intersection":
+        return set(forward & reverse)
+    if heuristic == "union":
+        return set(forward | reverse)
+    rule = VARIANTS[variant]
+    if rule.target_major:
+        grown = _grow_and_finish(_swapped(forward), _swapped(reverse), heuristic, rule)
+        return _swapped(grown)
+    return _grow_and_finish(forward, reverse, heuristic, rule)
+
+
+def _swapped(links: Iterable[Link]) -> set[Link]:
+    return {(b, a) for a, b in links}
+
+
+class _Growing:
+    """Links so far and the words they cover. Links are (major, minor)."""
+
+    def __init__(self, links: set[Link]) -> None:
+        self.links = links
+        self.major = {a for a, _ in links}
+        self.minor = {b for _, b in links}
+
+    def add(self, link: Link) -> None:
+        self.links.add(link)
+        self.major.add(link[0])
+        self.minor.add(link[1])
+
+    def has_free(self, link: Link) -> bool:
+        return link[0] not in self.major or link[1] not in self.minor
+
+    def both_free(self, link: Link) -> bool:
+        return link[0] not in self.major and link[1] not in self.minor
+
+
+def _grow_and_finish(
+    forward: AbstractSet[Link], reverse: AbstractSet[Link], heuristic: str, rule: Variant
+) -> set[Link]:
+    state = _Growing(set(forward & reverse))
+    _grow(state, forward ^ reverse, rule)
+    if heuristic != "grow-diag":
+        may_join = state.both_free if heuristic.endswith("-and") else state.has_free
+        _finish(state, forward, may_join)
+        _finish(state, reverse, may_join)
+    return state.links
+
+
+def _grow(state: _Growing, pending: Iterable[Link], rule: Variant) -> None:
+    """Add neighbours of links, pass after pass over all links in order, until nothing changes.
+
+    Words never become free again: a pending link that may not join now never will, and only links next to a pending
+    one need a visit. That leaves very few.
+    """
+    may_join = state.both_free if rule.both_free else state.has_free
+    while True:
+        waiting = {link for link in pending if link not in state.links and may_join(link)}
+        beside = {(a - da, b - db) for a, b in waiting for da, db in rule.neighbours}
+        if not _grow_once(state, waiting, sorted(beside & state.links), rule.neighbours, may_join):
+            return
+        pending = waiting
+
+
+def _grow_once(
+    state: _Growing,
+    waiting: set[Link],
+    visits: list[Link],
+    neighbours: list[tuple[int, int]],
+    may_join: Callable[[Link], bool],
+) -> bool:
+    """One pass in ascending order. A link added behind the current one is visited in this pass, another in the next."""
+    added, place = False, 0
+    while place < len(visits):
+        current = visits[place]
+        for da, db in neighbours:
+            new = (current[0] + da, current[1] + db)
+            if new in waiting and may_join(new):
+                state.add(new)
+                waiting.remove(new)
+                added = True
+                if new > current:
+                    insort(visits, new)
+        place += 1
+    return added
+
+
+def _finish(state: _Growing, direction: AbstractSet[Link], may_join: Callable[[Link], bool]) -> None:
+    """Add a direction's links to words that are still free, in ascending order."""
+    for link in sorted(filter(may_join, direction - state.links)):
+        if may_join(link):
+            state.add(link)

@@ -1,0 +1,238 @@
+"""``normalign aer REF -i HYP [HYP …]``: score alignments against gold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+
+from fairseq_normalign.alignment import aer, breakdown, doctor
+from fairseq_normalign.alignment.links import FORMATS, GoldFile, LinkFile
+from fairseq_normalign.alignment.words import TextFile
+from fairseq_normalign.errors import InputError
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="normalign aer",
+        description="Alignment error rate, precision and recall of word alignments. stdout has the scores; warnings "
+        "about files that look misread go to stderr.",
+        epilog="example: normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("ref", metavar="REF", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines")
+    parser.add_argument(
+        "-i", "--input", nargs="+", default=["-"], metavar="HYP", help="alignments to score; - is stdin"
+    )
+    add_reading_options(parser)
+    add_statistics_options(parser)
+    add_output_options(parser)
+    return parser
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("reading")
+    for side, name in (("ref", "gold"), ("hyp", "hypotheses")):
+        group.add_argument(f"--{side}-index", type=int, choices=(0, 1), default=0, help=f"first word of the {name}")
+        group.add_argument(f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first")
+        group.add_argument(f"--{side}-format", choices=FORMATS, default="auto", help=f"format of the {name}")
+    group.add_argument("--sure-mark", choices=("-", "p"), default="-", help="what marks sure links in the gold")
+    group.add_argument(
+        "--possible",
+        choices=("keep", "drop", "sure"),
+        default="keep",
+        help="possible links: keep, drop, or take as sure",
+    )
+    group.add_argument("--source", metavar="TEXT", help="tokenised source text; links outside it are refused")
+    group.add_argument("--target", metavar="TEXT", help="tokenised target text")
+
+
+def add_statistics_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("statistics")
+    group.add_argument("--alpha", type=float, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)")
+    group.add_argument("--confidence", action="store_true", help="95%% bootstrap interval of AER")
+    group.add_argument(
+        "--paired", action="store_true", help="p-value against the first HYP (approximate randomization)"
+    )
+    group.add_argument("--samples", type=int, default=1000, help="samples for --confidence and --paired")
+    group.add_argument("--seed", type=int, default=12345, help="random seed for both")
+    group.add_argument("--breakdown", nargs="+", choices=breakdown.KINDS, default=[], help="also score by kind of link")
+    group.add_argument("--count-source", metavar="TEXT", help="text for source-frequency (else --source itself)")
+    group.add_argument("--count-target", metavar="TEXT", help="text for target-frequency (else --target itself)")
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument("-f", "--format", choices=("text", "json"), default="text", help="output format")
+    group.add_argument("-b", "--score-only", action="store_true", help="print AER only, a line per HYP")
+    group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals")
+    group.add_argument("-q", "--quiet", action="store_true", help="no warnings about files that look misread")
+
+
+def main(args: argparse.Namespace) -> None:
+    check(args)
+    gold = GoldFile(
+        args.ref,
+        index=args.ref_index,
+        reverse=args.reverse_ref,
+        format=args.ref_format,
+        sure=args.sure_mark,
+        possible=args.possible,
+    )
+    systems = [
+        LinkFile(path, index=args.hyp_index, reverse=args.reverse_hyp, format=args.hyp_format) for path in args.input
+    ]
+    texts = [TextFile(path) for path in (args.source, args.target) if path]
+    breakdowns = [breakdown.Breakdown(kind, len(systems), frequencies(args, kind)) for kind in args.breakdown]
+    samples = [] if args.quiet else [doctor.Sample(k) for k in range(len(systems))]
+    bounds = [breakdown.BoundsCheck([gold.name, *args.input], args.source, args.target)] if texts else []
+    scores = aer.score(
+        gold,
+        systems,
+        keep=args.confidence or args.paired,
+        beside=texts,
+        watchers=[*bounds, *breakdowns, *samples],
+    )
+    warn(args, samples)
+    results = [result(args, scores, k, breakdowns) for k in range(len(scores))]
+    print({"text": as_text, "json": as_json}[args.format](args, results))
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse options that do not fit together."""
+    if [args.ref, *args.input].count("-") > 1:
+        raise InputError("stdin ('-') can be read only once; expected files for the others")
+    if args.paired and len(args.input) < 2:
+        raise InputError("--paired compares with the first HYP; expected two or more after -i")
+    if args.alpha is not None and not 0 <= args.alpha <= 1:
+        raise InputError(f"--alpha {args.alpha}; expected a number from 0 to 1")
+    if args.samples < 1:
+        raise InputError(f"--samples {args.samples}; expected 1 or more")
+    texts = {"length": ["source"], "source-frequency": ["source"], "target-frequency": ["source", "target"]}
+    for kind in args.breakdown:
+        missing = [f"--{side}" for side in texts.get(kind, []) if getattr(args, side) is None]
+        if missing:
+            raise InputError(f"--breakdown {kind} needs the words; expected {' and '.join(missing)}")
+
+
+def frequencies(args: argparse.Namespace, kind: str):
+    side, _, measure = kind.partition("-")
+    if measure != "frequency":
+        return None
+    return breakdown.word_counts(TextFile(getattr(args, f"count_{side}") or getattr(args, side)))
+
+
+def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
+    read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
+    for path, sample in zip(args.input, samples):
+        for advice in doctor.examine(sample.links, sample.golds, read):
+            print(f"normalign aer: warning: {path}: {advice}", file=sys.stderr)
+
+
+def result(args: argparse.Namespace, scores: list[aer.Score], k: int, breakdowns: list[breakdown.Breakdown]) -> dict:
+    """All that is reported about a system; ratios in percent."""
+    name, total, sentences = scores[k]
+    numbers = {"system": name, "signature": aer.signature(signature_of(args, args.input[k])), **measures(args, total)}
+    if args.confidence:
+        ends = aer.interval(sentences, samples=args.samples, seed=args.seed)
+        numbers["interval"] = [percent(end) for end in ends]
+    if args.paired and k > 0:
+        numbers["p"] = aer.paired_p_value(scores[0].sentences, sentences, samples=args.samples, seed=args.seed)
+    if breakdowns:
+        numbers["breakdown"] = {
+            b.kind: {label: measures(args, counts) for label, counts in b.table(k)} for b in breakdowns
+        }
+    return numbers
+
+
+def measures(args: argparse.Namespace, counts: aer.Counts) -> dict:
+    numbers = {"aer": counts.aer, "precision": counts.precision, "recall": counts.recall, "f1": counts.f()}
+    if args.alpha is not None:
+        numbers["f_alpha"] = counts.f(args.alpha)
+    return {**{key: percent(value) for key, value in numbers.items()}, "links": counts.links, "sure": counts.sure}
+
+
+def percent(value: float) -> float | None:
+    return None if math.isnan(value) else round(100 * value, 6)
+
+
+def signature_of(args: argparse.Namespace, path: str) -> dict:
+    """Our options, then those that the alignment was made with, if they were written beside it."""
+    reverse = [side for side in ("ref", "hyp") if getattr(args, f"reverse_{side}")]
+    options = {
+        "ref-index": args.ref_index,
+        "hyp-index": args.hyp_index,
+        "reverse": "+".join(reverse) or "none",
+        "possible": args.possible,
+    }
+    if args.sure_mark != "-":
+        options["sure-mark"] = args.sure_mark
+    if args.confidence or args.paired:
+        options.update({"samples": args.samples, "seed": args.seed})
+    return {**options, **aer.made_with(path)}
+
+
+def as_json(args: argparse.Namespace, results: list[dict]) -> str:
+    return json.dumps(results[0] if len(results) == 1 else results, indent=1, ensure_ascii=False)
+
+
+def as_text(args: argparse.Namespace, results: list[dict]) -> str:
+    if args.score_only:
+        return "\n".join(shown(args, numbers["aer"]) for numbers in results)
+    if len(results) == 1:
+        return "\n".join([one_line(args, results[0]), *breakdown_tables(args, results)])
+    names = [numbers["system"] for numbers in results]
+    lines = table(args, "system", list(zip(names, results)))
+    lines += [f"{numbers['system']}: {numbers['signature']}" for numbers in results]
+    return "\n".join([*lines, *breakdown_tables(args, results)])
+
+
+def one_line(args: argparse.Namespace, numbers: dict) -> str:
+    interval = f" [{', '.join(shown(args, end) for end in numbers['interval'])}]" if "interval" in numbers else ""
+    names = {"precision": "P", "recall": "R", "f1": "F1", "f_alpha": f"F_{args.alpha}"}
+    parts = [f"{short} = {shown(args, numbers[key])}" for key, short in names.items() if key in numbers]
+    counts = [f"{key} = {numbers[key]}" for key in ("links", "sure")]
+    return f"{numbers['signature']} = {shown(args, numbers['aer'])}{interval} ({' '.join(parts + counts)})"
+
+
+def breakdown_tables(args: argparse.Namespace, results: list[dict]) -> list[str]:
+    lines = []
+    for numbers in results:
+        for kind, bands in numbers.get("breakdown", {}).items():
+            lines += ["", f"{numbers['system']} by {kind}", *table(args, kind, list(bands.items()))]
+    return lines
+
+
+def table(args: argparse.Namespace, corner: str, rows: list[tuple[str, dict]]) -> list[str]:
+    titles = {
+        "aer": "AER",
+        "interval": "95%",
+        "p": "p",
+        "precision": "P",
+        "recall": "R",
+        "f1": "F1",
+        "f_alpha": f"F_{args.alpha}",
+        "links": "links",
+        "sure": "sure",
+    }
+    keys = [key for key in titles if any(key in numbers for _, numbers in rows)]
+    cells = [[corner, *(titles[key] for key in keys)]]
+    cells += [[name, *(cell(args, key, numbers.get(key)) for key in keys)] for name, numbers in rows]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:]))])
+        for row in cells
+    ]
+
+
+def cell(args: argparse.Namespace, key: str, value: object) -> str:
+    if key == "interval":
+        return "–".join(shown(args, end) for end in value)
+    if key == "p":
+        return "" if value is None else f"{value:.3f}"
+    return str(value) if key in ("links", "sure") else shown(args, value)
+
+
+def shown(args: argparse.Namespace, value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.{args.width}f}"

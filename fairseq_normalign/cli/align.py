@@ -1,0 +1,170 @@
+"""``normalign align DATA --path CHECKPOINT``: word alignments of a corpus, or a table of all ways to get them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import nullcontext
+from itertools import product
+from typing import Iterable, NamedTuple, Sequence
+
+from fairseq_normalign.aligner import EOS, NormAligner
+from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences
+from fairseq_normalign.alignment.links import GoldFile, format_links, read_together, whole_file
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.soft import METHODS
+from fairseq_normalign.plugin import options
+from fairseq_normalign.plugin.corpus import Pair
+from fairseq_normalign.plugin.forced import STEPS, Evidence
+from fairseq_normalign.report.tables import aer_table
+
+EXAMPLE = "normalign align data-bin --path checkpoint_best.pt --remove-bpe sentencepiece --layer 2 > test.pharaoh"
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    parser = options.get_parser(
+        "align",
+        argv,
+        description="Word alignments from a translation Transformer's source–target attention: a Pharaoh line\n"
+        "(source-target, counted from 0) for each sentence pair, in input order.",
+        example=EXAMPLE,
+    )
+    options.add_corpus_options(parser)
+    add_alignment_options(parser)
+    add_output_options(parser)
+    return check(options.parse_args(parser, argv))
+
+
+def add_alignment_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("alignment")
+    group.add_argument("--method", choices=METHODS, default="norms", help="what is compared (default: %(default)s)")
+    group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1 (default: the strongest)")
+    group.add_argument("--head", type=int, metavar="N", help="one head of the layer, from 1 (default: all)")
+    group.add_argument(
+        "--step",
+        choices=STEPS,
+        default="input",
+        help="take a word's alignment where the decoder reads it or where it predicts it (default: %(default)s)",
+    )
+    group.add_argument(
+        "--eos",
+        choices=EOS,
+        default="null",
+        help="null: a word that takes most from </s> gets no link; skip: </s> is left out (default: %(default)s)",
+    )
+    group.add_argument(
+        "--extract", choices=EXTRACTORS, default="argmax", help="how links are chosen (default: %(default)s)"
+    )
+    for side, default in (("source", "sum"), ("target", "mean")):
+        group.add_argument(
+            f"--{side}-merge", choices=MERGES, default=default, help=f"{side} pieces to words (default: {default})"
+        )
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument("-o", "--output", metavar="FILE", help="write here, and the signature to FILE.json")
+    group.add_argument("--index", type=int, choices=(0, 1), default=0, help="first word in the output (default: 0)")
+    group.add_argument("--confidence", action="store_true", help="write each link's share of its row: 0-0:0.93")
+    group.add_argument("--all", action="store_true", help="print a table of AERs instead: layers × methods × steps")
+    group.add_argument("--heads", action="store_true", help="with --all: a row for each head too")
+    group.add_argument("--gold", metavar="FILE", help="with --all: gold links")
+    group.add_argument("--gold-index", type=int, choices=(0, 1), default=0, help="first word in the gold (default: 0)")
+    group.add_argument("--json", metavar="FILE", help="with --all: write the table here as JSON too")
+
+
+def check(args: argparse.Namespace) -> argparse.Namespace:
+    if args.all != (args.gold is not None):
+        raise InputError("--all and --gold FILE go together; to score one alignment, use normalign aer")
+    if args.layer != "auto" and not args.layer.isdigit():
+        raise InputError(f"--layer {args.layer!r}: expected a number from 1, or auto")
+    return args
+
+
+def main(args: argparse.Namespace) -> None:
+    aligner = load_aligner(args)
+    pairs = options.pairs(args, aligner.encoder, aligner.forced.task)
+    if args.all:
+        print_table(args, aligner, pairs)
+    else:
+        write_alignment(args, aligner, pairs)
+
+
+def load_aligner(args: argparse.Namespace) -> NormAligner:
+    names = ("method", "layer", "head", "step", "eos", "extract")
+    forced, encoder = options.load(args, source_merge=args.source_merge, target_merge=args.target_merge)
+    return NormAligner(forced, encoder, **{name: getattr(args, name) for name in names})
+
+
+def write_alignment(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[Pair]) -> None:
+    evidence, pairs = aligner.evidence(pairs, batch_tokens=args.max_tokens)
+    with whole_file(args.output) if args.output else nullcontext(sys.stdout) as file:
+        for (soft,) in aligner.evidences_many(pairs, [evidence], batch_tokens=args.max_tokens):
+            links = aligner.links(soft)
+            shares = confidences(soft.words, links, null=soft.null) if args.confidence else None
+            print(format_links(links, index=args.index, confidences=shares), file=file)
+    signature = signature_of(args, evidence)
+    if args.output:
+        with whole_file(f"{args.output}.json") as file:
+            json.dump({"signature": signature}, file, indent=1)
+    else:
+        print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+
+
+def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
+    """Every choice that moves AER."""
+    return {
+        "method": evidence.method,
+        "layer": f"{'auto:' if args.layer == 'auto' else ''}{evidence.layer + 1}",
+        "head": "all" if evidence.head is None else evidence.head + 1,
+        "step": evidence.step,
+        "eos": args.eos,
+        "merge": f"{args.source_merge}+{args.target_merge}",
+        "extract": args.extract,
+    }
+
+
+def print_table(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[Pair]) -> None:
+    heads = [None, *range(aligner.forced.heads)] if args.heads else [None]
+    evidences = [
+        Evidence(method, layer, step, head)
+        for layer, head, step, method in product(range(aligner.forced.layers), heads, STEPS, METHODS)
+    ]
+    totals = [Counts()] * len(evidences)
+    corpus = Stream("the corpus", aligner.evidences_many(pairs, evidences, batch_tokens=args.max_tokens))
+    for gold, softs in read_together(GoldFile(args.gold, index=args.gold_index), corpus):
+        totals = [total + count(set(aligner.links(soft)), gold) for total, soft in zip(totals, softs)]
+    scores = dict(zip(evidences, totals))
+    print(aer_table(scores))
+    if args.json:
+        with whole_file(args.json) as file:
+            json.dump(as_json(scores), file, indent=1)
+
+
+class Stream(NamedTuple):
+    """Something to read together with files."""
+
+    name: str
+    items: Iterable
+    open_ended: bool = False
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+def as_json(scores: dict[Evidence, Counts]) -> list[dict]:
+    return [
+        {
+            "method": evidence.method,
+            "layer": evidence.layer + 1,
+            "head": None if evidence.head is None else evidence.head + 1,
+            "step": evidence.step,
+            "aer": round(100 * counts.aer, 4),
+            "precision": round(100 * counts.precision, 4),
+            "recall": round(100 * counts.recall, 4),
+            "links": counts.links,
+        }
+        for evidence, counts in scores.items()
+    ]

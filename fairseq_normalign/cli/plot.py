@@ -1,0 +1,56 @@
+"""``normalign plot DATA --path CHECKPOINT --line N -o FILE.png``: a picture of one pair's soft alignments."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from typing import Sequence
+
+from fairseq_normalign.aligner import NormAligner
+from fairseq_normalign.alignment.links import GoldFile
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.soft import METHODS
+from fairseq_normalign.plugin import options
+from fairseq_normalign.plugin.forced import STEPS, Evidence
+from fairseq_normalign.report import pictures
+
+EXAMPLE = "normalign plot data-bin --path checkpoint_best.pt --remove-bpe sentencepiece --line 3 --layer 2 -o pair.png"
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    parser = options.get_parser(
+        "plot",
+        argv,
+        description="A picture of one sentence pair's soft alignments, one panel for each method, gold framed.",
+        example=EXAMPLE,
+    )
+    options.add_corpus_options(parser)
+    group = parser.add_argument_group("picture")
+    group.add_argument("-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg")
+    group.add_argument("--line", type=int, default=1, metavar="N", help="sentence pair, from 1 (default: 1)")
+    group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1 (default: the strongest)")
+    group.add_argument("--step", choices=STEPS, default="input", help="see normalign align (default: %(default)s)")
+    group.add_argument("--method", nargs="+", choices=METHODS, default=["weights", "norms"], help="one panel each")
+    group.add_argument("--gold", metavar="FILE", help="gold links, framed: solid sure, dotted possible")
+    group.add_argument("--gold-index", type=int, choices=(0, 1), default=0, help="first word in the gold (default: 0)")
+    return options.parse_args(parser, argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    aligner = NormAligner(*options.load(args), layer=args.layer, step=args.step)
+    chosen, pairs = aligner.evidence(options.pairs(args, aligner.encoder, aligner.forced.task))
+    pair = nth(pairs, args.line, "the corpus")
+    gold = nth(GoldFile(args.gold, index=args.gold_index), args.line, args.gold) if args.gold else None
+    (softs,) = aligner.evidences_many([pair], [Evidence(method, chosen.layer, args.step) for method in args.method])
+    panels = [
+        (f"{method}, layer {chosen.layer + 1}, align with {args.step}", soft.words)
+        for method, soft in zip(args.method, softs)
+    ]
+    pictures.save(pictures.soft_alignments(panels, pair.source.text, pair.target.text, gold), args.output)
+
+
+def nth(items, number: int, name: str):
+    found = next(islice(items, number - 1, None), None) if number > 0 else None
+    if found is None:
+        raise InputError(f"--line {number}: {name} has no such line")
+    return found

@@ -1,0 +1,67 @@
+"""``normalign symmetrize FWD REV``: alignments of two directions -> one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Iterator
+
+from fairseq_normalign.alignment.aer import made_with
+from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together, whole_file
+from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, symmetrize
+from fairseq_normalign.errors import InputError
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="normalign symmetrize",
+        description="Combine the word alignments of two directions. Writes Pharaoh lines, source word first.",
+        epilog="example: normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag > both.pharaoh",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("forward", metavar="FWD", help="alignment of the source-to-target direction; - is stdin")
+    parser.add_argument("reverse", metavar="REV", help="alignment of the target-to-source direction")
+    parser.add_argument("--heuristic", choices=HEURISTICS, default="grow-diag-final-and", help="what is kept")
+    parser.add_argument(
+        "--variant", choices=VARIANTS, default="moses", help="a grown link needs one free word (moses) or two (lilt)"
+    )
+    parser.add_argument(
+        "--rev-order", choices=("target-source", "source-target"), default="target-source", help="order in REV's links"
+    )
+    parser.add_argument("--index", type=int, choices=(0, 1), default=0, help="first word, in all three files")
+    parser.add_argument("--format", choices=FORMATS, default="auto", help="format of FWD and REV")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json")
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    if args.forward == args.reverse == "-":
+        raise InputError("stdin ('-') can be read only once; expected a file for FWD or REV")
+    if args.output is None:
+        sys.stdout.writelines(lines(args))
+        return
+    made = {"signature": signature_of(args)}
+    with whole_file(args.output) as file:
+        file.writelines(lines(args))
+    with whole_file(f"{args.output}.json") as file:
+        json.dump(made, file, indent=1)
+
+
+def lines(args: argparse.Namespace) -> Iterator[str]:
+    forward = LinkFile(args.forward, index=args.index, format=args.format)
+    reversed_ = args.rev_order == "target-source"
+    reverse = LinkFile(args.reverse, index=args.index, format=args.format, reverse=reversed_)
+    for one, other in read_together(forward, reverse):
+        links = symmetrize(one, other, args.heuristic, variant=args.variant)
+        yield format_links(links, index=args.index) + "\n"
+
+
+def signature_of(args: argparse.Namespace) -> dict:
+    """How both directions were made, where it is known, and how they were combined."""
+    forward, reverse = made_with(args.forward), made_with(args.reverse)
+    options = {
+        key: value if value == reverse.get(key, value) else f"{value}+{reverse[key]}" for key, value in forward.items()
+    }
+    options.update({key: value for key, value in reverse.items() if key not in forward})
+    return {**options, "heuristic": args.heuristic, "variant": args.variant}

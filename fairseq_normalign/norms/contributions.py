@@ -1,0 +1,87 @@
+"""What one attention adds up (Kobayashi et al., 2020).
+
+An attention with heads h computes, for query t,
+
+    ATTN_t = Σ_h Σ_s α_h[t,s] f_h(x_s) + b_O,    f_h(x) = W_O^h (W_V^h x + b_V^h)
+
+so that its vectors α f(x), and not its weights α alone, say what it takes from x_s.
+
+Shapes: B batch, H heads, T queries, S keys, C model width, D head width. No function here but
+:func:`weighted_vectors` and :func:`summed_vectors` builds a tensor with both T·S and C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Iterator, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Norms(NamedTuple):
+    """The three norms of Kobayashi et al. (2020) for one attention."""
+
+    transformed: Tensor  # ‖f(x)‖, (B, H, S)
+    weighted: Tensor  # ‖α f(x)‖, (B, H, T, S)
+    summed: Tensor  # ‖Σ_h α f(x)‖, (B, T, S)
+
+
+@dataclass(eq=False)
+class Recorded:
+    """What one attention did in one forward pass."""
+
+    weights: Tensor  # α, (B, H, T, S)
+    values: Tensor | None = None  # W_V x + b_V, split by head, (B, H, S, D)
+    out_weight: Tensor | None = None  # W_O split by head, (H, D, C)
+    out_bias: Tensor | None = None  # b_O, (C,)
+
+    @cached_property
+    def norms(self) -> Norms:
+        return norms(self.weights, self.values, self.out_weight)
+
+
+def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
+    """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of half precision overflow."""
+    dtype = torch.promote_types(values.dtype, torch.float32)
+    return torch.einsum("bhsd,hdc->bshc", values.to(dtype), out_weight.to(dtype))
+
+
+def gram_matrices(transformed: Tensor) -> Tensor:
+    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (B, S, H, C) → (B, S, H, H)."""
+    vectors = transformed.flatten(0, 1).contiguous()  # a strided batched product is six times slower
+    return torch.bmm(vectors, vectors.transpose(1, 2)).unflatten(0, transformed.shape[:2])
+
+
+def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
+    """All three norms from one product with W_O; shapes as in :class:`Recorded`.
+
+    ‖α_h f_h‖ = α_h ‖f_h‖ as α ≥ 0, and ‖Σ_h α_h f_h(x_s)‖² = αᵀ G[s] α, so no vector α f(x) is built.
+    """
+    gram = gram_matrices(transformed_vectors(values, out_weight))
+    transformed = gram.diagonal(dim1=-2, dim2=-1).transpose(1, 2).sqrt()  # (B, H, S)
+    weights = weights.to(gram.dtype)
+    by_key = weights.permute(0, 3, 2, 1)  # (B, S, T, H)
+    squared = ((by_key @ gram) * by_key).sum(-1).transpose(1, 2)  # (B, T, S)
+    return Norms(transformed, weights * transformed.unsqueeze(2), squared.clamp(min=0).sqrt())
+
+
+def summed_vectors(recorded: Recorded) -> Tensor:
+    """Σ_h α_h f_h(x_s) for every pair (t, s), (B, T, S, C). Large: T·S·C numbers a sentence."""
+    vectors = transformed_vectors(recorded.values, recorded.out_weight)
+    return torch.einsum("bhts,bshc->btsc", recorded.weights.to(vectors.dtype), vectors)
+
+
+def weighted_vectors(recorded: Recorded) -> Iterator[Tensor]:
+    """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each. Large: T·S·C numbers a sentence."""
+    vectors = transformed_vectors(recorded.values, recorded.out_weight)
+    for weights, transformed in zip(recorded.weights.unbind(1), vectors.unbind(2)):
+        yield weights.to(vectors.dtype).unsqueeze(-1) * transformed.unsqueeze(1)
+
+
+def attention_output(recorded: Recorded) -> Tensor:
+    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): what the attention returned, rebuilt from its parts."""
+    vectors = transformed_vectors(recorded.values, recorded.out_weight)
+    output = torch.einsum("bhts,bshc->btc", recorded.weights.to(vectors.dtype), vectors)
+    return output if recorded.out_bias is None else output + recorded.out_bias.to(vectors.dtype)

@@ -1,0 +1,98 @@
+"""fairseq's generation parser, as the commands that run a model extend it."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+from pathlib import Path
+from typing import Iterator, Sequence
+
+import torch
+from fairseq import options, utils
+from tqdm import tqdm
+
+import fairseq_normalign
+from fairseq_normalign.alignment.links import read_together
+from fairseq_normalign.alignment.words import TextFile
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.checkpoint import load_single
+from fairseq_normalign.plugin.corpus import Encoder, Pair, binarised_pairs, text_pairs
+from fairseq_normalign.plugin.forced import Forced
+
+# What --help shows of fairseq's options; all others of fairseq-generate are accepted too.
+SHOWN = {
+    "help", "path", "gen_subset", "max_tokens", "cpu", "fp16", "user_dir", "bpe", "tokenizer", "post_process",
+    "model_overrides",
+}  # fmt: skip
+MAX_TOKENS = 4000
+
+
+def get_parser(command: str, argv: Sequence[str], *, description: str, example: str) -> argparse.ArgumentParser:
+    """fairseq's parser of ``fairseq-generate``, with a short help."""
+    accept_own_user_dir(argv)
+    parser = options.get_generation_parser()
+    parser.prog = f"normalign {command}"
+    parser.usage = f"normalign {command} DATA --path CHECKPOINT [options]"
+    parser.description = description
+    parser.epilog = f"Example: {example}\nAll options of fairseq-generate are accepted."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    for action in parser._actions:
+        if action.dest not in SHOWN:
+            action.help = argparse.SUPPRESS
+    return parser
+
+
+def parse_args(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parses like fairseq: options of the task, BPE and tokeniser join when these are chosen."""
+    args = options.parse_args_and_arch(parser, list(argv))
+    if not args.path:
+        parser.error("--path CHECKPOINT is required")
+    try:
+        args.model_overrides = ast.literal_eval(args.model_overrides)
+    except (SyntaxError, ValueError):
+        raise InputError(f"--model-overrides {args.model_overrides!r}: expected a Python dictionary") from None
+    for name in ("source_lang", "target_lang"):
+        if getattr(args, name, None):
+            args.model_overrides[name] = getattr(args, name)
+    args.max_tokens = args.max_tokens or MAX_TOKENS
+    args.device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+    return args
+
+
+def accept_own_user_dir(argv: Sequence[str]) -> None:
+    """Lets ``--user-dir`` name this package, in whatever copy: fairseq refuses one that is already imported."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--user-dir", type=Path)
+    user_dir = parser.parse_known_args(argv)[0].user_dir
+    if user_dir is not None and user_dir.resolve().name == fairseq_normalign.__name__:
+        memo = getattr(utils.import_user_module, "memo", set())
+        utils.import_user_module.memo = memo | {os.path.abspath(user_dir)}  # noqa: PTH100 (the form fairseq compares)
+
+
+def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+    """Text files as an alternative to binarised data."""
+    group = parser.add_argument_group("corpus", "a binarised --gen-subset of DATA, or two text files of words")
+    group.add_argument("--source-file", metavar="FILE", help="source text, split into words at blanks")
+    group.add_argument("--target-file", metavar="FILE", help="target text")
+
+
+def load(args: argparse.Namespace, **merges: str) -> tuple[Forced, Encoder]:
+    """The model that the options name, ready to run, and how it reads text."""
+    encoder = Encoder.from_args(args)
+    model, task = load_single(args.path, args.data, args.model_overrides)
+    if args.fp16:
+        model = model.half()
+    return Forced(model.to(args.device), task, **merges), encoder
+
+
+def pairs(args: argparse.Namespace, encoder: Encoder, task) -> Iterator[Pair]:
+    """The corpus that the options name, with a progress bar on a terminal."""
+    if args.source_file is None and args.target_file is None:
+        found, total = binarised_pairs(task, args.gen_subset, encoder)
+    elif args.source_file is None or args.target_file is None:
+        raise InputError("--source-file and --target-file go together")
+    else:
+        found = text_pairs(read_together(TextFile(args.source_file), TextFile(args.target_file)), encoder, task)
+        total = None
+    return tqdm(found, total=total, unit=" pairs", disable=None)

@@ -1,0 +1,158 @@
+"""Records what the attentions of a fairseq Transformer do in a forward pass."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import Collection, Iterator
+
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.contributions import Recorded
+
+KINDS = ("encoder", "decoder", "cross")  # self-attention of either side, and source–target attention
+
+Recording = dict  # (kind, layer from 0) → Recorded
+
+
+def layers_of(stack: nn.Module | None) -> list[nn.Module]:
+    """The layers of an encoder or decoder, by index: iterating drops layers at random under layerdrop."""
+    stack = getattr(stack, "sentence_encoder", stack)  # RoBERTa
+    layers = getattr(stack, "layers", [])
+    return [layers[index] for index in range(len(layers))]
+
+
+def attentions(model: nn.Module) -> dict[tuple[str, int], MultiheadAttention]:
+    """Every attention of the model by (kind, layer from 0)."""
+    found = {}
+    for layer, module in enumerate(layers_of(getattr(model, "encoder", None))):
+        found["encoder", layer] = module.self_attn
+    for layer, module in enumerate(layers_of(getattr(model, "decoder", None))):
+        found["decoder", layer] = module.self_attn
+        if getattr(module, "encoder_attn", None) is not None:
+            found["cross", layer] = module.encoder_attn
+    return found
+
+
+def _refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
+    where = f"{name[0]} attention of layer {name[1] + 1}"
+    if not isinstance(attention, MultiheadAttention):
+        raise InputError(f"{where} is a {type(attention).__name__}; expected fairseq's MultiheadAttention")
+    if getattr(attention, "use_xformers", False):
+        raise InputError(f"{where} uses --*-xformers-att-config, which returns no attention weights")
+    if attention.bias_k is not None or attention.add_zero_attn:
+        raise InputError(f"{where} uses add_bias_kv or add_zero_attn: keys that are no token")
+
+
+def split_heads(projected: Tensor, heads: int) -> Tensor:
+    """(S, B, H·D) → (B, H, S, D)."""
+    keys, batch, width = projected.shape
+    return projected.view(keys, batch, heads, width // heads).permute(1, 2, 0, 3)
+
+
+class _Hooks:
+    """The hooks on one attention: asks it for head weights, keeps them, and returns what its caller asked for."""
+
+    def __init__(self, attention: MultiheadAttention, recording: Recording, name: tuple[str, int], values: bool):
+        self.attention, self.recording, self.name, self.values = attention, recording, name, values
+        self.projected: Tensor | None = None
+
+    def before(self, module, args, kwargs):
+        self.asked = kwargs.get("need_weights", True), kwargs.get("need_head_weights", False)
+        return args, {**kwargs, "need_weights": True, "need_head_weights": True}
+
+    def project(self, module, args, output):
+        self.projected = output
+
+    def after(self, module, args, kwargs, output):
+        attended, weights = output  # weights: (H, B, T, S)
+        self.recording[self.name] = self.recorded(weights.transpose(0, 1).detach())
+        self.projected = None
+        need_weights, need_head_weights = self.asked
+        if need_head_weights:
+            return attended, weights
+        return attended, weights.mean(dim=0) if need_weights else None
+
+    def recorded(self, weights: Tensor) -> Recorded:
+        if not self.values:
+            return Recorded(weights)
+        heads, out = self.attention.num_heads, self.attention.out_proj
+        return Recorded(
+            weights,
+            split_heads(self.projected.detach(), heads),
+            out.weight.detach().t().unflatten(0, (heads, -1)),
+            None if out.bias is None else out.bias.detach(),
+        )
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        module = self.attention
+        handles = [
+            module.register_forward_pre_hook(self.before, with_kwargs=True),
+            # Inner recorders answer first, so that the outer one finds the head weights it asked for.
+            module.register_forward_hook(self.after, with_kwargs=True, prepend=True),
+        ]
+        if self.values:
+            handles.append(module.v_proj.register_forward_hook(self.project))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+@contextmanager
+def _explicit_path(model: nn.Module, chosen: Collection[nn.Module]) -> Iterator[None]:
+    """Evaluation mode, and fairseq's own attention code instead of fused functions, which give no head weights."""
+    training = {module: module.training for module in model.modules()}
+    switches = [(module, "skip_embed_dim_check", True) for module in chosen]
+    # fairseq 0.12.2 replaces whole encoder layers by one fused call, for all layers if it can for the first.
+    switches += [(m, "can_use_fastpath", False) for m in model.modules() if hasattr(m, "can_use_fastpath")]
+    before = [(module, name, getattr(module, name)) for module, name, _ in switches]
+    model.eval()
+    for module, name, value in switches:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+        for module, mode in training.items():
+            module.training = mode
+
+
+@contextmanager
+def record(
+    model: nn.Module,
+    kinds: Collection[str] = ("cross",),
+    *,
+    layers: Collection[int] | None = None,
+    values: bool = True,
+) -> Iterator[Recording]:
+    """Records attentions while the context is open; each forward pass replaces what the last one recorded.
+
+    The model is in evaluation mode inside, and as it was outside. Its outputs stay what they are: bit by bit where
+    fairseq takes its explicit path anyway (cross-attention), to rounding where that path must be forced.
+
+    Args:
+        kinds: which of ``encoder``, ``decoder``, ``cross``.
+        layers: which layers, from 0; all of them by default.
+        values: also keep values and W_O, which norms need and weights do not.
+
+    Yields:
+        A dict ``(kind, layer) → Recorded``, detached from the graph.
+    """
+    chosen = {
+        name: attention
+        for name, attention in attentions(model).items()
+        if name[0] in kinds and (layers is None or name[1] in layers)
+    }
+    for name, attention in chosen.items():
+        _refuse_unsupported(name, attention)
+    recording: Recording = {}
+    with ExitStack() as stack:
+        stack.enter_context(_explicit_path(model, chosen.values()))
+        for name, attention in chosen.items():
+            stack.enter_context(_Hooks(attention, recording, name, values).installed())
+        yield recording

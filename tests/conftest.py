@@ -1,0 +1,94 @@
+"""Fixtures: tiny random models from fairseq's own registry, and one corpus and model made with the real commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "fairseq_normalign"
+
+
+def run(*command, check: bool = True, **options) -> subprocess.CompletedProcess:
+    """Runs a command of this environment, away from the project's folder, and shows its errors if it fails."""
+    command = [str(word) for word in command]
+    command[0] = str(Path(sys.executable).parent / command[0])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **options)
+    assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real data, if there is one."""
+    if "NORMALIGN_DATA" not in os.environ:
+        pytest.skip("NORMALIGN_DATA is unset: it names the folder of real data")
+    return Path(os.environ["NORMALIGN_DATA"])
+
+
+class ToyTask:
+    """All that a model's constructor wants to know of a task."""
+
+    def __init__(self, symbols: int = 30):
+        from fairseq.data import Dictionary
+
+        self.source_dictionary = Dictionary()
+        for number in range(symbols):
+            self.source_dictionary.add_symbol(f"w{number}")
+        self.target_dictionary = self.source_dictionary
+
+
+def build_model(arch: str = "transformer", task=None, **options):
+    """A small random model of fairseq's registry: 2+2 layers, 16 wide, 4 heads, in evaluation mode."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+    import fairseq_normalign.plugin  # noqa: F401  (registers)
+
+    sizes = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2, "attention_heads": 4}
+    small = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()}
+    args = Namespace(**{**small, "max_source_positions": 64, "max_target_positions": 64, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(1)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task or ToyTask()).eval()
+
+
+@pytest.fixture
+def batch() -> dict:
+    """Two sentence pairs of different lengths, sources padded on the left as fairseq does."""
+    pad, eos = 1, 2
+    return {
+        "src_tokens": torch.tensor([[5, 6, 7, 8, eos], [pad, pad, 9, 10, eos]]),
+        "src_lengths": torch.tensor([5, 3]),
+        "prev_output_tokens": torch.tensor([[eos, 11, 12, 13], [eos, 14, pad, pad]]),
+    }
+
+
+TRAIN = (
+    *("fairseq-train", "--arch", "transformer_normalign_tiny", "--share-all-embeddings", "--max-tokens", 2000),
+    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1, "--optimizer", "adam", "--lr", 2e-3),
+    *("--no-progress-bar", "--disable-validation", "--cpu"),
+)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """A small synthetic corpus, prepared: text, gold, spm.model and data-bin."""
+    folder = tmp_path_factory.mktemp("corpus")
+    run("python", ROOT / "data_prep/synthetic.py", folder, "--train", 1500, "--valid", 40, "--test", 40)
+    run("python", ROOT / "data_prep/prepare.py", folder, folder, "--vocab-size", 400)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoint(corpus, tmp_path_factory) -> Path:
+    """A model trained on it for a moment with ``fairseq-train``."""
+    folder = tmp_path_factory.mktemp("model")
+    run(*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", folder, "--max-update", 30, cwd=folder)
+    return folder / "checkpoint_last.pt"

@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from fairseq_normalign.norms import contributions
+from fairseq_normalign.norms.contributions import Recorded
+
+B, H, T, S, C = 2, 3, 4, 5, 6
+D = C // H
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    random = torch.Generator().manual_seed(0)
+    weights = torch.rand(B, H, T, S, generator=random).softmax(-1)
+    values, out_weight = (torch.randn(*shape, generator=random) for shape in ((B, H, S, D), (H, D, C)))
+    return Recorded(weights, values, out_weight, torch.randn(C, generator=random))
+
+
+def slow_vectors(recorded: Recorded) -> torch.Tensor:
+    """α_h[t,s] f_h(x_s), element by element, (B, H, T, S, C)."""
+    vectors = torch.zeros(B, H, T, S, C)
+    for b, h, t, s in torch.cartesian_prod(*map(torch.arange, (B, H, T, S))).tolist():
+        f = sum(recorded.values[b, h, s, d] * recorded.out_weight[h, d] for d in range(D))
+        vectors[b, h, t, s] = recorded.weights[b, h, t, s] * f
+    return vectors
+
+
+def test_norms_equal_those_of_the_materialised_vectors(recorded):
+    vectors = slow_vectors(recorded)
+    norms = recorded.norms
+    torch.testing.assert_close(norms.weighted, vectors.norm(dim=-1))
+    torch.testing.assert_close(norms.summed, vectors.sum(1).norm(dim=-1))
+    torch.testing.assert_close(norms.transformed, (vectors / recorded.weights[..., None])[:, :, 0].norm(dim=-1))
+
+
+def test_vectors(recorded):
+    vectors = slow_vectors(recorded)
+    torch.testing.assert_close(torch.stack(list(contributions.weighted_vectors(recorded)), 1), vectors)
+    torch.testing.assert_close(contributions.summed_vectors(recorded), vectors.sum(1))
+    torch.testing.assert_close(contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
+
+
+def test_opposite_heads_cancel_in_the_sum_only():
+    values = torch.tensor([[[[1.0]], [[-1.0]]]])  # (1, 2, 1, 1)
+    weights, out_weight = torch.full((1, 2, 1, 1), 0.5), torch.ones(2, 1, 3)
+    norms = contributions.norms(weights, values, out_weight)
+    assert norms.summed.item() == 0
+    torch.testing.assert_close(norms.weighted.flatten(), torch.full((2,), 0.5 * 3**0.5))
+
+
+def test_half_precision_is_computed_in_single(recorded):
+    half = Recorded(recorded.weights.half(), 200 * recorded.values.half(), 200 * recorded.out_weight.half())
+    assert half.norms.summed.dtype == torch.float32
+    assert half.norms.summed.isfinite().all()  # 16-bit squares would not be
+
+
+def test_double_precision_stays_double(recorded):
+    double = Recorded(recorded.weights.double(), recorded.values.double(), recorded.out_weight.double())
+    assert double.norms.summed.dtype == torch.float64

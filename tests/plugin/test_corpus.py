@@ -1,0 +1,86 @@
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.corpus import Encoder, Pair, Sentence, batches, map_batches
+
+
+def sentence(length: int) -> Sentence:
+    return Sentence(torch.ones(length), [*range(length - 1), -1], length - 1, ["w"] * (length - 1))
+
+
+def test_batches_hold_at_most_max_tokens_with_padding():
+    lengths = [7, 3, 5, 1, 9, 2, 30]
+    found = list(batches(lengths, 12))
+    assert sorted(index for batch in found for index in batch) == list(range(7))
+    assert all(len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found)
+
+
+@pytest.mark.parametrize("window", [1, 2, 100])
+def test_results_come_in_input_order(window):
+    pairs = [Pair(sentence(length), sentence(2), str(length)) for length in (7, 3, 5, 1, 9, 2, 4)]
+    sizes = []
+
+    def run(batch):
+        sizes.append(len(batch))
+        return [pair.where for pair in batch]
+
+    assert list(map_batches(pairs, run, max_tokens=12, window=window)) == ["7", "3", "5", "1", "9", "2", "4"]
+    assert max(sizes) <= window
+
+
+def test_only_a_window_of_pairs_is_taken_at_a_time():
+    taken = []
+
+    def pairs():
+        for number in range(10):
+            taken.append(number)
+            yield Pair(sentence(3), sentence(3), str(number))
+
+    results = map_batches(pairs(), lambda batch: batch, max_tokens=100, window=4)
+    next(results)
+    assert len(taken) == 4
+
+
+@pytest.fixture
+def dictionary() -> Dictionary:
+    dictionary = Dictionary()
+    for symbol in ("▁das", "▁ha", "us", "d@@", "as"):
+        dictionary.add_symbol(symbol)
+    return dictionary
+
+
+def test_binarised_pieces_become_words(dictionary):
+    tokens = dictionary.encode_line("▁das ▁ha us", add_if_not_exist=False).long()
+    found = Encoder(scheme="sentencepiece").decode(tokens, dictionary, "")
+    assert found.words == [0, 1, 1, -1]
+    assert found.text == ["das", "haus"]
+
+
+def test_text_of_pieces_is_taken_as_it_is(dictionary):
+    found = Encoder(scheme="subword_nmt").encode("d@@ as haus", dictionary, "")
+    assert found.words == [0, 0, 1, -1]
+    assert found.tokens.tolist() == [*map(dictionary.index, ("d@@", "as")), dictionary.unk(), dictionary.eos()]
+
+
+class UpperCase:
+    """A BPE that does not spell the words it is given."""
+
+    def encode(self, text):
+        return "▁other ▁words"
+
+
+def test_pieces_that_do_not_spell_the_words_are_refused(dictionary):
+    with pytest.raises(InputError, match="source line 3: 2 pieces do not spell the 2 words"):
+        Encoder(bpe=UpperCase(), scheme="sentencepiece").encode("das haus", dictionary, "source line 3")
+
+
+def test_empty_lines_have_no_words(dictionary):
+    for line in ("", "   ", []):
+        assert Encoder().encode(line, dictionary, "").words == [-1]
+
+
+def test_a_missing_bpe_model_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"--bpe sentencepiece: .*none\.model"):
+        Encoder.from_names(bpe="sentencepiece", model=str(tmp_path / "none.model"), tokenizer=None)
