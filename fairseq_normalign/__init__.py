@@ -5,7 +5,8 @@ Shapes, everywhere: B batch, L layers, H heads, T target, S source, C model widt
 
 import sys
 
-__version__ = "0.1.0"
+from fairseq_normalign.version import __version__
+
 __all__ = ["NormAligner", "__version__"]
 
 if "fairseq" in sys.modules:  # `--user-dir`: fairseq is the importer and looks for our models

@@ -6,8 +6,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Iterable, Iterator, Sequence
 
-import numpy as np
-
+from fairseq_normalign.alignment.agreement import most_agreeing
 from fairseq_normalign.alignment.extract import EXTRACTORS
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
@@ -29,7 +28,7 @@ class NormAligner:
 
     Args:
         method: ``weights`` (α), ``norms`` (‖Σ_h αf(x)‖) or ``head-norms`` (mean of ‖αf(x)‖).
-        layer: decoder layer, from 1; ``auto`` takes the one with the highest mean norm (for step ``input`` only).
+        layer: decoder layer, from 1; ``auto`` takes the one that :meth:`agreeing_layers` finds.
         head: head of that layer, from 1; all of them by default.
         step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where it predicts it.
         eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``: </s> is left out.
@@ -60,8 +59,8 @@ class NormAligner:
         self.method, self.step, self.eos, self.extract = method, step, eos, extract
         self.layer = None if layer == "auto" else _from_one("layer", layer, forced.layers)
         self.head = None if head is None else _from_one("head", head, forced.heads)
-        if self.layer is None and (head is not None or step != "input"):
-            raise InputError("layer auto works for step input and all heads only; name a layer")
+        if self.layer is None and head is not None:
+            raise InputError(f"head {head} of which layer? layer auto chooses among whole layers")
 
     @classmethod
     def from_checkpoint(
@@ -125,20 +124,26 @@ class NormAligner:
         if self.layer is None:
             pairs = iter(pairs)
             first = list(islice(pairs, AUTO_PAIRS))
-            self.layer = self.strongest_layer(first, batch_tokens=batch_tokens)
+            self.layer = self.agreeing_layers(first, batch_tokens=batch_tokens)[self.step]
             pairs = chain(first, pairs)
         return Evidence(self.method, self.layer, self.step, self.head), pairs
 
-    def strongest_layer(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> int:
-        """The layer, from 0, whose attention adds the longest vectors: a guess at the best layer without gold.
+    def agreeing_layers(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> dict[str, int]:
+        """The layer, from 0, to take for each step, chosen without gold.
 
-        In all five seeds of Kobayashi et al. (2020) it is the layer with the lowest AER for step ``input``.
+        A word's alignment can be read off where the decoder reads the word, best at an early layer, and where it
+        predicts it, best at a late one. Layers that are right agree with each other; layers that are wrong have no
+        reason to. So take the two, one for each step, whose links agree most.
         """
-        evidences = [Evidence("norms", layer) for layer in range(self.forced.layers)]
-        totals = np.zeros(len(evidences))
-        for softs in self.evidences_many(pairs, evidences, batch_tokens=batch_tokens):
-            totals += [soft.words.sum() + soft.null.sum() for soft in softs]
-        return int(totals.argmax())
+        layers = range(self.forced.layers)
+        evidences = [Evidence(self.method, layer, step) for step in STEPS for layer in layers]
+        found = [
+            [set(self.links(soft)) for soft in softs]
+            for softs in self.evidences_many(pairs, evidences, batch_tokens=batch_tokens)
+        ]
+        candidates = list(zip(*found)) or [()] * len(evidences)
+        best = most_agreeing(candidates[: len(layers)], candidates[len(layers) :])
+        return dict(zip(STEPS, best))
 
 
 def _from_one(name: str, value: int, count: int) -> int:

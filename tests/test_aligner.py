@@ -1,6 +1,7 @@
 import pytest
 
 from fairseq_normalign import NormAligner
+from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.corpus import Encoder
 from fairseq_normalign.plugin.forced import Forced
@@ -34,9 +35,26 @@ def test_lists_of_words_and_order():
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
         ({"layer": 0}, "layer 0: the model has layers 1 to 2"),
         ({"head": 5}, "head 5: the model has heads 1 to 4"),
-        ({"layer": "auto", "step": "output"}, "layer auto works for step input and all heads only"),
+        ({"layer": "auto", "head": 1}, "head 1 of which layer"),
     ],
 )
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
         aligner(**options)
+
+
+def test_auto_takes_the_layers_whose_steps_agree_most():
+    pairs = [("w1 w2 w3", "w4 w5"), ("w5 w6", "w7 w8 w9")]
+    links = {
+        (step, layer): [set(found) for found in aligner(layer=layer, step=step).align_many(pairs)]
+        for step in ("input", "output")
+        for layer in (1, 2)
+    }
+    table = {(i, o): agreement(links["input", i], links["output", o]) for i in (1, 2) for o in (1, 2)}
+    best = max(table, key=table.get)
+    for step, layer in zip(("input", "output"), best):
+        assert [set(found) for found in aligner(layer="auto", step=step).align_many(pairs)] == links[step, layer]
+
+
+def test_auto_on_nothing():
+    assert list(aligner(layer="auto").align_many([])) == []

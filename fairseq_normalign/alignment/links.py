@@ -14,7 +14,7 @@ import itertools
 import re
 import sys
 from pathlib import Path
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence, TextIO, Tuple
+from typing import AbstractSet, Any, Iterable, Iterator, NamedTuple, Sequence, TextIO, Tuple
 
 from fairseq_normalign.errors import InputError
 
@@ -23,6 +23,7 @@ FORMATS = ("auto", "pharaoh", "talp", "naacl")
 
 TOKEN = re.compile(r"([0-9]+)[-p]([0-9]+)(?::[0-9.eE+-]+)?")
 NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?")
+NONE: frozenset = frozenset()
 WORD_BITS = 32
 WORD_MASK = (1 << WORD_BITS) - 1
 CACHED_TOKENS = 1 << 20  # more than the pairs of two 1,000-word sentences; with confidences, every token may be new
@@ -110,20 +111,24 @@ def parse_links(line: str, *, index: int = 0, reverse: bool = False, where: str 
 def parse_gold(line: str, *, index: int = 0, reverse: bool = False, sure: str = "-", where: str = "") -> Gold:
     """The sure and possible links of a talp line; ``sure`` is the separator that marks sure links."""
     try:
-        return Gold(*_gold(line, _links(index, reverse), sure))
+        possible, unsure = _gold(line, _links(index, reverse), sure)
     except InputError as error:
         raise _located(where, error) from None
+    return Gold(possible - unsure, possible)
 
 
-def _gold(line: str, links: _Links, sure: str) -> tuple[set, set]:
-    """Sure links and possible links; one and the same set if all are sure."""
+def _gold(line: str, links: _Links, sure: str) -> tuple[set, AbstractSet]:
+    """The possible links, sure ones included, and the few that are not sure."""
     tokens = line.split()
     possible = set(map(links.__getitem__, tokens))
+    if sure == "-" and "p" not in line:
+        return possible, NONE
+    marked = {links[token] for token in tokens if "p" in token}
     if sure == "p":
-        return {links[token] for token in tokens if "p" in token}, possible
-    if "p" not in line:
-        return possible, possible
-    return {links[token] for token in tokens if "p" not in token}, possible
+        return possible, possible - marked
+    if len(possible) < len(tokens):  # a link may stand there twice, as sure and as possible
+        marked -= {links[token] for token in tokens if "p" not in token}
+    return possible, marked
 
 
 def format_links(
@@ -196,7 +201,7 @@ class LinkFile:
     Iterating yields sets of links. ``format`` ``auto`` tells NAACL from Pharaoh and talp by the first line with text.
     """
 
-    empty: Any = frozenset()
+    empty: Any = NONE
 
     def __init__(self, path: str | Path, *, index: int = 0, reverse: bool = False, format: str = "auto") -> None:
         self.path, self.name, self.index, self.reverse = path, name_of(path), index, reverse
@@ -207,13 +212,15 @@ class LinkFile:
 
     def read(self, *, packed: bool = False) -> Iterator[Any]:
         """The links of each sentence pair; ``packed`` as numbers instead of pairs."""
-        links = _links(self.index, self.reverse, packed)
-        for number, line in enumerate(self._lines(), 1):
+        parse, links = self._parse, _links(self.index, self.reverse, packed)
+
+        def parse_at(line: str, number: int) -> Any:
             try:
-                parsed = self._parse(line, links)
+                return parse(line, links)
             except InputError as error:
                 raise _located(f"{self.name}:{' sentence ' if self.open_ended else ''}{number}", error) from None
-            yield parsed
+
+        return map(parse_at, self._lines(), itertools.count(1))
 
     def _parse(self, line: str, links: _Links) -> Any:
         return set(map(links.__getitem__, line.split()))
@@ -231,24 +238,27 @@ class LinkFile:
 
 
 class GoldFile(LinkFile):
-    """The reference links of a file. Iterating yields ``Gold``.
+    """The reference links of a file. Iterating yields ``Gold``; ``read`` yields (possible links, those not sure).
 
     Args:
         sure: the separator that marks sure links, ``-`` or ``p``.
         possible: ``keep``; ``drop`` them; or count them as ``sure``.
     """
 
-    empty = Gold(frozenset(), frozenset())
+    empty = Gold(NONE, NONE)
 
     def __init__(self, path: str | Path, *, sure: str = "-", possible: str = "keep", **options: Any) -> None:
         super().__init__(path, **options)
         self.sure, self.possible = sure, possible
 
-    def _parse(self, line: str, links: _Links) -> Gold:
-        gold = _gold(line, links, self.sure)
+    def _parse(self, line: str, links: _Links) -> Any:
+        possible, unsure = gold = _gold(line, links, self.sure)
         if self.possible == "keep":
             return gold
-        return Gold(*[gold.sure if self.possible == "drop" else gold.possible] * 2)
+        return (possible if self.possible == "sure" else possible - unsure), NONE
+
+    def __iter__(self) -> Iterator[Gold]:
+        return (Gold(possible - unsure, possible) for possible, unsure in self.read())
 
 
 def _recognise(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
@@ -298,7 +308,7 @@ def read_together(*files: Any, packed: bool = False) -> Iterator[tuple]:
 
     NAACL files are filled up with sentences without links. ``packed`` reads links as numbers.
     """
-    streams = [file.read(packed=packed) if isinstance(file, LinkFile) else iter(file) for file in files]
+    streams = [file.read(packed=True) if packed and isinstance(file, LinkFile) else iter(file) for file in files]
     for number, row in enumerate(itertools.zip_longest(*streams)):
         if None in row:
             ended = [item is None and not file.open_ended for file, item in zip(files, row)]

@@ -8,6 +8,7 @@ decides instead.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import unicodedata
 from pathlib import Path
@@ -87,7 +88,7 @@ def _marked_ids(pieces: Sequence[str], bpe: str) -> tuple[list[int], str]:
         return list(range(len(pieces))), ""
     if bpe == "subword_nmt":
         ends = [not piece.endswith("@@") for piece in pieces]
-        return [sum(ends[:i]) for i in range(len(pieces))], ""
+        return [0, *itertools.accumulate(ends)][: len(pieces)], ""
     return _spaced_ids(pieces, SPACES[bpe])
 
 

@@ -12,7 +12,7 @@ from typing import Iterable, NamedTuple, Sequence
 from fairseq_normalign.aligner import EOS, NormAligner
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences
-from fairseq_normalign.alignment.links import GoldFile, format_links, read_together, whole_file
+from fairseq_normalign.alignment.links import format_links, read_together, whole_file
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
@@ -40,7 +40,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 def add_alignment_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("alignment")
     group.add_argument("--method", choices=METHODS, default="norms", help="what is compared (default: %(default)s)")
-    group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1 (default: the strongest)")
+    group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1, or auto (default: auto)")
     group.add_argument("--head", type=int, metavar="N", help="one head of the layer, from 1 (default: all)")
     group.add_argument(
         "--step",
@@ -70,8 +70,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--confidence", action="store_true", help="write each link's share of its row: 0-0:0.93")
     group.add_argument("--all", action="store_true", help="print a table of AERs instead: layers × methods × steps")
     group.add_argument("--heads", action="store_true", help="with --all: a row for each head too")
-    group.add_argument("--gold", metavar="FILE", help="with --all: gold links")
-    group.add_argument("--gold-index", type=int, choices=(0, 1), default=0, help="first word in the gold (default: 0)")
+    options.add_gold_options(group, "with --all: gold links")
     group.add_argument("--json", metavar="FILE", help="with --all: write the table here as JSON too")
 
 
@@ -134,7 +133,7 @@ def print_table(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[
     ]
     totals = [Counts()] * len(evidences)
     corpus = Stream("the corpus", aligner.evidences_many(pairs, evidences, batch_tokens=args.max_tokens))
-    for gold, softs in read_together(GoldFile(args.gold, index=args.gold_index), corpus):
+    for gold, softs in read_together(options.gold(args), corpus):
         totals = [total + count(set(aligner.links(soft)), gold) for total, soft in zip(totals, softs)]
     scores = dict(zip(evidences, totals))
     print(aer_table(scores))

@@ -7,8 +7,8 @@ import logging
 import sys
 import warnings
 
-from fairseq_normalign import __version__
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.version import __version__
 
 # Modules are imported only when called: `normalign aer` must start without torch or fairseq.
 COMMANDS = {

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Sequence
 
 from fairseq_normalign.aligner import NormAligner
-from fairseq_normalign.alignment.links import GoldFile
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
@@ -28,11 +27,10 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     group = parser.add_argument_group("picture")
     group.add_argument("-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg")
     group.add_argument("--line", type=int, default=1, metavar="N", help="sentence pair, from 1 (default: 1)")
-    group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1 (default: the strongest)")
+    group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1, or auto (default: auto)")
     group.add_argument("--step", choices=STEPS, default="input", help="see normalign align (default: %(default)s)")
     group.add_argument("--method", nargs="+", choices=METHODS, default=["weights", "norms"], help="one panel each")
-    group.add_argument("--gold", metavar="FILE", help="gold links, framed: solid sure, dotted possible")
-    group.add_argument("--gold-index", type=int, choices=(0, 1), default=0, help="first word in the gold (default: 0)")
+    options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
     return options.parse_args(parser, argv)
 
 
@@ -40,7 +38,7 @@ def main(args: argparse.Namespace) -> None:
     aligner = NormAligner(*options.load(args), layer=args.layer, step=args.step)
     chosen, pairs = aligner.evidence(options.pairs(args, aligner.encoder, aligner.forced.task))
     pair = nth(pairs, args.line, "the corpus")
-    gold = nth(GoldFile(args.gold, index=args.gold_index), args.line, args.gold) if args.gold else None
+    gold = nth(options.gold(args), args.line, args.gold) if args.gold else None
     (softs,) = aligner.evidences_many([pair], [Evidence(method, chosen.layer, args.step) for method in args.method])
     panels = [
         (f"{method}, layer {chosen.layer + 1}, align with {args.step}", soft.words)

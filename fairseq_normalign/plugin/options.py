@@ -12,8 +12,7 @@ import torch
 from fairseq import options, utils
 from tqdm import tqdm
 
-import fairseq_normalign
-from fairseq_normalign.alignment.links import read_together
+from fairseq_normalign.alignment.links import GoldFile, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.checkpoint import load_single
@@ -26,6 +25,7 @@ SHOWN = {
     "model_overrides",
 }  # fmt: skip
 MAX_TOKENS = 4000
+PACKAGE = __name__.partition(".")[0]
 
 
 def get_parser(command: str, argv: Sequence[str], *, description: str, example: str) -> argparse.ArgumentParser:
@@ -65,7 +65,7 @@ def accept_own_user_dir(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--user-dir", type=Path)
     user_dir = parser.parse_known_args(argv)[0].user_dir
-    if user_dir is not None and user_dir.resolve().name == fairseq_normalign.__name__:
+    if user_dir is not None and user_dir.resolve().name == PACKAGE:
         memo = getattr(utils.import_user_module, "memo", set())
         utils.import_user_module.memo = memo | {os.path.abspath(user_dir)}  # noqa: PTH100 (the form fairseq compares)
 
@@ -75,6 +75,16 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("corpus", "a binarised --gen-subset of DATA, or two text files of words")
     group.add_argument("--source-file", metavar="FILE", help="source text, split into words at blanks")
     group.add_argument("--target-file", metavar="FILE", help="target text")
+
+
+def add_gold_options(group, help: str) -> None:
+    group.add_argument("--gold", metavar="FILE", help=help)
+    group.add_argument("--gold-index", type=int, choices=(0, 1), default=0, help="first word in the gold (default: 0)")
+    group.add_argument("--reverse-gold", action="store_true", help="the gold has the target word first")
+
+
+def gold(args: argparse.Namespace) -> GoldFile:
+    return GoldFile(args.gold, index=args.gold_index, reverse=args.reverse_gold)
 
 
 def load(args: argparse.Namespace, **merges: str) -> tuple[Forced, Encoder]:

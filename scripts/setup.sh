@@ -1,0 +1,42 @@
+# Sets up .venv in the clone, or reuses the one that is there. To be sourced: leaves the environment active and the
+# project's folder in $ROOT.
+#
+# PYTHON  the interpreter to use (default: python3.11, else python3)
+# TORCH   what to install as PyTorch (default: torch==2.13.0)
+
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '\n== %s\n' "$*"; }
+trap 'echo "$(basename "$0"): stopped at line $LINENO: $BASH_COMMAND" >&2' ERR
+
+PYTHON=${PYTHON:-$(command -v python3.11 || command -v python3 || true)}
+if [ -z "$PYTHON" ] && [ ! -x "$ROOT/.venv/bin/python" ]; then
+  echo "no python3.11 or python3 found: install Python, or name one with PYTHON=…" >&2
+  exit 1
+fi
+if [ ! -x "$ROOT/.venv/bin/python" ]; then
+  say "Making .venv with $PYTHON"
+  "$PYTHON" -m venv "$ROOT/.venv" || { echo "python -m venv failed: install the venv module (python3-venv)" >&2; exit 1; }
+fi
+. "$ROOT/.venv/bin/activate"
+
+# Done once for each version of setup.py.
+STAMP="$ROOT/.venv/installed-$(cksum < "$ROOT/setup.py" | tr ' ' '-')"
+if [ ! -e "$STAMP" ]; then
+  if python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    say "Installing PyTorch, then fairseq (built here, about 3 minutes the first time)"
+    # fairseq is built in this environment: in one of its own, pip would download PyTorch a second time.
+    python -m pip install --quiet "${TORCH:-torch==2.13.0}" numpy cython setuptools wheel
+    python -m pip install --quiet --no-build-isolation fairseq-fixed==0.12.3.1
+  else
+    say "Installing fairseq 0.12.2, then PyTorch"
+    # pip 24.1 refuses the metadata of omegaconf; with PyTorch around, fairseq's build looks for files it does not ship.
+    python -m pip install --quiet 'pip<24.1'
+    python -m pip install --quiet "${TORCH:-torch==2.13.0}" 'numpy<2' setuptools wheel
+    python -m pip install --quiet fairseq==0.12.2
+  fi
+  say "Installing fairseq_normalign"
+  python -m pip install --quiet --no-build-isolation -e "$ROOT[dev]"
+  touch "$STAMP"
+fi

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Sets up, then checks style and imports and runs the tests. Arguments go to pytest.
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$ROOT"
+
+say "Style and imports"
+ruff format --check .
+ruff check .
+lint-imports
+
+say "Tests"
+python -m pytest --cov --cov-report=term:skip-covered "$@"

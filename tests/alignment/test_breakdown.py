@@ -1,0 +1,58 @@
+"""Scores by band."""
+
+from collections import Counter
+
+import pytest
+
+from fairseq_normalign.alignment.aer import Counts
+from fairseq_normalign.alignment.breakdown import KINDS, BoundsCheck, Breakdown, word_counts
+from fairseq_normalign.alignment.links import Gold, pack
+from fairseq_normalign.errors import InputError
+
+
+def packed(*links):
+    return set(map(pack, links))
+
+
+SYSTEM = packed((0, 0), (1, 1), (5, 0))
+GOLD = Gold(packed((0, 0), (1, 2)), packed((0, 0), (1, 2), (1, 1)))
+SOURCE, TARGET = "a a b a a c".split(), "x y z".split()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("distance", [("0", Counts(2, 1, 2, 1)), ("1", Counts(0, 1, 0, 0)), ("4–7", Counts(1, 0, 0, 0))]),
+        ("length", [("1–10", Counts(3, 2, 2, 1))]),
+        ("source-frequency", [("0", Counts(1, 0, 0, 0)), ("10–99", Counts(2, 2, 2, 1))]),
+        ("target-frequency", [("0", Counts(3, 2, 2, 1))]),
+    ],
+)
+def test_bands(kind, expected):
+    bands = Breakdown(kind, 1, Counter({"a": 12}) if kind == "source-frequency" else None)
+    bands(1, GOLD, [SYSTEM, SOURCE, TARGET])
+    assert bands.table(0) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bands_add_up(kind):
+    bands = Breakdown(kind, 2, word_counts([SOURCE, TARGET]))
+    for number in (1, 2):
+        bands(number, GOLD, [SYSTEM, set(), SOURCE, TARGET])
+    assert sum((counts for _, counts in bands.table(0)), Counts()) == Counts(6, 4, 4, 2)
+    assert sum((counts for _, counts in bands.table(1)), Counts()) == Counts(0, 4, 0, 0)
+
+
+def test_words_are_counted():
+    assert word_counts([["a", "b"], [], ["a"]]) == {"a": 2, "b": 1}
+
+
+def test_links_outside_the_sentence_are_refused():
+    check = BoundsCheck(["gold", "hyp"], "src", "tgt")
+    check(1, GOLD, [SYSTEM, SOURCE, TARGET])
+    with pytest.raises(InputError, match=r"hyp:7: links word 6 of 5 in src:7; expected the tokenised text"):
+        check(7, GOLD, [SYSTEM, SOURCE[:5], TARGET])
+    with pytest.raises(InputError, match=r"gold:7: links word 3 of 2 in tgt:7"):
+        check(7, GOLD, [SYSTEM, SOURCE, TARGET[:2]])
+    with pytest.raises(InputError, match=r"gold:7: links word 3 of 2 in tgt:7"):
+        BoundsCheck(["gold", "hyp"], None, "tgt")(7, GOLD, [SYSTEM, TARGET[:2]])

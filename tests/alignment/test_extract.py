@@ -1,0 +1,159 @@
+"""Soft to hard: each rule against a slow twin, and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from fairseq_normalign.alignment.extract import (
+    EXTRACTORS,
+    argmax,
+    confidences,
+    itermax,
+    mutual_argmax,
+    relative,
+    row_shares,
+    threshold,
+    to_words,
+)
+
+SOFT = np.array([[0.6, 0.1, 0.2], [0.5, 0.4, 0.0], [0.1, 0.1, 0.1]])  # three target words, three source words
+
+cells = st.sampled_from([0.0, 0.1, 0.2, 0.25, 0.5, 0.9, 1.0])  # few values: ties are likely
+softs = arrays.arrays(float, st.tuples(st.integers(0, 6), st.integers(0, 6)), elements=cells)
+
+
+def slow_argmax(soft, null):
+    links = []
+    for t, row in enumerate(soft):
+        best = None
+        for s, value in enumerate(row):
+            if value > 0 and (best is None or value > row[best]):
+                best = s
+        if best is not None and (null is None or null[t] <= row[best]):
+            links.append((best, t))
+    return links
+
+
+def slow_mutual(soft, null):
+    backward = {(s, t) for t, s in slow_argmax(soft.T, None)}
+    return [(s, t) for s, t in slow_argmax(soft, null) if (t, s) in {(t, s) for s, t in backward}]
+
+
+def slow_relative(soft, share, null):
+    rows, columns = soft.shape
+    return [
+        (s, t)
+        for t in range(rows)
+        for s in range(columns)
+        if soft[t, s] > 0
+        and (null is None or null[t] <= max(soft[t]))
+        and soft[t, s] >= share * max(soft[t])
+        and soft[t, s] >= share * max(soft[:, s])
+    ]
+
+
+def slow_itermax(soft, rounds=2, discount=0.9):
+    found = set(slow_mutual(soft, None))
+    for _ in range(rounds - 1):
+        left = soft.copy()
+        for t in range(soft.shape[0]):
+            for s in range(soft.shape[1]):
+                taken = any(a == s for a, _ in found) + any(b == t for _, b in found)
+                left[t, s] *= (1, discount, 0)[taken]
+        found |= set(slow_mutual(left, None))
+    return sorted(found)
+
+
+@settings(deadline=None)
+@given(softs, st.data())
+def test_slow_twins(soft, data):
+    null = data.draw(st.none() | arrays.arrays(float, soft.shape[0], elements=cells))
+    assert argmax(soft, null=null) == slow_argmax(soft, null)
+    assert mutual_argmax(soft, null=null) == slow_mutual(soft, null)
+    assert relative(soft, null=null) == slow_relative(soft, 0.3, null)
+    assert sorted(itermax(soft)) == slow_itermax(soft)
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "expected"),
+    [
+        (argmax, {}, [(0, 0), (0, 1), (0, 2)]),
+        (argmax, {"null": np.array([0.5, 0.5, 0.2])}, [(0, 0), (0, 1)]),  # </s> must win strictly
+        (mutual_argmax, {}, [(0, 0)]),
+        (itermax, {}, [(0, 0), (0, 1), (2, 0)]),
+        (relative, {"share": 0.7}, [(0, 0), (0, 1), (1, 1)]),
+        (relative, {"share": 0.3}, [(0, 0), (2, 0), (0, 1), (1, 1), (2, 2)]),
+        (threshold, {"level": 0.4}, [(0, 0), (0, 1), (1, 1)]),
+        (threshold, {"level": 0.4, "null": np.array([0.5, 0.0, 0.0])}, [(0, 0), (0, 1), (1, 1)]),
+        (threshold, {"level": 0.4, "null": np.array([0.7, 0.0, 0.0])}, [(0, 1), (1, 1)]),
+    ],
+)
+def test_by_hand(rule, options, expected):
+    assert sorted(rule(SOFT, **options)) == sorted(expected)
+
+
+@pytest.mark.parametrize("rule", EXTRACTORS.values(), ids=EXTRACTORS)
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_no_words_no_links(rule, shape):
+    assert rule(np.zeros(shape)) == []
+    assert rule(np.zeros(shape), null=np.zeros(shape[0])) == []
+
+
+@pytest.mark.parametrize("rule", EXTRACTORS.values(), ids=EXTRACTORS)
+def test_a_row_of_zeros_has_no_link(rule):
+    assert rule(np.array([[0.0, 0.0], [0.0, 1.0]])) == [(1, 1)]
+    assert rule(np.ones((1, 1))) == [(0, 0)]
+
+
+def test_confidence_is_the_share_of_the_row():
+    assert confidences(SOFT, [(0, 0), (2, 2)]) == pytest.approx([0.6 / 0.9, 1 / 3])
+    assert confidences(SOFT, [(0, 0)], null=np.array([0.3, 0.0, 0.0])) == pytest.approx([0.5])
+    assert confidences(np.zeros((2, 0)), []) == []
+
+
+def test_shares_of_a_row_of_zeros_are_zero():
+    np.testing.assert_array_equal(row_shares(np.array([[0.0, 0.0], [1.0, 3.0]])), [[0, 0], [0.25, 0.75]])
+
+
+def slow_to_words(soft, source_ids, target_ids, source_merge, target_merge):
+    merge = {"sum": np.sum, "mean": np.mean, "max": np.max}
+    words = np.zeros((max(target_ids, default=-1) + 1, max(source_ids, default=-1) + 1))
+    for t in set(target_ids):
+        rows = [i for i, word in enumerate(target_ids) if word == t]
+        for s in set(source_ids):
+            columns = [j for j, word in enumerate(source_ids) if word == s]
+            merged = [merge[source_merge]([soft[i, j] for j in columns]) for i in rows]
+            words[t, s] = merge[target_merge](merged)
+    return words
+
+
+ids = st.lists(st.sampled_from([0, 0, 1, 2]), max_size=6).map(lambda steps: np.cumsum(steps, dtype=int).tolist())
+merges = st.sampled_from(["sum", "mean", "max"])
+
+
+@settings(deadline=None)
+@given(ids, ids, merges, merges, st.integers(0, 2**32 - 1))
+def test_to_words_has_a_slow_twin(source_ids, target_ids, source_merge, target_merge, seed):
+    soft = np.random.default_rng(seed).random((len(target_ids), len(source_ids)))
+    merged = to_words(soft, source_ids, target_ids, source_merge=source_merge, target_merge=target_merge)
+    np.testing.assert_allclose(merged, slow_to_words(soft, source_ids, target_ids, source_merge, target_merge))
+
+
+def test_to_words_by_hand():
+    """Source pieces are added, target pieces averaged, </s> is a group of its own (Kobayashi et al., 2020)."""
+    soft = np.array([[0.1, 0.2, 0.4, 0.3], [0.3, 0.2, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
+    np.testing.assert_allclose(to_words(soft, [0, 0, 1, 2], [0, 0, 1]), [[0.4, 0.2, 0.4], [0.0, 1.0, 0.0]])
+
+
+def test_to_words_of_many_layers_at_once():
+    soft = np.random.default_rng(0).random((5, 2, 4, 3))
+    merged = to_words(soft, [0, 0, 1], [0, 1, 1, 3])
+    assert merged.shape == (5, 2, 4, 2)
+    np.testing.assert_allclose(merged[3, 1], to_words(soft[3, 1], [0, 0, 1], [0, 1, 1, 3]))
+
+
+def test_to_words_states_the_shape_it_wants():
+    with pytest.raises(ValueError, match=r"expected soft of shape \(…, 2, 3\), got \(3, 2\)"):
+        to_words(np.zeros((3, 2)), [0, 1, 2], [0, 1])

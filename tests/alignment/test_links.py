@@ -1,0 +1,220 @@
+"""Links read and written: parse∘format is the identity, and every refusal says where and what."""
+
+import gzip
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_normalign.alignment.links import (
+    Gold,
+    GoldFile,
+    LinkFile,
+    format_links,
+    pack,
+    parse_gold,
+    parse_links,
+    read_lines,
+    read_together,
+    unpack,
+    whole_file,
+)
+from fairseq_normalign.errors import InputError
+
+settings.register_profile("here", deadline=None)
+settings.load_profile("here")
+
+links = st.sets(st.tuples(st.integers(0, 200), st.integers(0, 200)), max_size=30)
+indices = st.sampled_from([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "expected"),
+    [
+        ("", {}, set()),
+        ("  \n", {}, set()),
+        ("0-0 1-2\n", {}, {(0, 0), (1, 2)}),
+        ("1-1 2-3", {"index": 1}, {(0, 0), (1, 2)}),
+        ("0-5 1-6", {"reverse": True}, {(5, 0), (6, 1)}),
+        ("1-2 1-2 1p2", {}, {(1, 2)}),
+        ("3p4", {}, {(3, 4)}),
+        ("3-4:0.93 5-6:1e-05", {}, {(3, 4), (5, 6)}),
+        ("\t007-1 ", {}, {(7, 1)}),
+    ],
+)
+def test_parse_links(line, options, expected):
+    assert parse_links(line, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "sure", "expected"),
+    [
+        ("1-2 3p4", "-", Gold({(1, 2)}, {(1, 2), (3, 4)})),
+        ("1-2 1p2", "-", Gold({(1, 2)}, {(1, 2)})),
+        ("1p2", "-", Gold(set(), {(1, 2)})),
+        ("1-2 3p4", "p", Gold({(3, 4)}, {(1, 2), (3, 4)})),
+        ("1-2:1e-05 3p4:1e-05", "-", Gold({(1, 2)}, {(1, 2), (3, 4)})),
+        ("", "-", Gold(set(), set())),
+    ],
+)
+def test_parse_gold(line, sure, expected):
+    assert parse_gold(line, sure=sure) == expected
+
+
+@pytest.mark.parametrize("token", ["3x4", "3-", "-3", "1-2-3", "a-b", "--", "³-1", "3-4:", "\x00"])
+def test_a_bad_link_is_named(token):
+    with pytest.raises(InputError, match=r"gold:12: bad link .*; expected 'i-j' \(sure\) or 'ipj' \(possible\)"):
+        parse_links(f"0-0 {token}", where="gold:12")
+
+
+@pytest.mark.parametrize("parse", [parse_links, parse_gold])
+def test_index_0_in_a_1_based_line_is_refused(parse):
+    with pytest.raises(InputError, match=r"here:1: link '0-3' has index 0 where words are counted from 1"):
+        parse("1-1 0-3", index=1, where="here:1")
+
+
+@given(links, indices, st.booleans())
+def test_parsing_what_was_formatted_gives_it_back(pairs, index, reverse):
+    line = format_links(pairs, index=index, reverse=reverse)
+    assert parse_links(line, index=index, reverse=reverse) == pairs
+    tokens = [tuple(map(int, token.split("-"))) for token in line.split()]
+    assert tokens == sorted(tokens)
+
+
+@given(links)
+def test_confidences_are_written_and_read_over(pairs):
+    pairs = list(pairs)
+    line = format_links(pairs, confidences=[1 / (n + 1) for n in range(len(pairs))])
+    assert parse_links(line) == set(pairs)
+
+
+def test_confidences_stay_with_their_links():
+    assert format_links([(2, 0), (0, 1)], confidences=[0.25, 1], index=1) == "1-2:1.000 3-1:0.250"
+
+
+def test_confidences_must_be_as_many_as_links():
+    with pytest.raises(ValueError, match="1 confidences for 2 links"):
+        format_links([(0, 0), (1, 1)], confidences=[0.5])
+
+
+@given(links)
+def test_packing_keeps_links_and_their_order(pairs):
+    packed = sorted(map(pack, pairs))
+    assert unpack(packed) == pairs
+    assert packed == [pack(pair) for pair in sorted(pairs)]
+
+
+@given(st.text(max_size=30))
+def test_any_line_is_parsed_or_refused(line):
+    try:
+        assert all(s >= 0 and t >= 0 for s, t in parse_links(line))
+    except InputError as error:
+        assert "bad link" in str(error)
+
+
+NAACL = "0002 1 1 S\n0002 2 1 P\n0002 0 3\n4 1 2 S 0.9\n"
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_naacl_sentences_without_links_become_empty(tmp_path):
+    path = write(tmp_path / "gold.wa", NAACL)
+    none = Gold(set(), set())
+    first = Gold({(0, 0)}, {(0, 0), (1, 0)})
+    assert list(GoldFile(path, index=1)) == [none, first, none, Gold({(0, 1)}, {(0, 1)})]
+    assert list(LinkFile(path, index=1)) == [set(), {(0, 0), (1, 0)}, set(), {(0, 1)}]
+
+
+def test_naacl_may_count_sentences_from_0(tmp_path):
+    assert list(LinkFile(write(tmp_path / "a", "0 1 1\n1 2 2\n"), index=1)) == [{(0, 0)}, {(1, 1)}]
+
+
+def test_naacl_is_filled_up_to_the_length_of_the_others(tmp_path):
+    gold = GoldFile(write(tmp_path / "gold", NAACL), index=1)
+    system = LinkFile(write(tmp_path / "system", "\n\n\n0-1\n0-0\n"))
+    rows = list(read_together(gold, system))
+    assert rows[-1] == (Gold(set(), set()), {(0, 0)})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 1 1\n1 1\n", r":2: bad line '1 1'; expected 'sentence source target \[S\|P\]'"),
+        ("2 1 1\n1 1 1\n", ":2: sentence 1 after 2; expected ascending order"),
+        ("1 1 1\n2 x 1\n", ":2: bad line '2 x 1'"),
+    ],
+)
+def test_naacl_refusals(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        list(LinkFile(write(tmp_path / "a", text)))
+
+
+def test_errors_name_file_and_line(tmp_path):
+    path = write(tmp_path / "test.talp", "0-0\n\n3x4\n")
+    with pytest.raises(InputError, match=r"test\.talp:3: bad link '3x4'"):
+        list(LinkFile(path))
+
+
+def test_possible_links_are_kept_dropped_or_taken_as_sure(tmp_path):
+    path = write(tmp_path / "gold", "0-0 1p1\n")
+    both, sure = {(0, 0), (1, 1)}, {(0, 0)}
+    assert list(GoldFile(path)) == [Gold(sure, both)]
+    assert list(GoldFile(path, possible="drop")) == [Gold(sure, sure)]
+    assert list(GoldFile(path, possible="sure")) == [Gold(both, both)]
+
+
+def test_unequal_line_counts_state_both(tmp_path):
+    paths = [write(tmp_path / name, "0-0\n" * count) for name, count in (("a", 5), ("b", 2), ("c", 3))]
+    with pytest.raises(InputError, match=r"line counts differ: \S*a has 5, \S*b has 2, \S*c has 3 lines"):
+        list(read_together(*map(LinkFile, paths)))
+
+
+def test_gz_and_byte_order_mark_are_read_through(tmp_path):
+    with gzip.open(tmp_path / "a.gz", "wb") as file:
+        file.write(b"\xef\xbb\xbf0-0\r\n1-1\r\n")
+    assert list(LinkFile(tmp_path / "a.gz")) == [{(0, 0)}, {(1, 1)}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("binary", b"\xff\xfe\x00\x80", "binary: not UTF-8 text"),
+        ("short.gz", b"\x1f\x8b\x08\x00\x00", "short.gz: "),
+        ("not.gz", b"0-0\n", "not.gz: Not a gzipped file"),
+    ],
+)
+def test_what_is_not_text_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_lines(tmp_path / name))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="nowhere: No such file"):
+        list(read_lines(tmp_path / "nowhere"))
+
+
+def test_stdin_is_a_dash():
+    code = "from fairseq_normalign.alignment.links import LinkFile; print(list(LinkFile('-')))"
+    done = subprocess.run([sys.executable, "-c", code], input="0-1\n", capture_output=True, text=True, check=True)
+    assert done.stdout == "[{(0, 1)}]\n"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), whole_file(path) as file:
+        file.write("new")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(InputError, match="out: cannot be written: No such file"), whole_file(tmp_path / "no" / "out"):
+        pass

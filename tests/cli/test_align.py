@@ -1,0 +1,107 @@
+"""``normalign align`` and ``normalign plot`` through the installed command, on a model trained for a moment."""
+
+import json
+import re
+
+import pytest
+
+from fairseq_normalign.alignment.links import parse_links
+from tests.conftest import PACKAGE, run
+
+pytestmark = pytest.mark.slow
+
+
+def align(corpus, checkpoint, *options, command="align", **more):
+    return run("normalign", command, corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more)
+
+
+@pytest.fixture(scope="module")
+def text(corpus):
+    return ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
+
+
+@pytest.fixture(scope="module")
+def pieces(corpus):
+    return ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
+
+
+def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, pieces, tmp_path):
+    binarised = align(corpus, checkpoint, "--remove-bpe", "sentencepiece", "--layer", 2, "--max-tokens", 100)
+    from_text = align(corpus, checkpoint, *text, *pieces, "--layer", 2, "--user-dir", PACKAGE)
+    assert binarised.stdout == from_text.stdout
+    assert "method:norms|layer:2|head:all|step:input|eos:null" in binarised.stderr
+    lines = binarised.stdout.splitlines()
+    assert len(lines) == 40
+    for line, source, target in zip(lines, (corpus / "test.src").open(), (corpus / "test.tgt").open()):
+        words = len(source.split()), len(target.split())
+        assert all(s < words[0] and t < words[1] for s, t in parse_links(line))
+
+
+def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, pieces, tmp_path):
+    output = tmp_path / "test.pharaoh"
+    done = align(corpus, checkpoint, *text, *pieces, "--method", "weights", "--step", "output", "--output", output)
+    assert done.stdout == ""
+    signature = json.loads((tmp_path / "test.pharaoh.json").read_text())["signature"]
+    assert signature["method"] == "weights"
+    assert signature["layer"] in ("auto:1", "auto:2", "auto:3")
+    scored = run("normalign", "aer", corpus / "test.talp", "-i", output).stdout
+    assert f"|method:weights|layer:{signature['layer']}|" in scored
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.pharaoh", "test.pharaoh.json"]
+
+
+def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, text, pieces, tmp_path):
+    gold = corpus / "test.talp"
+    table = align(corpus, checkpoint, *text, *pieces, "--all", "--heads", "--gold", gold, "--json", tmp_path / "t.json")
+    rows = json.loads((tmp_path / "t.json").read_text())
+    assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
+    assert table.stdout.count("*") == 2 * 3 + 1  # the best of each column, and what the mark means
+    (row,) = [r for r in rows if (r["method"], r["layer"], r["head"], r["step"]) == ("weights", 3, 2, "output")]
+    one = ["--method", "weights", "--layer", 3, "--head", 2, "--step", "output", "--output", tmp_path / "one"]
+    align(corpus, checkpoint, *text, *pieces, *one)
+    score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
+    assert float(score) == row["aer"]
+
+
+def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
+    options = [
+        "--remove-bpe",
+        "sentencepiece",
+        "--gold",
+        corpus / "test.talp",
+        "--line",
+        2,
+        "-o",
+        tmp_path / "pair.png",
+    ]
+    align(corpus, checkpoint, *options, command="plot")
+    assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
+
+
+BAD = {
+    "no such subset": (["--gen-subset", "none"], "Dataset not found: none"),
+    "no such layer": (["--layer", "7"], "layer 7: the model has layers 1 to 3"),
+    "not a layer": (["--layer", "two"], "--layer 'two': expected a number from 1, or auto"),
+    "one text only": (["--source-file", "{corpus}/test.src"], "--source-file and --target-file go together"),
+    "unequal texts": (
+        ["--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt", "--layer", "1"],
+        "test.src has 40, .*train.tgt has 1500 lines",
+    ),
+    "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
+    "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
+    "bad overrides": (["--model-overrides", "{"], "--model-overrides '{': expected a Python dictionary"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_exits_2_with_one_line_and_writes_nothing(case, corpus, checkpoint, tmp_path):
+    options, message = BAD[case]
+    options = [option.replace("{corpus}", str(corpus)) for option in options]
+    output = tmp_path / "out"
+    output.write_text("old\n")
+    done = align(corpus, checkpoint, *options, "--output", output, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert re.search(message, line), line
+    assert output.read_text() == "old\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

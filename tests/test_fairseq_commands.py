@@ -1,0 +1,69 @@
+"""fairseq's own commands with ``--user-dir``: train, resume, fine-tune, generate, interactive."""
+
+import re
+import shutil
+
+import pytest
+import torch
+
+import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from tests.conftest import PACKAGE, TRAIN, run
+
+pytestmark = pytest.mark.slow
+
+
+def updates(folder) -> int:
+    state = torch.load(folder / "checkpoint_last.pt")
+    return state["optimizer_history"][-1]["num_updates"]
+
+
+def train(corpus, folder, *options):
+    return run(*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", folder, *options)
+
+
+def test_training_resumes(corpus, checkpoint, tmp_path):
+    shutil.copy(checkpoint, tmp_path)
+    log = train(corpus, tmp_path, "--max-update", 33).stdout
+    assert re.search(r"Loaded checkpoint .* @ 30 updates", log)
+    assert updates(tmp_path) == 33
+
+
+def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_path):
+    plain, variant, back = (tmp_path / name for name in ("plain", "variant", "back"))
+    sizes = [
+        "--encoder-layers",
+        3,
+        "--decoder-layers",
+        3,
+        "--encoder-attention-heads",
+        4,
+        "--decoder-attention-heads",
+        4,
+    ]
+    sizes += ["--encoder-embed-dim", 128, "--encoder-ffn-embed-dim", 256]
+    plain_model = ["--arch", "transformer", *sizes, "--max-update", 2]
+    bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 5}', "--max-update", 2]
+    train(corpus, plain, *plain_model)
+    # With --eval-bleu and validation, the checkpoint holds arrays.
+    command = [word for word in TRAIN if word != "--disable-validation"]
+    tuned = [corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", variant, *bleu]
+    run(*command, *tuned, "--finetune-from-model", plain / "checkpoint_last.pt")
+    train(corpus, back, *plain_model, "--finetune-from-model", variant / "checkpoint_last.pt")
+    assert updates(variant) == updates(back) == 2
+    state = torch.load(variant / "checkpoint_last.pt")  # arrays of --eval-bleu included
+    assert "_bleu_counts" in str(state["extra_state"]["metrics"])
+    assert state["cfg"]["model"]._name == "transformer_normalign_tiny"
+
+
+def test_generate(corpus, checkpoint):
+    options = ["--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2, "--remove-bpe", "sentencepiece", "--cpu"]
+    lines = run("fairseq-generate", corpus / "data-bin", *options, "--max-len-b", 10).stdout.splitlines()
+    assert sum(line.startswith("H-") for line in lines) == 40
+
+
+def test_interactive(corpus, checkpoint):
+    options = ["--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2, "--cpu", "--max-len-b", 10]
+    options += ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
+    text = "".join((corpus / "test.src").open().readlines()[:2])
+    lines = run("fairseq-interactive", corpus / "data-bin", *options, input=text).stdout.splitlines()
+    assert sum(line.startswith("H-") for line in lines) == 2
