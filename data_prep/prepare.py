@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prepare a parallel corpus for fairseq: train SentencePiece, split the text into pieces, run fairseq-preprocess.
 
-Reads {train,valid,test}.{src,tgt} from CORPUS and writes to OUTDIR: spm.model (or spm.src.model and spm.tgt.model
-with --separate) and its .vocab, dict.txt (or dict.src.txt, dict.tgt.txt) with every piece of the model, pieces/ with the
+Reads {train,valid,test}.{src,tgt} from CORPUS and writes to OUTDIR: spm.model (with --separate: spm.src.model and
+spm.tgt.model) and its .vocab, dict.txt (dict.src.txt and dict.tgt.txt) with every piece of the model, pieces/ with the
 encoded text, data-bin/ for fairseq-train.
 
 example: python data_prep/prepare.py corpus corpus --vocab-size 1000

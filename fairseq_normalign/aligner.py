@@ -88,7 +88,7 @@ class NormAligner:
             options: see the class.
         """
         network, task = load_single(path, data, overrides)
-        encoder = Encoder.from_names(bpe=bpe, model=model, tokenizer=tokenizer)
+        encoder = Encoder.from_names(task, bpe=bpe, model=model, tokenizer=tokenizer)
         return cls(Forced(network.to(device), task), encoder, **options)
 
     def align(self, source: str | Sequence[str], target: str | Sequence[str]) -> list[Link]:
@@ -105,7 +105,7 @@ class NormAligner:
 
     def soft_many(self, pairs: Iterable[tuple], *, batch_tokens: int = 4000) -> Iterator[Soft]:
         """The soft alignment of each pair, in input order."""
-        encoded = text_pairs(pairs, self.encoder, self.forced.task)
+        encoded = text_pairs(pairs, self.encoder)
         evidence, encoded = self.evidence(encoded, batch_tokens=batch_tokens)
         return (softs[0] for softs in self.evidences_many(encoded, [evidence], batch_tokens=batch_tokens))
 

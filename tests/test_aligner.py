@@ -10,7 +10,7 @@ from tests.conftest import ToyTask, build_model
 
 def aligner(**options) -> NormAligner:
     task = ToyTask()
-    return NormAligner(Forced(build_model(task=task), task), Encoder(), **{"layer": 1, **options})
+    return NormAligner(Forced(build_model(task=task), task), Encoder(task), **{"layer": 1, **options})
 
 
 def test_links_are_those_of_the_soft_matrix():

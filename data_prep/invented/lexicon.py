@@ -1,6 +1,7 @@
 """The invented lexicon: source stems with their translations, drawn by Zipf's law.
 
-The two languages share vowels but no consonant, so no word can be copied from one to the other.
+The two languages share vowels but no consonant, so no word can be copied from one to the other. Function words begin
+with a vowel, which no word coined here does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PREFERRED = 0.75  # how often the first translation is taken
 LIGHT_VERB = 0.15  # share of verbs that are two words in the source: a noun and a light verb
 SEPARABLE = 0.25  # share of translated verbs that have a separable particle
 
-LIGHT_VERBS = ("suru", "toru", "yaru")
+LIGHT_VERBS = ("asu", "oru", "iya")
 PARTICLES = ("al", "ob", "idu", "eg", "ulfa", "ab")
 
 

@@ -9,7 +9,7 @@ NOMINATIVE, ACCUSATIVE, GENITIVE, OBLIQUE = "", "ka", "no", "hen"
 TENSE = {"present": "", "past": "ta", "future": "yo"}
 PERSON = {(1, False): "mi", (2, False): "si", (3, False): "", (1, True): "mur", (2, True): "sur", (3, True): "ur"}
 PLURAL, DEFINITE, COMPOUND, NEGATIVE, RELATIVE = "ir", "sa", "o", "nak", "ru"
-TOPIC, QUESTION = "wa", "ki"
+TOPIC, QUESTION = "e", "oka"  # particles without a counterpart
 
 
 def sentence(clause: Clause) -> list[Word]:

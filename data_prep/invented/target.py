@@ -6,17 +6,10 @@ from .meaning import Clause, Node, Noun, Pronoun
 from .words import END, Word
 
 PERSON = {(1, False): "e", (2, False): "ed", (3, False): "ag", (1, True): "ef", (2, True): "elf", (3, True): "ef"}
-PRONOUN = {
-    (1, False): "ib",
-    (2, False): "dul",
-    (3, False): "zej",
-    (1, True): "vil",
-    (2, True): "gell",
-    (3, True): "zil",
-}
-PAST, PLURAL, INFINITIVE, AUXILIARY = "iz", "ez", "ul", "vad"
-DEFINITE, DEFINITE_PLURAL, INDEFINITE = "la", "lei", "ad"
-NOT, OF, THAT, EXPLETIVE = "lib", "de", "duf", "igg"
+PRONOUN = {(1, False): "ib", (2, False): "ul", (3, False): "ez", (1, True): "iv", (2, True): "ulv", (3, True): "ezil"}
+PAST, PLURAL, INFINITIVE, AUXILIARY = "iz", "ez", "ul", "av"
+DEFINITE, DEFINITE_PLURAL, INDEFINITE = "el", "eil", "ad"
+NOT, OF, THAT, EXPLETIVE = "olf", "ed", "aud", "igg"
 
 
 def sentence(clause: Clause) -> list[Word]:

@@ -127,8 +127,14 @@ def _spells(pieces: tuple[str, ...], word: str, bpe: str) -> bool:
     spelling = _word_spelling(word, bpe)
     if not any(piece in UNKNOWN for piece in pieces):
         return "".join(_piece_spelling(piece, bpe) for piece in pieces) == spelling
-    pattern = "".join("(?s:.+)" if p in UNKNOWN else re.escape(_piece_spelling(p, bpe)) for p in pieces)
+    unknown = "(?s:.*)" if _has_invisible(word) else "(?s:.+)"
+    pattern = "".join(unknown if p in UNKNOWN else re.escape(_piece_spelling(p, bpe)) for p in pieces)
     return re.fullmatch(pattern, spelling) is not None
+
+
+def _has_invisible(word: str) -> bool:
+    """Whether some character is not spelled, so that an unknown piece may stand for nothing we see."""
+    return any(not _folded(c) for c in word)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -165,6 +171,7 @@ def _ids_by_spelling(pieces: Sequence[str], words: Sequence[str], bpe: str, wher
     Depth-first over (piece, word, letters of the word spelled so far); an ``<unk>`` takes the rest of its word first.
     """
     spelled = [_word_spelling(word, bpe) for word in words]
+    fewest = 0 if any(map(_has_invisible, words)) else 1
     stack, seen, furthest = [(0, 0, 0, None)], set(), (0, 0)
     while stack:
         i, w, done, path = stack.pop()
@@ -177,14 +184,14 @@ def _ids_by_spelling(pieces: Sequence[str], words: Sequence[str], bpe: str, wher
             continue
         seen.add((i, w, done))
         rest = spelled[w][done:] if w < len(words) else ""
-        stack += [(i + 1, w, done + n, (w, path)) for n in _letters_taken(pieces[i], rest, bpe)]
+        stack += [(i + 1, w, done + n, (w, path)) for n in _letters_taken(pieces[i], rest, bpe, fewest)]
     raise _mismatch(pieces, words, *furthest, where)
 
 
-def _letters_taken(piece: str, rest: str, bpe: str) -> Iterator[int]:
-    """How many letters of the rest of a word the piece may spell; the likeliest last."""
+def _letters_taken(piece: str, rest: str, bpe: str, fewest: int) -> Iterator[int]:
+    """How many letters of the rest of a word the piece may spell, likeliest last; ``fewest`` is for unknown ones."""
     if piece in UNKNOWN:
-        yield from range(1, len(rest) + 1)
+        yield from range(fewest, len(rest) + 1)
         return
     spellings = {_piece_spelling(piece, bpe)}
     if bpe == "subword_nmt":

@@ -84,7 +84,7 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     aligner = load_aligner(args)
-    pairs = options.pairs(args, aligner.encoder, aligner.forced.task)
+    pairs = options.pairs(args, aligner.encoder)
     if args.all:
         print_table(args, aligner, pairs)
     else:

@@ -36,7 +36,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     aligner = NormAligner(*options.load(args), layer=args.layer, step=args.step)
-    chosen, pairs = aligner.evidence(options.pairs(args, aligner.encoder, aligner.forced.task))
+    chosen, pairs = aligner.evidence(options.pairs(args, aligner.encoder))
     pair = nth(pairs, args.line, "the corpus")
     gold = nth(options.gold(args), args.line, args.gold) if args.gold else None
     (softs,) = aligner.evidences_many([pair], [Evidence(method, chosen.layer, args.step) for method in args.method])

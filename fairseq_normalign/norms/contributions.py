@@ -60,11 +60,17 @@ def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
     ‖α_h f_h‖ = α_h ‖f_h‖ as α ≥ 0, and ‖Σ_h α_h f_h(x_s)‖² = αᵀ G[s] α, so no vector α f(x) is built.
     """
     gram = gram_matrices(transformed_vectors(values, out_weight))
-    transformed = gram.diagonal(dim1=-2, dim2=-1).transpose(1, 2).sqrt()  # (B, H, S)
+    transformed = _sqrt(gram.diagonal(dim1=-2, dim2=-1).transpose(1, 2))  # (B, H, S)
     weights = weights.to(gram.dtype)
     by_key = weights.permute(0, 3, 2, 1)  # (B, S, T, H)
     squared = ((by_key @ gram) * by_key).sum(-1).transpose(1, 2)  # (B, T, S)
-    return Norms(transformed, weights * transformed.unsqueeze(2), squared.clamp(min=0).sqrt())
+    return Norms(transformed, weights * transformed.unsqueeze(2), _sqrt(squared))
+
+
+def _sqrt(squared: Tensor) -> Tensor:
+    """√x; at 0 (padding) and below (rounding) 0 with gradient 0, where PyTorch's has gradient ∞ and nan."""
+    positive = squared > 0
+    return squared.where(positive, torch.ones_like(squared)).sqrt() * positive
 
 
 def summed_vectors(recorded: Recorded) -> Tensor:

@@ -19,6 +19,7 @@ import omegaconf
 import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import meters
+from fairseq.models import FairseqMultiModel
 
 from fairseq_normalign.errors import InputError
 
@@ -91,8 +92,10 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
 
 
 def load_single(path: str, data: str, overrides: dict | None = None):
-    """The model of ``path``, which must name one checkpoint, and its task."""
+    """The model of ``path``, which must name one checkpoint, and its task; of a multilingual model, the pair's."""
     if ":" in path:
         raise InputError(f"--path {path}: names an ensemble; alignments come from one model at a time")
-    models, task = load_ensemble(path, data, overrides)
-    return models[0], task
+    (model,), task = load_ensemble(path, data, overrides)
+    if isinstance(model, FairseqMultiModel):
+        model = model.models[f"{task.args.source_lang}-{task.args.target_lang}"]
+    return model, task

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from itertools import islice
+from itertools import islice, product
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 import torch
+from fairseq import utils
 from fairseq.data import Dictionary, encoders
+from fairseq.data.data_utils import load_indexed_dataset
 from torch import Tensor
 
 from fairseq_normalign.alignment.words import normalise_bpe_name, split_words, word_ids
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.marks import marks_of
 
 WINDOW = 10_000  # pairs held in memory at once, to be sorted by length
 
@@ -23,9 +26,8 @@ Result = TypeVar("Result")
 class Sentence(NamedTuple):
     """One side of a pair as the model takes it."""
 
-    tokens: Tensor  # ids, with </s>
-    words: list[int]  # the word of each token, never decreasing; -1 for </s> and other marks
-    count: int  # how many words there are
+    tokens: Tensor  # ids, with </s> and other marks
+    words: list[int]  # the word of each token, never decreasing; -1 for marks
     text: list[str]  # the words themselves
 
 
@@ -36,7 +38,7 @@ class Pair(NamedTuple):
 
 
 class Encoder:
-    """Text → :class:`Sentence`, by the task's dictionary and the model's own tokeniser and BPE.
+    """Text or binarised data → :class:`Pair`, by a task's dictionaries and marks and the model's own tokeniser and BPE.
 
     Args:
         bpe: fairseq's BPE object, or None if the text is already split into pieces.
@@ -44,54 +46,67 @@ class Encoder:
         tokenizer: fairseq's tokeniser object, or None if the text is already split into words.
     """
 
-    def __init__(self, *, bpe=None, scheme: str = "none", tokenizer=None):
+    def __init__(self, task, *, bpe=None, scheme: str = "none", tokenizer=None):
+        self.task, self.marks = task, marks_of(task)
         self.bpe, self.scheme, self.tokenizer = bpe, scheme, tokenizer
 
     @classmethod
-    def from_args(cls, args: Namespace) -> Encoder:
+    def from_args(cls, task, args: Namespace) -> Encoder:
         """From fairseq's ``--bpe``, ``--tokenizer`` and ``--post-process`` with their own options."""
         scheme = normalise_bpe_name(args.bpe or args.post_process)
         try:
-            return cls(bpe=encoders.build_bpe(args), scheme=scheme, tokenizer=encoders.build_tokenizer(args))
+            return cls(task, bpe=encoders.build_bpe(args), scheme=scheme, tokenizer=encoders.build_tokenizer(args))
         except OSError as error:  # a model file that is missing or no model
             raise InputError(f"--bpe {args.bpe}: {error}") from None
 
     @classmethod
-    def from_names(cls, *, bpe: str | None, model: str | None, tokenizer: str | None) -> Encoder:
+    def from_names(cls, task, *, bpe: str | None = None, model: str | None = None, tokenizer: str | None = None):
         """From fairseq's names of BPE and tokeniser, and the BPE's file."""
         file = {BPE_FILES.get(bpe, "bpe_codes"): model} if model else {}
-        return cls.from_args(Namespace(bpe=bpe, post_process=None, tokenizer=tokenizer, **file))
+        return cls.from_args(task, Namespace(bpe=bpe, post_process=None, tokenizer=tokenizer, **file))
 
-    def printed(self, symbol: str) -> str:
-        """A dictionary's symbol as the pieces' letters: GPT-2's dictionaries hold numbers."""
-        if self.scheme == "gpt2" and symbol.isdigit() and self.bpe is not None:
-            return self.bpe.bpe.decoder[int(symbol)]
-        return symbol
+    def pair(self, source: str | Sequence[str], target: str | Sequence[str], where: str) -> Pair:
+        """A pair of texts, each a line or a list of words."""
+        return Pair(
+            self._text(source, self.task.source_dictionary, self.marks.source, f"source {where}"),
+            self._text(target, self.task.target_dictionary, self.marks.target, f"target {where}"),
+            where,
+        )
 
-    def encode(self, sentence: str | Sequence[str], dictionary: Dictionary, where: str) -> Sentence:
+    def binarised_pair(self, source: Tensor, target: Tensor, where: str) -> Pair:
+        """A pair of sentences as ``fairseq-preprocess`` writes them."""
+        return Pair(
+            self._binarised(source, self.task.source_dictionary, self.marks.source, f"source of {where}"),
+            self._binarised(target, self.task.target_dictionary, self.marks.target, f"target of {where}"),
+            where,
+        )
+
+    def _text(self, sentence: str | Sequence[str], dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
         text = sentence if isinstance(sentence, str) else " ".join(sentence)
-        if self.tokenizer is not None:
-            text = self.tokenizer.encode(text)
-        words = split_words(text)
+        words = split_words(text if self.tokenizer is None else self.tokenizer.encode(text))
         if self.bpe is None:
             symbols, words = words, None
         else:  # split at blanks alone: a piece may hold a no-break space
             symbols = [symbol for symbol in self.bpe.encode(" ".join(words)).split(" ") if symbol]
-        pieces = [self.printed(symbol) for symbol in symbols]
-        ids = word_ids(pieces, self.scheme, words=words, where=where)
-        text = _joined(pieces, ids) if words is None else words
-        tokens = torch.tensor([*map(dictionary.index, symbols), dictionary.eos()])
-        return Sentence(tokens, [*ids, -1], len(text), text)
+        return self._sentence(symbols, [dictionary.index(symbol) for symbol in symbols], marks, words, where)
 
-    def decode(self, tokens: Tensor, dictionary: Dictionary, where: str) -> Sentence:
-        """A sentence of binarised data; marks are told from pieces by the dictionary's special symbols."""
-        marks = {dictionary.bos(), dictionary.eos(), dictionary.pad()}
-        is_piece = [index not in marks for index in tokens.tolist()]
-        pieces = [self.printed(dictionary[i]) for i, piece in zip(tokens.tolist(), is_piece) if piece]
-        ids = word_ids(pieces, self.scheme, where=where)
-        each = iter(ids)
-        text = _joined(pieces, ids)
-        return Sentence(tokens, [next(each) if piece else -1 for piece in is_piece], len(text), text)
+    def _binarised(self, tokens: Tensor, dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
+        ids = [index for index in tokens.tolist() if index != dictionary.eos()]
+        return self._sentence([dictionary[index] for index in ids], ids, marks, None, where)
+
+    def _sentence(self, symbols, ids: list[int], marks: tuple, words: list[str] | None, where: str) -> Sentence:
+        pieces = [self._printed(symbol) for symbol in symbols]
+        of_pieces = word_ids(pieces, self.scheme, words=words, where=where)
+        text = _joined(pieces, of_pieces) if words is None else words
+        before, after = marks
+        tokens = torch.tensor([*before, *ids, *after])
+        return Sentence(tokens, [*[-1] * len(before), *of_pieces, *[-1] * len(after)], text)
+
+    def _printed(self, symbol: str) -> str:
+        """A dictionary's symbol as the letters of a piece: GPT-2's dictionaries hold numbers."""
+        if self.scheme == "gpt2" and symbol.isdigit() and self.bpe is not None:
+            return self.bpe.bpe.decoder[int(symbol)]
+        return symbol
 
 
 def _joined(pieces: Sequence[str], ids: Sequence[int]) -> list[str]:
@@ -101,33 +116,32 @@ def _joined(pieces: Sequence[str], ids: Sequence[int]) -> list[str]:
     return text
 
 
-def text_pairs(sentences: Iterable[tuple], encoder: Encoder, task) -> Iterator[Pair]:
-    """Pairs of a stream of (source, target), each a line of text or a list of words."""
+def text_pairs(sentences: Iterable[tuple], encoder: Encoder) -> Iterator[Pair]:
+    """Pairs of a stream of (source, target)."""
     for number, (source, target) in enumerate(sentences, 1):
-        yield Pair(
-            encoder.encode(source, task.source_dictionary, f"source line {number}"),
-            encoder.encode(target, task.target_dictionary, f"target line {number}"),
-            f"line {number}",
+        yield encoder.pair(source, target, f"line {number}")
+
+
+def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]:
+    """Pairs of a ``fairseq-preprocess``ed subset, in the order of the text, and how many there are.
+
+    Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in some tasks.
+    """
+    options = getattr(encoder.task, "cfg", None) or encoder.task.args
+    languages = options.source_lang, options.target_lang
+    dictionaries = encoder.task.source_dictionary, encoder.task.target_dictionary
+    for folder, (first, second) in product(utils.split_paths(options.data), (languages, languages[::-1])):
+        prefix = f"{folder}/{subset}.{first}-{second}."
+        sides = [load_indexed_dataset(prefix + lang, symbols) for lang, symbols in zip(languages, dictionaries)]
+        if None not in sides:
+            break
+    else:
+        raise InputError(
+            f"no subset {subset!r} of {'-'.join(languages)} in {options.data}; expected fairseq-preprocess's"
         )
-
-
-def binarised_pairs(task, subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]:
-    """Pairs of a ``fairseq-preprocess``ed subset, in the order of the text, and how many there are."""
-    try:
-        task.load_dataset(subset)
-    except FileNotFoundError as error:
-        raise InputError(f"{error}; expected a subset that fairseq-preprocess wrote") from None
-    dataset = task.dataset(subset)
-    return (_binarised_pair(task, encoder, dataset[i], f"{subset}, pair {i + 1}") for i in range(len(dataset))), len(
-        dataset
-    )
-
-
-def _binarised_pair(task, encoder: Encoder, item: dict, where: str) -> Pair:
-    if item.get("target") is None:
-        raise InputError(f"{where}: no target sentence; alignments need both sides")
-    source = encoder.decode(item["source"], task.source_dictionary, where)
-    return Pair(source, encoder.decode(item["target"], task.target_dictionary, where), where)
+    source, target = sides
+    pairs = (encoder.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source)))
+    return pairs, len(source)
 
 
 def map_batches(

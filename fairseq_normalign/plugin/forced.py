@@ -12,6 +12,7 @@ from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Pair, Sentence
+from fairseq_normalign.plugin.marks import marks_of
 from fairseq_normalign.plugin.recorder import attentions, record
 
 # Which decoder row stands for target token j: the one that reads it (align with input, AWI) or the one that predicts
@@ -39,7 +40,8 @@ class Forced:
     """A translation Transformer and its task, ready to be run on pairs."""
 
     def __init__(self, model, task, *, source_merge: str = "sum", target_merge: str = "mean"):
-        self.model, self.task = model, task
+        self.model = model
+        self.pad, self.start = task.source_dictionary.pad(), marks_of(task).start
         self.merges = {"source_merge": source_merge, "target_merge": target_merge}
         heads = [module.num_heads for (kind, _), module in attentions(model).items() if kind == "cross"]
         if not heads:
@@ -67,20 +69,20 @@ class Forced:
         and token j of a sentence is then at row or column j.
         """
         device = next(self.model.parameters()).device
-        pad, eos = self.task.source_dictionary.pad(), self.task.target_dictionary.eos()
-        sources, targets = [p.source.tokens for p in pairs], [p.target.tokens for p in pairs]
-        src_tokens = collate_tokens(sources, pad, left_pad=False).to(device)
-        prev_output_tokens = collate_tokens(targets, pad, eos, left_pad=False, move_eos_to_beginning=True).to(device)
-        encoder_out = self.model.encoder(src_tokens, src_lengths=src_tokens.ne(pad).sum(1))
+        starts = [torch.cat([torch.tensor([self.start]), pair.target.tokens[:-1]]) for pair in pairs]
+        src_tokens = collate_tokens([pair.source.tokens for pair in pairs], self.pad).to(device)
+        prev_output_tokens = collate_tokens(starts, self.pad).to(device)
+        encoder_out = self.model.encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
         self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
 
     def _to_words(self, pieces: np.ndarray, pair: Pair, step: str) -> Soft:
         columns, source_ids = _places(pair.source)
         rows, target_ids = _places(pair.target)
-        rows, target_ids = rows[target_ids < pair.target.count], target_ids[target_ids < pair.target.count]
+        pieces_only = target_ids < len(pair.target.text)
+        rows, target_ids = rows[pieces_only], target_ids[pieces_only]
         words = to_words(pieces[np.ix_(rows + STEPS[step], columns)], source_ids, target_ids, **self.merges)
-        if len(words) < pair.target.count:  # words that no piece spells, at the end
-            words = np.pad(words, ((0, pair.target.count - len(words)), (0, 0)))
+        missing = len(pair.target.text) - len(words)  # words at the end that no piece spells
+        words = np.pad(words, ((0, missing), (0, 0)))
         return Soft(words[:, :-1], words[:, -1])
 
     def _check_lengths(self, pairs: list[Pair]) -> None:
@@ -95,6 +97,6 @@ class Forced:
 def _places(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the tokens, ordered by word, and their words; marks such as </s> form one last word."""
     ids = np.array(sentence.words)
-    ids[ids < 0] = sentence.count
+    ids[ids < 0] = len(sentence.text)
     order = np.argsort(ids, kind="stable")
     return order, ids[order]

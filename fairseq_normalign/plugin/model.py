@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Collection
+
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
+
+from fairseq_normalign.plugin.recorder import record
 
 
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from TransformerConfig.
 @register_model("transformer_normalign")
 class NormalignTransformer(TransformerModel):
     """A Transformer with the parameters and options of fairseq's ``transformer``: their checkpoints fit each other."""
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        return_all_hiddens: bool = True,
+        features_only: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        export: Collection[str] = (),
+    ):
+        """As fairseq's, with what attentions did in the second output if ``export`` names their kinds.
+
+        For each kind (``encoder``, ``decoder``, ``cross``), a list with an entry for each layer:
+        ``extra["attentions"][kind]`` holds weights α (B, H, T, S), ``extra["norms"][kind]`` the
+        :class:`~fairseq_normalign.norms.contributions.Norms`. Gradients pass, so that a criterion may use them.
+        """
+        run = partial(
+            super().forward,
+            src_tokens,
+            src_lengths,
+            prev_output_tokens,
+            return_all_hiddens=return_all_hiddens,
+            features_only=features_only,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+        )
+        if not export:
+            return run()
+        with record(self, export, detach=False) as recording:
+            logits, extra = run()
+        layers = {kind: [r for (name, _), r in sorted(recording.items()) if name == kind] for kind in export}
+        extra["attentions"] = {kind: [recorded.weights for recorded in found] for kind, found in layers.items()}
+        extra["norms"] = {kind: [recorded.norms for recorded in found] for kind, found in layers.items()}
+        return logits, extra
 
 
 def tiny(args) -> None:

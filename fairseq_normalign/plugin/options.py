@@ -89,20 +89,19 @@ def gold(args: argparse.Namespace) -> GoldFile:
 
 def load(args: argparse.Namespace, **merges: str) -> tuple[Forced, Encoder]:
     """The model that the options name, ready to run, and how it reads text."""
-    encoder = Encoder.from_args(args)
     model, task = load_single(args.path, args.data, args.model_overrides)
     if args.fp16:
         model = model.half()
-    return Forced(model.to(args.device), task, **merges), encoder
+    return Forced(model.to(args.device), task, **merges), Encoder.from_args(task, args)
 
 
-def pairs(args: argparse.Namespace, encoder: Encoder, task) -> Iterator[Pair]:
+def pairs(args: argparse.Namespace, encoder: Encoder) -> Iterator[Pair]:
     """The corpus that the options name, with a progress bar on a terminal."""
     if args.source_file is None and args.target_file is None:
-        found, total = binarised_pairs(task, args.gen_subset, encoder)
+        found, total = binarised_pairs(args.gen_subset, encoder)
     elif args.source_file is None or args.target_file is None:
         raise InputError("--source-file and --target-file go together")
     else:
-        found = text_pairs(read_together(TextFile(args.source_file), TextFile(args.target_file)), encoder, task)
+        found = text_pairs(read_together(TextFile(args.source_file), TextFile(args.target_file)), encoder)
         total = None
     return tqdm(found, total=total, unit=" pairs", disable=None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import Collection, Iterator
+from functools import partial
+from typing import Callable, Collection, Iterator
 
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
@@ -25,14 +26,18 @@ def layers_of(stack: nn.Module | None) -> list[nn.Module]:
 
 def attentions(model: nn.Module) -> dict[tuple[str, int], MultiheadAttention]:
     """Every attention of the model by (kind, layer from 0)."""
-    found = {}
-    for layer, module in enumerate(layers_of(getattr(model, "encoder", None))):
-        found["encoder", layer] = module.self_attn
-    for layer, module in enumerate(layers_of(getattr(model, "decoder", None))):
-        found["decoder", layer] = module.self_attn
-        if getattr(module, "encoder_attn", None) is not None:
-            found["cross", layer] = module.encoder_attn
-    return found
+    places = {
+        "encoder": ("encoder", "self_attn"),
+        "decoder": ("decoder", "self_attn"),
+        "cross": ("decoder", "encoder_attn"),
+    }
+    return {
+        (kind, layer): getattr(module, name)
+        for kind, (side, name) in places.items()
+        for layer, module in enumerate(layers_of(getattr(model, side, None)))
+        if getattr(module, name, None)
+        is not None  # language models have no cross-attention, convolutions no self-attention
+    }
 
 
 def _refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
@@ -40,7 +45,8 @@ def _refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
     if not isinstance(attention, MultiheadAttention):
         raise InputError(f"{where} is a {type(attention).__name__}; expected fairseq's MultiheadAttention")
     if getattr(attention, "use_xformers", False):
-        raise InputError(f"{where} uses --*-xformers-att-config, which returns no attention weights")
+        side = "encoder" if name[0] == "encoder" else "decoder"
+        raise InputError(f"{where} uses --{side}-xformers-att-config, which returns no attention weights")
     if attention.bias_k is not None or attention.add_zero_attn:
         raise InputError(f"{where} uses add_bias_kv or add_zero_attn: keys that are no token")
 
@@ -54,8 +60,8 @@ def split_heads(projected: Tensor, heads: int) -> Tensor:
 class _Hooks:
     """The hooks on one attention: asks it for head weights, keeps them, and returns what its caller asked for."""
 
-    def __init__(self, attention: MultiheadAttention, recording: Recording, name: tuple[str, int], values: bool):
-        self.attention, self.recording, self.name, self.values = attention, recording, name, values
+    def __init__(self, attention: MultiheadAttention, keep: Callable[[Recorded], None], values: bool, detach: bool):
+        self.attention, self.keep, self.values, self.detach = attention, keep, values, detach
         self.projected: Tensor | None = None
 
     def before(self, module, args, kwargs):
@@ -67,7 +73,7 @@ class _Hooks:
 
     def after(self, module, args, kwargs, output):
         attended, weights = output  # weights: (H, B, T, S)
-        self.recording[self.name] = self.recorded(weights.transpose(0, 1).detach())
+        self.keep(self.recorded(weights.transpose(0, 1)))
         self.projected = None
         need_weights, need_head_weights = self.asked
         if need_head_weights:
@@ -75,15 +81,11 @@ class _Hooks:
         return attended, weights.mean(dim=0) if need_weights else None
 
     def recorded(self, weights: Tensor) -> Recorded:
-        if not self.values:
-            return Recorded(weights)
-        heads, out = self.attention.num_heads, self.attention.out_proj
-        return Recorded(
-            weights,
-            split_heads(self.projected.detach(), heads),
-            out.weight.detach().t().unflatten(0, (heads, -1)),
-            None if out.bias is None else out.bias.detach(),
-        )
+        parts = [weights]
+        if self.values:
+            heads, out = self.attention.num_heads, self.attention.out_proj
+            parts += [split_heads(self.projected, heads), out.weight.t().unflatten(0, (heads, -1)), out.bias]
+        return Recorded(*(part.detach() if self.detach and part is not None else part for part in parts))
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -103,14 +105,23 @@ class _Hooks:
 
 
 @contextmanager
-def _explicit_path(model: nn.Module, chosen: Collection[nn.Module]) -> Iterator[None]:
-    """Evaluation mode, and fairseq's own attention code instead of fused functions, which give no head weights."""
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+
+
+@contextmanager
+def _explicit_path(model: nn.Module, chosen: Collection[nn.Module]) -> Iterator[None]:
+    """fairseq's own attention code instead of fused functions, which give no head weights."""
     switches = [(module, "skip_embed_dim_check", True) for module in chosen]
     # fairseq 0.12.2 replaces whole encoder layers by one fused call, for all layers if it can for the first.
     switches += [(m, "can_use_fastpath", False) for m in model.modules() if hasattr(m, "can_use_fastpath")]
     before = [(module, name, getattr(module, name)) for module, name, _ in switches]
-    model.eval()
     for module, name, value in switches:
         setattr(module, name, value)
     try:
@@ -118,8 +129,6 @@ def _explicit_path(model: nn.Module, chosen: Collection[nn.Module]) -> Iterator[
     finally:
         for module, name, value in before:
             setattr(module, name, value)
-        for module, mode in training.items():
-            module.training = mode
 
 
 @contextmanager
@@ -129,6 +138,7 @@ def record(
     *,
     layers: Collection[int] | None = None,
     values: bool = True,
+    detach: bool = True,
 ) -> Iterator[Recording]:
     """Records attentions while the context is open; each forward pass replaces what the last one recorded.
 
@@ -139,20 +149,30 @@ def record(
         kinds: which of ``encoder``, ``decoder``, ``cross``.
         layers: which layers, from 0; all of them by default.
         values: also keep values and W_O, which norms need and weights do not.
+        detach: detach what is recorded from the graph. Without it, for losses on what attentions do, the model also
+            stays in training mode if it is in it; weights are those before dropout.
 
     Yields:
-        A dict ``(kind, layer) → Recorded``, detached from the graph.
+        A dict ``(kind, layer) → Recorded``.
     """
     chosen = {
         name: attention
         for name, attention in attentions(model).items()
         if name[0] in kinds and (layers is None or name[1] in layers)
     }
+    for kind in kinds:
+        if not any(name[0] == kind for name in chosen):
+            raise InputError(
+                f"{type(model).__name__} has no {kind} attention to record; attentions are: {', '.join(KINDS)}"
+            )
     for name, attention in chosen.items():
         _refuse_unsupported(name, attention)
     recording: Recording = {}
     with ExitStack() as stack:
+        if detach:
+            stack.enter_context(_evaluation_mode(model))
         stack.enter_context(_explicit_path(model, chosen.values()))
         for name, attention in chosen.items():
-            stack.enter_context(_Hooks(attention, recording, name, values).installed())
+            hooks = _Hooks(attention, partial(recording.__setitem__, name), values, detach)
+            stack.enter_context(hooks.installed())
         yield recording

@@ -16,7 +16,7 @@ def packed(*links):
 
 SYSTEM = packed((0, 0), (1, 1), (5, 0))
 GOLD = Gold(packed((0, 0), (1, 2)), packed((0, 0), (1, 2), (1, 1)))
-SOURCE, TARGET = "a a b a a c".split(), "x y z".split()
+SOURCE, TARGET = list("aabaac"), list("xyz")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ def corpus():
     for _ in range(60):
         length = generator.randint(5, 15)
         sure = {(0, 0)} | {(max(0, t + generator.choice([-2, 0, 0, 3])), t) for t in range(1, length)}
-        golds.append(Gold(sure, sure | {(s + 1, t) for s, t in sure if generator.random() < 0.3}))
+        golds.append(
+            Gold(sure, sure | {(s + generator.choice([1, 2, 4]), t) for s, t in sure if generator.random() < 0.3})
+        )
         systems.append({(s, t) if generator.random() < 0.8 else (s + 3, t) for s, t in sure})
     return systems, golds
 

@@ -37,7 +37,7 @@ def published():
                 )
 
 
-@pytest.mark.parametrize(("path", "gold", "aer", "precision", "recall"), published())
+@pytest.mark.parametrize(("path", "gold", "aer", "precision", "recall"), list(published()))
 def test_scores(path, gold, aer, precision, recall):
     [found] = score(GoldFile(gold, index=1), [LinkFile(path, reverse=".reverse." in path.name)])
     numbers = [100 * value for value in (found.total.aer, found.total.precision, found.total.recall)]

@@ -11,7 +11,7 @@ directions = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=1
 
 
 def slow_symmetrize(forward, reverse, heuristic, variant):
-    """Koehn et al. (2003) in the notation of the Moses manual: e runs over rows, f over columns, until nothing changes."""
+    """Koehn et al. (2003) in the Moses manual's notation: e runs over rows, f over columns, until nothing changes."""
     moses = variant == "moses"
     if moses:  # rows are target words
         forward, reverse = ({(t, s) for s, t in links} for links in (forward, reverse))

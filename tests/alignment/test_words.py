@@ -53,6 +53,9 @@ def test_marks(pieces, bpe, expected):
         ("<unk> <unk>", "sentencepiece", "wir glauben", [0, 1]),  # the unknown pieces lost their marks
         ("▁wir <unk> ben ▁.", "sentencepiece", "wir glauben .", [0, 1, 1, 2]),
         ("<unk> <unk> <unk>", "sentencepiece", "ab cd", [0, 1, 1]),
+        ("▁fo o <unk> bar ▁b", "sentencepiece", "foo\u00a0bar b", [0, 0, 0, 0, 1]),  # an unknown no-break space
+        ("▁a ▁ <unk> ▁b", "sentencepiece", "a \u200b b", [0, 1, 1, 2]),
+        ("▁a ▁b <unk>", "sentencepiece", "a▁b\u00ad", [0, 0, 0]),
         ("<unk> en", "subword_nmt", "glauben", [0, 0]),
         ("glau@@ ben", "subword_nmt", "glauben", [0, 0]),
         ("a@@ b", "subword_nmt", "a@@ b", [0, 1]),  # @@ in the text

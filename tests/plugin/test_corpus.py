@@ -1,13 +1,13 @@
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.corpus import Encoder, Pair, Sentence, batches, map_batches
+from tests.conftest import ToyTask
 
 
 def sentence(length: int) -> Sentence:
-    return Sentence(torch.ones(length), [*range(length - 1), -1], length - 1, ["w"] * (length - 1))
+    return Sentence(torch.ones(length), [*range(length - 1), -1], ["w"] * (length - 1))
 
 
 def test_batches_hold_at_most_max_tokens_with_padding():
@@ -44,43 +44,46 @@ def test_only_a_window_of_pairs_is_taken_at_a_time():
 
 
 @pytest.fixture
-def dictionary() -> Dictionary:
-    dictionary = Dictionary()
+def task():
+    task = ToyTask()
     for symbol in ("▁das", "▁ha", "us", "d@@", "as"):
-        dictionary.add_symbol(symbol)
-    return dictionary
+        task.source_dictionary.add_symbol(symbol)
+    return task
 
 
-def test_binarised_pieces_become_words(dictionary):
-    tokens = dictionary.encode_line("▁das ▁ha us", add_if_not_exist=False).long()
-    found = Encoder(scheme="sentencepiece").decode(tokens, dictionary, "")
-    assert found.words == [0, 1, 1, -1]
-    assert found.text == ["das", "haus"]
+def test_binarised_pieces_become_words(task):
+    tokens = task.source_dictionary.encode_line("▁das ▁ha us", add_if_not_exist=False).long()
+    found = Encoder(task, scheme="sentencepiece").binarised_pair(tokens, tokens[2:], "")
+    assert found.source.words == [0, 1, 1, -1]
+    assert found.source.text == ["das", "haus"]
+    assert torch.equal(found.source.tokens, tokens)
+    assert found.target.text == ["us"]
 
 
-def test_text_of_pieces_is_taken_as_it_is(dictionary):
-    found = Encoder(scheme="subword_nmt").encode("d@@ as haus", dictionary, "")
-    assert found.words == [0, 0, 1, -1]
-    assert found.tokens.tolist() == [*map(dictionary.index, ("d@@", "as")), dictionary.unk(), dictionary.eos()]
+def test_text_of_pieces_is_taken_as_it_is(task):
+    dictionary = task.source_dictionary
+    found = Encoder(task, scheme="subword_nmt").pair("d@@ as haus", "", "")
+    assert found.source.words == [0, 0, 1, -1]
+    assert found.source.tokens.tolist() == [*map(dictionary.index, ("d@@", "as")), dictionary.unk(), dictionary.eos()]
 
 
-class UpperCase:
+class OtherWords:
     """A BPE that does not spell the words it is given."""
 
     def encode(self, text):
         return "▁other ▁words"
 
 
-def test_pieces_that_do_not_spell_the_words_are_refused(dictionary):
+def test_pieces_that_do_not_spell_the_words_are_refused(task):
     with pytest.raises(InputError, match="source line 3: 2 pieces do not spell the 2 words"):
-        Encoder(bpe=UpperCase(), scheme="sentencepiece").encode("das haus", dictionary, "source line 3")
+        Encoder(task, bpe=OtherWords(), scheme="sentencepiece").pair("das haus", "", "line 3")
 
 
-def test_empty_lines_have_no_words(dictionary):
+def test_empty_lines_have_no_words(task):
     for line in ("", "   ", []):
-        assert Encoder().encode(line, dictionary, "").words == [-1]
+        assert Encoder(task).pair(line, "w1", "").source.words == [-1]
 
 
-def test_a_missing_bpe_model_is_named(tmp_path):
+def test_a_missing_bpe_model_is_named(task, tmp_path):
     with pytest.raises(InputError, match=r"--bpe sentencepiece: .*none\.model"):
-        Encoder.from_names(bpe="sentencepiece", model=str(tmp_path / "none.model"), tokenizer=None)
+        Encoder.from_names(task, bpe="sentencepiece", model=str(tmp_path / "none.model"))

@@ -20,7 +20,7 @@ def task():
 
 @pytest.fixture
 def pairs(task):
-    return list(text_pairs(LINES, Encoder(scheme="subword_nmt"), task))
+    return list(text_pairs(LINES, Encoder(task, scheme="subword_nmt")))
 
 
 def slow(model, pair, method: str, layer: int, step: str) -> np.ndarray:
@@ -33,8 +33,8 @@ def slow(model, pair, method: str, layer: int, step: str) -> np.ndarray:
     rows = np.roll(soft, -1, axis=0) if step == "input" else soft
     groups = {}
     for side, sentence in (("source", pair.source), ("target", pair.target)):
-        ids = [sentence.count if word < 0 else word for word in sentence.words]
-        groups[side] = [[i for i, word in enumerate(ids) if word == w] for w in range(sentence.count + 1)]
+        ids = [len(sentence.text) if word < 0 else word for word in sentence.words]
+        groups[side] = [[i for i, word in enumerate(ids) if word == w] for w in range(len(sentence.text) + 1)]
     words = np.stack([rows[:, columns].sum(1) for columns in groups["source"]], axis=1)
     words = np.stack([words[pieces].mean(0) for pieces in groups["target"]])
     return words[:-1]
@@ -46,7 +46,7 @@ def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
     evidences = [Evidence(m, layer, s) for m in ("weights", "norms") for layer in (0, 1) for s in ("input", "output")]
     for pair, softs in zip(pairs, Forced(model, task)(pairs, evidences)):
         for evidence, soft in zip(evidences, softs):
-            assert soft.words.shape == (pair.target.count, pair.source.count)
+            assert soft.words.shape == (len(pair.target.text), len(pair.source.text))
             expected = slow(model, pair, *evidence[:3])
             np.testing.assert_allclose(np.column_stack([soft.words, soft.null]), expected, atol=1e-6)
 
@@ -59,7 +59,7 @@ def test_one_head(task, pairs):
 
 
 def test_a_sentence_longer_than_the_model_allows_is_refused(task):
-    (pair,) = text_pairs([("w1 " * 64, "w1")], Encoder(), task)
+    (pair,) = text_pairs([("w1 " * 64, "w1")], Encoder(task))
     with pytest.raises(InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"):
         list(Forced(build_model(task=task), task)([pair], [Evidence()]))
 

@@ -1,0 +1,155 @@
+"""``normalign aer`` through the command's own entry."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_normalign.cli.main import main
+
+GOLD = "1-1 2p2\n\n1-2 3-3\n"  # 1-based
+GOOD = "0-0 1-1\n\n0-1 2-2\n"
+BAD = "0-0\n0-0\n5-5\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = {"gold": GOLD, "good": GOOD, "bad": BAD}
+    for name, text in paths.items():
+        (tmp_path / name).write_text(text)
+    return {name: str(tmp_path / name) for name in paths}
+
+
+def test_one_line_with_signature(files, capsys):
+    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"]]) == 0
+    out, err = capsys.readouterr()
+    assert out == (
+        "AER|ref-index:1|hyp-index:0|reverse:none|possible:keep|version:0.1.0 = 66.7 "
+        "(P = 33.3 R = 33.3 F1 = 33.3 links = 3 sure = 3)\n"
+    )
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-b"], "0.0\n66.7\n"),
+        (["-b", "-w", "3"], "0.000\n66.667\n"),
+        (["-b", "--possible", "drop"], "14.3\n66.7\n"),
+        (["-b", "--possible", "sure"], "0.0\n71.4\n"),
+        (["-b", "--sure-mark", "p"], "0.0\n75.0\n"),
+        (["-b", "--reverse-ref", "--reverse-hyp"], "0.0\n66.7\n"),
+        (["-b", "--reverse-hyp"], "28.6\n66.7\n"),
+    ],
+)
+def test_options_that_move_the_number(files, capsys, options, expected):
+    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_several_systems_make_a_table(files, capsys):
+    options = ["--paired", "--confidence", "--samples", "20", "--alpha", "0.3"]
+    main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["system", "AER", "95%", "p", "P", "R", "F1", "F_0.3", "links", "sure"]
+    assert lines[1].split()[:2] == [files["good"], "0.0"]
+    assert lines[3].startswith(f"{files['good']}: AER|ref-index:1|")
+    assert "|samples:20|seed:12345|" in lines[4]
+
+
+def test_json(files, capsys):
+    main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], "-f", "json", "--confidence"])
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["aer"] == pytest.approx(200 / 3, abs=1e-4)
+    assert numbers["links"] == numbers["sure"] == 3
+    assert len(numbers["interval"]) == 2
+    main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], files["good"], "-f", "json", "--paired"])
+    first, second = json.loads(capsys.readouterr().out)
+    assert "p" not in first
+    assert 0 < second["p"] <= 1
+
+
+def test_undefined_numbers(tmp_path, capsys):
+    (tmp_path / "empty").write_text("\n")
+    path = str(tmp_path / "empty")
+    main(["aer", path, "-i", path, "-q"])
+    assert "= undefined (P = undefined R = undefined F1 = undefined links = 0 sure = 0)" in capsys.readouterr().out
+    main(["aer", path, "-i", path, "-q", "-f", "json"])
+    assert json.loads(capsys.readouterr().out)["aer"] is None
+
+
+def test_the_signature_beside_a_file_is_joined(files, tmp_path, capsys):
+    (tmp_path / "good.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 2}}))
+    main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]])
+    assert "|possible:keep|method:norms|layer:2|version:" in capsys.readouterr().out
+
+
+def test_breakdowns(files, tmp_path, capsys):
+    for name, text in {"de": "a b c\n\nd e f\n", "en": "a b\n\nc d e\n"}.items():
+        (tmp_path / name).write_text(text)
+    texts = ["--source", str(tmp_path / "de"), "--target", str(tmp_path / "en")]
+    kinds = ["--breakdown", "distance", "length", "source-frequency", "target-frequency"]
+    main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], *texts, *kinds])
+    out = capsys.readouterr().out
+    assert f"{files['good']} by distance\ndistance  AER" in out
+    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], *texts]) == 2
+    assert "bad:2: links word 1 of 0 in" in capsys.readouterr().err
+
+
+def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
+    gold, system = tmp_path / "gold", tmp_path / "system"
+    lines = [[(i * k) % 7 for i in range(1, 7)] for k in (1, 2, 3, 4, 5, 6)] * 4
+    gold.write_text("\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in enumerate(line)) for line in lines))
+    system.write_text("\n".join(" ".join(f"{i}-{j}" for i, j in enumerate(line)) for line in lines))
+    assert main(["aer", str(gold), "-i", str(system)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("AER|ref-index:0|")
+    assert err.startswith("normalign aer: warning: ")
+    assert err.endswith("AER would be 0.0% instead of 86.1% with --ref-index 1\n")
+    main(["aer", str(gold), "-i", str(system), "-q"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gold", "-i", "nowhere"], "nowhere: No such file or directory"),
+        (["gold", "--ref-index", "1", "--hyp-index", "1", "-i", "good"], "good:1: link '0-0' has index 0"),
+        (["gold", "--ref-index", "1", "-i", "short"], "line counts differ: gold has 3, short has 1 lines"),
+        (["gold", "-i", "garbage"], "garbage: not UTF-8 text"),
+        (["-", "-i", "-"], "stdin ('-') can be read only once"),
+        (["gold", "-i", "good", "--paired"], "--paired compares with the first HYP; expected two or more"),
+        (["gold", "-i", "good", "--alpha", "2"], "--alpha 2.0; expected a number from 0 to 1"),
+        (["gold", "-i", "good", "--samples", "0"], "--samples 0; expected 1 or more"),
+        (["gold", "-i", "good", "--breakdown", "length"], "--breakdown length needs the words; expected --source"),
+        (["gold", "-i", "good", "--source", "text"], "line counts differ: gold has 3, good has 3, text has 1 lines"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(files, tmp_path, monkeypatch, capsys, arguments, message):
+    (tmp_path / "short").write_text("0-0\n")
+    (tmp_path / "text").write_text("a b c d\n")
+    (tmp_path / "garbage").write_bytes(bytes(range(256)))
+    monkeypatch.chdir(tmp_path)
+    assert main(["aer", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"normalign aer: {message}")
+    assert err.count("\n") == 1
+
+
+def test_starts_without_the_heavy_packages():
+    code = (
+        "import sys, fairseq_normalign.cli.aer as c; c.get_parser();"
+        "print({'torch', 'fairseq', 'scipy', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_help_shows_defaults_and_an_example(capsys):
+    with pytest.raises(SystemExit):
+        main(["aer", "--help"])
+    out = capsys.readouterr().out
+    assert "(default: 0)" in out
+    assert "example: normalign aer" in out

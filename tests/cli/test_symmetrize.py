@@ -1,0 +1,74 @@
+"""``normalign symmetrize`` through its parser and main."""
+
+import json
+
+import pytest
+
+from fairseq_normalign.cli.symmetrize import get_parser, main
+from fairseq_normalign.errors import InputError
+
+FORWARD = "0-0 1-2\n\n0-0 0-1\n"
+REVERSE = "0-0 2-1 2-0\n\n0-0\n"  # target word first
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fwd").write_text(FORWARD)
+    (tmp_path / "rev").write_text(REVERSE)
+    return tmp_path
+
+
+def run(*arguments):
+    main(get_parser().parse_args(["fwd", "rev", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--heuristic", "intersection"], "0-0 1-2\n\n0-0\n"),
+        (["--heuristic", "union"], "0-0 0-2 1-2\n\n0-0 0-1\n"),
+        (["--heuristic", "grow-diag"], "0-0 1-2\n\n0-0 0-1\n"),
+        (["--heuristic", "grow-diag", "--variant", "lilt"], "0-0 1-2\n\n0-0\n"),
+        (["--heuristic", "intersection", "--rev-order", "source-target"], "0-0\n\n0-0\n"),
+    ],
+)
+def test_lines_in_order(capsys, options, expected):
+    run(*options)
+    assert capsys.readouterr().out == expected
+
+
+def test_output_file_and_its_signature(files, capsys):
+    (files / "fwd.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 2}}))
+    (files / "rev.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 3, "eos": "null"}}))
+    run("--heuristic", "intersection", "--output", "both")
+    assert capsys.readouterr().out == ""
+    assert (files / "both").read_text() == "0-0 1-2\n\n0-0\n"
+    assert json.loads((files / "both.json").read_text())["signature"] == {
+        "method": "norms",
+        "layer": "2+3",
+        "eos": "null",
+        "heuristic": "intersection",
+        "variant": "moses",
+    }
+
+
+def test_a_refused_run_leaves_the_old_file(files):
+    (files / "both").write_text("old")
+    (files / "rev").write_text("0-0\n")
+    with pytest.raises(InputError, match="line counts differ: fwd has 3, rev has 1 lines"):
+        run("--output", "both")
+    assert (files / "both").read_text() == "old"
+    assert sorted(path.name for path in files.iterdir()) == ["both", "fwd", "rev"]
+
+
+def test_index_is_kept(files, capsys):
+    (files / "fwd").write_text("1-1\n")
+    (files / "rev").write_text("1-1 2-2\n")
+    run("--index", "1", "--heuristic", "union")
+    assert capsys.readouterr().out == "1-1 2-2\n"
+
+
+def test_stdin_serves_once():
+    with pytest.raises(InputError, match=r"stdin .* can be read only once"):
+        main(get_parser().parse_args(["-", "-"]))
