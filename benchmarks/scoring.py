@@ -4,7 +4,7 @@ The reference keeps one set of links per line and grows on full matrices, as the
 the same files and must agree on every count and every line. ``$NORMALIGN_DATA/published`` holds the published
 fast_align outputs, which are repeated 200 times; without it, random links of the same size are made.
 
-    python -m benchmarks.scoring
+    python -m benchmarks scoring
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
+from benchmarks.timing import Row
 from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.links import GoldFile, LinkFile, format_links, read_together
 from fairseq_normalign.alignment.symmetrize import symmetrize
@@ -148,8 +149,8 @@ def median_seconds(task: Callable, *paths: Path, runs: int) -> tuple[float, obje
     return statistics.median(times), result
 
 
-def main() -> dict[str, float]:
-    """Print the ratios and return them; above 1 is faster than the reference."""
+def scoring() -> Iterator[Row]:
+    """Both tasks, and their sum; above 1 is faster than the reference."""
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         paths = make_data(Path(folder))
@@ -163,13 +164,6 @@ def main() -> dict[str, float]:
             if found != expected:
                 raise AssertionError(f"{name}: the two results differ")
             seconds[name] = [slow, fast]
-    seconds["both"] = [sum(column) for column in zip(*seconds.values())]
-    ratios = {name: slow / fast for name, (slow, fast) in seconds.items()}
-    print(f"{'task':<12}{'script':>9}{'ours':>9}{'ratio':>9}")
+    seconds["score and symmetrize"] = [sum(column) for column in zip(*seconds.values())]
     for name, (slow, fast) in seconds.items():
-        print(f"{name:<12}{slow:>8.2f}s{fast:>8.2f}s{ratios[name]:>8.1f}x")
-    return ratios
-
-
-if __name__ == "__main__":
-    main()
+        yield Row(f"{name} {508 * REPEATS:,} pairs against a script", fast, slow, "s", slow / fast)

@@ -1,28 +1,59 @@
-"""Text files as lists of lines: read strictly, written whole or not at all."""
+"""Text files as lines: read strictly and one by one, written whole or not at all."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, Iterator, TextIO
 
 from fairseq_normalign.errors import InputError
 
 
-def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """Lines of a file, ended by newline only: other Unicode line separators stay inside their line."""
     try:
-        content = path.read_bytes().decode(encoding)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield _decoded(line, encoding, f"{path}:{number}")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; expected a text file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not {encoding}; expected {encoding} text") from error
-    lines = content.replace("\r\n", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Lines of two files side by side; both must have as many."""
+    for number, pair in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+        if None in pair:
+            short, long = (source, target) if pair[0] is None else (target, source)
+            raise InputError(f"{short}: {number - 1} lines, but {long} has more; expected as many in both")
+        yield pair
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines in UTF-8 beside the file, then rename."""
+    with _replacing(path) as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write lines in UTF-8 beside two files, then rename."""
+    with _replacing(source) as ours, _replacing(target) as theirs:
+        for pair in pairs:
+            ours.write(pair[0] + "\n")
+            theirs.write(pair[1] + "\n")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """A file to write to, which takes its name when all went well."""
     partial = path.with_name(path.name + ".part")
     with partial.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(line + "\n" for line in lines)
+        yield file
     partial.replace(path)
+
+
+def _decoded(line: bytes, encoding: str, where: str) -> str:
+    try:
+        return line.decode(encoding).rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: byte {line[error.start]:#x}; expected {encoding} text") from error

@@ -17,22 +17,13 @@ from pathlib import Path
 from typing import Iterable, Iterator
 
 import sentencepiece
-from lines import read_lines, write_lines
+from lines import read_lines, read_pairs, write_lines
 
 from fairseq_normalign.errors import InputError
 
 SPLITS = ("train", "valid", "test")
 SPECIALS = 3  # <unk>, <s>, </s>: fairseq's dictionary brings its own
 COUNT = 100  # of every dictionary entry, as in Kobayashi et al. (2020); fairseq only needs some number
-
-
-def read_split(corpus: Path, split: str, langs: tuple[str, str]) -> tuple[list[str], list[str]]:
-    """Both sides of a split, line by line; their line counts must agree."""
-    source, target = (read_lines(corpus / f"{split}.{lang}") for lang in langs)
-    if len(source) != len(target):
-        files = [f"{corpus / split}.{lang}" for lang in langs]
-        raise InputError(f"{files[0]} has {len(source)} lines, {files[1]} {len(target)}; expected as many in both")
-    return source, target
 
 
 def train_model(lines: Iterable[str], prefix: Path, vocab_size: int, *, dummy_prefix: bool) -> None:
@@ -70,29 +61,37 @@ def prepare(
     vocab_size: int = 1000,
     separate: bool = False,
     dummy_prefix: bool = True,
+    workers: int = 1,
 ) -> None:
     """Everything from text to data-bin; `separate` trains one model per language instead of a joint one."""
-    splits = {split: read_split(corpus, split, langs) for split in SPLITS}
+    for split in SPLITS:
+        pairs = sum(1 for _ in read_pairs(*(corpus / f"{split}.{lang}" for lang in langs)))
+        log(f"{corpus / split}: {pairs} pairs")
     (outdir / "pieces").mkdir(parents=True, exist_ok=True)
-    names = tuple(f".{lang}" if separate else "" for lang in langs)
-    for name in sorted(set(names)):
-        lines = [line for side, text in enumerate(splits["train"]) if names[side] == name for line in text]
-        log(f"training spm{name}.model, {vocab_size} pieces, on {len(lines)} lines")
-        train_model(lines, outdir / f"spm{name}", vocab_size, dummy_prefix=dummy_prefix)
+    groups = [[lang] for lang in langs] if separate else [list(langs)]
+    for group in groups:
+        name = f".{group[0]}" if separate else ""
+        log(f"training spm{name}.model: {vocab_size} pieces")
+        train = (line for lang in group for line in read_lines(corpus / f"train.{lang}"))
+        train_model(train, outdir / f"spm{name}", vocab_size, dummy_prefix=dummy_prefix)
         write_lines(outdir / f"dict{name}.txt", dictionary(read_lines(outdir / f"spm{name}.vocab")))
-    for side, lang in enumerate(langs):
-        model = sentencepiece.SentencePieceProcessor(model_file=str(outdir / f"spm{names[side]}.model"))
-        for split in SPLITS:
-            write_lines(outdir / "pieces" / f"{split}.{lang}", encode(model, splits[split][side]))
-    binarize(outdir, langs, [outdir / f"dict{name}.txt" for name in names])
+        model = sentencepiece.SentencePieceProcessor(model_file=str(outdir / f"spm{name}.model"))
+        for lang in group:
+            for split in SPLITS:
+                pieces = encode(model, read_lines(corpus / f"{split}.{lang}"))
+                write_lines(outdir / "pieces" / f"{split}.{lang}", pieces)
+    binarize(outdir, langs, separate=separate, workers=workers)
     log(f"ready: fairseq-train {outdir / 'data-bin'}")
 
 
-def binarize(outdir: Path, langs: tuple[str, str], dictionaries: list[Path]) -> None:
+def binarize(outdir: Path, langs: tuple[str, str], *, separate: bool, workers: int = 1) -> None:
     """Run fairseq-preprocess on OUTDIR/pieces; writes OUTDIR/data-bin."""
     options = ["--source-lang", langs[0], "--target-lang", langs[1], "--destdir", outdir / "data-bin"]
-    options += ["--srcdict", dictionaries[0]]
-    options += ["--joined-dictionary"] if len(set(dictionaries)) == 1 else ["--tgtdict", dictionaries[1]]
+    options += ["--workers", workers]
+    if separate:
+        options += ["--srcdict", outdir / f"dict.{langs[0]}.txt", "--tgtdict", outdir / f"dict.{langs[1]}.txt"]
+    else:
+        options += ["--srcdict", outdir / "dict.txt", "--joined-dictionary"]
     for split in SPLITS:
         options += [f"--{split}pref", outdir / "pieces" / split]
     log("running fairseq-preprocess")
@@ -125,6 +124,9 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--vocab-size", type=int, default=1000, metavar="N", help="pieces (default: %(default)s)")
     parser.add_argument("--separate", action="store_true", help="one model per language (default: a joint one)")
     parser.add_argument("--no-dummy-prefix", action="store_true", help="no U+2581 before the first word of a line")
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="of fairseq-preprocess (default: %(default)s)"
+    )
     return parser
 
 
@@ -139,6 +141,7 @@ def main() -> None:
             vocab_size=args.vocab_size,
             separate=args.separate,
             dummy_prefix=not args.no_dummy_prefix,
+            workers=args.workers,
         )
     except InputError as error:
         print(f"prepare.py: {error}", file=sys.stderr)

@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Sequence
 
 from invented import source, target
 from invented.lexicon import Lexicon
@@ -74,13 +74,19 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("outdir", type=Path, help="folder to write to")
     parser.add_argument("--seed", type=int, default=1, help="of lexicon and sentences (default: %(default)s)")
     for split, size in (("train", 30000), ("valid", 500), ("test", 500)):
-        parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help="pairs (default: %(default)s)")
+        parser.add_argument(f"--{split}", type=_size, default=size, metavar="N", help="pairs (default: %(default)s)")
     return parser
 
 
-def main() -> None:
+def _size(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of sentence pairs")
+    return int(text)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
     """Write the corpus."""
-    args = get_parser().parse_args()
+    args = get_parser().parse_args(argv)
     args.outdir.mkdir(parents=True, exist_ok=True)
     stream = sentence_pairs(args.seed)
     for split in ("test", "valid", "train"):  # train last, so that its size does not move the others

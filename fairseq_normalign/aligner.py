@@ -6,14 +6,16 @@ from functools import partial
 from itertools import chain, islice
 from typing import Iterable, Iterator, Sequence
 
-from fairseq_normalign.alignment.agreement import most_agreeing
-from fairseq_normalign.alignment.extract import EXTRACTORS
+import numpy as np
+
+from fairseq_normalign.alignment.extract import EXTRACTORS, row_shares
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.checkpoint import load_single
 from fairseq_normalign.plugin.corpus import Encoder, Pair, map_batches, text_pairs
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
+from fairseq_normalign.plugin.layers import agreeing_layers
 
 EOS = ("null", "skip")
 AUTO_PAIRS = 500  # how many pairs `layer="auto"` looks at
@@ -57,8 +59,8 @@ class NormAligner:
                 raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
         self.forced, self.encoder = forced, encoder
         self.method, self.step, self.eos, self.extract = method, step, eos, extract
-        self.layer = None if layer == "auto" else _from_one("layer", layer, forced.layers)
-        self.head = None if head is None else _from_one("head", head, forced.heads)
+        self.layer = None if layer == "auto" else from_one("layer", layer, forced.layers)
+        self.head = None if head is None else from_one("head", head, forced.heads)
         if self.layer is None and head is not None:
             raise InputError(f"head {head} of which layer? layer auto chooses among whole layers")
 
@@ -111,7 +113,14 @@ class NormAligner:
 
     def links(self, soft: Soft) -> list[Link]:
         """Hard links of a soft alignment."""
-        return EXTRACTORS[self.extract](soft.words, null=soft.null if self.eos == "null" else None)
+        return EXTRACTORS[self.extract](soft.words, null=self._null(soft))
+
+    def shares(self, soft: Soft) -> np.ndarray:
+        """A soft alignment as shares of what each target word takes, (T, S)."""
+        return row_shares(soft.words, self._null(soft))
+
+    def _null(self, soft: Soft) -> np.ndarray | None:
+        return soft.null if self.eos == "null" else None
 
     def evidences_many(
         self, pairs: Iterable[Pair], evidences: Sequence[Evidence], *, batch_tokens: int = 4000
@@ -129,24 +138,12 @@ class NormAligner:
         return Evidence(self.method, self.layer, self.step, self.head), pairs
 
     def agreeing_layers(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> dict[str, int]:
-        """The layer, from 0, to take for each step, chosen without gold.
-
-        A word's alignment can be read off where the decoder reads the word, best at an early layer, and where it
-        predicts it, best at a late one. Layers that are right agree with each other; layers that are wrong have no
-        reason to. So take the two, one for each step, whose links agree most.
-        """
-        layers = range(self.forced.layers)
-        evidences = [Evidence(self.method, layer, step) for step in STEPS for layer in layers]
-        found = [
-            [set(self.links(soft)) for soft in softs]
-            for softs in self.evidences_many(pairs, evidences, batch_tokens=batch_tokens)
-        ]
-        candidates = list(zip(*found)) or [()] * len(evidences)
-        best = most_agreeing(candidates[: len(layers)], candidates[len(layers) :])
-        return dict(zip(STEPS, best))
+        """The layer, from 0, that aligns best at each step, found without gold (see ``plugin.layers``)."""
+        return agreeing_layers(self.forced, pairs, self.method, null=self.eos == "null", batch_tokens=batch_tokens)
 
 
-def _from_one(name: str, value: int, count: int) -> int:
+def from_one(name: str, value: int, count: int) -> int:
+    """The 0-based index of layer or head ``value``, which people count from 1."""
     if not 1 <= int(value) <= count:
         raise InputError(f"{name} {value}: the model has {name}s 1 to {count}")
     return int(value) - 1

@@ -82,7 +82,7 @@ class Coiner:
 class Lexicon:
     """All word classes of the two languages."""
 
-    def __init__(self, rng: random.Random, *, scale: float = 1.0):
+    def __init__(self, rng: random.Random):
         self.rng = rng
         self.source = Coiner(SOURCE_SOUNDS, rng)
         self.target = Coiner(TARGET_SOUNDS, rng)
@@ -90,17 +90,17 @@ class Lexicon:
         self.adpositions = self._coin_class(10)
         self.conjunctions = self._coin_class(5)
         self.adverbs = self._coin_class(60)
-        self.nouns = self._coin_class(round(800 * scale))
-        self.adjectives = self._coin_class(round(200 * scale))
-        self.transitives = self._coin_class(round(200 * scale), verbs=True)
-        self.intransitives = self._coin_class(round(100 * scale), verbs=True)
+        self.nouns = self._coin_class(400)
+        self.adjectives = self._coin_class(100)
+        self.transitives = self._coin_class(100, verbs=True)
+        self.intransitives = self._coin_class(50, verbs=True)
         self.impersonals = self._coin_class(8)  # it rains
 
     def _coin_class(self, size: int, *, verbs: bool = False) -> WordClass:
         lexemes: list[Lexeme] = []
         for rank in range(size):
             # frequent words are short
-            syllables = 1 if rank < 10 else 2 if rank < 300 else 3
+            syllables = 1 if rank < 10 else 2 if rank < 200 else 3
             lexemes.append(self._coin_verb(syllables, lexemes) if verbs else self._coin_lexeme(syllables, lexemes))
         return WordClass(lexemes)
 

@@ -33,6 +33,14 @@ class Pronoun:
 
 
 @dataclass(eq=False)
+class Nobody(Pronoun):
+    """The subject of "it rains", which only the target says."""
+
+    person: int = 3
+    plural: bool = False
+
+
+@dataclass(eq=False)
 class Noun(Node):
     """A noun with what modifies it."""
 
@@ -47,24 +55,28 @@ class Noun(Node):
 
 
 @dataclass(eq=False)
+class Argument:
+    """What depends on a verb, by its relation in Universal Dependencies: nsubj, obj, obl or advmod."""
+
+    relation: str
+    node: Node | Pronoun
+    adposition: Node | None = None
+
+
+@dataclass(eq=False)
 class Clause(Node):
-    """A verb with its arguments; the node is the verb."""
+    """A verb with its arguments; the node is the verb.
+
+    Both languages keep the order of the arguments; the first one is the topic.
+    """
 
     tense: str = "present"
     negated: bool = False
     question: bool = False
-    subject: Noun | Pronoun | None = None  # None: nobody, as in "it rains"
-    object: Noun | None = None
-    adverb: Node | None = None
-    oblique: tuple[Node, Noun] | None = None  # adposition and noun
+    subject: Noun | Pronoun = field(default_factory=Nobody)
+    arguments: list[Argument] = field(default_factory=list)
     subordinate: tuple[Node, Clause] | None = None  # conjunction and clause
-    topic: str = "subject"  # the constituent that comes first in both languages
-    relative: bool = False  # modifies its subject, and so does not say it again
-
-    @property
-    def agreement(self) -> tuple[int, bool]:
-        """Person and number of the verb."""
-        return (self.subject.person, self.subject.plural) if self.subject else (3, False)
+    relative: bool = False  # modifies its subject, which is then no argument
 
 
 class Thinker:
@@ -75,16 +87,14 @@ class Thinker:
         self.rng = rng
 
     def sentence(self) -> Clause:
-        """A main clause."""
-        if self._chance(0.04):
-            clause = self._node(self.lexicon.impersonals, Clause)
-        else:
-            clause = self._predicate()
-            clause.subject = self._pronoun() if self._chance(0.25) else self.noun()
-        if self._chance(0.15):
+        """A main clause, perhaps with a subordinate one."""
+        clause = self._node(self.lexicon.impersonals, Clause) if self._chance(0.04) else self._personal()
+        # the subject is the topic unless something else is; then it comes second
+        fronted = clause.arguments and self._chance(0.35)
+        clause.arguments.insert(1 if fronted else 0, Argument("nsubj", clause.subject))
+        if self._chance(0.12):
             clause.subordinate = self._node(self.lexicon.conjunctions), self._subordinate()
         clause.question = self._chance(0.08)
-        clause.topic = self._topic(clause)
         return clause
 
     def noun(self, *, depth: int = 0) -> Noun:
@@ -95,8 +105,8 @@ class Thinker:
             noun.determiner = self._node(self.lexicon.determiners)
         else:
             noun.definite = self._chance(0.5)
-        noun.adjectives = [self._node(self.lexicon.adjectives) for share in (0.25, 0.05) if self._chance(share)]
-        if self._chance(0.15):
+        noun.adjectives = [self._node(self.lexicon.adjectives) for share in (0.25, 0.1) if self._chance(share)]
+        if self._chance(0.12):
             noun.compound = self._node(self.lexicon.nouns)
         if depth == 0 and self._chance(0.1):
             noun.owner = self.noun(depth=1)
@@ -111,24 +121,29 @@ class Thinker:
         clause = self._node(self.lexicon.transitives if transitive else self.lexicon.intransitives, Clause)
         clause.tense = self.rng.choice(TENSES)
         clause.negated = self._chance(0.1)
-        clause.object = self.noun(depth=depth) if transitive else None
-        if depth == 0 and self._chance(0.35):
-            clause.adverb = self._node(self.lexicon.adverbs)
-        if self._chance(0.15 if depth else 0.3):
-            clause.oblique = self._node(self.lexicon.adpositions), self.noun(depth=1)
+        if transitive:
+            clause.arguments.append(Argument("obj", self.noun(depth=depth)))
+        for _ in range(1 if depth else 2):
+            if self._chance(0.2):
+                clause.arguments.append(Argument("advmod", self._node(self.lexicon.adverbs)))
+            if self._chance(0.2):
+                clause.arguments.append(Argument("obl", self.noun(depth=1), self._node(self.lexicon.adpositions)))
+        self.rng.shuffle(clause.arguments)
+        return clause
+
+    def _personal(self) -> Clause:
+        clause = self._predicate()
+        clause.subject = self._pronoun() if self._chance(0.25) else self.noun()
         return clause
 
     def _subordinate(self) -> Clause:
         clause = self._predicate(depth=1)
         clause.subject = self._pronoun() if self._chance(0.5) else self.noun(depth=1)
+        clause.arguments.insert(0, Argument("nsubj", clause.subject))
         return clause
 
     def _pronoun(self) -> Pronoun:
         return Pronoun(self.rng.choice(PERSONS), self._chance(0.4))
-
-    def _topic(self, clause: Clause) -> str:
-        others = [name for name in ("adverb", "oblique", "object") if getattr(clause, name)]
-        return self.rng.choice(others) if others and self._chance(0.35) else "subject"
 
     def _node(self, words: WordClass, kind: type = Node):
         lexeme = words.draw(self.rng)

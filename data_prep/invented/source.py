@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .meaning import Clause, Node, Noun
+from .meaning import Argument, Clause, Node, Noun, Pronoun
 from .words import END, Word
 
-NOMINATIVE, ACCUSATIVE, GENITIVE, OBLIQUE = "", "ka", "no", "hen"
+CASE = {"nsubj": "", "obj": "ka", "obl": "hen", "nmod": "no"}
 TENSE = {"present": "", "past": "ta", "future": "yo"}
 PERSON = {(1, False): "mi", (2, False): "si", (3, False): "", (1, True): "mur", (2, True): "sur", (3, True): "ur"}
 PLURAL, DEFINITE, COMPOUND, NEGATIVE, RELATIVE = "ir", "sa", "o", "nak", "ru"
@@ -27,44 +27,38 @@ def sentence(clause: Clause) -> list[Word]:
 
 
 def _clause(clause: Clause, relation: str = "root", head: Word | None = None) -> list[Word]:
-    """Topic, subject, adverb, adpositional phrase, object, verb."""
+    """The arguments, a particle after a topic that is not the subject, and the verb last."""
     *nominal, verb = _verb(clause, relation, head)
-    places = {
-        "subject": _subject(clause, verb),
-        "adverb": [_content_word(clause.adverb, "ADV", "advmod", verb)] if clause.adverb else [],
-        "oblique": _oblique(*clause.oblique, verb) if clause.oblique else [],
-        "object": _noun(clause.object, ACCUSATIVE, "obj", verb) if clause.object else [],
-    }
-    topic = places.pop(clause.topic)
-    if clause.topic != "subject":
-        topic.append(Word(TOPIC, (), (), TOPIC, "PART", "discourse", verb))
-    return [*topic, *(word for place in places.values() for word in place), *nominal, verb]
+    places = [_argument(argument, verb) for argument in clause.arguments]
+    if relation == "root" and places and clause.arguments[0].relation != "nsubj":
+        places[0].append(Word(TOPIC, (), (), TOPIC, "PART", "discourse", verb))
+    return [*(word for place in places for word in place), *nominal, verb]
 
 
 def _verb(clause: Clause, relation: str, head: Word | None) -> list[Word]:
     """The verb, after its noun if it is a light verb."""
     *nominal, stem = clause.source
+    subject = clause.subject
     negation = NEGATIVE if clause.negated else ""
-    ending = RELATIVE if clause.relative else PERSON[clause.agreement]
+    ending = RELATIVE if clause.relative else PERSON[subject.person, subject.plural]
     # a dropped pronoun lives on in the ending
-    marks = () if clause.subject is None or isinstance(clause.subject, Noun) else (clause.subject,)
+    marks = (subject,) if isinstance(subject, Pronoun) else ()
     verb = Word(stem + negation + TENSE[clause.tense] + ending, (clause,), marks, stem, "VERB", relation, head)
     return [*(Word(noun, (clause,), (), noun, "NOUN", "compound:lvc", verb) for noun in nominal), verb]
 
 
-def _subject(clause: Clause, verb: Word) -> list[Word]:
-    said = isinstance(clause.subject, Noun) and not clause.relative
-    return _noun(clause.subject, NOMINATIVE, "nsubj", verb) if said else []
+def _argument(argument: Argument, verb: Word) -> list[Word]:
+    if isinstance(argument.node, Pronoun):
+        return []
+    if not isinstance(argument.node, Noun):
+        return [_content_word(argument.node, "ADV", argument.relation, verb)]
+    phrase = _noun(argument.node, argument.relation, verb)
+    return [*phrase, _function_word(argument.adposition, "ADP", "case", phrase[-1])] if argument.adposition else phrase
 
 
-def _oblique(adposition: Node, noun: Noun, verb: Word) -> list[Word]:
-    phrase = _noun(noun, OBLIQUE, "obl", verb)
-    return [*phrase, _function_word(adposition, "ADP", "case", phrase[-1])]
-
-
-def _noun(noun: Noun, case: str, relation: str, head: Word) -> list[Word]:
+def _noun(noun: Noun, relation: str, head: Word) -> list[Word]:
     """Determiner, relative clause, owner, adjectives, noun: all agree in number and case."""
-    ending = (PLURAL if noun.plural else "") + case
+    ending = (PLURAL if noun.plural else "") + CASE[relation]
     means, stem = (noun,), noun.source[0]
     if noun.compound:
         means, stem = (noun.compound, noun), noun.compound.source[0] + COMPOUND + stem
@@ -72,7 +66,7 @@ def _noun(noun: Noun, case: str, relation: str, head: Word) -> list[Word]:
     return [
         *([_function_word(noun.determiner, "DET", "det", word, ending)] if noun.determiner else []),
         *(_clause(noun.relative, "acl:relcl", word) if noun.relative else []),
-        *(_noun(noun.owner, GENITIVE, "nmod", word) if noun.owner else []),
+        *(_noun(noun.owner, "nmod", word) if noun.owner else []),
         *(_content_word(adjective, "ADJ", "amod", word, ending) for adjective in noun.adjectives),
         word,
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .meaning import Clause, Node, Noun, Pronoun
+from .meaning import Argument, Clause, Nobody, Node, Noun, Pronoun
 from .words import END, Word
 
 PERSON = {(1, False): "e", (2, False): "ed", (3, False): "ag", (1, True): "ef", (2, True): "elf", (3, True): "ef"}
@@ -13,49 +13,42 @@ NOT, OF, THAT, EXPLETIVE = "olf", "ed", "aud", "igg"
 
 
 def sentence(clause: Clause) -> list[Word]:
-    """Main clause, verb-second or, in questions, verb-first; then the subordinate clause, subject first."""
-    places = _places(clause)
-    front = [] if clause.question else places.pop(clause.topic)
-    words = [*front, *_predicate(clause, places)]
+    """Main clause, verb-second or, in questions, verb-first; then the subordinate clause."""
+    words = _predicate(clause, clause.arguments) if clause.question else _verb_second(clause)
     if clause.subordinate:
         conjunction, subordinate = clause.subordinate
-        inner = _places(subordinate)
-        words += [Word(","), _function_word(conjunction), *inner.pop("subject"), *_predicate(subordinate, inner)]
+        words += [Word(","), _function_word(conjunction), *_verb_second(subordinate)]
     return [*words, Word("?" if clause.question else ".", (END,))]
 
 
-def _places(clause: Clause) -> dict[str, list[Word]]:
-    """What each constituent says, in the order of the field after the finite verb."""
-    return {
-        "subject": _subject(clause),
-        "negation": [Word(NOT, (), (clause,))] if clause.negated else [],
-        "object": _noun(clause.object) if clause.object else [],
-        "oblique": [_function_word(clause.oblique[0]), *_noun(clause.oblique[1])] if clause.oblique else [],
-        "adverb": [Word(clause.adverb.target[0], (clause.adverb,))] if clause.adverb else [],
-    }
+def _verb_second(clause: Clause) -> list[Word]:
+    topic, *others = clause.arguments
+    return [*_argument(topic), *_predicate(clause, others)]
 
 
-def _predicate(clause: Clause, places: dict[str, list[Word]]) -> list[Word]:
-    """Finite verb, the places still free, then the infinitive or the separated particle."""
+def _predicate(clause: Clause, arguments: list[Argument]) -> list[Word]:
+    """Finite verb, arguments, negation, then the infinitive or the separated particle."""
     stem, *particle = clause.target
-    ending = PERSON[clause.agreement]
+    ending = PERSON[clause.subject.person, clause.subject.plural]
     if clause.tense == "future":
         finite = Word(AUXILIARY + ending, (), (clause,))
         last = [Word("".join(particle) + stem + INFINITIVE, (clause,))]
     else:
         finite = Word(stem + (PAST if clause.tense == "past" else "") + ending, (clause,))
         last = [Word(part, (clause,)) for part in particle]
-    return [finite, *(word for place in places.values() for word in place), *last]
+    negation = [Word(NOT, (), (clause,))] if clause.negated else []
+    return [finite, *(word for argument in arguments for word in _argument(argument)), *negation, *last]
 
 
-def _subject(clause: Clause) -> list[Word]:
-    if clause.relative:
-        return [Word(THAT, (), (clause,))]
-    if clause.subject is None:
+def _argument(argument: Argument) -> list[Word]:
+    node = argument.node
+    if isinstance(node, Nobody):
         return [Word(EXPLETIVE)]
-    if isinstance(clause.subject, Pronoun):
-        return [Word(PRONOUN[clause.agreement], (), (clause.subject,))]
-    return _noun(clause.subject)
+    if isinstance(node, Pronoun):
+        return [Word(PRONOUN[node.person, node.plural], (), (node,))]
+    if isinstance(node, Noun):
+        return [*([_function_word(argument.adposition)] if argument.adposition else []), *_noun(node)]
+    return [Word(node.target[0], (node,))]
 
 
 def _noun(noun: Noun) -> list[Word]:
@@ -71,17 +64,16 @@ def _noun(noun: Noun) -> list[Word]:
     ]
 
 
+def _relative(clause: Clause) -> list[Word]:
+    return [Word(","), Word(THAT, (), (clause,)), *_predicate(clause, clause.arguments)]
+
+
 def _article(noun: Noun) -> list[Word]:
     if noun.determiner:
         return [_function_word(noun.determiner)]
     if noun.definite:
         return [Word(DEFINITE_PLURAL if noun.plural else DEFINITE, (), (noun,))]
     return [] if noun.plural else [Word(INDEFINITE, (), (noun,))]
-
-
-def _relative(clause: Clause) -> list[Word]:
-    places = _places(clause)
-    return [Word(","), *places.pop("subject"), *_predicate(clause, places)]
 
 
 def _function_word(node: Node) -> Word:

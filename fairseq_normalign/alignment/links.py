@@ -180,12 +180,12 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def whole_file(path: str | Path) -> Iterator[TextIO]:
+def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[Any]:
     """A file to write that appears under its name only when complete; an error leaves the old file as it was."""
     path = Path(path)
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8") as file:
+        with part.open("wb") if binary else part.open("w", encoding="utf-8") as file:
             yield file
         part.replace(path)
     except OSError as error:

@@ -6,13 +6,15 @@ import argparse
 import json
 import sys
 from contextlib import nullcontext
+from functools import partial
 from itertools import product
-from typing import Iterable, NamedTuple, Sequence
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from fairseq_normalign.aligner import EOS, NormAligner
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences
 from fairseq_normalign.alignment.links import format_links, read_together, whole_file
+from fairseq_normalign.combined import COMBINATIONS, CombinedAligner, parse_evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
@@ -33,6 +35,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     )
     options.add_corpus_options(parser)
     add_alignment_options(parser)
+    add_combination_options(parser)
     add_output_options(parser)
     return check(options.parse_args(parser, argv))
 
@@ -55,12 +58,25 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
         help="null: a word that takes most from </s> gets no link; skip: </s> is left out (default: %(default)s)",
     )
     group.add_argument(
-        "--extract", choices=EXTRACTORS, default="argmax", help="how links are chosen (default: %(default)s)"
+        "--extract", choices=EXTRACTORS, help="how links are chosen (default: argmax; relative with --combine)"
     )
     for side, default in (("source", "sum"), ("target", "mean")):
         group.add_argument(
             f"--{side}-merge", choices=MERGES, default=default, help=f"{side} pieces to words (default: {default})"
         )
+
+
+def add_combination_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("combination", "many evidences at once, of one model or of two")
+    group.add_argument("--combine", choices=COMBINATIONS, help="combine both steps (and directions): see the README")
+    group.add_argument("--reverse-path", metavar="CHECKPOINT", help="the model of the other direction")
+    group.add_argument(
+        "--evidence",
+        nargs="+",
+        metavar="E",
+        help="[reverse:]METHOD.LAYER[.HEAD].STEP[*WEIGHT] (default: chosen without gold)",
+    )
+    group.add_argument("--share", type=float, metavar="X", help="with --extract relative: of row and column maximum")
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +91,21 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> argparse.Namespace:
+    """Refuses options that do not go together, before anything is loaded."""
     if args.all != (args.gold is not None):
         raise InputError("--all and --gold FILE go together; to score one alignment, use normalign aer")
     if args.layer != "auto" and not args.layer.isdigit():
         raise InputError(f"--layer {args.layer!r}: expected a number from 1, or auto")
+    if args.combine is None:
+        given = [f"--{name.replace('_', '-')}" for name in ("reverse_path", "evidence") if getattr(args, name)]
+        if given:
+            raise InputError(f"{given[0]} needs --combine, which says how: {', '.join(COMBINATIONS)}")
+    elif args.all or args.layer != "auto" or args.head is not None:
+        raise InputError(
+            "--combine takes both steps of many layers; name them with --evidence, not --layer, --head, --all"
+        )
+    args.evidence = [parse_evidence(text) for text in args.evidence] if args.evidence else None
+    args.extract = args.extract or ("argmax" if args.combine is None else "relative")
     return args
 
 
@@ -87,29 +114,46 @@ def main(args: argparse.Namespace) -> None:
     pairs = options.pairs(args, aligner.encoder)
     if args.all:
         print_table(args, aligner, pairs)
+    elif args.combine is None:
+        evidence, pairs = aligner.evidence(pairs, batch_tokens=args.max_tokens)
+        softs = (soft for (soft,) in aligner.evidences_many(pairs, [evidence], batch_tokens=args.max_tokens))
+        found = ((links, confidences(soft.words, links, null=soft.null)) for links, soft in with_links(aligner, softs))
+        write_alignment(args, found, partial(signature_of, args, evidence))
     else:
-        write_alignment(args, aligner, pairs)
+        combined = load_combined(args, aligner)
+        streams = [pairs, *(options.pairs(args, other.encoder, reverse=True) for other in combined.aligners[1:])]
+        softs = combined.soft_many(streams, batch_tokens=args.max_tokens)
+        found = ((links, confidences(soft, links)) for links, soft in with_links(combined, softs))
+        write_alignment(args, found, partial(combined_signature, args, combined))
 
 
-def load_aligner(args: argparse.Namespace) -> NormAligner:
+def with_links(aligner, softs: Iterable) -> Iterator[tuple]:
+    return ((aligner.links(soft), soft) for soft in softs)
+
+
+def load_aligner(args: argparse.Namespace, *, reverse: bool = False) -> NormAligner:
     names = ("method", "layer", "head", "step", "eos", "extract")
-    forced, encoder = options.load(args, source_merge=args.source_merge, target_merge=args.target_merge)
+    merges = {"source_merge": args.source_merge, "target_merge": args.target_merge}
+    forced, encoder = options.load(args, reverse=reverse, **merges)
     return NormAligner(forced, encoder, **{name: getattr(args, name) for name in names})
 
 
-def write_alignment(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[Pair]) -> None:
-    evidence, pairs = aligner.evidence(pairs, batch_tokens=args.max_tokens)
+def load_combined(args: argparse.Namespace, aligner: NormAligner) -> CombinedAligner:
+    backward = load_aligner(args, reverse=True) if args.reverse_path else None
+    names = ("combine", "extract", "share")
+    return CombinedAligner(aligner, backward, evidences=args.evidence, **{name: getattr(args, name) for name in names})
+
+
+def write_alignment(args: argparse.Namespace, found: Iterable[tuple], signature: Callable[[], dict]) -> None:
+    """Writes links (and confidences), then the signature, beside the output or to stderr."""
     with whole_file(args.output) if args.output else nullcontext(sys.stdout) as file:
-        for (soft,) in aligner.evidences_many(pairs, [evidence], batch_tokens=args.max_tokens):
-            links = aligner.links(soft)
-            shares = confidences(soft.words, links, null=soft.null) if args.confidence else None
-            print(format_links(links, index=args.index, confidences=shares), file=file)
-    signature = signature_of(args, evidence)
+        for links, shares in found:
+            print(format_links(links, index=args.index, confidences=shares if args.confidence else None), file=file)
     if args.output:
         with whole_file(f"{args.output}.json") as file:
-            json.dump({"signature": signature}, file, indent=1)
+            json.dump({"signature": signature()}, file, indent=1)
     else:
-        print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+        print("|".join(f"{key}:{value}" for key, value in signature().items()), file=sys.stderr)
 
 
 def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
@@ -122,6 +166,19 @@ def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
         "eos": args.eos,
         "merge": f"{args.source_merge}+{args.target_merge}",
         "extract": args.extract,
+    }
+
+
+def combined_signature(args: argparse.Namespace, combined: CombinedAligner) -> dict:
+    return {
+        "method": args.method,
+        "combine": args.combine,
+        "directions": len(combined.aligners),
+        "evidences": len(combined.evidences),
+        "chosen": "by-hand" if args.evidence else "without-gold",
+        "eos": args.eos,
+        "merge": f"{args.source_merge}+{args.target_merge}",
+        "extract": f"{args.extract}:{combined.share}" if args.extract == "relative" else args.extract,
     }
 
 

@@ -14,6 +14,7 @@ from fairseq_normalign.version import __version__
 COMMANDS = {
     "align": "word alignments of a corpus from a Transformer's attention",
     "plot": "a picture of one sentence pair's soft alignments",
+    "export": "weights, norms or vectors of a corpus, as arrays",
     "symmetrize": "alignments of two directions to one",
     "aer": "score alignments against gold: AER, precision, recall",
 }

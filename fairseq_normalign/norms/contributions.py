@@ -19,6 +19,8 @@ from typing import Iterator, NamedTuple
 import torch
 from torch import Tensor
 
+BLOCK = 2**20  # how many numbers of f(x) exist at once: few enough for the processor's cache, whatever the batch
+
 
 class Norms(NamedTuple):
     """The three norms of Kobayashi et al. (2020) for one attention."""
@@ -48,10 +50,26 @@ def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
     return torch.einsum("bhsd,hdc->bshc", values.to(dtype), out_weight.to(dtype))
 
 
-def gram_matrices(transformed: Tensor) -> Tensor:
-    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (B, S, H, C) → (B, S, H, H)."""
-    vectors = transformed.flatten(0, 1).contiguous()  # a strided batched product is six times slower
-    return torch.bmm(vectors, vectors.transpose(1, 2)).unflatten(0, transformed.shape[:2])
+def gram_matrices(values: Tensor, out_weight: Tensor) -> Tensor:
+    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H), in float32 at least.
+
+    f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors: no copy is made of those.
+    """
+    dtype = torch.promote_types(values.dtype, torch.float32)
+    values, out_weight = values.to(dtype), out_weight.to(dtype)
+    batch, heads, keys, _ = values.shape
+    by_head = values.permute(1, 2, 0, 3).flatten(1, 2)  # (H, S·B, D)
+    blocks = by_head.split(max(1, BLOCK // max(1, heads * out_weight.shape[-1])), dim=1)
+    return torch.cat([_gram(block, out_weight) for block in blocks]).unflatten(0, (keys, batch))
+
+
+def _gram(values: Tensor, out_weight: Tensor) -> Tensor:
+    """(H, N, D) and (H, D, C) → (N, H, H)."""
+    heads, keys, _ = values.shape
+    vectors = values.new_empty(keys, heads, out_weight.shape[-1])
+    # Written in the order that the next product is fast in; to permute the result of a product would copy it.
+    vectors.transpose(0, 1).baddbmm_(values, out_weight, beta=0)
+    return torch.bmm(vectors, vectors.transpose(1, 2))
 
 
 def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
@@ -59,16 +77,18 @@ def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
 
     ‖α_h f_h‖ = α_h ‖f_h‖ as α ≥ 0, and ‖Σ_h α_h f_h(x_s)‖² = αᵀ G[s] α, so no vector α f(x) is built.
     """
-    gram = gram_matrices(transformed_vectors(values, out_weight))
-    transformed = _sqrt(gram.diagonal(dim1=-2, dim2=-1).transpose(1, 2))  # (B, H, S)
+    gram = gram_matrices(values, out_weight)  # (S, B, H, H)
     weights = weights.to(gram.dtype)
-    by_key = weights.permute(0, 3, 2, 1)  # (B, S, T, H)
-    squared = ((by_key @ gram) * by_key).sum(-1).transpose(1, 2)  # (B, T, S)
-    return Norms(transformed, weights * transformed.unsqueeze(2), _sqrt(squared))
+    by_key = weights.flatten(0, 2).t().contiguous().unflatten(1, weights.shape[:3])  # (S, B, H, T)
+    squared = ((gram @ by_key) * by_key).sum(2)  # (S, B, T)
+    transformed = _sqrt(gram.diagonal(dim1=-2, dim2=-1).permute(1, 2, 0).contiguous())  # (B, H, S)
+    return Norms(transformed, weights * transformed.unsqueeze(2), _sqrt(squared.permute(1, 2, 0).contiguous()))
 
 
 def _sqrt(squared: Tensor) -> Tensor:
     """√x; at 0 (padding) and below (rounding) 0 with gradient 0, where PyTorch's has gradient ∞ and nan."""
+    if not squared.requires_grad:
+        return squared.clamp(min=0).sqrt()
     positive = squared > 0
     return squared.where(positive, torch.ones_like(squared)).sqrt() * positive
 

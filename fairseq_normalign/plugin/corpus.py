@@ -31,6 +31,9 @@ class Sentence(NamedTuple):
     text: list[str]  # the words themselves
 
 
+NO_SENTENCE = Sentence(torch.tensor([], dtype=torch.long), [], [])  # the target of a model without a decoder
+
+
 class Pair(NamedTuple):
     source: Sentence
     target: Sentence
@@ -65,23 +68,30 @@ class Encoder:
         file = {BPE_FILES.get(bpe, "bpe_codes"): model} if model else {}
         return cls.from_args(task, Namespace(bpe=bpe, post_process=None, tokenizer=tokenizer, **file))
 
-    def pair(self, source: str | Sequence[str], target: str | Sequence[str], where: str) -> Pair:
-        """A pair of texts, each a line or a list of words."""
+    def pair(self, source: str | Sequence[str], target: str | Sequence[str] | None, where: str) -> Pair:
+        """A pair of texts, each a line or a list of words; no target is None."""
         return Pair(
             self._text(source, self.task.source_dictionary, self.marks.source, f"source {where}"),
             self._text(target, self.task.target_dictionary, self.marks.target, f"target {where}"),
             where,
         )
 
-    def binarised_pair(self, source: Tensor, target: Tensor, where: str) -> Pair:
-        """A pair of sentences as ``fairseq-preprocess`` writes them."""
+    def binarised_pair(self, source: Tensor, target: Tensor | None, where: str) -> Pair:
+        """A pair of sentences as ``fairseq-preprocess`` writes them; no target is None."""
         return Pair(
             self._binarised(source, self.task.source_dictionary, self.marks.source, f"source of {where}"),
             self._binarised(target, self.task.target_dictionary, self.marks.target, f"target of {where}"),
             where,
         )
 
-    def _text(self, sentence: str | Sequence[str], dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
+    def symbols(self, tokens: Sequence[int], side: str) -> list[str]:
+        """The pieces and marks that tokens stand for."""
+        dictionary = getattr(self.task, f"{side}_dictionary")
+        return [self._printed(dictionary[index]) for index in tokens]
+
+    def _text(self, sentence: str | Sequence[str] | None, dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
+        if sentence is None:
+            return NO_SENTENCE
         text = sentence if isinstance(sentence, str) else " ".join(sentence)
         words = split_words(text if self.tokenizer is None else self.tokenizer.encode(text))
         if self.bpe is None:
@@ -90,7 +100,9 @@ class Encoder:
             symbols = [symbol for symbol in self.bpe.encode(" ".join(words)).split(" ") if symbol]
         return self._sentence(symbols, [dictionary.index(symbol) for symbol in symbols], marks, words, where)
 
-    def _binarised(self, tokens: Tensor, dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
+    def _binarised(self, tokens: Tensor | None, dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
+        if tokens is None:
+            return NO_SENTENCE
         ids = [index for index in tokens.tolist() if index != dictionary.eos()]
         return self._sentence([dictionary[index] for index in ids], ids, marks, None, where)
 
@@ -128,6 +140,8 @@ def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]
     Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in some tasks.
     """
     options = getattr(encoder.task, "cfg", None) or encoder.task.args
+    if getattr(options, "source_lang", None) is None:
+        return _binarised_sources(subset, options.data, encoder)
     languages = options.source_lang, options.target_lang
     dictionaries = encoder.task.source_dictionary, encoder.task.target_dictionary
     for folder, (first, second) in product(utils.split_paths(options.data), (languages, languages[::-1])):
@@ -142,6 +156,16 @@ def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]
     source, target = sides
     pairs = (encoder.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source)))
     return pairs, len(source)
+
+
+def _binarised_sources(subset: str, data: str, encoder: Encoder) -> tuple[Iterator[Pair], int]:
+    """Sentences without targets, as ``fairseq-preprocess --only-source`` writes them for masked language models."""
+    for folder in utils.split_paths(data):
+        source = load_indexed_dataset(f"{folder}/{subset}", encoder.task.source_dictionary)
+        if source is not None:
+            pairs = (encoder.binarised_pair(source[i], None, f"sentence {i + 1}") for i in range(len(source)))
+            return pairs, len(source)
+    raise InputError(f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source")
 
 
 def map_batches(
@@ -162,6 +186,19 @@ def map_batches(
             for index, result in zip(batch, run([chunk[index] for index in batch])):
                 results[index] = result
         yield from results
+
+
+def numbered_batches(
+    pairs: Iterable[Pair], *, max_tokens: int, window: int = WINDOW
+) -> Iterator[list[tuple[int, Pair]]]:
+    """Batches of (place in the input, pair), for results too large to be held until their turn comes."""
+    numbered = enumerate(pairs)
+    while True:
+        chunk = list(islice(numbered, window))
+        if not chunk:
+            return
+        for batch in batches([max(len(p.source.tokens), len(p.target.tokens)) for _, p in chunk], max_tokens):
+            yield [chunk[index] for index in batch]
 
 
 def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:

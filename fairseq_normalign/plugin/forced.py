@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import Collection, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -13,11 +13,18 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Pair, Sentence
 from fairseq_normalign.plugin.marks import marks_of
-from fairseq_normalign.plugin.recorder import attentions, record
+from fairseq_normalign.plugin.recorder import Recording, attentions, record
 
 # Which decoder row stands for target token j: the one that reads it (align with input, AWI) or the one that predicts
 # it (align with output, AWO). Row 0 reads </s> and predicts token 0.
 STEPS = {"input": 1, "output": 0}
+
+
+NAMES = {
+    "encoder": "self-attention in its encoder",
+    "decoder": "self-attention in its decoder",
+    "cross": "source–target attention",
+}
 
 
 class Evidence(NamedTuple):
@@ -37,61 +44,86 @@ class Soft(NamedTuple):
 
 
 class Forced:
-    """A translation Transformer and its task, ready to be run on pairs."""
+    """A translation Transformer and its task, ready to be run on pairs.
 
-    def __init__(self, model, task, *, source_merge: str = "sum", target_merge: str = "mean"):
-        self.model = model
+    Args:
+        attention: what to look at: ``cross``, which alignments come from, ``decoder`` or ``encoder``. For the last
+            one, pairs need no target, and the model needs no decoder.
+    """
+
+    def __init__(self, model, task, *, attention: str = "cross", source_merge: str = "sum", target_merge: str = "mean"):
+        self.model, self.attention = model, attention
         self.pad, self.start = task.source_dictionary.pad(), marks_of(task).start
         self.merges = {"source_merge": source_merge, "target_merge": target_merge}
-        heads = [module.num_heads for (kind, _), module in attentions(model).items() if kind == "cross"]
-        if not heads:
-            raise InputError(f"{type(model).__name__} has no source–target attention, which alignments come from")
-        self.layers, self.heads = len(heads), max(heads)
+        if not hasattr(model, "encoder"):
+            raise InputError(f"{type(model).__name__} has no encoder; language models are not supported")
+        modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
+        if not modules:
+            raise InputError(f"{type(model).__name__} has no {NAMES[attention]}")
+        self.head_counts = [module.num_heads for module in modules]  # by layer
+        self.layers, self.heads, self.width = len(modules), max(self.head_counts), modules[0].embed_dim
 
     def __call__(self, pairs: list[Pair], evidences: Sequence[Evidence]) -> Iterator[list[Soft]]:
         """The soft alignments of each pair, one for each evidence."""
-        self._check_lengths(pairs)
         layers = {evidence.layer for evidence in evidences}
-        values = any(evidence.method != "weights" for evidence in evidences)
-        with torch.no_grad(), record(self.model, ("cross",), layers=layers, values=values) as recording:
-            self._forward(pairs)
+        recording = self.recorded(pairs, layers=layers, values=any(e.method != "weights" for e in evidences))
         matrices = {
             (method, layer, head): METHODS[method](recording["cross", layer], head).float().cpu().numpy()  # (B, T, S)
             for method, layer, head in {(e.method, e.layer, e.head) for e in evidences}
         }
-        for index, pair in enumerate(pairs):
-            yield [self._to_words(matrices[e.method, e.layer, e.head][index], pair, e.step) for e in evidences]
+        by_token = np.stack([_by_token(matrices[e.method, e.layer, e.head], e.step) for e in evidences], axis=1)
+        for pieces, pair in zip(by_token, pairs):
+            yield self._to_words(pieces, pair)
+
+    def recorded(self, pairs: list[Pair], *, layers: Collection[int], values: bool) -> Recording:
+        """What the attention did on a batch, padded on the right."""
+        self._check_lengths(pairs)
+        with torch.no_grad(), record(self.model, (self.attention,), layers=layers, values=values) as recording:
+            self._forward(pairs)
+        return recording
 
     def _forward(self, pairs: list[Pair]) -> None:
-        """Runs encoder and decoder without the output layer, which no attention needs.
+        """Runs the encoder, and the decoder if it is looked at, without the output layer, which no attention needs.
 
         Both sides are padded on the right, whatever the task does in training: positions and masks follow the padding,
         and token j of a sentence is then at row or column j.
         """
         device = next(self.model.parameters()).device
-        starts = [torch.cat([torch.tensor([self.start]), pair.target.tokens[:-1]]) for pair in pairs]
         src_tokens = collate_tokens([pair.source.tokens for pair in pairs], self.pad).to(device)
+        encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)  # RoBERTa's
+        encoder_out = encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
+        if self.attention == "encoder":
+            return
+        starts = [torch.cat([torch.tensor([self.start]), pair.target.tokens[:-1]]) for pair in pairs]
         prev_output_tokens = collate_tokens(starts, self.pad).to(device)
-        encoder_out = self.model.encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
         self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
 
-    def _to_words(self, pieces: np.ndarray, pair: Pair, step: str) -> Soft:
+    def _to_words(self, pieces: np.ndarray, pair: Pair) -> list[Soft]:
+        """All soft alignments of a pair at once, (E, T, S): NumPy's calls cost more than what they compute."""
         columns, source_ids = _places(pair.source)
         rows, target_ids = _places(pair.target)
         pieces_only = target_ids < len(pair.target.text)
         rows, target_ids = rows[pieces_only], target_ids[pieces_only]
-        words = to_words(pieces[np.ix_(rows + STEPS[step], columns)], source_ids, target_ids, **self.merges)
-        missing = len(pair.target.text) - len(words)  # words at the end that no piece spells
-        words = np.pad(words, ((0, missing), (0, 0)))
-        return Soft(words[:, :-1], words[:, -1])
+        words = to_words(pieces[:, rows[:, None], columns], source_ids, target_ids, **self.merges)
+        missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
+        if missing:
+            words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
+        return [Soft(soft[:, :-1], soft[:, -1]) for soft in words]
 
     def _check_lengths(self, pairs: list[Pair]) -> None:
         limits = self.model.max_positions()
+        limits = limits if isinstance(limits, tuple) else (limits,)  # one number without a decoder
         for pair in pairs:
             for side, limit in zip(("source", "target"), limits):
                 length = len(getattr(pair, side).tokens)
                 if length > limit:
                     raise InputError(f"{pair.where}: the {side} has {length} pieces with </s>; the model takes {limit}")
+
+
+def _by_token(matrix: np.ndarray, step: str) -> np.ndarray:
+    """(B, T, S) with a row for each step → (B, T - 1, S) with a row for each target token but the last, a mark."""
+    first = STEPS[step]
+    return matrix[:, first : first + matrix.shape[1] - 1]
 
 
 def _places(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple, Tuple
 
+from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from fairseq_normalign.errors import InputError
 
+MASKED = (MaskedLMTask, SentencePredictionTask)  # RoBERTa, as trained and as fine-tuned: <s> before, and no target
 Tokens = Tuple[int, ...]
 
 
@@ -26,6 +29,9 @@ def marks_of(task) -> Marks:
     for kind, marks in MARKS.items():
         if isinstance(task, kind):
             return marks(task, *_languages(task))
+    if isinstance(task, MASKED):
+        dictionary = task.source_dictionary
+        return Marks(((dictionary.bos(),), (dictionary.eos(),)), ((), ()), dictionary.bos())
     source, target = ((), (task.source_dictionary.eos(),)), ((), (task.target_dictionary.eos(),))
     return Marks(source, target, task.target_dictionary.eos())
 

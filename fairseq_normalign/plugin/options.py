@@ -12,6 +12,7 @@ import torch
 from fairseq import options, utils
 from tqdm import tqdm
 
+from fairseq_normalign.alignment.hypotheses import SentenceList, read_printed
 from fairseq_normalign.alignment.links import GoldFile, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
@@ -75,6 +76,11 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("corpus", "a binarised --gen-subset of DATA, or two text files of words")
     group.add_argument("--source-file", metavar="FILE", help="source text, split into words at blanks")
     group.add_argument("--target-file", metavar="FILE", help="target text")
+    group.add_argument(
+        "--hypotheses",
+        metavar="FILE",
+        help="translations instead of --target-file: one a line, or the output of fairseq-generate (which has the source)",
+    )
 
 
 def add_gold_options(group, help: str) -> None:
@@ -87,21 +93,41 @@ def gold(args: argparse.Namespace) -> GoldFile:
     return GoldFile(args.gold, index=args.gold_index, reverse=args.reverse_gold)
 
 
-def load(args: argparse.Namespace, **merges: str) -> tuple[Forced, Encoder]:
-    """The model that the options name, ready to run, and how it reads text."""
-    model, task = load_single(args.path, args.data, args.model_overrides)
+def load(args: argparse.Namespace, *, reverse: bool = False, **merges: str) -> tuple[Forced, Encoder]:
+    """The model that the options name, or the one of the reverse direction, ready to run; and how it reads text."""
+    overrides = dict(args.model_overrides)
+    if reverse and {"source_lang", "target_lang"} <= set(overrides):
+        overrides.update(source_lang=overrides["target_lang"], target_lang=overrides["source_lang"])
+    model, task = load_single(args.reverse_path if reverse else args.path, args.data, overrides)
     if args.fp16:
         model = model.half()
     return Forced(model.to(args.device), task, **merges), Encoder.from_args(task, args)
 
 
-def pairs(args: argparse.Namespace, encoder: Encoder) -> Iterator[Pair]:
-    """The corpus that the options name, with a progress bar on a terminal."""
-    if args.source_file is None and args.target_file is None:
+def pairs(
+    args: argparse.Namespace, encoder: Encoder, *, reverse: bool = False, need_target: bool = True
+) -> Iterator[Pair]:
+    """The corpus that the options name, with a progress bar on a terminal; ``reverse`` swaps the texts."""
+    total = None
+    if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         found, total = binarised_pairs(args.gen_subset, encoder)
-    elif args.source_file is None or args.target_file is None:
-        raise InputError("--source-file and --target-file go together")
+    elif not need_target and args.source_file and not (args.target_file or args.hypotheses):
+        found = text_pairs(((words, None) for words in TextFile(args.source_file)), encoder)
     else:
-        found = text_pairs(read_together(TextFile(args.source_file), TextFile(args.target_file)), encoder)
-        total = None
-    return tqdm(found, total=total, unit=" pairs", disable=None)
+        texts = _texts(args)
+        found = text_pairs(read_together(*(reversed(texts) if reverse else texts)), encoder)
+    return tqdm(found, total=total, unit=" pairs", disable=True if reverse else None)
+
+
+def _texts(args: argparse.Namespace) -> list:
+    """Source and target, to be read together."""
+    if args.hypotheses and args.target_file:
+        raise InputError("--hypotheses and --target-file both name the target; expected one of them")
+    printed = read_printed(args.hypotheses) if args.hypotheses and args.hypotheses != "-" else None
+    if printed is not None:
+        source, target = (SentenceList(args.hypotheses, sentences) for sentences in printed)
+        return [TextFile(args.source_file) if args.source_file else source, target]
+    target = args.target_file or args.hypotheses
+    if args.source_file is None or target is None:
+        raise InputError("--source-file and --target-file (or --hypotheses) go together")
+    return [TextFile(args.source_file), TextFile(target)]

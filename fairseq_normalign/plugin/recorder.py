@@ -106,21 +106,24 @@ class _Hooks:
 
 @contextmanager
 def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    training = {module: module.training for module in model.modules()}
-    model.eval()
+    training = [module for module in model.modules() if module.training]
+    if training:
+        model.eval()
     try:
         yield
     finally:
-        for module, mode in training.items():
-            module.training = mode
+        for module in training:
+            module.training = True
 
 
 @contextmanager
-def _explicit_path(model: nn.Module, chosen: Collection[nn.Module]) -> Iterator[None]:
+def _explicit_path(model: nn.Module, chosen: dict[tuple[str, int], nn.Module]) -> Iterator[None]:
     """fairseq's own attention code instead of fused functions, which give no head weights."""
-    switches = [(module, "skip_embed_dim_check", True) for module in chosen]
-    # fairseq 0.12.2 replaces whole encoder layers by one fused call, for all layers if it can for the first.
-    switches += [(m, "can_use_fastpath", False) for m in model.modules() if hasattr(m, "can_use_fastpath")]
+    switches = [(module, "skip_embed_dim_check", True) for module in chosen.values()]
+    if any(kind == "encoder" for kind, _ in chosen):
+        # fairseq 0.12.2 replaces whole encoder layers by one fused call, for all layers if it can for the first.
+        layers = layers_of(model.encoder)
+        switches += [(layer, "can_use_fastpath", False) for layer in layers if hasattr(layer, "can_use_fastpath")]
     before = [(module, name, getattr(module, name)) for module, name, _ in switches]
     for module, name, value in switches:
         setattr(module, name, value)
@@ -171,7 +174,7 @@ def record(
     with ExitStack() as stack:
         if detach:
             stack.enter_context(_evaluation_mode(model))
-        stack.enter_context(_explicit_path(model, chosen.values()))
+        stack.enter_context(_explicit_path(model, chosen))
         for name, attention in chosen.items():
             hooks = _Hooks(attention, partial(recording.__setitem__, name), values, detach)
             stack.enter_context(hooks.installed())

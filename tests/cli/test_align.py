@@ -62,6 +62,34 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
     assert float(score) == row["aer"]
 
 
+def test_generated_translations_are_aligned_as_they_are_generated(corpus, checkpoint, pieces, tmp_path):
+    """--print-alignment of the task and --hypotheses on the log give the same links, whatever the beam."""
+    options = ["--task", "translation_normalign", "--print-alignment", "hard", "--align-layer", 2]
+    options += ["--align-words", "sentencepiece", "--remove-bpe", "sentencepiece", "--beam", 3, "--nbest", 2]
+    command = ["fairseq-generate", corpus / "data-bin", "--path", checkpoint, "--user-dir", PACKAGE, "--cpu"]
+    log = run(*command, *options, "--max-len-b", 12).stdout
+    (tmp_path / "gen.out").write_text(log)
+    printed = {}
+    for line in log.splitlines():
+        if line.startswith("A-"):
+            number, _, links = line[2:].partition("\t")
+            printed.setdefault(int(number), parse_links(links))
+    aligned = align(corpus, checkpoint, *pieces, "--layer", 2, "--hypotheses", tmp_path / "gen.out").stdout.splitlines()
+    assert [parse_links(line) for line in aligned] == [printed[number] for number in range(40)]
+
+
+def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_path):
+    """The reverse model here is the same model: source and target share a dictionary."""
+    options = [*text, *pieces, "--combine", "learned", "--reverse-path", checkpoint, "--output", tmp_path / "out"]
+    align(corpus, checkpoint, *options, "--confidence")
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert len(lines) == 40
+    assert all(re.fullmatch(r"(\d+-\d+:[01]\.\d{3} ?)*", line) for line in lines)
+    signature = json.loads((tmp_path / "out.json").read_text())["signature"]
+    assert signature["evidences"] == 2 * 3 * 5 * 2
+    assert signature["combine"] == "learned"
+
+
 def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     options = [
         "--remove-bpe",
@@ -81,12 +109,19 @@ BAD = {
     "no such subset": (["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
     "no such layer": (["--layer", "7"], "layer 7: the model has layers 1 to 3"),
     "not a layer": (["--layer", "two"], "--layer 'two': expected a number from 1, or auto"),
-    "one text only": (["--source-file", "{corpus}/test.src"], "--source-file and --target-file go together"),
+    "one text only": (
+        ["--source-file", "{corpus}/test.src"],
+        r"--source-file and --target-file \(or --hypotheses\) go together",
+    ),
     "unequal texts": (
         ["--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt", "--layer", "1"],
         "test.src has 40, .*train.tgt has 1500 lines",
     ),
     "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
+    "reverse model without a way to combine": (["--reverse-path", "x.pt"], "--reverse-path needs --combine"),
+    "combination of one layer": (["--combine", "product", "--layer", "1"], "name them with --evidence, not --layer"),
+    "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
+    "two targets": (["--target-file", "a", "--hypotheses", "b"], "both name the target"),
     "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
     "bad overrides": (["--model-overrides", "{"], "--model-overrides '{': expected a Python dictionary"),
 }

@@ -1,0 +1,48 @@
+"""``python -m benchmarks [NAME …] [--json FILE]``: prints a table of ratios and writes it as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import warnings
+from itertools import chain
+from pathlib import Path
+
+import torch
+
+from benchmarks import memory, norms, scoring, timing
+
+BENCHMARKS = {
+    "extraction": norms.extraction,
+    "memory": memory.memory,
+    "computation": norms.computation,
+    "throughput": norms.throughput,
+    "corpus": norms.corpus,
+    "scoring": scoring.scoring,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what we claim, on one thread.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="FILE")
+    args = parser.parse_args()
+    unknown = set(args.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; expected any of {', '.join(BENCHMARKS)}")
+    logging.disable(logging.WARNING)  # fairseq's, of what it cannot import
+    warnings.filterwarnings("ignore", category=UserWarning)
+    torch.set_num_threads(1)  # threads that wait for each other measure the machine's other work
+    rows = []
+    print(timing.HEADER)
+    for row in chain.from_iterable(BENCHMARKS[name]() for name in args.names or BENCHMARKS):
+        print(timing.format_row(row), flush=True)
+        rows.append(row)
+    results = {"machine": timing.machine(), "rows": [row._asdict() for row in rows]}
+    print(", ".join(f"{name} {value}" for name, value in results["machine"].items()))
+    args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

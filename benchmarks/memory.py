@@ -1,0 +1,72 @@
+"""Peak memory: each variant runs in a process of its own, ``python -m benchmarks.memory VARIANT SHAPE BATCH LENGTH``.
+
+Where there is no reference to run, a process that only loads what is needed stands in for it.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, Sequence
+
+from benchmarks.timing import Row
+
+RUNS = 5  # of the variant: a peak shows only when memory is taken and freed again
+
+
+def memory(shapes: Sequence = (), lengths: Sequence[int] = (30, 60, 120)) -> Iterator[Row]:
+    """Forward passes with and without norms; norms against vectors that are built in full."""
+    from benchmarks.models import BASE, TINY
+
+    for shape in shapes or (BASE, TINY):
+        plain, cross, both = (peak(variant, shape) for variant in ("plain", "cross", "all"))
+        yield Row(f"peak memory, norms of cross-attention, {shape.name}", cross, plain, "MB", cross / plain, "≤ 1.15")
+        yield Row(f"peak memory, norms of all attentions, {shape.name}", both, plain, "MB", both / plain)
+    for length in lengths:
+        shape = (shapes[0] if shapes else BASE)._replace(batch=4, length=length)
+        idle, ours, full = (peak(variant, shape) for variant in ("parts", "norms", "materialised"))
+        what = f"memory of norms against vectors, {shape.name}, B = 4, T = S = {length}"
+        yield Row(what, ours - idle, full - idle, "MB", (full - idle) / max(1, ours - idle))
+
+
+def peak(variant: str, shape) -> float:
+    """Megabytes that a process took at most."""
+    command = [sys.executable, "-m", "benchmarks.memory", variant, *map(str, shape)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    return float(done.stdout.split()[-1])
+
+
+def main(variant: str, name: str, *sizes: str) -> None:
+    import torch
+
+    from benchmarks import norms
+    from benchmarks.models import Shape, build_model, build_task, token_batch
+
+    torch.set_num_threads(1)
+    shape = Shape(name, *map(int, sizes))
+    if variant in norms.VARIANTS:
+        model, sample = build_model(shape, build_task(shape)), token_batch(shape)
+        for _ in range(RUNS):
+            norms.extract(model, sample, norms.VARIANTS[variant])
+    else:
+        parts = norms.attention_parts(shape)
+        way = {"parts": lambda *_: None, "norms": norms.norms, "materialised": norms.materialised}[variant]
+        for _ in range(RUNS):
+            way(*parts)
+    print(peak_of_this_process())
+
+
+def peak_of_this_process() -> float:
+    """ru_maxrss in megabytes, less what a process inherits: Linux starts it at the size of the parent."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

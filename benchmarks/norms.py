@@ -1,0 +1,134 @@
+"""What norms cost: next to a forward pass, next to vectors that are built in full, and over a corpus."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from typing import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from benchmarks.models import BASE, TINY, Shape, build_model, build_task, texts, token_batch
+from benchmarks.timing import Row, cost, interleaved, speedup
+from fairseq_normalign.aligner import NormAligner
+from fairseq_normalign.alignment.links import format_links
+from fairseq_normalign.norms.contributions import Norms, norms
+from fairseq_normalign.plugin.corpus import Encoder, Pair, map_batches, text_pairs
+from fairseq_normalign.plugin.forced import Forced
+from fairseq_normalign.plugin.recorder import KINDS, record
+
+VARIANTS = {"plain": (), "cross": ("cross",), "all": KINDS}  # which attentions are recorded
+
+
+def extract(model, sample: dict[str, Tensor], kinds: Sequence[str]) -> list[Norms]:
+    """A teacher-forced forward pass, output layer included, and the norms of all layers of some attentions."""
+    with torch.no_grad():
+        if not kinds:
+            model(**sample)
+            return []
+        with record(model, kinds) as recording:
+            model(**sample)
+        return [recorded.norms for recorded in recording.values()]
+
+
+def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iterator[Row]:
+    """Forward passes with norms against forward passes alone."""
+    for shape in shapes:
+        model, sample = build_model(shape, build_task(shape)), token_batch(shape)
+        tasks = {name: partial(extract, model, sample, kinds) for name, kinds in VARIANTS.items()}
+        seconds = interleaved(tasks, rounds)
+        for name, what, target in (("cross", "cross-attention", "≤ 1.10"), ("all", "all attentions", "≤ 1.35")):
+            yield cost(f"forward + norms of {what}, {shape.name}", seconds[name], seconds["plain"], target)
+
+
+def materialised(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
+    """The formulas as they stand: builds every α f(x), (B, H, T, S, C)."""
+    transformed = values @ out_weight  # (B, H, S, C)
+    vectors = weights.unsqueeze(-1) * transformed.unsqueeze(2)
+    return Norms(transformed.norm(dim=-1), vectors.norm(dim=-1), vectors.sum(1).norm(dim=-1))
+
+
+def one_by_one(weights: Tensor, values: Tensor, out_weight: Tensor) -> list[Norms]:
+    """The same, a sentence at a time."""
+    return [materialised(weights[b : b + 1], values[b : b + 1], out_weight) for b in range(len(weights))]
+
+
+def attention_parts(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, values and W_O in the layout that fairseq's attention leaves them in."""
+    torch.manual_seed(0)
+    batch, length, heads, width = shape.batch, shape.length, shape.heads, shape.width
+    weights = torch.randn(batch, heads, length, length).softmax(-1)
+    values = torch.randn(length, batch, heads, width // heads).permute(1, 2, 0, 3)
+    out_weight = torch.randn(width, width).t().unflatten(0, (heads, -1)) / width**0.5
+    return weights, values, out_weight
+
+
+def computation(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iterator[Row]:
+    """Norms of one attention against the same from vectors that are built in full."""
+    for shape in shapes:
+        parts = attention_parts(shape)
+        for ours, reference in zip(norms(*parts), materialised(*parts)):
+            torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-6)
+        ways = {"ours": norms, "a batch": materialised, "a sentence": one_by_one}
+        seconds = interleaved({name: partial(way, *parts) for name, way in ways.items()}, rounds)
+        target = "≥ 15" if shape is BASE else ""
+        for name in ("a batch", "a sentence"):
+            what = f"norms against vectors built {name} at a time, {shape.name}"
+            yield speedup(what, seconds["ours"], seconds[name], target)
+
+
+def build_aligner(shape: Shape) -> NormAligner:
+    task = build_task(shape)
+    return NormAligner(Forced(build_model(shape, task), task), Encoder(task, scheme="subword_nmt"), layer=2)
+
+
+def align(aligner: NormAligner, sentences: list[tuple[str, str]], batch_tokens: int) -> None:
+    """From text to a file of links."""
+    with tempfile.TemporaryFile("w") as file:
+        for links in aligner.align_many(sentences, batch_tokens=batch_tokens):
+            file.write(format_links(links) + "\n")
+
+
+def forward_only(forced: Forced, pairs: list[Pair], batch_tokens: int) -> None:
+    """The same forward passes and nothing else."""
+
+    def run(batch: list[Pair]) -> list[Pair]:
+        forced._forward(batch)
+        return batch
+
+    with torch.no_grad():
+        for _ in map_batches(pairs, run, max_tokens=batch_tokens):
+            pass
+
+
+def aligner_tasks(aligner: NormAligner, sentences: list, batch_tokens: int) -> dict[str, Callable[[], None]]:
+    pairs = list(text_pairs(sentences, aligner.encoder))
+    return {
+        "align": partial(align, aligner, sentences, batch_tokens),
+        "forward": partial(forward_only, aligner.forced, pairs, batch_tokens),
+    }
+
+
+def corpus(
+    shape: Shape = TINY, sizes: Sequence[int] = (1_000, 4_000, 16_000), batch_tokens: int = 4000
+) -> Iterator[Row]:
+    """From text to links, against the model's forward passes alone, for corpora of several sizes."""
+    aligner = build_aligner(shape)
+    for size in sizes:
+        tasks = aligner_tasks(aligner, list(texts(shape, size)), batch_tokens)
+        seconds = interleaved(tasks, rounds=max(1, 4 * sizes[0] // size))
+        per_thousand = {name: [1000 * each / size for each in times] for name, times in seconds.items()}
+        what = f"text to links against forward, {shape.name}, each 1,000 of {size:,} pairs"
+        yield cost(what, per_thousand["align"], per_thousand["forward"])
+
+
+def throughput(
+    shape: Shape = TINY, size: int = 500, tokens: Sequence[int] = (1, 125, 500, 2000, 8000), rounds: int = 3
+) -> Iterator[Row]:
+    """From text to links in larger and larger batches, against one sentence at a time."""
+    aligner, sentences = build_aligner(shape), list(texts(shape, size))
+    seconds = interleaved({each: partial(align, aligner, sentences, each) for each in tokens}, rounds)
+    for each in tokens[1:]:
+        what = f"batches of {each:,} tokens against single pairs, {shape.name}, {size:,} pairs"
+        yield speedup(what, seconds[each], seconds[tokens[0]])

@@ -1,0 +1,52 @@
+"""A file from the web: resumed where it stopped, checked for its size, named only when whole."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from fairseq_normalign.errors import InputError
+
+TIMEOUT = 60  # seconds without an answer
+NOTHING_LEFT = 416  # HTTP status: the range asked for begins at the end of the file
+
+
+def download(url: str, path: Path) -> Path:
+    """The file at `url`, as `path`; what is there already is not fetched again."""
+    if path.exists():
+        return path
+    partial = path.with_name(path.name + ".part")
+    done = partial.stat().st_size if partial.exists() else 0
+    print(f"downloading {url} (from byte {done})", file=sys.stderr, flush=True)
+    try:
+        size = _fetch(url, partial, done)
+    except OSError as error:  # URLError, HTTPError, timeouts and lost connections are all OSErrors
+        reason = getattr(error, "reason", error)
+        raise InputError(f"{url}: {reason}; expected a network connection, or the file as {path}") from error
+    found = partial.stat().st_size
+    if found != size:
+        if found > size:  # of another file: nothing to continue
+            partial.unlink()
+        raise InputError(f"{url}: {found} bytes came, expected {size}; run again to continue")
+    partial.replace(path)
+    return path
+
+
+def _fetch(url: str, partial: Path, done: int) -> int:
+    """Append to `partial` what comes after byte `done`; returns the size of the whole file."""
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code == NOTHING_LEFT and done:
+            return int(error.headers["Content-Range"].rpartition("/")[2])
+        raise
+    with answer:
+        resumed = answer.status == 206  # a server that ignores the range sends the file from its beginning
+        length = int(answer.headers["Content-Length"])
+        with partial.open("ab" if resumed else "wb") as file:
+            shutil.copyfileobj(answer, file)
+    return done + length if resumed else length

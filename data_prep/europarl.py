@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Prepare Europarl v7 German–English with the RWTH gold alignments as in Kobayashi et al. (2020).
+
+Downloads Europarl (about 190 MB) to OUTDIR/raw. The gold alignments (Vilar et al., 2006) are given to those who accept
+their licence: fetch DeEnGoldAlignment.tar.gz at https://www-i6.informatik.rwth-aachen.de/goldAlignment/ yourself and
+name it with --gold. Writes {train,valid,test}.{de,en}, tokenised and lowercased; test.talp, links 1-based and German
+first, as published; then models, dictionaries and data-bin as prepare.py does. Needs `pip install sacremoses`.
+
+example: python data_prep/europarl.py europarl --gold DeEnGoldAlignment.tar.gz --jobs 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tarfile
+from collections import deque
+from functools import lru_cache, partial
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Iterable, Iterator, Sequence, Tuple
+
+from download import download
+from lines import read_lines, read_pairs, write_lines, write_pairs
+from prepare import log, prepare
+
+from fairseq_normalign.alignment.links import parse_gold
+from fairseq_normalign.errors import InputError
+
+URL = "https://www.statmt.org/europarl/v7/de-en.tgz"
+TEXT = ("europarl-v7.de-en.de", "europarl-v7.de-en.en")
+GOLD_PAGE = "https://www-i6.informatik.rwth-aachen.de/goldAlignment/"
+GOLD = ("DeEn/de", "DeEn/en", "DeEn/alignmentDeEn.talp")
+VALID = 1000  # the last pairs
+VOCAB_SIZE = 10000  # of each language
+
+Pair = Tuple[str, str]
+
+
+def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
+    """The named files of a tar archive, written to `folder` unless they are there."""
+    paths = [folder / Path(member).name for member in members]
+    if all(path.exists() for path in paths):
+        return paths
+    try:
+        with tarfile.open(archive) as tar:
+            for member, path in zip(members, paths):
+                unfinished = path.with_name(path.name + ".part")
+                with tar.extractfile(member) as content, unfinished.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                unfinished.replace(path)
+    except (tarfile.TarError, KeyError, EOFError, OSError) as error:
+        raise InputError(f"{archive}: {error}; expected a tar archive of {', '.join(members)}") from error
+    return paths
+
+
+def gold_set(german: Path, english: Path, talp: Path) -> tuple[list[Pair], list[str]]:
+    """Sentence pairs and talp lines of the RWTH gold set: Latin-1, blank lines dropped, already tokenised."""
+    sides = [_without_blank(read_lines(path, "latin-1")) for path in (german, english)]
+    links = _without_blank(read_lines(talp))
+    if not len(sides[0]) == len(sides[1]) == len(links):
+        found = f"{len(sides[0])} German, {len(sides[1])} English sentences and {len(links)} lines of links"
+        raise InputError(f"{talp.parent}: {found}; expected as many of each")
+    for number, (*pair, line) in enumerate(zip(*sides, links), start=1):
+        _check_range(line, pair, f"{talp}: sentence {number}")
+    return list(zip(*sides)), links
+
+
+def _without_blank(lines: Iterable[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+def _check_range(line: str, pair: Sequence[str], where: str) -> None:
+    lengths = [len(side.split()) for side in pair]
+    for link in sorted(parse_gold(line, index=1, where=where).possible):
+        if link[0] >= lengths[0] or link[1] >= lengths[1]:
+            raise InputError(f"{where}: link {link[0] + 1}-{link[1] + 1}; expected at most {lengths[0]}-{lengths[1]}")
+
+
+def tokenize(lines: Iterable[str], lang: str, jobs: int = 1) -> Iterator[str]:
+    """Lines split into words by the Moses tokeniser, in the manner of the gold set: no escapes, hyphens kept."""
+    _tokenizer(lang)  # fails here rather than in a worker
+    if jobs == 1:
+        yield from (_tokenized(line, lang) for line in lines)
+        return
+    with Pool(jobs) as pool:
+        yield from pool.imap(partial(_tokenized, lang=lang), lines, chunksize=1000)
+
+
+@lru_cache(maxsize=None)
+def _tokenizer(lang: str):
+    try:
+        from sacremoses import MosesTokenizer
+    except ImportError as error:
+        raise InputError(f"tokeniser: {error}; expected `pip install sacremoses`") from error
+    return MosesTokenizer(lang)
+
+
+def _tokenized(line: str, lang: str) -> str:
+    return " ".join(_tokenizer(lang).tokenize(line, escape=False))
+
+
+def disjoint(pairs: Iterable[Pair], test: Sequence[Pair]) -> Iterator[Pair]:
+    """Pairs, without those whose two sides both occur in the test set (not necessarily as a pair)."""
+    german, english = ({pair[side] for pair in test} for side in (0, 1))
+    return (pair for pair in pairs if not (pair[0] in german and pair[1] in english))
+
+
+def without_last(pairs: Iterable[Pair], last: deque) -> Iterator[Pair]:
+    """Pairs but for the last ones, which stay in `last`, a deque with a maximal length."""
+    for pair in pairs:
+        if len(last) == last.maxlen:
+            yield last[0]
+        last.append(pair)
+
+
+def lowercase(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Pairs in lower case."""
+    return ((source.lower(), target.lower()) for source, target in pairs)
+
+
+def write_corpus(outdir: Path, text: Sequence[Path], test: Sequence[Pair], links: Sequence[str]) -> None:
+    """The three splits, from tokenised text and gold set."""
+    last: deque = deque(maxlen=VALID)
+    kept = lowercase(disjoint(read_pairs(*text), test))
+    write_pairs(outdir / "train.de", outdir / "train.en", without_last(kept, last))
+    write_pairs(outdir / "valid.de", outdir / "valid.en", last)
+    write_pairs(outdir / "test.de", outdir / "test.en", lowercase(test))
+    write_lines(outdir / "test.talp", links)
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """Options of the command."""
+    summary, *rest = __doc__.split("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog="\n\n".join(rest), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("outdir", type=Path, help="folder to write to")
+    parser.add_argument("--gold", type=Path, required=True, metavar="FILE", help="DeEnGoldAlignment.tar.gz")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: %(default)s)")
+    return parser
+
+
+def europarl(outdir: Path, gold: Path, jobs: int = 1) -> None:
+    """From the web to data-bin; what an earlier run finished is not done again."""
+    if not gold.exists():
+        raise InputError(f"{gold}: not found; expected DeEnGoldAlignment.tar.gz, from {GOLD_PAGE}")
+    raw = outdir / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    test, links = gold_set(*extract(gold, GOLD, raw))
+    tokenized = []
+    for path in extract(download(URL, raw / "de-en.tgz"), TEXT, raw):
+        tokenized.append(path.with_name(path.name + ".tok"))
+        if not tokenized[-1].exists():
+            log(f"tokenising {path}")
+            write_lines(tokenized[-1], tokenize(read_lines(path), path.suffix[1:], jobs))
+    log("writing train, valid and test")
+    write_corpus(outdir, tokenized, test, links)
+    prepare(outdir, outdir, ("de", "en"), vocab_size=VOCAB_SIZE, separate=True, dummy_prefix=False, workers=jobs)
+
+
+def main() -> None:
+    """Prepare, or say in one line what is wrong."""
+    args = get_parser().parse_args()
+    try:
+        europarl(args.outdir, args.gold, args.jobs)
+    except InputError as error:
+        print(f"europarl.py: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Several soft alignments of a sentence pair → one.
+
+Each evidence is a matrix (T, S) of shares: what a target word takes from each source word (or, for a model of the other
+direction, transposed, what a source word takes from each target word). Evidences that err independently agree where
+they are right, so their product, or a model fitted to what most of them say, beats each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Sequence
+
+import numpy as np
+
+FLOOR = 1e-4  # an evidence that sees nothing in a cell should not forbid it
+RIDGE = 1e-4  # keeps the weights of heads that say the same finite
+
+
+def geometric_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
+    """exp Σ_e w_e log p_e / Σ_e w_e: a product of experts, scaled so that more evidences do not sharpen it."""
+    return np.exp(_mean(np.log(np.stack(shares) + FLOOR), weights))
+
+
+def harmonic_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
+    """Σ_e w_e / Σ_e (w_e / p_e): low as soon as one evidence is low."""
+    return 1 / _mean(1 / (np.stack(shares) + FLOOR), weights)
+
+
+def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
+    """Weighted mean over the first axis; np.average refuses sentences without words."""
+    weights = np.ones(len(values)) if weights is None else np.asarray(weights)
+    return np.tensordot(weights / weights.sum(), values, axes=1)
+
+
+MEANS: dict[str, Callable[..., np.ndarray]] = {"product": geometric_mean, "harmonic": harmonic_mean}
+
+
+class LinkModel(NamedTuple):
+    """P(link) = σ(b + Σ_e w_e log p_e): a product of experts whose weights are learned."""
+
+    weights: np.ndarray  # (E,)
+    bias: float
+
+    def __call__(self, shares: Sequence[np.ndarray]) -> np.ndarray:
+        """The probability of a link in each cell, (T, S)."""
+        scores = np.tensordot(self.weights, np.log(np.stack(shares) + FLOOR), axes=1) + self.bias
+        return _sigmoid(scores)
+
+
+def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray], *, rounds: int = 25) -> LinkModel:
+    """The model under which the given links are most likely: ridge logistic regression by Newton's method.
+
+    Args:
+        shares: the evidences of each sentence pair, E matrices (T, S).
+        links: true where there is a link, (T, S) for each pair.
+    """
+    cells = np.concatenate([np.log(np.stack(s).reshape(len(s), s[0].size).T + FLOOR) for s in shares])  # (cells, E)
+    center, scale = cells.mean(axis=0), cells.std(axis=0) + 1e-12
+    inputs = np.column_stack([(cells - center) / scale, np.ones(len(cells))])
+    truth = np.concatenate([pair.ravel() for pair in links]).astype(float)
+    ridge = np.full(inputs.shape[1], RIDGE * len(cells))
+    ridge[-1] = 0  # the bias is free
+    weights = np.zeros(inputs.shape[1])
+    for _ in range(rounds):
+        probability = _sigmoid(inputs @ weights)
+        gradient = inputs.T @ (truth - probability) - ridge * weights
+        curvature = (inputs.T * np.maximum(probability * (1 - probability), 1e-9)) @ inputs + np.diag(ridge)
+        step = np.linalg.solve(curvature, gradient)
+        weights += step
+        if np.abs(step).max() < 1e-6:
+            break
+    return LinkModel(weights[:-1] / scale, float(weights[-1] - weights[:-1] @ (center / scale)))
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 0.5 * (1 + np.tanh(0.5 * x))  # does not overflow

@@ -1,0 +1,174 @@
+"""Alignments from many evidences at once: layers, heads and steps of one model, or of two of opposite directions."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain, islice, tee
+from typing import Iterable, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from fairseq_normalign.aligner import AUTO_PAIRS, NormAligner, from_one
+from fairseq_normalign.alignment.combine import MEANS, LinkModel, fit_links, geometric_mean
+from fairseq_normalign.alignment.extract import EXTRACTORS, relative
+from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.soft import METHODS
+from fairseq_normalign.plugin.corpus import Pair, text_pairs
+from fairseq_normalign.plugin.forced import STEPS, Evidence
+
+COMBINATIONS = (*MEANS, "learned")
+AGREED_SHARE = 0.75  # cells of the agreeing layers' mean that count as links when a model is learned
+# What share of its row's and its column's best a cell needs; chosen on the odd lines of the RWTH German–English gold.
+SHARES = {"product": 0.75, "harmonic": 0.5, "learned": 0.7}
+SPEC = re.compile(r"(reverse:)?([a-z-]+)\.(\d+)(?:\.(\d+))?\.(input|output)(?:\*([0-9.]+))?")
+
+
+class Weighted(NamedTuple):
+    """An evidence of the model, or of the reverse model, and its weight in a mean."""
+
+    evidence: Evidence
+    reverse: bool = False
+    weight: float = 1.0
+
+
+def parse_evidence(text: str) -> Weighted:
+    """``[reverse:]METHOD.LAYER[.HEAD].STEP[*WEIGHT]``, from 1: ``norms.1.input``, ``reverse:norms.3.2.output*0.5``."""
+    match = SPEC.fullmatch(text)
+    if match is None or match[2] not in METHODS:
+        raise InputError(
+            f"bad evidence {text!r}; expected [reverse:]METHOD.LAYER[.HEAD].input|output[*WEIGHT] with METHOD one of: "
+            f"{', '.join(METHODS)}"
+        )
+    head = None if match[4] is None else int(match[4]) - 1
+    return Weighted(Evidence(match[2], int(match[3]) - 1, match[5], head), bool(match[1]), float(match[6] or 1))
+
+
+class CombinedAligner:
+    """Aligns words by all that one model, or two models of opposite directions, know.
+
+    Args:
+        forward: an aligner of the model that translates source to target; its ``method`` and ``eos`` are used.
+        backward: an aligner of the model that translates target to source.
+        combine: ``product`` (geometric mean) or ``harmonic`` mean of the evidences; or ``learned``: a logistic model
+            of a link given all evidences, fitted without gold on the first pairs to the links that the agreeing
+            layers' product finds.
+        evidences: which; by default the agreeing layers of both steps for a mean, and every layer and head at both
+            steps for ``learned``.
+        extract: how links are taken from the combined matrix.
+        share: of its row's and its column's maximum that a cell needs with ``extract="relative"``.
+    """
+
+    def __init__(
+        self,
+        forward: NormAligner,
+        backward: NormAligner | None = None,
+        *,
+        combine: str = "learned",
+        evidences: Sequence[Weighted] | None = None,
+        extract: str = "relative",
+        share: float | None = None,
+    ):
+        for name, value, choices in (("combination", combine, COMBINATIONS), ("extract", extract, EXTRACTORS)):
+            if value not in choices:
+                raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+        self.aligners = [forward] if backward is None else [forward, backward]
+        self.combine, self.extract = combine, extract
+        self.share = SHARES[combine] if share is None else share
+        self.evidences = None if evidences is None else list(evidences)
+        self.model: LinkModel | None = None
+        self._check_evidences()
+
+    def _check_evidences(self) -> None:
+        for evidence, reverse, _ in self.evidences or ():
+            if reverse and len(self.aligners) == 1:
+                raise InputError("an evidence of the reverse model, but there is no reverse model")
+            forced = self.aligners[reverse].forced
+            from_one("layer", evidence.layer + 1, forced.layers)
+            if evidence.head is not None:
+                from_one("head", evidence.head + 1, forced.heads)
+
+    def align_many(self, pairs: Iterable[tuple], *, batch_tokens: int = 4000) -> Iterator[list[Link]]:
+        """Links of each pair (source, target) of texts, in input order.
+
+        Layers are chosen and the model is learned on the first pairs, so it needs a corpus rather than a sentence; once
+        that is done, further calls use what was found.
+        """
+        pairs = tee(pairs, len(self.aligners))
+        streams = [text_pairs(pairs[0], self.aligners[0].encoder)]
+        if len(self.aligners) == 2:
+            streams.append(text_pairs(((target, source) for source, target in pairs[1]), self.aligners[1].encoder))
+        return (self.links(soft) for soft in self.soft_many(streams, batch_tokens=batch_tokens))
+
+    def soft_many(self, streams: Sequence[Iterable[Pair]], *, batch_tokens: int = 4000) -> Iterator[np.ndarray]:
+        """The combined matrix (T, S) of each pair; for ``learned``, probabilities of links.
+
+        Args:
+            streams: the pairs as the model reads them, and, if there is a reverse model, as that one reads them.
+        """
+        streams = [iter(stream) for stream in streams]
+        first = [list(islice(stream, AUTO_PAIRS)) for stream in streams]
+        if not self._prepared:
+            self._prepare(first, batch_tokens)
+        streams = [chain(pairs, stream) for pairs, stream in zip(first, streams)]
+        return (self._combined(shares) for shares in self._shares(streams, self.evidences, batch_tokens))
+
+    def links(self, soft: np.ndarray) -> list[Link]:
+        """Hard links of a combined matrix."""
+        if self.extract == "relative":
+            return relative(soft, share=self.share)
+        return EXTRACTORS[self.extract](soft)
+
+    @property
+    def _prepared(self) -> bool:
+        return self.evidences is not None and (self.combine != "learned" or self.model is not None)
+
+    def _prepare(self, first: Sequence[list[Pair]], batch_tokens: int) -> None:
+        """Chooses evidences, and learns to combine them, on the first pairs."""
+        agreed = [
+            Weighted(Evidence(aligner.method, layer, step), bool(k))
+            for k, (aligner, pairs) in enumerate(zip(self.aligners, first))
+            for step, layer in aligner.agreeing_layers(pairs, batch_tokens=batch_tokens).items()
+        ]
+        if self.combine != "learned":
+            self.evidences = agreed
+            return
+        self.evidences = self.evidences or self.every_evidence()
+        means = [geometric_mean(shares) for shares in self._shares(first, agreed, batch_tokens)]
+        links = [_as_matrix(relative(mean, share=AGREED_SHARE), mean.shape) for mean in means]
+        self.model = fit_links(list(self._shares(first, self.evidences, batch_tokens)), links)
+
+    def every_evidence(self) -> list[Weighted]:
+        """Every layer as a whole and every head, at both steps, of every model."""
+        return [
+            Weighted(Evidence(aligner.method, layer, step, head), bool(k))
+            for k, aligner in enumerate(self.aligners)
+            for layer in range(aligner.forced.layers)
+            for head in (None, *range(aligner.forced.heads))
+            for step in STEPS
+        ]
+
+    def _shares(
+        self, streams: Sequence[Iterable[Pair]], evidences: Sequence[Weighted], batch_tokens: int
+    ) -> Iterator[list[np.ndarray]]:
+        """For each pair, each evidence as shares of what its own target words take, (T, S) all of them."""
+        parts = []
+        for k, (aligner, stream) in enumerate(zip(self.aligners, streams)):
+            chosen = [weighted.evidence for weighted in evidences if weighted.reverse == bool(k)]
+            softs = aligner.evidences_many(stream, chosen, batch_tokens=batch_tokens)
+            parts.append([aligner.shares(soft) for soft in pair] for pair in softs)
+        for forward, *backward in zip(*parts):
+            yield forward + [shares.T for part in backward for shares in part]
+
+    def _combined(self, shares: list[np.ndarray]) -> np.ndarray:
+        if self.model is not None:
+            return self.model(shares)
+        ordered = sorted(self.evidences, key=lambda weighted: weighted.reverse)  # as `_shares` yields them
+        return MEANS[self.combine](shares, [weighted.weight for weighted in ordered])
+
+
+def _as_matrix(links: Sequence[Link], shape: tuple) -> np.ndarray:
+    matrix = np.zeros(shape, dtype=bool)
+    for source, target in links:
+        matrix[target, source] = True
+    return matrix

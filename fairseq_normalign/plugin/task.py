@@ -1,0 +1,118 @@
+"""``translation_normalign``: translation whose ``--print-alignment`` aligns by vector norms."""
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Iterator, List
+
+import torch
+from fairseq.dataclass import ChoiceEnum
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_normalign.alignment.extract import argmax, row_shares
+from fairseq_normalign.alignment.words import normalise_bpe_name
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.soft import METHODS
+from fairseq_normalign.plugin.corpus import Encoder, Pair
+from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
+from fairseq_normalign.plugin.layers import agreeing_layers
+
+logger = logging.getLogger(__name__)
+EOS = ("null", "skip")
+
+
+@dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
+class TranslationNormalignConfig(TranslationConfig):
+    align_method: ChoiceEnum(list(METHODS)) = field(default="norms", metadata={"help": "what is compared"})
+    align_layer: str = field(
+        default="auto", metadata={"help": "decoder layer, from 1; auto decides without gold on the first batch"}
+    )
+    align_step: ChoiceEnum(list(STEPS)) = field(
+        default="input", metadata={"help": "align a word where the decoder reads it or where it predicts it"}
+    )
+    align_eos: ChoiceEnum(list(EOS)) = field(
+        default="null", metadata={"help": "null: a word that takes most from </s> gets no link; skip: </s> is left out"}
+    )
+    align_words: str = field(
+        default="none", metadata={"help": "print links of words, joined as this BPE says (default: links of pieces)"}
+    )
+
+
+@register_task("translation_normalign", dataclass=TranslationNormalignConfig)
+class TranslationNormalignTask(TranslationTask):
+    """fairseq's ``translation`` with another ``--print-alignment``."""
+
+    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
+        wanted = getattr(args, "print_alignment", None)
+        if wanted and seq_gen_cls is None:
+            if len(models) > 1:
+                raise InputError("--print-alignment aligns by one model; --path names several")
+            seq_gen_cls = AligningGenerator
+            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "task": self, "soft": wanted == "soft"}
+        return super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs)
+
+
+class AligningGenerator(SequenceGenerator):
+    """Beam search, then one teacher-forced pass over what it found, which is aligned.
+
+    Each hypothesis' ``alignment`` holds links (source, target) or, if ``soft``, for each target word its shares of
+    the source words as text.
+    """
+
+    def __init__(self, models, tgt_dict, *, task: TranslationNormalignTask, soft: bool, **kwargs):
+        super().__init__(models, tgt_dict, **kwargs)
+        (self.network,) = models
+        self.options, self.soft = task.cfg, soft
+        self.encoder = Encoder(task, scheme=normalise_bpe_name(task.cfg.align_words))
+        self.forced = Forced(self.network, task)
+        self.layer = None if task.cfg.align_layer == "auto" else self._layer(task.cfg.align_layer)
+
+    def _layer(self, text: str) -> int:
+        if not (text.isdigit() and 1 <= int(text) <= self.forced.layers):
+            raise InputError(f"--align-layer {text}: expected auto, or a layer from 1 to {self.forced.layers}")
+        return int(text) - 1
+
+    @torch.no_grad()
+    def generate(self, models, sample, **kwargs):
+        finalized = super().generate(models, sample, **kwargs)
+        found = [
+            (tokens, hypothesis) for tokens, beam in zip(_sources(sample, self.pad), finalized) for hypothesis in beam
+        ]
+        pairs = [self.encoder.binarised_pair(tokens, hypo["tokens"].cpu(), "hypothesis") for tokens, hypo in found]
+        with _single_beam(self.network):
+            softs = self._aligned(pairs)
+        for (_, hypothesis), soft in zip(found, softs):
+            hypothesis["alignment"] = self._shown(soft)
+        return finalized
+
+    def _aligned(self, pairs: List[Pair]) -> List[Soft]:
+        method, step = str(self.options.align_method), str(self.options.align_step)
+        if self.layer is None:
+            self.layer = agreeing_layers(self.forced, pairs, method, null=str(self.options.align_eos) == "null")[step]
+            logger.info(f"aligning by layer {self.layer + 1}, chosen on the first batch")
+        return [soft for (soft,) in self.forced(pairs, [Evidence(method, self.layer, step)])]
+
+    def _shown(self, soft: Soft) -> list:
+        null = soft.null if str(self.options.align_eos) == "null" else None
+        if self.soft:
+            return [[f"{share:.6f}" for share in row] for row in row_shares(soft.words, null)]
+        return argmax(soft.words, null=null)
+
+
+def _sources(sample: dict, pad: int) -> List[torch.Tensor]:
+    return [tokens[tokens.ne(pad)] for tokens in sample["net_input"]["src_tokens"].cpu()]
+
+
+@contextmanager
+def _single_beam(model) -> Iterator[None]:
+    """Tells attention that the batch holds no beams: in beam search it keeps one copy of the source for all of them."""
+    sizes = [(module, module.beam_size) for module in model.modules() if hasattr(module, "beam_size")]
+    for module, _ in sizes:
+        module.beam_size = 1
+    try:
+        yield
+    finally:
+        for module, size in sizes:
+            module.beam_size = size

@@ -1,0 +1,123 @@
+"""Arrays of a corpus in one ``.npz`` file, one for each sentence, written and read one sentence at a time.
+
+``numpy.load`` reads the file too: ``3.array`` is the array of sentence 3 (from 0), ``3.tokens.json`` and
+``metadata.json`` are bytes of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+import zipfile
+from pathlib import Path
+from typing import IO, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from fairseq_normalign.alignment.links import whole_file
+from fairseq_normalign.errors import InputError
+
+METADATA = "metadata.json"
+OVERHEAD = 1000  # bytes that names, headers and tokens of a sentence take beside its numbers, roughly
+
+
+class Item(NamedTuple):
+    """One sentence, or pair of sentences, of an export."""
+
+    array: np.ndarray
+    source: list[str]  # the tokens that the encoder read
+    target: list[str]  # the tokens that the decoder read, its start mark first
+
+
+class Writer:
+    """Writes an export; sentences may come in any order."""
+
+    def __init__(self, archive: zipfile.ZipFile):
+        self.archive, self.sentences = archive, 0
+
+    def add(self, index: int, array: np.ndarray, source: Sequence[str], target: Sequence[str]) -> None:
+        with self._member(_array_name(index)) as file:
+            np.lib.format.write_array(file, array, allow_pickle=False)
+        self._write_json(_tokens_name(index), {"source": source, "target": target})
+        self.sentences += 1
+
+    def finish(self, metadata: dict) -> None:
+        """Adds the metadata, and lists the sentences in their order, whatever the one they came in."""
+        self._write_json(METADATA, {**metadata, "sentences": self.sentences})
+        self.archive.infolist().sort(key=lambda member: _place(member.filename))
+
+    def _write_json(self, name: str, value: dict) -> None:
+        with self._member(name) as file:
+            file.write(json.dumps(value, ensure_ascii=False).encode())
+
+    def _member(self, name: str) -> IO[bytes]:
+        # A ZipInfo without the time of day: the same export is the same bytes.
+        return self.archive.open(zipfile.ZipInfo(name), "w", force_zip64=True)
+
+
+@contextlib.contextmanager
+def create_export(path: str | Path, metadata: dict) -> Iterator[Writer]:
+    """An export to write, which appears under its name only when complete."""
+    with whole_file(path, binary=True) as file, zipfile.ZipFile(file, "w") as archive:
+        writer = Writer(archive)
+        yield writer
+        writer.finish(metadata)
+
+
+class Export:
+    """An export to read: a sequence of :class:`Item`, each read from the file when asked for."""
+
+    def __init__(self, path: str | Path):
+        try:
+            self._archive = zipfile.ZipFile(path)
+            self.metadata = json.loads(self._archive.read(METADATA))
+        except (zipfile.BadZipFile, KeyError):
+            raise InputError(f"{path}: not an export; expected a file that normalign export wrote") from None
+
+    def __len__(self) -> int:
+        return self.metadata["sentences"]
+
+    def __getitem__(self, index: int) -> Item:
+        place = operator.index(index)
+        place += len(self) if place < 0 else 0
+        if not 0 <= place < len(self):
+            raise IndexError(f"sentence {index} of an export of {len(self)}")
+        tokens = json.loads(self._archive.read(_tokens_name(place)))
+        with self._archive.open(_array_name(place)) as file:
+            return Item(np.lib.format.read_array(file, allow_pickle=False), tokens["source"], tokens["target"])
+
+    def __iter__(self) -> Iterator[Item]:
+        return (self[index] for index in range(len(self)))
+
+    def __enter__(self) -> Export:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+def open_export(path: str | Path) -> Export:
+    """Opens what ``normalign export`` wrote.
+
+    >>> with open_export("norms.npz") as export:
+    ...     item = export[3]
+    ...     item.array.shape, item.source, item.target, export.metadata["axes"]
+    """
+    return Export(path)
+
+
+def _array_name(index: int) -> str:
+    return f"{index}.array.npy"
+
+
+def _tokens_name(index: int) -> str:
+    return f"{index}.tokens.json"
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Metadata first, then sentence by sentence."""
+    return (-1, "") if name == METADATA else (int(name.partition(".")[0]), name)

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from fairseq_normalign.alignment import combine
+from fairseq_normalign.alignment.combine import FLOOR, LinkModel, fit_links
+
+RANDOM = np.random.default_rng(0)
+A, B = RANDOM.dirichlet(np.ones(4), size=(2, 3))
+
+
+def test_means_by_hand():
+    product = combine.geometric_mean([A, B], [1, 3])
+    assert product[1, 2] == pytest.approx(((A[1, 2] + FLOOR) * (B[1, 2] + FLOOR) ** 3) ** 0.25)
+    harmonic = combine.harmonic_mean([A, B])
+    assert harmonic[1, 2] == pytest.approx(2 / (1 / (A[1, 2] + FLOOR) + 1 / (B[1, 2] + FLOOR)))
+
+
+@pytest.mark.parametrize("mean", combine.MEANS.values())
+def test_a_mean_of_the_same_is_the_same(mean):
+    np.testing.assert_allclose(mean([A, A, A]), A + FLOOR)
+
+
+def made_up_corpus(weights, bias, pairs=200):
+    """Evidences, and links drawn from the model that the weights describe."""
+    shares = [list(RANDOM.dirichlet(np.ones(5), size=(len(weights), 4))) for _ in range(pairs)]
+    model = LinkModel(np.array(weights), bias)
+    return shares, [RANDOM.random((4, 5)) < model(pair) for pair in shares]
+
+
+def test_a_fitted_model_finds_the_weights_that_made_the_links():
+    shares, links = made_up_corpus([2.0, 1.0, 0.0], 3.0)
+    model = fit_links(shares, links)
+    np.testing.assert_allclose(model.weights, [2, 1, 0], atol=0.25)
+    assert model.bias == pytest.approx(3, abs=0.5)
+
+
+def test_the_fit_is_the_maximum_that_gradient_ascent_finds_too():
+    shares, links = made_up_corpus([1.0, -1.0], 0.5, pairs=40)
+    model = fit_links(shares, links)
+    cells = np.concatenate([np.log(np.stack(pair).reshape(2, -1).T + FLOOR) for pair in shares])
+    truth = np.concatenate([pair.ravel() for pair in links])
+    error = truth - 1 / (1 + np.exp(-(cells @ model.weights + model.bias)))
+    ridge = combine.RIDGE * len(cells) * cells.std(axis=0) ** 2 * model.weights
+    np.testing.assert_allclose(cells.T @ error, ridge, atol=1e-2)
+    assert error.sum() == pytest.approx(0, abs=1e-4)
+
+
+def test_links_that_are_always_or_never_there_do_not_break_the_fit():
+    shares, _ = made_up_corpus([1.0], 0.0, pairs=5)
+    for value in (True, False):
+        model = fit_links(shares, [np.full((4, 5), value) for _ in shares])
+        assert np.isfinite(model.weights).all()
+
+
+def test_identical_evidences_share_the_weight():
+    shares, links = made_up_corpus([2.0], 1.0)
+    doubled = fit_links([[pair[0], pair[0]] for pair in shares], links)
+    assert doubled.weights[0] == pytest.approx(doubled.weights[1])

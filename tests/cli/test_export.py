@@ -1,0 +1,150 @@
+"""``normalign export`` through the installed command, on models trained for a moment."""
+
+import re
+
+import numpy as np
+import pytest
+
+from fairseq_normalign import __version__, open_export
+from tests.conftest import PACKAGE, run
+
+pytestmark = pytest.mark.slow
+
+SHAPES = {  # quantity → axes after the layers, by (queries, keys) of a pair
+    "weights": lambda t, s: (4, t, s),
+    "norms": lambda t, s: (t, s),
+    "transformed-norms": lambda t, s: (4, s),
+    "vectors": lambda t, s: (t, s, 128),
+}
+
+
+def export(data, checkpoint, output, *options, **more):
+    return run("normalign", "export", data, "--path", checkpoint, "--cpu", *options, "-o", output, **more)
+
+
+@pytest.fixture(scope="module")
+def text(corpus):
+    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
+    return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
+
+
+@pytest.fixture(scope="module")
+def pieces(corpus):
+    """The pieces of each side of the test set, by line."""
+    return {side: [line.split() for line in (corpus / "pieces" / f"test.{side}").open()] for side in ("src", "tgt")}
+
+
+@pytest.mark.parametrize("quantity", SHAPES)
+def test_text_in_input_order(quantity, corpus, checkpoint, text, pieces, tmp_path):
+    done = export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *text, "--quantity", quantity)
+    assert done.stdout == ""
+    assert re.fullmatch(r"40 sentences, [0-9.e-]+ GB\n", done.stderr)
+    with open_export(tmp_path / "x.npz") as found:
+        assert len(found) == 40
+        for item, source, target in zip(found, pieces["src"], pieces["tgt"]):
+            assert item.source == [*source, "</s>"]
+            assert item.target == ["</s>", *target]
+            assert item.array.shape == (3, *SHAPES[quantity](len(item.target), len(item.source)))
+            assert item.array.dtype == np.float32
+        metadata = found.metadata
+    assert (metadata["attention"], metadata["quantity"]) == ("cross", quantity)
+    assert (metadata["layers"], metadata["heads"]) == ([1, 2, 3], [1, 2, 3, 4])
+    assert (metadata["checkpoint"], metadata["version"]) == (checkpoint.name, __version__)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npz"]
+
+
+def test_batching_and_binarised_data_change_nothing(corpus, checkpoint, text, tmp_path):
+    options = ["--attention", "decoder", "--quantity", "head-norms", "--layer", 3, 1, "--head", 2]
+    export(corpus / "data-bin", checkpoint, tmp_path / "text.npz", *text, *options)
+    export(corpus / "data-bin", checkpoint, tmp_path / "small.npz", *options, "--max-tokens", 60, "--user-dir", PACKAGE)
+    with open_export(tmp_path / "text.npz") as one, open_export(tmp_path / "small.npz") as other:
+        assert one.metadata == other.metadata
+        assert (one.metadata["layers"], one.metadata["heads"]) == ([1, 3], [2])
+        for first, second in zip(one, other):
+            assert first[1:] == second[1:]
+            assert first.array.shape == (2, 1, len(first.target), len(first.target))
+            np.testing.assert_allclose(first.array, second.array, atol=1e-5)
+
+
+def test_the_estimate_is_the_size_of_the_file(corpus, checkpoint, text, tmp_path):
+    options = ["--quantity", "head-vectors", "--dtype", "float16"]
+    done = export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *text, *options)
+    estimate = float(re.search(r"([0-9.e-]+) GB", done.stderr).group(1))
+    assert (tmp_path / "x.npz").stat().st_size / 1e9 == pytest.approx(estimate, rel=0.02)
+
+
+def test_encoder_attention_of_source_text_alone(corpus, checkpoint, text, tmp_path):
+    options = [*text[:2], *text[4:], "--attention", "encoder", "--quantity", "weights"]
+    export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *options)
+    with open_export(tmp_path / "x.npz") as found:
+        assert len(found) == 40
+        assert found[7].target == []
+        np.testing.assert_allclose(found[7].array.sum(-1), 1, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def roberta(corpus, tmp_path_factory):
+    """A masked language model and its data."""
+    folder = tmp_path_factory.mktemp("roberta")
+    prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)]
+    for split in ("train", "valid", "test"):
+        (folder / split).write_bytes((corpus / "pieces" / f"{split}.src").read_bytes())
+    run("fairseq-preprocess", "--only-source", "--srcdict", corpus / "dict.txt", *prefixes, "--destdir", folder)
+    sizes = ["--encoder-layers", 2, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 32]
+    sizes += ["--encoder-attention-heads", 4, "--tokens-per-sample", 64, "--max-tokens", 2000]
+    command = ["fairseq-train", folder, "--user-dir", PACKAGE, "--task", "masked_lm", "--arch", "roberta"]
+    command += ["--criterion", "masked_lm", "--optimizer", "adam", "--lr", 1e-3, "--max-update", 3]
+    command += [*sizes, "--disable-validation", "--cpu", "--save-dir", folder]
+    run(*command, cwd=folder)
+    return folder
+
+
+def test_roberta(roberta, text, pieces, tmp_path):
+    options = ["--attention", "encoder", "--quantity", "norms"]
+    export(roberta, roberta / "checkpoint_last.pt", tmp_path / "text.npz", *text[:2], *text[4:], *options)
+    export(roberta, roberta / "checkpoint_last.pt", tmp_path / "binarised.npz", *options)
+    with open_export(tmp_path / "text.npz") as one, open_export(tmp_path / "binarised.npz") as other:
+        assert len(one) == len(other) == 40
+        for first, second, source in zip(one, other, pieces["src"]):
+            assert first.source == second.source == ["<s>", *source, "</s>"]
+            assert first.array.shape == (2, len(source) + 2, len(source) + 2)
+            np.testing.assert_allclose(first.array, second.array, atol=1e-6)
+
+
+BAD = {
+    "too large": (
+        ["--quantity", "vectors", "--max-gigabytes", "0.001"],
+        r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of --layer and --head",
+    ),
+    "no such layer": (["--layer", "1", "7"], "layer 7: the model has layers 1 to 3"),
+    "one text only": (["--source-file", "{corpus}/test.src"], "--source-file and --target-file .*go together"),
+    "target text only": (
+        ["--target-file", "{corpus}/test.tgt", "--attention", "encoder"],
+        "--source-file and --target-file .*go together",
+    ),
+    "no such subset": (["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
+    "a stream": (
+        ["--source-file", "-", "--attention", "encoder"],
+        "the corpus had 3 sentences, then 0; expected files that can be read twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_exits_2_and_leaves_the_old_file(case, corpus, checkpoint, tmp_path):
+    options, message = BAD[case]
+    output = tmp_path / "old.npz"
+    output.write_text("old\n")
+    options = [option.replace("{corpus}", str(corpus)) for option in options]
+    done = export(corpus / "data-bin", checkpoint, output, *options, check=False, input="a\nb\nc\n")
+    assert done.returncode == 2, done.stderr
+    assert re.search(message, done.stderr.splitlines()[-1]), done.stderr
+    assert "Traceback" not in done.stderr
+    assert output.read_text() == "old\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
+
+
+def test_roberta_has_no_cross_attention(roberta, text, tmp_path):
+    done = export(roberta, roberta / "checkpoint_last.pt", tmp_path / "x.npz", *text, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "normalign export: RobertaModel has no source–target attention\n"

@@ -1,0 +1,291 @@
+"""The synthetic corpus: hand-worked sentences, and what its documentation promises of every sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections import Counter
+from itertools import islice
+
+import pytest
+import synthetic
+from invented import source, target
+from invented.lexicon import LIGHT_VERBS, Lexeme, Lexicon
+from invented.meaning import Argument, Clause, Nobody, Node, Noun, Pronoun
+from invented.words import Word, conllu, links, text
+
+from fairseq_normalign.alignment.links import parse_gold
+
+RELATIONS = "acl:relcl advcl advmod amod case compound:lvc det discourse mark nmod nsubj obj obl punct root".split()
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[synthetic.Pair]:
+    return list(islice(synthetic.sentence_pairs(seed=1), 1000))
+
+
+@pytest.fixture(scope="module")
+def gold(pairs) -> list:
+    return [parse_gold(links(pair.source, pair.target)) for pair in pairs]
+
+
+# Hand-worked sentences ------------------------------------------------------------------------------------------------
+
+
+def node(stem: str, *targets: str, kind: type = Node, **what):
+    """A node with the parts of its source stem, separated by spaces, and those of its target stem."""
+    return kind(Lexeme(tuple(stem.split()), (targets,)), targets, **what)
+
+
+def dog(**what) -> Noun:
+    return node("koma", "bald", kind=Noun, **what)
+
+
+def see(*arguments: Argument, **what) -> Clause:
+    return node("mi", "vad", kind=Clause, arguments=list(arguments), **what)
+
+
+def subject(noun) -> Argument:
+    return Argument("nsubj", noun)
+
+
+def transitive() -> Clause:
+    cat = dog(plural=True, definite=True)
+    mouse = node("nu", "gel", kind=Noun, adjectives=[node("ryo", "flid")])
+    return see(subject(cat), Argument("obj", mouse), subject=cat, tense="past")
+
+
+def topic_and_pronoun() -> Clause:
+    us = Pronoun(1, True)
+    house = Argument("obl", node("pe", "dulz", kind=Noun), node("ra", "zug"))
+    return node("tana oru", "gof", "idu", kind=Clause, arguments=[house, subject(us)], subject=us)
+
+
+def compound_and_future() -> Clause:
+    name = dog(compound=node("sho", "zeil"), owner=node("wen", "lilf", kind=Noun, plural=True))
+    return node("hi", "jad", "al", kind=Clause, arguments=[subject(name)], subject=name, tense="future", negated=True)
+
+
+def relative_clause() -> Clause:
+    noun = dog(determiner=node("so", "fub"))
+    noun.relative = see(Argument("advmod", node("yu", "fleb")), subject=noun, relative=True)
+    return node("ne", "zol", kind=Clause, arguments=[subject(noun)], subject=noun, question=True)
+
+
+def subordinate_clause() -> Clause:
+    rain = node("kyu", "belz", kind=Clause)
+    rain.arguments = [subject(rain.subject)]
+    you = Pronoun(2, False)
+    rain.subordinate = node("to", "vaul"), see(subject(you), subject=you)
+    return rain
+
+
+HAND_WORKED = [
+    (transitive, "komasair ryoka nuka mitaur .", "eil baldez vadizef ad flid gel .", "0p0 0-1 1-4 2p3 2-5 3-2 4-6"),
+    (
+        topic_and_pronoun,
+        "pehen ra e tana orumur .",
+        "zug ad dulz gofef iv idu .",
+        "0p1 0-2 1p0 3-3 3-5 4-3 4p4 4-5 5-6",
+    ),
+    (
+        compound_and_future,
+        "wenirno shookoma hinakyo .",
+        "ad zeil bald ed lilfez avag olf aljadul .",
+        "0p3 0-4 1p0 1-1 1-2 2p5 2p6 2-7 3-8",
+    ),
+    (relative_clause, "so yu miru koma ne oka .", "zolag fub bald , aud vadag fleb ?", "0p1 1-6 2p4 2-5 3-2 4-0 6-7"),
+    (subordinate_clause, "misi to kyu .", "igg belzag , vaul ul vaded .", "0p4 0-5 1p3 2-1 3-6"),
+]
+
+
+@pytest.mark.parametrize(("clause", "ours", "theirs", "expected"), HAND_WORKED)
+def test_hand_worked_sentence(clause, ours, theirs, expected):
+    meaning = clause()
+    here, there = source.sentence(meaning), target.sentence(meaning)
+    assert text(here) == ours
+    assert text(there) == theirs
+    assert links(here, there) == expected
+
+
+def test_hand_worked_tree():
+    tree = conllu(source.sentence(relative_clause()), "one")
+    assert tree.splitlines()[:2] == ["# sent_id = one", "# text = so yu miru koma ne oka ."]
+    assert [line.split("\t") for line in tree.splitlines()[2:]] == [
+        "1 so so DET _ _ 4 det _ _".split(),
+        "2 yu yu ADV _ _ 3 advmod _ _".split(),
+        "3 miru mi VERB _ _ 4 acl:relcl _ _".split(),
+        "4 koma koma NOUN _ _ 5 nsubj _ _".split(),
+        "5 ne ne VERB _ _ 0 root _ _".split(),
+        "6 oka oka PART _ _ 5 discourse _ _".split(),
+        "7 . . PUNCT _ _ 5 punct _ _".split(),
+    ]
+
+
+def test_links_are_sure_only_where_both_words_mean_the_same():
+    assert (
+        links([Word("a", ("x",), ("y",))], [Word("b", ("x",)), Word("c", ("y",)), Word("d", (), ("x",))])
+        == "0-0 0p1 0p2"
+    )
+    assert links([Word("a", (), ("x",))], [Word("b", (), ("x",)), Word("c")]) == "0p0"
+
+
+# Promises -------------------------------------------------------------------------------------------------------------
+
+
+def test_links_are_in_range(pairs, gold):
+    for pair, sentence in zip(pairs, gold):
+        assert all(s < len(pair.source) and t < len(pair.target) for s, t in sentence.possible)
+
+
+def test_every_content_word_is_surely_linked(pairs, gold):
+    content = {"NOUN", "VERB", "ADJ", "ADV"}
+    for pair, sentence in zip(pairs, gold):
+        linked = {s for s, _ in sentence.sure}
+        assert all((word.tag in content or word.tag == "PUNCT") == (i in linked) for i, word in enumerate(pair.source))
+
+
+def test_all_kinds_of_links_occur(pairs, gold):
+    kinds = Counter()
+    for pair, (sure, possible) in zip(pairs, gold):
+        sources, targets = Counter(s for s, _ in sure), Counter(t for _, t in sure)
+        kinds["one-to-many"] += max(sources.values()) > 1
+        kinds["many-to-one"] += max(targets.values()) > 1
+        kinds["unaligned source"] += len({s for s, _ in possible}) < len(pair.source)
+        kinds["unaligned target"] += len({t for _, t in possible}) < len(pair.target)
+        kinds["crossing"] += any(s < other and t > there for s, t in sure for other, there in sure)
+        kinds["possible"] += len(possible) > len(sure)
+    assert all(kinds[kind] > 0.05 * len(pairs) for kind in kinds), kinds
+    assert len(kinds) == 6
+
+
+def test_trees_are_trees(pairs):
+    for pair in pairs:
+        rows = [line.split("\t") for line in conllu(pair.source, "x").splitlines() if not line.startswith("#")]
+        heads = {int(row[0]): int(row[6]) for row in rows if row != [""]}
+        assert list(heads) == list(range(1, len(pair.source) + 1))
+        assert [row[1] for row in rows if row != [""]] == [word.form for word in pair.source]
+        assert list(heads.values()).count(0) == 1
+        assert all(reaches_root(word, heads) for word in heads)
+
+
+def reaches_root(word: int, heads: dict) -> bool:
+    for _ in heads:
+        word = heads[word]
+        if word == 0:
+            return True
+    return False
+
+
+def test_all_relations_occur_and_only_the_root_has_no_head(pairs):
+    words = [word for pair in pairs for word in pair.source]
+    assert sorted({word.relation for word in words}) == RELATIONS
+    assert all((word.relation == "root") == (word.head is None) for word in words)
+
+
+def test_verbs_are_last_in_the_source_and_second_in_the_target(pairs):
+    for pair in pairs:
+        root = next(i for i, word in enumerate(pair.source) if word.relation == "root")
+        assert all(word.tag in ("PART", "PUNCT") for word in pair.source[root + 1 :])
+    statement = transitive()
+    assert [statement in word.means for word in target.sentence(statement)].index(True) == 2  # after article and noun
+
+
+def test_only_marks_are_the_same_in_both_languages(pairs):
+    ours = {word.form for pair in pairs for word in pair.source}
+    theirs = {word.form for pair in pairs for word in pair.target}
+    assert ours & theirs == {".", "?"}
+
+
+def test_coined_words_never_begin_with_a_vowel():
+    lexicon = Lexicon(random.Random(3))
+    lexemes = [lexeme for words in vars(lexicon).values() if hasattr(words, "lexemes") for lexeme in words.lexemes]
+    stems = [stem for lexeme in lexemes for stem in (lexeme.source[0], *(parts[0] for parts in lexeme.targets))]
+    assert not any(stem[0] in "aeiou" for stem in stems)
+    functions = [source.TOPIC, source.QUESTION, *LIGHT_VERBS, target.AUXILIARY, target.NOT, *target.PRONOUN.values()]
+    assert all(word[0] in "aeiou" for word in functions)
+
+
+def test_no_sentence_twice(pairs):
+    assert len({text(pair.source) for pair in pairs}) == len(pairs)
+
+
+def test_lexemes_are_zipfian():
+    """Frequency falls as 1 / (rank + 2): slope −1 between shifted rank and count, on log scales."""
+    words = Lexicon(random.Random(1)).nouns
+    counts = Counter(words.draw(rng) for rng in [random.Random(2)] for _ in range(50000))
+    points = [(math.log(rank + 2), math.log(counts[lexeme])) for rank, lexeme in enumerate(words.lexemes[:100])]
+    x, y = (sum(axis) / len(points) for axis in zip(*points))
+    slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    assert slope == pytest.approx(-1, abs=0.05)
+
+
+def test_nobody_is_said_only_in_the_target():
+    clause = node("kyu", "belz", kind=Clause)
+    clause.arguments = [subject(clause.subject)]
+    assert isinstance(clause.subject, Nobody)
+    assert (text(source.sentence(clause)), text(target.sentence(clause))) == ("kyu .", "igg belzag .")
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def generate(folder, *options: str) -> dict[str, bytes]:
+    synthetic.main([str(folder), "--train", "50", "--valid", "20", "--test", "20", *options])
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_files(tmp_path):
+    files = generate(tmp_path)
+    sides = [f"{split}.{side}" for split in ("test", "train", "valid") for side in ("src", "tgt")]
+    gold = [f"{split}.{kind}" for split in ("test", "valid") for kind in ("src.conllu", "talp")]
+    assert sorted(files) == sorted([*sides, *gold, "freq.src.txt"])
+    lines = {name: content.decode().count("\n") for name, content in files.items()}
+    assert [lines[name] for name in ("train.src", "train.tgt", "valid.src", "test.tgt", "test.talp")] == [
+        50,
+        50,
+        20,
+        20,
+        20,
+    ]
+    assert files["test.src.conllu"].decode().count("\n\n") == 20
+
+
+def test_same_seed_same_bytes_whatever_the_training_size(tmp_path):
+    once, again = generate(tmp_path / "a"), generate(tmp_path / "b")
+    assert once == again
+    longer, other = generate(tmp_path / "c", "--train", "60"), generate(tmp_path / "d", "--seed", "2")
+    assert {name for name in once if once[name] != longer[name]} == {"train.src", "train.tgt", "freq.src.txt"}
+    assert longer["train.src"].startswith(once["train.src"])
+    assert not any(once[name] == other[name] for name in once)
+
+
+def test_bytes_do_not_depend_on_python_or_platform(tmp_path):
+    """Changes with the grammar: then put the new value here, and new figures in the documentation."""
+    files = generate(tmp_path)
+    digest = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+    assert digest == "?"
+
+
+def test_splits_share_no_sentence(tmp_path):
+    files = generate(tmp_path, "--train", "3000")
+    train, valid, test = (set(files[f"{split}.src"].decode().splitlines()) for split in ("train", "valid", "test"))
+    assert not train & test
+    assert not train & valid
+    assert not valid & test
+
+
+def test_frequencies_count_the_training_words(tmp_path):
+    files = generate(tmp_path)
+    rows = [line.split("\t") for line in files["freq.src.txt"].decode().splitlines()]
+    assert {word: int(count) for word, count in rows} == Counter(files["train.src"].decode().split())
+    assert rows == sorted(rows, key=lambda row: (-int(row[1]), row[0]))
+
+
+@pytest.mark.parametrize("size", ["-1", "many"])
+def test_bad_size_is_refused(tmp_path, capsys, size):
+    with pytest.raises(SystemExit) as stop:
+        generate(tmp_path, "--valid", size)
+    assert stop.value.code == 2
+    assert "--valid" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from fairseq_normalign.aligner import NormAligner
+from fairseq_normalign.alignment.combine import geometric_mean
+from fairseq_normalign.alignment.extract import relative
+from fairseq_normalign.combined import CombinedAligner, Weighted, parse_evidence
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.corpus import Encoder
+from fairseq_normalign.plugin.forced import Evidence, Forced
+from tests.conftest import ToyTask, build_model
+
+PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
+
+
+def aligner(**options) -> NormAligner:
+    task = ToyTask()
+    return NormAligner(Forced(build_model(task=task), task), Encoder(task), **options)
+
+
+def test_product_of_two_directions_by_hand():
+    chosen = [
+        Weighted(Evidence("norms", 0, "input")),
+        Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
+    ]
+    combined = CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen, share=0.9)
+    forward, backward = aligner(layer=1), aligner(method="weights", layer=2, step="output")
+    for pair, links in zip(PAIRS, combined.align_many(PAIRS)):
+        shares = [forward.shares(forward.soft(*pair)), backward.shares(backward.soft(*pair[::-1])).T]
+        assert links == relative(geometric_mean(shares, [1, 2]), share=0.9)
+
+
+def test_evidences_in_any_order():
+    names = ["reverse:norms.1.input*2", "norms.2.output", "reverse:weights.2.3.output", "norms.1.input*3"]
+    found = [
+        list(
+            CombinedAligner(
+                aligner(), aligner(), combine="product", evidences=list(map(parse_evidence, order))
+            ).align_many(PAIRS)
+        )
+        for order in (names, names[::-1])
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_learned_takes_every_head_and_gives_probabilities(directions):
+    combined = CombinedAligner(*[aligner() for _ in range(directions)])
+    assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
+    assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
+    assert combined.model.weights.shape == (len(combined.evidences),)
+    again = list(combined.align_many(PAIRS))  # learned once, then used
+    assert again == list(combined.align_many(PAIRS))
+
+
+def test_default_evidences_of_a_mean_are_the_agreeing_layers():
+    combined = CombinedAligner(aligner(), combine="product")
+    list(combined.align_many(PAIRS))
+    pairs = [combined.aligners[0].encoder.pair(*pair, "") for pair in PAIRS]
+    layers = aligner().agreeing_layers(pairs)
+    assert combined.evidences == [Weighted(Evidence("norms", layers[step], step)) for step in ("input", "output")]
+
+
+def test_an_empty_corpus():
+    assert list(CombinedAligner(aligner(), combine="product").align_many([])) == []
+
+
+def test_specs():
+    assert parse_evidence("norms.1.input") == Weighted(Evidence("norms", 0, "input"))
+    expected = Weighted(Evidence("head-norms", 2, "output", 1), reverse=True, weight=0.5)
+    assert parse_evidence("reverse:head-norms.3.2.output*0.5") == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["norms", "norms.1", "norm.1.input", "norms.x.input", "norms.1.2.3.input", "norms.1.input*"]
+)
+def test_bad_specs(text):
+    with pytest.raises(InputError, match=r"bad evidence .*expected"):
+        parse_evidence(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"combine": "sum"}, "unknown combination 'sum'; expected one of: product, harmonic, learned"),
+        ({"extract": "most"}, "unknown extract 'most'"),
+        ({"evidences": [Weighted(Evidence("norms", 5, "input"))]}, "layer 6: the model has layers 1 to 2"),
+        ({"evidences": [Weighted(Evidence("norms", 0, "input", 4))]}, "head 5: the model has heads 1 to 4"),
+        ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        CombinedAligner(aligner(), **options)
+
+
+def test_probabilities_are_probabilities():
+    combined = CombinedAligner(aligner())
+    pairs = [combined.aligners[0].encoder.pair(*pair, "") for pair in PAIRS]
+    for soft in combined.soft_many([pairs]):
+        assert ((soft >= 0) & (soft <= 1)).all()
+        assert isinstance(soft, np.ndarray)
