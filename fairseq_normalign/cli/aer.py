@@ -44,6 +44,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
         default="keep",
         help="possible links: keep, drop, or take as sure",
     )
+    group.add_argument("--lines", choices=aer.LINES, default="all", help="score these lines only, counted from 1")
     group.add_argument("--source", metavar="TEXT", help="tokenised source text; links outside it are refused")
     group.add_argument("--target", metavar="TEXT", help="tokenised target text")
 
@@ -90,6 +91,7 @@ def main(args: argparse.Namespace) -> None:
     scores = aer.score(
         gold,
         systems,
+        lines=args.lines,
         keep=args.confidence or args.paired,
         beside=texts,
         watchers=[*bounds, *breakdowns, *samples],
@@ -168,6 +170,8 @@ def signature_of(args: argparse.Namespace, path: str) -> dict:
     }
     if args.sure_mark != "-":
         options["sure-mark"] = args.sure_mark
+    if args.lines != "all":
+        options["lines"] = args.lines
     if args.confidence or args.paired:
         options.update({"samples": args.samples, "seed": args.seed})
     return {**options, **aer.made_with(path)}

@@ -153,3 +153,17 @@ def test_help_shows_defaults_and_an_example(capsys):
     out = capsys.readouterr().out
     assert "(default: 0)" in out
     assert "example: normalign aer" in out
+
+
+def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
+    gold, hyp = tmp_path / "gold", tmp_path / "hyp"
+    gold.write_text("0-0\n0-0 1-1\n0-0\n2-2\n")
+    hyp.write_text("0-0\n0-0\n1-1\n2-2\n")
+    found = {}
+    for lines in ("all", "odd", "even"):
+        assert main(["aer", str(gold), "-i", str(hyp), "-f", "json", "-q", "--lines", lines]) == 0
+        found[lines] = json.loads(capsys.readouterr().out)
+    assert found["odd"]["aer"] == 50.0  # lines 1 and 3
+    assert found["even"]["aer"] == 20.0  # lines 2 and 4
+    assert [found[lines]["sure"] for lines in ("all", "odd", "even")] == [5, 2, 3]
+    assert "|lines:odd|" in found["odd"]["signature"]
