@@ -8,6 +8,7 @@ import logging
 import warnings
 from itertools import chain
 from pathlib import Path
+from typing import Sequence
 
 import torch
 
@@ -23,17 +24,14 @@ BENCHMARKS = {
 }
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what we claim, on one thread.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="FILE")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     unknown = set(args.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; expected any of {', '.join(BENCHMARKS)}")
-    logging.disable(logging.WARNING)  # fairseq's, of what it cannot import
-    warnings.filterwarnings("ignore", category=UserWarning)
-    torch.set_num_threads(1)  # threads that wait for each other measure the machine's other work
     rows = []
     print(timing.HEADER)
     for row in chain.from_iterable(BENCHMARKS[name]() for name in args.names or BENCHMARKS):
@@ -45,4 +43,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # fairseq's, of what it cannot import
+    warnings.filterwarnings("ignore", category=UserWarning)
+    torch.set_num_threads(1)  # threads that wait for each other measure the machine's other work
     main()

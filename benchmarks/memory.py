@@ -1,7 +1,4 @@
-"""Peak memory: each variant runs in a process of its own, ``python -m benchmarks.memory VARIANT SHAPE BATCH LENGTH``.
-
-Where there is no reference to run, a process that only loads what is needed stands in for it.
-"""
+"""Peak memory: each variant runs in a process of its own, ``python -m benchmarks.memory VARIANT SHAPE``."""
 
 from __future__ import annotations
 
@@ -11,27 +8,29 @@ import sys
 from pathlib import Path
 from typing import Iterator, Sequence
 
+import torch
+
+from benchmarks import norms
+from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row
 
 RUNS = 5  # of the variant: a peak shows only when memory is taken and freed again
 
 
-def memory(shapes: Sequence = (), lengths: Sequence[int] = (30, 60, 120)) -> Iterator[Row]:
+def memory(shapes: Sequence[Shape] = (BASE, TINY), lengths: Sequence[int] = (30, 60, 120)) -> Iterator[Row]:
     """Forward passes with and without norms; norms against vectors that are built in full."""
-    from benchmarks.models import BASE, TINY
-
-    for shape in shapes or (BASE, TINY):
+    for shape in shapes:
         plain, cross, both = (peak(variant, shape) for variant in ("plain", "cross", "all"))
         yield Row(f"peak memory, norms of cross-attention, {shape.name}", cross, plain, "MB", cross / plain, "≤ 1.15")
         yield Row(f"peak memory, norms of all attentions, {shape.name}", both, plain, "MB", both / plain)
-    for length in lengths:
-        shape = (shapes[0] if shapes else BASE)._replace(batch=4, length=length)
+    for length in lengths:  # ours grows with S and with T·S, but not with T·S·C
+        shape = shapes[0]._replace(batch=4, length=length)
         idle, ours, full = (peak(variant, shape) for variant in ("parts", "norms", "materialised"))
         what = f"memory of norms against vectors, {shape.name}, B = 4, T = S = {length}"
         yield Row(what, ours - idle, full - idle, "MB", (full - idle) / max(1, ours - idle))
 
 
-def peak(variant: str, shape) -> float:
+def peak(variant: str, shape: Shape) -> float:
     """Megabytes that a process took at most."""
     command = [sys.executable, "-m", "benchmarks.memory", variant, *map(str, shape)]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
@@ -41,11 +40,6 @@ def peak(variant: str, shape) -> float:
 
 
 def main(variant: str, name: str, *sizes: str) -> None:
-    import torch
-
-    from benchmarks import norms
-    from benchmarks.models import Shape, build_model, build_task, token_batch
-
     torch.set_num_threads(1)
     shape = Shape(name, *map(int, sizes))
     if variant in norms.VARIANTS:

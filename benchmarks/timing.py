@@ -6,7 +6,10 @@ import os
 import platform
 import statistics
 import time
+from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
+
+import torch
 
 
 class Row(NamedTuple):
@@ -67,8 +70,6 @@ def format_row(row: Row) -> str:
 
 def machine() -> dict[str, object]:
     """What the figures depend on."""
-    import torch
-
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -80,7 +81,7 @@ def machine() -> dict[str, object]:
 
 def processor() -> str:
     try:
-        with open("/proc/cpuinfo") as file:  # platform.processor() is empty on many a Linux
+        with Path("/proc/cpuinfo").open() as file:  # platform.processor() is empty on many a Linux
             return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

@@ -53,7 +53,7 @@ def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
 def gram_matrices(values: Tensor, out_weight: Tensor) -> Tensor:
     """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H), in float32 at least.
 
-    f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors: no copy is made of those.
+    f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors, which need no copy.
     """
     dtype = torch.promote_types(values.dtype, torch.float32)
     values, out_weight = values.to(dtype), out_weight.to(dtype)

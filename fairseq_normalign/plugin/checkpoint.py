@@ -22,6 +22,7 @@ from fairseq.logging import meters
 from fairseq.models import FairseqMultiModel
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.marks import settings
 
 try:
     from numpy._core import multiarray
@@ -97,5 +98,5 @@ def load_single(path: str, data: str, overrides: dict | None = None):
         raise InputError(f"--path {path}: names an ensemble; alignments come from one model at a time")
     (model,), task = load_ensemble(path, data, overrides)
     if isinstance(model, FairseqMultiModel):
-        model = model.models[f"{task.args.source_lang}-{task.args.target_lang}"]
+        model = model.models["{0.source_lang}-{0.target_lang}".format(settings(task))]
     return model, task

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairseq_normalign.alignment.words import normalise_bpe_name, split_words, word_ids
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.plugin.marks import marks_of
+from fairseq_normalign.plugin.marks import marks_of, settings
 
 WINDOW = 10_000  # pairs held in memory at once, to be sorted by length
 
@@ -139,7 +139,7 @@ def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]
 
     Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in some tasks.
     """
-    options = getattr(encoder.task, "cfg", None) or encoder.task.args
+    options = settings(encoder.task)
     if getattr(options, "source_lang", None) is None:
         return _binarised_sources(subset, options.data, encoder)
     languages = options.source_lang, options.target_lang
@@ -176,22 +176,20 @@ def map_batches(
     window: int = WINDOW,
 ) -> Iterator[Result]:
     """Applies ``run`` to batches of at most ``max_tokens`` (padding included); yields its results in input order."""
-    pairs = iter(pairs)
-    while True:
-        chunk = list(islice(pairs, window))
-        if not chunk:
-            return
-        results: list = [None] * len(chunk)
-        for batch in batches([max(len(p.source.tokens), len(p.target.tokens)) for p in chunk], max_tokens):
-            for index, result in zip(batch, run([chunk[index] for index in batch])):
-                results[index] = result
-        yield from results
+    ready: dict[int, Result] = {}
+    due = 0
+    for batch in numbered_batches(pairs, max_tokens=max_tokens, window=window):
+        numbers, members = zip(*batch)
+        ready.update(zip(numbers, run(list(members))))
+        while due in ready:
+            yield ready.pop(due)
+            due += 1
 
 
 def numbered_batches(
     pairs: Iterable[Pair], *, max_tokens: int, window: int = WINDOW
 ) -> Iterator[list[tuple[int, Pair]]]:
-    """Batches of (place in the input, pair), for results too large to be held until their turn comes."""
+    """Batches of (place in the input, pair) of similar length, from one window of the input after the other."""
     numbered = enumerate(pairs)
     while True:
         chunk = list(islice(numbered, window))

@@ -19,7 +19,6 @@ from fairseq_normalign.plugin.recorder import Recording, attentions, record
 # it (align with output, AWO). Row 0 reads </s> and predicts token 0.
 STEPS = {"input": 1, "output": 0}
 
-
 NAMES = {
     "encoder": "self-attention in its encoder",
     "decoder": "self-attention in its decoder",

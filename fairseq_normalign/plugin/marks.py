@@ -24,6 +24,11 @@ class Marks(NamedTuple):
     start: int
 
 
+def settings(task):
+    """A task's options: ``cfg``, or ``args`` of legacy tasks."""
+    return getattr(task, "cfg", None) or task.args
+
+
 def marks_of(task) -> Marks:
     """The marks of a task; those of ``translation`` unless it is known to have others."""
     for kind, marks in MARKS.items():
@@ -37,7 +42,7 @@ def marks_of(task) -> Marks:
 
 
 def _languages(task) -> tuple[str, str]:
-    languages = task.args.source_lang, task.args.target_lang
+    languages = settings(task).source_lang, settings(task).target_lang
     if None in languages:
         raise InputError("a multilingual model needs --source-lang and --target-lang")
     return languages
@@ -52,10 +57,10 @@ def _multilingual(task: MultilingualTranslationTask, source: str, target: str) -
 def _multi_simple_epoch(task: TranslationMultiSimpleEpochTask, source: str, target: str) -> Marks:
     """Language tokens before the sentences, or in the place of </s> with --lang-tok-replacing-bos-eos."""
     eos = task.target_dictionary.eos()
-    source_spec, target_spec = task.args.langtoks["main"]
+    source_spec, target_spec = settings(task).langtoks["main"]
     of_source = task.data_manager.get_encoder_langtok(source, target, source_spec)
     of_target = task.data_manager.get_decoder_langtok(target, target_spec)
-    if task.args.lang_tok_replacing_bos_eos:
+    if settings(task).lang_tok_replacing_bos_eos:
         start = eos if of_target is None else of_target
         return Marks(((), (eos if of_source is None else of_source,)), ((), (eos,)), start)
     before_source, before_target = (() if token is None else (token,) for token in (of_source, of_target))
@@ -66,7 +71,7 @@ def _pretrained_bart(task: TranslationFromPretrainedBARTTask, source: str, targe
     """mBART: a language token after </s>, which is also the decoder's first input."""
     of_source = task.source_dictionary.index(f"[{source}]")
     of_target = task.target_dictionary.index(f"[{target}]")
-    before = (task.source_dictionary.bos(),) if getattr(task.args, "prepend_bos", False) else ()
+    before = (task.source_dictionary.bos(),) if getattr(settings(task), "prepend_bos", False) else ()
     eos = task.target_dictionary.eos()
     return Marks((before, (eos, of_source)), (before, (eos, of_target)), of_target)
 

@@ -79,7 +79,7 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--hypotheses",
         metavar="FILE",
-        help="translations instead of --target-file: one a line, or the output of fairseq-generate (which has the source)",
+        help="translations to align: one a line, or the output of fairseq-generate (which has the source too)",
     )
 
 

@@ -35,8 +35,8 @@ def attentions(model: nn.Module) -> dict[tuple[str, int], MultiheadAttention]:
         (kind, layer): getattr(module, name)
         for kind, (side, name) in places.items()
         for layer, module in enumerate(layers_of(getattr(model, side, None)))
-        if getattr(module, name, None)
-        is not None  # language models have no cross-attention, convolutions no self-attention
+        # Language models have no cross-attention, convolutions no self-attention.
+        if getattr(module, name, None) is not None
     }
 
 

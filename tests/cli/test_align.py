@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fairseq_normalign.alignment.links import parse_links
-from tests.conftest import PACKAGE, run
+from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +88,26 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_p
     signature = json.loads((tmp_path / "out.json").read_text())["signature"]
     assert signature["evidences"] == 2 * 3 * 5 * 2
     assert signature["combine"] == "learned"
+
+
+def test_a_multilingual_model_with_language_tokens(corpus, text, pieces, tmp_path):
+    sizes = ["--encoder-embed-dim", 16, "--decoder-embed-dim", 16, "--encoder-layers", 2, "--decoder-layers", 2]
+    sizes += ["--encoder-ffn-embed-dim", 16, "--decoder-ffn-embed-dim", 16]
+    task = ["--task", "multilingual_translation", "--lang-pairs", "src-tgt,tgt-src", "--encoder-langtok", "tgt"]
+    model = ["--arch", "multilingual_transformer_iwslt_de_en", *sizes, "--share-encoders", "--share-decoders"]
+    train = [corpus / "data-bin", "--user-dir", PACKAGE, *task, *model, "--max-update", 1, "--save-dir", tmp_path]
+    run(*(word for word in TRAIN if word != "--share-all-embeddings"), *train, "--share-decoder-input-output-embed")
+    links = {
+        languages: align(
+            corpus, tmp_path / "checkpoint_last.pt", *texts, *pieces, "--layer", 1, "-s", s, "-t", t
+        ).stdout
+        for languages, (s, t), texts in (
+            ("there", ("src", "tgt"), text),
+            ("back", ("tgt", "src"), [text[0], text[3], text[2], text[1]]),
+        )
+    }
+    assert all(len(lines.splitlines()) == 40 for lines in links.values())
+    assert links["there"] != links["back"]
 
 
 def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):

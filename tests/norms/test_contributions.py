@@ -57,3 +57,16 @@ def test_half_precision_is_computed_in_single(recorded):
 def test_double_precision_stays_double(recorded):
     double = Recorded(recorded.weights.double(), recorded.values.double(), recorded.out_weight.double())
     assert double.norms.summed.dtype == torch.float64
+
+
+def test_blocks_of_keys_change_nothing(recorded, monkeypatch):
+    whole = recorded.norms
+    monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)  # 3 keys, which do not divide the B·S of them
+    for norm, expected in zip(contributions.norms(recorded.weights, recorded.values, recorded.out_weight), whole):
+        torch.testing.assert_close(norm, expected)
+
+
+def test_gradients_pass_through_all_norms(recorded, monkeypatch):
+    monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)
+    parts = [part.double().requires_grad_() for part in (recorded.weights, recorded.values, recorded.out_weight)]
+    assert torch.autograd.gradcheck(lambda *parts: tuple(contributions.norms(*parts)), parts)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.logging import meters
+from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_normalign.errors import InputError
@@ -15,7 +16,8 @@ from tests.conftest import ToyTask, build_model
 
 OPTIONS = {
     "arch": "transformer", "task": "translation", "source_lang": "a", "target_lang": "b", "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32, "encoder_layers": 2, "encoder_attention_heads": 4, "decoder_layers": 2,
+    "encoder_ffn_embed_dim": 32, "encoder_layers": 2, "encoder_attention_heads": 4, "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 32, "decoder_layers": 2,
     "decoder_attention_heads": 4, "criterion": "cross_entropy", "left_pad_source": True, "left_pad_target": False,
     "max_source_positions": 64, "max_target_positions": 64, "share_all_embeddings": True, "data": "elsewhere",
 }  # fmt: skip
@@ -57,7 +59,9 @@ def test_args_and_meters_of_fairseq_before_0_10(folder, meters_module):
 
 
 def config() -> dict:
-    groups = {"task": {**OPTIONS, "_name": "translation"}, "model": {**OPTIONS, "_name": "transformer"}}
+    args = argparse.Namespace(**OPTIONS)
+    ARCH_CONFIG_REGISTRY["transformer"](args)  # a checkpoint has every option
+    groups = {"task": {**OPTIONS, "_name": "translation"}, "model": {**vars(args), "_name": "transformer"}}
     return {**groups, "criterion": {"_name": "cross_entropy"}, "lists": [1, 2.5, None, True, "x"]}
 
 

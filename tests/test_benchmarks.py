@@ -1,0 +1,55 @@
+"""The benchmarks run. Their figures are never asserted: those are for a quiet machine."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import memory, norms
+from benchmarks.models import Shape
+from benchmarks.timing import format_row, interleaved
+
+SMALL = Shape("small", layers=2, width=16, heads=4, inner=32, vocabulary=40, batch=2, length=5)
+
+BENCHMARKS = {
+    "extraction": lambda: norms.extraction([SMALL], rounds=2),
+    "computation": lambda: norms.computation([SMALL], rounds=2),
+    "throughput": lambda: norms.throughput(SMALL, 6, tokens=(1, 100), rounds=1),
+    "corpus": lambda: norms.corpus(SMALL, sizes=(4, 8)),
+}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_ratios_are_finite(name):
+    rows = list(BENCHMARKS[name]())
+    assert len({row.what for row in rows}) == len(rows) > 0
+    for row in rows:
+        assert all(math.isfinite(number) and number > 0 for number in (row.ours, row.reference, row.ratio))
+        assert f"| {row.what} |" in format_row(row)
+
+
+def test_memory_is_that_of_a_process_of_its_own():
+    assert 10 < memory.peak("norms", SMALL) < 10_000
+
+
+def test_tasks_take_turns_after_a_first_round():
+    calls = []
+    seconds = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+    assert calls == ["a", "b"] * 3
+    assert [len(times) for times in seconds.values()] == [2, 2]
+
+
+def test_the_command_prints_a_table_and_writes_json(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(command, "BENCHMARKS", BENCHMARKS)
+    command.main(["computation", "--json", str(tmp_path / "results.json")])
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["machine"]["cores"] >= 1
+    printed = capsys.readouterr().out
+    assert all(row["what"] in printed for row in results["rows"])
+
+
+def test_an_unknown_name_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["speed"])
+    assert "unknown benchmark speed; expected any of extraction" in capsys.readouterr().err
