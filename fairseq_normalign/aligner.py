@@ -8,7 +8,7 @@ from typing import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from fairseq_normalign.alignment.extract import EXTRACTORS, row_shares
+from fairseq_normalign.alignment.extract import extractor, row_shares
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
@@ -34,7 +34,8 @@ class NormAligner:
         head: head of that layer, from 1; all of them by default.
         step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where it predicts it.
         eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``: </s> is left out.
-        extract: how links are taken from the soft alignment, a name in ``alignment.extract.EXTRACTORS``.
+        extract: how links are taken from the soft alignment: a name in ``alignment.extract.EXTRACTORS``, perhaps with
+            a number, as in ``threshold:0.3``.
     """
 
     def __init__(
@@ -53,12 +54,11 @@ class NormAligner:
             ("method", method, METHODS),
             ("step", step, STEPS),
             ("eos", eos, EOS),
-            ("extract", extract, EXTRACTORS),
         ):
             if value not in choices:
                 raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
         self.forced, self.encoder = forced, encoder
-        self.method, self.step, self.eos, self.extract = method, step, eos, extract
+        self.method, self.step, self.eos, self.extract = method, step, eos, extractor(extract)
         self.layer = None if layer == "auto" else from_one("layer", layer, forced.layers)
         self.head = None if head is None else from_one("head", head, forced.heads)
         if self.layer is None and head is not None:
@@ -113,7 +113,7 @@ class NormAligner:
 
     def links(self, soft: Soft) -> list[Link]:
         """Hard links of a soft alignment."""
-        return EXTRACTORS[self.extract](soft.words, null=self._null(soft))
+        return self.extract(soft.words, null=self._null(soft))
 
     def shares(self, soft: Soft) -> np.ndarray:
         """A soft alignment as shares of what each target word takes, (T, S)."""

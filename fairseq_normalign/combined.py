@@ -10,7 +10,7 @@ import numpy as np
 
 from fairseq_normalign.aligner import AUTO_PAIRS, NormAligner, from_one
 from fairseq_normalign.alignment.combine import MEANS, LinkModel, fit_links, geometric_mean
-from fairseq_normalign.alignment.extract import EXTRACTORS, relative
+from fairseq_normalign.alignment.extract import extractor, relative
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
@@ -20,7 +20,7 @@ from fairseq_normalign.plugin.forced import STEPS, Evidence
 COMBINATIONS = (*MEANS, "learned")
 AGREED_SHARE = 0.75  # cells of the agreeing layers' mean that count as links when a model is learned
 # What share of its row's and its column's best a cell needs; chosen on the odd lines of the RWTH German–English gold.
-SHARES = {"product": 0.75, "harmonic": 0.5, "learned": 0.7}
+SHARES = {"product": 0.75, "harmonic": 0.75, "mean": 0.75, "learned": 0.7}
 SPEC = re.compile(r"(reverse:)?([a-z-]+)\.(\d+)(?:\.(\d+))?\.(input|output)(?:\*([0-9.]+))?")
 
 
@@ -50,13 +50,12 @@ class CombinedAligner:
     Args:
         forward: an aligner of the model that translates source to target; its ``method`` and ``eos`` are used.
         backward: an aligner of the model that translates target to source.
-        combine: ``product`` (geometric mean) or ``harmonic`` mean of the evidences; or ``learned``: a logistic model
-            of a link given all evidences, fitted without gold on the first pairs to the links that the agreeing
-            layers' product finds.
+        combine: ``product`` (geometric), ``harmonic`` or arithmetic ``mean`` of the evidences; or ``learned``: a
+            logistic model of a link given all evidences, fitted without gold on the first pairs to the links that the
+            agreeing layers' product finds.
         evidences: which; by default the agreeing layers of both steps for a mean, and every layer and head at both
             steps for ``learned``.
-        extract: how links are taken from the combined matrix.
-        share: of its row's and its column's maximum that a cell needs with ``extract="relative"``.
+        extract: how links are taken from the combined matrix, by default cells of enough ``relative`` height.
     """
 
     def __init__(
@@ -66,15 +65,13 @@ class CombinedAligner:
         *,
         combine: str = "learned",
         evidences: Sequence[Weighted] | None = None,
-        extract: str = "relative",
-        share: float | None = None,
+        extract: str | None = None,
     ):
-        for name, value, choices in (("combination", combine, COMBINATIONS), ("extract", extract, EXTRACTORS)):
-            if value not in choices:
-                raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+        if combine not in COMBINATIONS:
+            raise InputError(f"unknown combination {combine!r}; expected one of: {', '.join(COMBINATIONS)}")
         self.aligners = [forward] if backward is None else [forward, backward]
-        self.combine, self.extract = combine, extract
-        self.share = SHARES[combine] if share is None else share
+        self.combine, self.extract = combine, extract or f"relative:{SHARES[combine]}"
+        self.links = extractor(self.extract)  # hard links of a combined matrix
         self.evidences = None if evidences is None else list(evidences)
         self.model: LinkModel | None = None
         self._check_evidences()
@@ -112,12 +109,6 @@ class CombinedAligner:
             self._prepare(first, batch_tokens)
         streams = [chain(pairs, stream) for pairs, stream in zip(first, streams)]
         return (self._combined(shares) for shares in self._shares(streams, self.evidences, batch_tokens))
-
-    def links(self, soft: np.ndarray) -> list[Link]:
-        """Hard links of a combined matrix."""
-        if self.extract == "relative":
-            return relative(soft, share=self.share)
-        return EXTRACTORS[self.extract](soft)
 
     @property
     def _prepared(self) -> bool:

@@ -23,7 +23,7 @@ def test_product_of_two_directions_by_hand():
         Weighted(Evidence("norms", 0, "input")),
         Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
     ]
-    combined = CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen, share=0.9)
+    combined = CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen, extract="relative:0.9")
     forward, backward = aligner(layer=1), aligner(method="weights", layer=2, step="output")
     for pair, links in zip(PAIRS, combined.align_many(PAIRS)):
         shares = [forward.shares(forward.soft(*pair)), backward.shares(backward.soft(*pair[::-1])).T]
@@ -82,7 +82,7 @@ def test_bad_specs(text):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"combine": "sum"}, "unknown combination 'sum'; expected one of: product, harmonic, learned"),
+        ({"combine": "sum"}, "unknown combination 'sum'; expected one of: product, harmonic, mean, learned"),
         ({"extract": "most"}, "unknown extract 'most'"),
         ({"evidences": [Weighted(Evidence("norms", 5, "input"))]}, "layer 6: the model has layers 1 to 2"),
         ({"evidences": [Weighted(Evidence("norms", 0, "input", 4))]}, "head 5: the model has heads 1 to 4"),

@@ -31,7 +31,16 @@ def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
     return np.tensordot(weights / weights.sum(), values, axes=1)
 
 
-MEANS: dict[str, Callable[..., np.ndarray]] = {"product": geometric_mean, "harmonic": harmonic_mean}
+def arithmetic_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
+    """Σ_e w_e p_e / Σ_e w_e: high as soon as one evidence is high."""
+    return _mean(np.stack(shares), weights)
+
+
+MEANS: dict[str, Callable[..., np.ndarray]] = {
+    "product": geometric_mean,
+    "harmonic": harmonic_mean,
+    "mean": arithmetic_mean,
+}
 
 
 class LinkModel(NamedTuple):

@@ -6,11 +6,13 @@ row gives to the source's </s>: where it exceeds the whole row, the target word 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Sequence
 
 import numpy as np
 
 from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.errors import InputError
 
 MERGES: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
 
@@ -110,6 +112,23 @@ EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
     "itermax": itermax,
     "relative": relative,
 }
+
+
+PARAMETERS = {"threshold": "level", "relative": "share"}  # what a number after the name of an extractor sets
+
+
+def extractor(text: str) -> Callable[..., list[Link]]:
+    """The extractor that ``NAME`` or ``NAME:NUMBER`` names, as in ``relative:0.6``."""
+    name, colon, number = text.partition(":")
+    if name not in EXTRACTORS:
+        raise InputError(f"unknown extract {name!r}; expected one of: {', '.join(EXTRACTORS)}")
+    if not colon:
+        return EXTRACTORS[name]
+    try:
+        return partial(EXTRACTORS[name], **{PARAMETERS[name]: float(number)})
+    except (KeyError, ValueError):
+        takers = ", ".join(PARAMETERS)
+        raise InputError(f"bad extract {text!r}; expected NAME, or NAME:NUMBER for one of: {takers}") from None
 
 
 def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:

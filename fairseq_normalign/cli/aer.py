@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+from typing import Sequence
 
 from fairseq_normalign.alignment import aer, breakdown, doctor
 from fairseq_normalign.alignment.links import FORMATS, GoldFile, LinkFile
@@ -69,6 +70,10 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-b", "--score-only", action="store_true", help="print AER only, a line per HYP")
     group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals")
     group.add_argument("-q", "--quiet", action="store_true", help="no warnings about files that look misread")
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    return get_parser().parse_args(argv)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from fairseq_normalign.aligner import EOS, NormAligner
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences
+from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences, extractor
 from fairseq_normalign.alignment.links import format_links, read_together, whole_file
 from fairseq_normalign.combined import COMBINATIONS, CombinedAligner, parse_evidence
 from fairseq_normalign.errors import InputError
@@ -58,7 +58,10 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
         help="null: a word that takes most from </s> gets no link; skip: </s> is left out (default: %(default)s)",
     )
     group.add_argument(
-        "--extract", choices=EXTRACTORS, help="how links are chosen (default: argmax; relative with --combine)"
+        "--extract",
+        metavar="NAME",
+        help=f"how links are chosen: {', '.join(EXTRACTORS)}; threshold:0.3 and relative:0.6 take a number "
+        "(default: argmax; relative with --combine)",
     )
     for side, default in (("source", "sum"), ("target", "mean")):
         group.add_argument(
@@ -76,7 +79,6 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="[reverse:]METHOD.LAYER[.HEAD].STEP[*WEIGHT] (default: chosen without gold)",
     )
-    group.add_argument("--share", type=float, metavar="X", help="with --extract relative: of row and column maximum")
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +107,7 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
             "--combine takes both steps of many layers; name them with --evidence, not --layer, --head, --all"
         )
     args.evidence = [parse_evidence(text) for text in args.evidence] if args.evidence else None
-    args.extract = args.extract or ("argmax" if args.combine is None else "relative")
+    extractor(args.extract or "argmax")
     return args
 
 
@@ -132,16 +134,16 @@ def with_links(aligner, softs: Iterable) -> Iterator[tuple]:
 
 
 def load_aligner(args: argparse.Namespace, *, reverse: bool = False) -> NormAligner:
-    names = ("method", "layer", "head", "step", "eos", "extract")
+    names = ("method", "layer", "head", "step", "eos")
     merges = {"source_merge": args.source_merge, "target_merge": args.target_merge}
     forced, encoder = options.load(args, reverse=reverse, **merges)
-    return NormAligner(forced, encoder, **{name: getattr(args, name) for name in names})
+    chosen = {name: getattr(args, name) for name in names}
+    return NormAligner(forced, encoder, extract=args.extract or "argmax", **chosen)
 
 
 def load_combined(args: argparse.Namespace, aligner: NormAligner) -> CombinedAligner:
     backward = load_aligner(args, reverse=True) if args.reverse_path else None
-    names = ("combine", "extract", "share")
-    return CombinedAligner(aligner, backward, evidences=args.evidence, **{name: getattr(args, name) for name in names})
+    return CombinedAligner(aligner, backward, combine=args.combine, evidences=args.evidence, extract=args.extract)
 
 
 def write_alignment(args: argparse.Namespace, found: Iterable[tuple], signature: Callable[[], dict]) -> None:
@@ -165,7 +167,7 @@ def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
         "step": evidence.step,
         "eos": args.eos,
         "merge": f"{args.source_merge}+{args.target_merge}",
-        "extract": args.extract,
+        "extract": args.extract or "argmax",
     }
 
 
@@ -178,7 +180,7 @@ def combined_signature(args: argparse.Namespace, combined: CombinedAligner) -> d
         "chosen": "by-hand" if args.evidence else "without-gold",
         "eos": args.eos,
         "merge": f"{args.source_merge}+{args.target_merge}",
-        "extract": f"{args.extract}:{combined.share}" if args.extract == "relative" else args.extract,
+        "extract": combined.extract,
     }
 
 

@@ -47,9 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     quieten_fairseq()
     try:
         command = importlib.import_module(f"fairseq_normalign.cli.{name}")
-        command.main(
-            command.parse_args(rest) if hasattr(command, "parse_args") else command.get_parser().parse_args(rest)
-        )
+        command.main(command.parse_args(rest))
     except InputError as error:
         print(f"normalign {name}: {error}", file=sys.stderr)
         return 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Iterator
+from typing import Iterator, Sequence
 
 from fairseq_normalign.alignment.aer import made_with
 from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together, whole_file
@@ -33,6 +33,10 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=FORMATS, default="auto", help="format of FWD and REV")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json")
     return parser
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    return get_parser().parse_args(argv)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -13,11 +13,17 @@ def test_means_by_hand():
     assert product[1, 2] == pytest.approx(((A[1, 2] + FLOOR) * (B[1, 2] + FLOOR) ** 3) ** 0.25)
     harmonic = combine.harmonic_mean([A, B])
     assert harmonic[1, 2] == pytest.approx(2 / (1 / (A[1, 2] + FLOOR) + 1 / (B[1, 2] + FLOOR)))
+    assert combine.arithmetic_mean([A, B], [1, 3])[1, 2] == pytest.approx((A[1, 2] + 3 * B[1, 2]) / 4)
 
 
 @pytest.mark.parametrize("mean", combine.MEANS.values())
 def test_a_mean_of_the_same_is_the_same(mean):
-    np.testing.assert_allclose(mean([A, A, A]), A + FLOOR)
+    np.testing.assert_allclose(mean([A, A, A]), A, atol=2 * FLOOR)
+
+
+@pytest.mark.parametrize("mean", combine.MEANS.values())
+def test_sentences_without_words(mean):
+    assert mean([np.zeros((0, 3)), np.zeros((0, 3))]).shape == (0, 3)
 
 
 def made_up_corpus(weights, bias, pairs=200):

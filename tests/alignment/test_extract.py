@@ -10,6 +10,7 @@ from fairseq_normalign.alignment.extract import (
     EXTRACTORS,
     argmax,
     confidences,
+    extractor,
     itermax,
     mutual_argmax,
     relative,
@@ -17,6 +18,7 @@ from fairseq_normalign.alignment.extract import (
     threshold,
     to_words,
 )
+from fairseq_normalign.errors import InputError
 
 SOFT = np.array([[0.6, 0.1, 0.2], [0.5, 0.4, 0.0], [0.1, 0.1, 0.1]])  # three target words, three source words
 
@@ -157,3 +159,16 @@ def test_to_words_of_many_layers_at_once():
 def test_to_words_states_the_shape_it_wants():
     with pytest.raises(ValueError, match=r"expected soft of shape \(…, 2, 3\), got \(3, 2\)"):
         to_words(np.zeros((3, 2)), [0, 1, 2], [0, 1])
+
+
+def test_extractors_by_name_and_number():
+    soft = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    assert extractor("relative:0.5")(soft) == relative(soft, share=0.5)
+    assert extractor("threshold:0.3")(soft) == [(0, 0), (1, 0), (2, 1)]
+    assert extractor("itermax") is itermax
+
+
+@pytest.mark.parametrize("text", ["argmax:1", "relative:", "relative:x"])
+def test_bad_numbers_of_extractors(text):
+    with pytest.raises(InputError, match="expected NAME, or NAME:NUMBER for one of: threshold, relative"):
+        extractor(text)
