@@ -16,9 +16,9 @@ paste -d '\n' <(sed -n 1,3p "$OUT/corpus/test.src") <(sed -n 1,3p "$OUT/corpus/t
 if [ ! -e "$OUT/model/checkpoint_last.pt" ]; then
   say "Training transformer_normalign_tiny: 3+3 layers, 128 wide, 4 heads (log: $OUT/train.log)"
   fairseq-train "$OUT/corpus/data-bin" --user-dir "$PLUGIN" --arch transformer_normalign_tiny --share-all-embeddings \
-    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --dropout 0.1 \
-    --optimizer adam --adam-betas '(0.9, 0.98)' --lr 2e-3 --lr-scheduler inverse_sqrt --warmup-updates 400 \
-    --max-tokens 2000 --max-update 1500 --seed 1 --cpu --save-dir "$OUT/training" \
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --dropout 0 \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler inverse_sqrt --warmup-updates 300 \
+    --max-tokens 1000 --max-update 1700 --seed 1 --cpu --save-dir "$OUT/training" \
     --no-epoch-checkpoints --log-format simple --log-interval 100 2>&1 |
     tee "$OUT/train.log" | grep --line-buffered -oE 'valid on .*ppl [0-9.]+|train_inner .*ppl=[0-9.]+|Error.*' || true
   [ -e "$OUT/training/checkpoint_last.pt" ] || { tail -n 20 "$OUT/train.log" >&2; exit 1; }

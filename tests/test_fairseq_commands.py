@@ -67,3 +67,14 @@ def test_interactive(corpus, checkpoint):
     text = "".join((corpus / "test.src").open().readlines()[:2])
     lines = run("fairseq-interactive", corpus / "data-bin", *options, input=text).stdout.splitlines()
     assert sum(line.startswith("H-") for line in lines) == 2
+
+
+def test_a_converted_checkpoint_needs_no_plugin(corpus, checkpoint, tmp_path):
+    """With the plugin only for loading it safely: the model is fairseq's own and translates the same."""
+    run("normalign", "convert", checkpoint, "--arch", "transformer", "-o", tmp_path / "plain.pt")
+    assert torch.load(tmp_path / "plain.pt")["cfg"]["model"]._name == "transformer"
+    command = ["fairseq-generate", corpus / "data-bin", "--user-dir", PACKAGE, "--cpu", "--max-len-b", 10, "--path"]
+    outputs = [run(*command, path).stdout for path in (checkpoint, tmp_path / "plain.pt")]
+    translations = [[line for line in output.splitlines() if line.startswith("H-")] for output in outputs]
+    assert translations[0] == translations[1]
+    assert len(translations[0]) == 40

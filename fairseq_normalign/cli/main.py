@@ -15,6 +15,7 @@ COMMANDS = {
     "align": "word alignments of a corpus from a Transformer's attention",
     "plot": "a picture of one sentence pair's soft alignments",
     "export": "weights, norms or vectors of a corpus, as arrays",
+    "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
     "symmetrize": "alignments of two directions to one",
     "aer": "score alignments against gold: AER, precision, recall",
 }

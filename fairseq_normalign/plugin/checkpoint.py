@@ -12,15 +12,19 @@ import collections
 import pickle
 import re
 import typing
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Iterator
 
 import numpy as np
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import meters
-from fairseq.models import FairseqMultiModel
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqMultiModel
+from fairseq.models.transformer import TransformerModel
 
+from fairseq_normalign.alignment.links import whole_file
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.marks import settings
 
@@ -66,10 +70,29 @@ def allow_checkpoint_classes() -> None:
         torch.serialization.add_safe_globals(inert_classes())
 
 
-def refusal(error: pickle.UnpicklingError) -> str:
-    """The one thing to know of PyTorch's long message: what it refused."""
-    name = re.search(r"(?:GLOBAL|global|class|function) `?([\w.]+)`?", str(error))
-    return f"it holds {name.group(1)!r}, which could run code" if name else str(error).splitlines()[0]
+@contextmanager
+def _explained(path: str, data: str) -> Iterator[None]:
+    """What can be wrong with a checkpoint or its dictionaries, in one line."""
+    try:
+        yield
+    except (pickle.UnpicklingError, EOFError) as error:
+        name = re.search(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)", str(error))
+        found = f"refused to load: it holds {name.group(1)!r}, which could run code" if name else "not a checkpoint"
+        raise InputError(f"{path}: {found}") from None
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{error.filename}: no such dictionary, which {path} needs; a model of other languages?"
+        ) from None
+    except RuntimeError as error:
+        if "PytorchStreamReader" in str(error):
+            raise InputError(f"{path}: not a checkpoint") from None
+        sizes = re.search(r"size mismatch for \S*embed_tokens\S*: .*?\[(\d+).*?\[(\d+)", str(error), re.DOTALL)
+        if sizes is None:
+            raise
+        trained, there = sizes.groups()
+        raise InputError(
+            f"{path}: trained with a dictionary of {trained} types, and that in {data} has {there}; of another model?"
+        ) from None
 
 
 def load_ensemble(path: str, data: str, overrides: dict | None = None):
@@ -83,12 +106,11 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
     for name in paths:
         if not Path(name).is_file():
             raise InputError(f"{name}: no such checkpoint")
-    if not Path(data).is_dir():
-        raise InputError(f"{data}: no such directory; expected one that holds dict.*.txt")
-    try:
+    for folder in data.split(":"):
+        if not Path(folder).is_dir():
+            raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
+    with _explained(path, data):
         models, _, task = checkpoint_utils.load_model_ensemble_and_task(paths, {**(overrides or {}), "data": data})
-    except pickle.UnpicklingError as error:
-        raise InputError(f"{path}: refused to load: {refusal(error)}") from None
     return [model.eval() for model in models], task
 
 
@@ -100,3 +122,26 @@ def load_single(path: str, data: str, overrides: dict | None = None):
     if isinstance(model, FairseqMultiModel):
         model = model.models["{0.source_lang}-{0.target_lang}".format(settings(task))]
     return model, task
+
+
+def convert(path: str, arch: str, output: str) -> None:
+    """Writes a checkpoint as one of another architecture with the same parameters.
+
+    For fairseq's ``transformer*`` and our ``transformer_normalign*``: each loads what the other was trained as, and a
+    checkpoint of the former needs no plugin.
+    """
+    if arch not in ARCH_MODEL_REGISTRY or not issubclass(ARCH_MODEL_REGISTRY[arch], TransformerModel):
+        raise InputError(f"--arch {arch}: not a kind of transformer that fairseq or the plugin knows")
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such checkpoint")
+    with _explained(path, ""):
+        state = torch.load(path, map_location="cpu")
+    options = state["cfg"]["model"] if state.get("cfg") else state["args"]
+    if not issubclass(ARCH_MODEL_REGISTRY.get(options.arch, object), TransformerModel):
+        raise InputError(f"{path}: its architecture is {options.arch}; expected a kind of transformer")
+    options.arch = arch
+    if state.get("cfg"):
+        options._name = arch
+        state["cfg"]["common"]["user_dir"] = None
+    with whole_file(output, binary=True) as file:
+        torch.save(state, file)

@@ -117,21 +117,16 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _explicit_path(model: nn.Module, chosen: dict[tuple[str, int], nn.Module]) -> Iterator[None]:
-    """fairseq's own attention code instead of fused functions, which give no head weights."""
-    switches = [(module, "skip_embed_dim_check", True) for module in chosen.values()]
-    if any(kind == "encoder" for kind, _ in chosen):
-        # fairseq 0.12.2 replaces whole encoder layers by one fused call, for all layers if it can for the first.
-        layers = layers_of(model.encoder)
-        switches += [(layer, "can_use_fastpath", False) for layer in layers if hasattr(layer, "can_use_fastpath")]
-    before = [(module, name, getattr(module, name)) for module, name, _ in switches]
-    for module, name, value in switches:
-        setattr(module, name, value)
+def _explicit_path(chosen: Collection[MultiheadAttention]) -> Iterator[None]:
+    """fairseq's own attention code instead of PyTorch's fused function, which gives no head weights."""
+    before = [(attention, attention.skip_embed_dim_check) for attention in chosen]
+    for attention in chosen:
+        attention.skip_embed_dim_check = True
     try:
         yield
     finally:
-        for module, name, value in before:
-            setattr(module, name, value)
+        for attention, value in before:
+            attention.skip_embed_dim_check = value
 
 
 @contextmanager
@@ -174,7 +169,7 @@ def record(
     with ExitStack() as stack:
         if detach:
             stack.enter_context(_evaluation_mode(model))
-        stack.enter_context(_explicit_path(model, chosen))
+        stack.enter_context(_explicit_path(chosen.values()))
         for name, attention in chosen.items():
             hooks = _Hooks(attention, partial(recording.__setitem__, name), values, detach)
             stack.enter_context(hooks.installed())

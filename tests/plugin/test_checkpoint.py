@@ -11,7 +11,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.plugin.checkpoint import load_ensemble, load_single
+from fairseq_normalign.plugin.checkpoint import convert, load_ensemble, load_single
 from tests.conftest import ToyTask, build_model
 
 OPTIONS = {
@@ -126,3 +126,45 @@ def test_what_is_not_there_is_named(folder):
         load_ensemble(str(folder / "ok.pt"), "nowhere")
     with pytest.raises(InputError, match="names an ensemble"):
         load_single(f"{folder / 'ok.pt'}:{folder / 'ok.pt'}", str(folder))
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04 no zip", bytes(range(256))])
+def test_garbage_is_no_checkpoint(folder, content):
+    (folder / "garbage.pt").write_bytes(content)
+    with pytest.raises(InputError, match=r"garbage\.pt: not a checkpoint"):
+        load_single(str(folder / "garbage.pt"), str(folder))
+
+
+def test_dictionaries_of_other_languages_and_of_other_models(folder):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
+    larger = ToyTask(50).source_dictionary
+    for language in "ab":
+        larger.save(str(folder / f"dict.{language}.txt"))
+    with pytest.raises(InputError, match=r"trained with a dictionary of 34 types, and that in .* has 54"):
+        load_single(str(folder / "ok.pt"), str(folder))
+    (folder / "dict.a.txt").unlink()
+    with pytest.raises(InputError, match=r"dict\.a\.txt: no such dictionary, which .*ok\.pt needs"):
+        load_single(str(folder / "ok.pt"), str(folder))
+
+
+def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "plain.pt")
+    convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "variant.pt"))
+    convert(str(folder / "variant.pt"), "transformer", str(folder / "back.pt"))
+    models = [load_single(str(folder / f"{name}.pt"), str(folder))[0] for name in ("plain", "variant", "back")]
+    assert [type(model).__name__ for model in models] == [
+        "TransformerModel",
+        "NormalignTransformer",
+        "TransformerModel",
+    ]
+    for model in models[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), models[0].state_dict().values()))
+
+
+def test_what_cannot_be_converted(folder):
+    torch.save(state(args=argparse.Namespace(**{**OPTIONS, "arch": "fconv"})), folder / "conv.pt")
+    with pytest.raises(InputError, match=r"conv\.pt: its architecture is fconv; expected a kind of transformer"):
+        convert(str(folder / "conv.pt"), "transformer", str(folder / "out.pt"))
+    with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):
+        convert(str(folder / "conv.pt"), "lstm", str(folder / "out.pt"))
+    assert not (folder / "out.pt").exists()
