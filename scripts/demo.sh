@@ -19,9 +19,9 @@ if [ ! -e "$OUT/model/checkpoint_last.pt" ]; then
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --dropout 0 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler inverse_sqrt --warmup-updates 300 \
     --max-tokens 1000 --max-update 1700 --seed 1 --cpu --save-dir "$OUT/training" \
-    --no-epoch-checkpoints --log-format simple --log-interval 100 2>&1 |
-    tee "$OUT/train.log" | grep --line-buffered -oE 'valid on .*ppl [0-9.]+|train_inner .*ppl=[0-9.]+|Error.*' || true
-  [ -e "$OUT/training/checkpoint_last.pt" ] || { tail -n 20 "$OUT/train.log" >&2; exit 1; }
+    --no-epoch-checkpoints --log-format simple --log-interval 100 2>&1 | tee "$OUT/train.log" |
+    sed -unE 's/.*train_inner.* ppl=([0-9.]+),.* num_updates=([0-9]+),.*/update \2 of 1700: perplexity \1/p' ||
+    { tail -n 20 "$OUT/train.log"; exit 1; } >&2
   mv "$OUT/training" "$OUT/model"
 fi
 
