@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from itertools import chain, islice
 from typing import Iterable, Iterator, Sequence
@@ -13,12 +14,14 @@ from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.checkpoint import load_single
-from fairseq_normalign.plugin.corpus import Encoder, Pair, map_batches, text_pairs
+from fairseq_normalign.plugin.corpus import Encoder, Pair, binarised_pairs, map_batches, text_pairs
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
-from fairseq_normalign.plugin.layers import agreeing_layers
+from fairseq_normalign.plugin.layers import Choice, choose_layers
 
 EOS = ("null", "skip")
-AUTO_PAIRS = 500  # how many pairs `layer="auto"` looks at
+AUTO = "auto"
+AUTO_PAIRS = 500  # how many pairs decide on layer and step
+FEW_PAIRS = 50  # too few to decide on: the validation set is asked instead, if there is one
 
 
 class NormAligner:
@@ -30,9 +33,10 @@ class NormAligner:
 
     Args:
         method: ``weights`` (α), ``norms`` (‖Σ_h αf(x)‖) or ``head-norms`` (mean of ‖αf(x)‖).
-        layer: decoder layer, from 1; ``auto`` takes the one that :meth:`agreeing_layers` finds.
+        layer: decoder layer, from 1; ``auto`` decides without gold (see ``plugin.layers``).
         head: head of that layer, from 1; all of them by default.
-        step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where it predicts it.
+        step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where it predicts it;
+            ``auto`` decides without gold.
         eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``: </s> is left out.
         extract: how links are taken from the soft alignment: a name in ``alignment.extract.EXTRACTORS``, perhaps with
             a number, as in ``threshold:0.3``.
@@ -44,22 +48,22 @@ class NormAligner:
         encoder: Encoder,
         *,
         method: str = "norms",
-        layer: int | str = "auto",
+        layer: int | str = AUTO,
         head: int | None = None,
-        step: str = "input",
+        step: str = AUTO,
         eos: str = "null",
         extract: str = "argmax",
     ):
         for name, value, choices in (
             ("method", method, METHODS),
-            ("step", step, STEPS),
+            ("step", step, (*STEPS, AUTO)),
             ("eos", eos, EOS),
         ):
             if value not in choices:
                 raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
         self.forced, self.encoder = forced, encoder
         self.method, self.step, self.eos, self.extract = method, step, eos, extractor(extract)
-        self.layer = None if layer == "auto" else from_one("layer", layer, forced.layers)
+        self.layer = None if layer == AUTO else from_one("layer", layer, forced.layers)
         self.head = None if head is None else from_one("head", head, forced.heads)
         if self.layer is None and head is not None:
             raise InputError(f"head {head} of which layer? layer auto chooses among whole layers")
@@ -129,17 +133,37 @@ class NormAligner:
         return map_batches(pairs, partial(self.forced, evidences=evidences), max_tokens=batch_tokens)
 
     def evidence(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> tuple[Evidence, Iterable[Pair]]:
-        """What the options name, with ``layer="auto"`` decided on the first pairs; and all pairs again."""
-        if self.layer is None:
+        """What the options name, with layer and step decided on the first pairs if need be; and all pairs again.
+
+        What was decided stays: later pairs are aligned in the same way.
+        """
+        if self.layer is None or self.step == AUTO:
             pairs = iter(pairs)
             first = list(islice(pairs, AUTO_PAIRS))
-            self.layer = self.agreeing_layers(first, batch_tokens=batch_tokens)[self.step]
             pairs = chain(first, pairs)
+            choice = self.choice(self.sample(first), batch_tokens=batch_tokens)
+            self.step = choice.step if self.step == AUTO else self.step
+            self.layer = choice.layers[self.step]
         return Evidence(self.method, self.layer, self.step, self.head), pairs
 
-    def agreeing_layers(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> dict[str, int]:
-        """The layer, from 0, that aligns best at each step, found without gold (see ``plugin.layers``)."""
-        return agreeing_layers(self.forced, pairs, self.method, null=self.eos == "null", batch_tokens=batch_tokens)
+    def choice(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> Choice:
+        """The best layer and step, among those that the options leave open, without gold."""
+        layers = None if self.layer is None else [self.layer]
+        null = self.eos == "null"
+        return choose_layers(self.forced, pairs, self.method, layers=layers, null=null, batch_tokens=batch_tokens)
+
+    def sample(self, first: list[Pair]) -> list[Pair]:
+        """Pairs to decide on: the first ones of the corpus or, if they are few, those of the validation set."""
+        if len(first) >= FEW_PAIRS:
+            return first
+        try:
+            return list(islice(binarised_pairs("valid", self.encoder)[0], AUTO_PAIRS))
+        except InputError:
+            warnings.warn(
+                f"layer and step are decided on {len(first)} pairs, as there is no validation set; better name them",
+                stacklevel=2,
+            )
+            return first
 
 
 def from_one(name: str, value: int, count: int) -> int:

@@ -18,7 +18,7 @@ from fairseq_normalign.plugin.corpus import Pair, text_pairs
 from fairseq_normalign.plugin.forced import STEPS, Evidence
 
 COMBINATIONS = (*MEANS, "learned")
-AGREED_SHARE = 0.75  # cells of the agreeing layers' mean that count as links when a model is learned
+AGREED_SHARE = 0.75  # cells of the chosen layers' mean that count as links when a model is learned
 # What share of its row's and its column's best a cell needs; chosen on the odd lines of the RWTH German–English gold.
 SHARES = {"product": 0.75, "harmonic": 0.75, "mean": 0.75, "learned": 0.7}
 SPEC = re.compile(r"(reverse:)?([a-z-]+)\.(\d+)(?:\.(\d+))?\.(input|output)(?:\*([0-9.]+))?")
@@ -52,8 +52,8 @@ class CombinedAligner:
         backward: an aligner of the model that translates target to source.
         combine: ``product`` (geometric), ``harmonic`` or arithmetic ``mean`` of the evidences; or ``learned``: a
             logistic model of a link given all evidences, fitted without gold on the first pairs to the links that the
-            agreeing layers' product finds.
-        evidences: which; by default the agreeing layers of both steps for a mean, and every layer and head at both
+            chosen layers' product finds.
+        evidences: which; by default the layers chosen for both steps for a mean, and every layer and head at both
             steps for ``learned``.
         extract: how links are taken from the combined matrix, by default cells of enough ``relative`` height.
     """
@@ -106,7 +106,7 @@ class CombinedAligner:
         streams = [iter(stream) for stream in streams]
         first = [list(islice(stream, AUTO_PAIRS)) for stream in streams]
         if not self._prepared:
-            self._prepare(first, batch_tokens)
+            self._prepare([a.sample(pairs) for a, pairs in zip(self.aligners, first)], batch_tokens)
         streams = [chain(pairs, stream) for pairs, stream in zip(first, streams)]
         return (self._combined(shares) for shares in self._shares(streams, self.evidences, batch_tokens))
 
@@ -119,7 +119,7 @@ class CombinedAligner:
         agreed = [
             Weighted(Evidence(aligner.method, layer, step), bool(k))
             for k, (aligner, pairs) in enumerate(zip(self.aligners, first))
-            for step, layer in aligner.agreeing_layers(pairs, batch_tokens=batch_tokens).items()
+            for step, layer in aligner.choice(pairs, batch_tokens=batch_tokens).layers.items()
         ]
         if self.combine != "learned":
             self.evidences = agreed

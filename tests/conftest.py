@@ -39,6 +39,7 @@ class ToyTask:
     def __init__(self, symbols: int = 30):
         from fairseq.data import Dictionary
 
+        self.args = Namespace(source_lang="a", target_lang="b", data="nowhere")
         self.source_dictionary = Dictionary()
         for number in range(symbols):
             self.source_dictionary.add_symbol(f"w{number}")

@@ -1,7 +1,10 @@
+import warnings
+
 import pytest
 
 from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.agreement import agreement
+from fairseq_normalign.alignment.extract import argmax, mutual_argmax
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.corpus import Encoder
 from fairseq_normalign.plugin.forced import Forced
@@ -10,7 +13,7 @@ from tests.conftest import ToyTask, build_model
 
 def aligner(**options) -> NormAligner:
     task = ToyTask()
-    return NormAligner(Forced(build_model(task=task), task), Encoder(task), **{"layer": 1, **options})
+    return NormAligner(Forced(build_model(task=task), task), Encoder(task), **{"layer": 1, "step": "input", **options})
 
 
 def test_links_are_those_of_the_soft_matrix():
@@ -31,7 +34,7 @@ def test_lists_of_words_and_order():
     ("options", "message"),
     [
         ({"method": "norm"}, "unknown method 'norm'; expected one of: weights, norms, head-norms"),
-        ({"step": "in"}, "unknown step 'in'; expected one of: input, output"),
+        ({"step": "in"}, "unknown step 'in'; expected one of: input, output, auto"),
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
         ({"layer": 0}, "layer 0: the model has layers 1 to 2"),
         ({"head": 5}, "head 5: the model has heads 1 to 4"),
@@ -43,18 +46,45 @@ def test_bad_options(options, message):
         aligner(**options)
 
 
-def test_auto_takes_the_layers_whose_steps_agree_most():
-    pairs = [("w1 w2 w3", "w4 w5"), ("w5 w6", "w7 w8 w9")]
-    links = {
-        (step, layer): [set(found) for found in aligner(layer=layer, step=step).align_many(pairs)]
+PAIRS = [("w1 w2 w3", "w4 w5"), ("w5 w6", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7")]
+
+
+def test_auto_takes_the_most_mutual_layer_and_the_one_that_agrees_with_it():
+    softs = {
+        (step, layer): [aligner(layer=layer, step=step).soft(*pair) for pair in PAIRS]
         for step in ("input", "output")
         for layer in (1, 2)
     }
-    table = {(i, o): agreement(links["input", i], links["output", o]) for i in (1, 2) for o in (1, 2)}
-    best = max(table, key=table.get)
-    for step, layer in zip(("input", "output"), best):
-        assert [set(found) for found in aligner(layer="auto", step=step).align_many(pairs)] == links[step, layer]
+    mutual = {key: sum(len(mutual_argmax(soft.words)) for soft in found) for key, found in softs.items()}
+    links = {key: [set(argmax(soft.words, null=soft.null)) for soft in found] for key, found in softs.items()}
+    step, layer = max(mutual, key=mutual.get)
+    other = "output" if step == "input" else "input"
+    agreeing = max((1, 2), key=lambda candidate: agreement(links[step, layer], links[other, candidate]))
+    with pytest.warns(UserWarning, match="decided on 3 pairs, as there is no validation set"):
+        found = list(aligner(layer="auto", step="auto").align_many(PAIRS))
+    assert [set(pair) for pair in found] == links[step, layer]
+    with pytest.warns(UserWarning):
+        found = list(aligner(layer="auto", step=other).align_many(PAIRS))
+    assert [set(pair) for pair in found] == links[other, agreeing]
+
+
+def test_auto_step_at_a_given_layer():
+    auto = aligner(layer=2, step="auto")
+    with pytest.warns(UserWarning):
+        next(auto.align_many(PAIRS))
+    assert auto.layer == 1
+    assert auto.step in ("input", "output")
+
+
+def test_what_was_decided_stays():
+    auto = aligner(layer="auto", step="auto")
+    with pytest.warns(UserWarning):
+        auto.align(*PAIRS[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        auto.align(*PAIRS[1])
 
 
 def test_auto_on_nothing():
-    assert list(aligner(layer="auto").align_many([])) == []
+    with pytest.warns(UserWarning):
+        assert list(aligner(layer="auto").align_many([])) == []

@@ -10,6 +10,7 @@ from fairseq_normalign.plugin.corpus import Encoder
 from fairseq_normalign.plugin.forced import Evidence, Forced
 from tests.conftest import ToyTask, build_model
 
+pytestmark = pytest.mark.filterwarnings("ignore:layer and step are decided on")
 PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
 
 
@@ -24,7 +25,7 @@ def test_product_of_two_directions_by_hand():
         Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
     ]
     combined = CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen, extract="relative:0.9")
-    forward, backward = aligner(layer=1), aligner(method="weights", layer=2, step="output")
+    forward, backward = aligner(layer=1, step="input"), aligner(method="weights", layer=2, step="output")
     for pair, links in zip(PAIRS, combined.align_many(PAIRS)):
         shares = [forward.shares(forward.soft(*pair)), backward.shares(backward.soft(*pair[::-1])).T]
         assert links == relative(geometric_mean(shares, [1, 2]), share=0.9)
@@ -53,12 +54,12 @@ def test_learned_takes_every_head_and_gives_probabilities(directions):
     assert again == list(combined.align_many(PAIRS))
 
 
-def test_default_evidences_of_a_mean_are_the_agreeing_layers():
+def test_default_evidences_of_a_mean_are_the_chosen_layers():
     combined = CombinedAligner(aligner(), combine="product")
     list(combined.align_many(PAIRS))
     pairs = [combined.aligners[0].encoder.pair(*pair, "") for pair in PAIRS]
-    layers = aligner().agreeing_layers(pairs)
-    assert combined.evidences == [Weighted(Evidence("norms", layers[step], step)) for step in ("input", "output")]
+    layers = aligner().choice(pairs).layers
+    assert combined.evidences == [Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()]
 
 
 def test_an_empty_corpus():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import AbstractSet, Sequence
 
-import numpy as np
-
 from fairseq_normalign.alignment.links import Link
 
 Alignments = Sequence[AbstractSet[Link]]  # the links of each sentence pair
@@ -16,9 +14,3 @@ def agreement(first: Alignments, second: Alignments) -> float:
     shared = sum(len(a & b) for a, b in zip(first, second))
     total = sum(map(len, first)) + sum(map(len, second))
     return 2 * shared / total if total else 0.0
-
-
-def most_agreeing(first: Sequence[Alignments], second: Sequence[Alignments]) -> tuple[int, int]:
-    """The pair of candidates, one of each list, that agree most."""
-    table = np.array([[agreement(a, b) for b in second] for a in first])
-    return tuple(map(int, np.unravel_index(table.argmax(), table.shape)))

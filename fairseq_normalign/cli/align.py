@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
-from fairseq_normalign.aligner import EOS, NormAligner
+from fairseq_normalign.aligner import AUTO, EOS, NormAligner
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences, extractor
 from fairseq_normalign.alignment.links import format_links, read_together, whole_file
@@ -47,8 +47,8 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--head", type=int, metavar="N", help="one head of the layer, from 1 (default: all)")
     group.add_argument(
         "--step",
-        choices=STEPS,
-        default="input",
+        choices=(*STEPS, AUTO),
+        default=AUTO,
         help="take a word's alignment where the decoder reads it or where it predicts it (default: %(default)s)",
     )
     group.add_argument(
@@ -96,15 +96,15 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
     """Refuses options that do not go together, before anything is loaded."""
     if args.all != (args.gold is not None):
         raise InputError("--all and --gold FILE go together; to score one alignment, use normalign aer")
-    if args.layer != "auto" and not args.layer.isdigit():
+    if args.layer != AUTO and not args.layer.isdigit():
         raise InputError(f"--layer {args.layer!r}: expected a number from 1, or auto")
     if args.combine is None:
         given = [f"--{name.replace('_', '-')}" for name in ("reverse_path", "evidence") if getattr(args, name)]
         if given:
             raise InputError(f"{given[0]} needs --combine, which says how: {', '.join(COMBINATIONS)}")
-    elif args.all or args.layer != "auto" or args.head is not None:
+    elif args.all or (args.layer, args.step, args.head) != (AUTO, AUTO, None):
         raise InputError(
-            "--combine takes both steps of many layers; name them with --evidence, not --layer, --head, --all"
+            "--combine takes both steps; name layers with --evidence, not --layer, --head, --step or --all"
         )
     args.evidence = [parse_evidence(text) for text in args.evidence] if args.evidence else None
     extractor(args.extract or "argmax")
@@ -162,9 +162,9 @@ def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
     """Every choice that moves AER."""
     return {
         "method": evidence.method,
-        "layer": f"{'auto:' if args.layer == 'auto' else ''}{evidence.layer + 1}",
+        "layer": f"{'auto:' if args.layer == AUTO else ''}{evidence.layer + 1}",
         "head": "all" if evidence.head is None else evidence.head + 1,
-        "step": evidence.step,
+        "step": f"{'auto:' if args.step == AUTO else ''}{evidence.step}",
         "eos": args.eos,
         "merge": f"{args.source_merge}+{args.target_merge}",
         "extract": args.extract or "argmax",

@@ -6,7 +6,7 @@ import argparse
 from itertools import islice
 from typing import Sequence
 
-from fairseq_normalign.aligner import NormAligner
+from fairseq_normalign.aligner import AUTO, NormAligner
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
@@ -28,7 +28,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     group.add_argument("-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg")
     group.add_argument("--line", type=int, default=1, metavar="N", help="sentence pair, from 1 (default: 1)")
     group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1, or auto (default: auto)")
-    group.add_argument("--step", choices=STEPS, default="input", help="see normalign align (default: %(default)s)")
+    group.add_argument("--step", choices=(*STEPS, AUTO), default=AUTO, help="see normalign align (default: auto)")
     group.add_argument("--method", nargs="+", choices=METHODS, default=["weights", "norms"], help="one panel each")
     options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
     return options.parse_args(parser, argv)
@@ -39,9 +39,9 @@ def main(args: argparse.Namespace) -> None:
     chosen, pairs = aligner.evidence(options.pairs(args, aligner.encoder))
     pair = nth(pairs, args.line, "the corpus")
     gold = nth(options.gold(args), args.line, args.gold) if args.gold else None
-    (softs,) = aligner.evidences_many([pair], [Evidence(method, chosen.layer, args.step) for method in args.method])
+    (softs,) = aligner.evidences_many([pair], [Evidence(method, chosen.layer, chosen.step) for method in args.method])
     panels = [
-        (f"{method}, layer {chosen.layer + 1}, align with {args.step}", soft.words)
+        (f"{method}, layer {chosen.layer + 1}, align with {chosen.step}", soft.words)
         for method, soft in zip(args.method, softs)
     ]
     pictures.save(pictures.soft_alignments(panels, pair.source.text, pair.target.text, gold), args.output)

@@ -1,31 +1,52 @@
-"""Which decoder layer aligns best, found without gold."""
+"""Which decoder layer aligns best at which step, found without gold."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Iterable
+from itertools import product
+from typing import Iterable, NamedTuple, Sequence
 
-from fairseq_normalign.alignment.agreement import most_agreeing
-from fairseq_normalign.alignment.extract import argmax
+from fairseq_normalign.alignment.agreement import agreement
+from fairseq_normalign.alignment.extract import argmax, mutual_argmax
 from fairseq_normalign.plugin.corpus import Pair, map_batches
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced
 
 
-def agreeing_layers(
-    forced: Forced, pairs: Iterable[Pair], method: str = "norms", *, null: bool = True, batch_tokens: int = 4000
-) -> dict[str, int]:
-    """The layer, from 0, to take for each step.
+class Choice(NamedTuple):
+    """The layer, from 0, to take for each step, and the better one of the steps."""
 
-    A word's alignment can be read off where the decoder reads the word, best at an early layer, and where it predicts
-    it, best at a late one. Layers that are right agree with each other; layers that are wrong have no reason to. So
-    take the two, one for each step, whose links agree most.
+    layers: dict[str, int]
+    step: str
+
+
+def choose_layers(
+    forced: Forced,
+    pairs: Iterable[Pair],
+    method: str = "norms",
+    *,
+    layers: Sequence[int] | None = None,
+    null: bool = True,
+    batch_tokens: int = 4000,
+) -> Choice:
+    """Finds the layer and step that align best, and the layer that aligns best at the other step.
+
+    Words correspond almost one to one, and a layer that does not align has no reason to show it: the best layer and
+    step are those where most words choose each other (mutual argmax). At the other step, a layer that aligns must tell
+    the same story: the one whose links agree most with the best.
 
     Args:
+        layers: the candidates, from 0; all of them by default.
         null: whether a word that takes most from </s> has no link.
     """
-    layers = range(forced.layers)
-    evidences = [Evidence(method, layer, step) for step in STEPS for layer in layers]
-    softs = map_batches(pairs, partial(forced, evidences=evidences), max_tokens=batch_tokens)
-    found = [[set(argmax(soft.words, null=soft.null if null else None)) for soft in pair] for pair in softs]
-    candidates = list(zip(*found)) or [()] * len(evidences)
-    return dict(zip(STEPS, most_agreeing(candidates[: len(layers)], candidates[len(layers) :])))
+    layers = range(forced.layers) if layers is None else layers
+    candidates = [Evidence(method, layer, step) for layer, step in product(layers, STEPS)]
+    links: dict[Evidence, list] = {evidence: [] for evidence in candidates}
+    mutual = dict.fromkeys(candidates, 0)
+    for softs in map_batches(pairs, partial(forced, evidences=candidates), max_tokens=batch_tokens):
+        for evidence, soft in zip(candidates, softs):
+            links[evidence].append(set(argmax(soft.words, null=soft.null if null else None)))
+            mutual[evidence] += len(mutual_argmax(soft.words))
+    best = max(candidates, key=mutual.get)
+    others = [evidence for evidence in candidates if evidence.step != best.step]
+    other = max(others, key=lambda evidence: agreement(links[best], links[evidence]))
+    return Choice({best.step: best.layer, other.step: other.layer}, best.step)

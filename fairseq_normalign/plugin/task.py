@@ -17,7 +17,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Encoder, Pair
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
-from fairseq_normalign.plugin.layers import agreeing_layers
+from fairseq_normalign.plugin.layers import choose_layers
 
 logger = logging.getLogger(__name__)
 EOS = ("null", "skip")
@@ -29,8 +29,8 @@ class TranslationNormalignConfig(TranslationConfig):
     align_layer: str = field(
         default="auto", metadata={"help": "decoder layer, from 1; auto decides without gold on the first batch"}
     )
-    align_step: ChoiceEnum(list(STEPS)) = field(
-        default="input", metadata={"help": "align a word where the decoder reads it or where it predicts it"}
+    align_step: ChoiceEnum([*STEPS, "auto"]) = field(
+        default="auto", metadata={"help": "align a word where the decoder reads it or where it predicts it"}
     )
     align_eos: ChoiceEnum(list(EOS)) = field(
         default="null", metadata={"help": "null: a word that takes most from </s> gets no link; skip: </s> is left out"}
@@ -68,6 +68,7 @@ class AligningGenerator(SequenceGenerator):
         self.encoder = Encoder(task, scheme=normalise_bpe_name(task.cfg.align_words))
         self.forced = Forced(self.network, task)
         self.layer = None if task.cfg.align_layer == "auto" else self._layer(task.cfg.align_layer)
+        self.step = str(task.cfg.align_step)
 
     def _layer(self, text: str) -> int:
         if not (text.isdigit() and 1 <= int(text) <= self.forced.layers):
@@ -88,11 +89,14 @@ class AligningGenerator(SequenceGenerator):
         return finalized
 
     def _aligned(self, pairs: List[Pair]) -> List[Soft]:
-        method, step = str(self.options.align_method), str(self.options.align_step)
-        if self.layer is None:
-            self.layer = agreeing_layers(self.forced, pairs, method, null=str(self.options.align_eos) == "null")[step]
-            logger.info(f"aligning by layer {self.layer + 1}, chosen on the first batch")
-        return [soft for (soft,) in self.forced(pairs, [Evidence(method, self.layer, step)])]
+        method = str(self.options.align_method)
+        if self.layer is None or self.step == "auto":
+            layers, null = None if self.layer is None else [self.layer], str(self.options.align_eos) == "null"
+            choice = choose_layers(self.forced, pairs, method, layers=layers, null=null)
+            self.step = choice.step if self.step == "auto" else self.step
+            self.layer = choice.layers[self.step]
+            logger.info(f"aligning by layer {self.layer + 1}, step {self.step}, chosen on the first batch")
+        return [soft for (soft,) in self.forced(pairs, [Evidence(method, self.layer, self.step)])]
 
     def _shown(self, soft: Soft) -> list:
         null = soft.null if str(self.options.align_eos) == "null" else None

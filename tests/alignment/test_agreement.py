@@ -1,4 +1,4 @@
-from fairseq_normalign.alignment.agreement import agreement, most_agreeing
+from fairseq_normalign.alignment.agreement import agreement
 
 A = [{(0, 0), (1, 1)}, {(0, 0)}]
 B = [{(0, 0), (1, 2)}, {(0, 0), (1, 1)}]
@@ -9,8 +9,3 @@ def test_dice_over_the_corpus():
     assert agreement(A, B) == 2 * 2 / (3 + 4)
     assert agreement(A, A) == 1
     assert agreement(A, NONE) == agreement(NONE, NONE) == 0
-
-
-def test_most_agreeing_pair():
-    assert most_agreeing([NONE, B], [B, A, NONE]) == (1, 0)
-    assert most_agreeing([NONE, B], [NONE, A]) == (1, 1)

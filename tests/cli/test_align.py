@@ -26,8 +26,10 @@ def pieces(corpus):
 
 
 def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, pieces, tmp_path):
-    binarised = align(corpus, checkpoint, "--remove-bpe", "sentencepiece", "--layer", 2, "--max-tokens", 100)
-    from_text = align(corpus, checkpoint, *text, *pieces, "--layer", 2, "--user-dir", PACKAGE)
+    binarised = align(
+        corpus, checkpoint, "--remove-bpe", "sentencepiece", "--layer", 2, "--step", "input", "--max-tokens", 100
+    )
+    from_text = align(corpus, checkpoint, *text, *pieces, "--layer", 2, "--step", "input", "--user-dir", PACKAGE)
     assert binarised.stdout == from_text.stdout
     assert "method:norms|layer:2|head:all|step:input|eos:null" in binarised.stderr
     lines = binarised.stdout.splitlines()
@@ -64,7 +66,16 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
 
 def test_generated_translations_are_aligned_as_they_are_generated(corpus, checkpoint, pieces, tmp_path):
     """--print-alignment of the task and --hypotheses on the log give the same links, whatever the beam."""
-    options = ["--task", "translation_normalign", "--print-alignment", "hard", "--align-layer", 2]
+    options = [
+        "--task",
+        "translation_normalign",
+        "--print-alignment",
+        "hard",
+        "--align-layer",
+        2,
+        "--align-step",
+        "input",
+    ]
     options += ["--align-words", "sentencepiece", "--remove-bpe", "sentencepiece", "--beam", 3, "--nbest", 2]
     command = ["fairseq-generate", corpus / "data-bin", "--path", checkpoint, "--user-dir", PACKAGE, "--cpu"]
     log = run(*command, *options, "--max-len-b", 12).stdout
@@ -74,7 +85,9 @@ def test_generated_translations_are_aligned_as_they_are_generated(corpus, checkp
         if line.startswith("A-"):
             number, _, links = line[2:].partition("\t")
             printed.setdefault(int(number), parse_links(links))
-    aligned = align(corpus, checkpoint, *pieces, "--layer", 2, "--hypotheses", tmp_path / "gen.out").stdout.splitlines()
+    aligned = align(
+        corpus, checkpoint, *pieces, "--layer", 2, "--step", "input", "--hypotheses", tmp_path / "gen.out"
+    ).stdout.splitlines()
     assert [parse_links(line) for line in aligned] == [printed[number] for number in range(40)]
 
 
@@ -139,7 +152,7 @@ BAD = {
     ),
     "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
     "reverse model without a way to combine": (["--reverse-path", "x.pt"], "--reverse-path needs --combine"),
-    "combination of one layer": (["--combine", "product", "--layer", "1"], "name them with --evidence, not --layer"),
+    "combination of one layer": (["--combine", "product", "--layer", "1"], "name layers with --evidence, not --layer"),
     "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     "two targets": (["--target-file", "a", "--hypotheses", "b"], "both name the target"),
     "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
