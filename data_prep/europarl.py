@@ -51,7 +51,8 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
                     shutil.copyfileobj(content, file)
                 unfinished.replace(path)
     except (tarfile.TarError, KeyError, EOFError, OSError) as error:
-        raise InputError(f"{archive}: {error}; expected a tar archive of {', '.join(members)}") from error
+        reason = str(error).splitlines()[0]  # tarfile lists every format it tried
+        raise InputError(f"{archive}: {reason}; expected a tar archive of {', '.join(members)}") from error
     return paths
 
 
@@ -160,9 +161,9 @@ def europarl(outdir: Path, gold: Path, jobs: int = 1) -> None:
     prepare(outdir, outdir, ("de", "en"), vocab_size=VOCAB_SIZE, separate=True, dummy_prefix=False, workers=jobs)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prepare, or say in one line what is wrong."""
-    args = get_parser().parse_args()
+    args = get_parser().parse_args(argv)
     try:
         europarl(args.outdir, args.gold, args.jobs)
     except InputError as error:

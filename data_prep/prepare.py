@@ -14,7 +14,7 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Sequence
 
 import sentencepiece
 from lines import read_lines, read_pairs, write_lines
@@ -130,9 +130,9 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prepare, or say in one line what is wrong."""
-    args = get_parser().parse_args()
+    args = get_parser().parse_args(argv)
     try:
         prepare(
             args.corpus,

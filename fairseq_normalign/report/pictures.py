@@ -37,11 +37,14 @@ def soft_alignments(
         axes.set_yticks(range(len(target)), target)
         for s, t in sorted(gold.possible) if gold else ():
             style = "-" if (s, t) in gold.sure else ":"
-            axes.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor="tab:red", lw=1.5, ls=style))
+            frame = Rectangle(
+                (s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor="tab:red", lw=1.5, ls=style, clip_on=False
+            )
+            axes.add_patch(frame)
     return figure
 
 
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a picture in the format that the name asks for, with text that stays text in PDF and SVG."""
     with mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
-        figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150, bbox_inches="tight")

@@ -1,0 +1,161 @@
+"""The Europarl recipe, all but the download, on an archive made here and on the real gold set where there is one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from collections import deque
+from pathlib import Path
+
+import europarl
+import pytest
+from lines import read_lines, write_lines
+
+from fairseq_normalign.errors import InputError
+
+GERMAN = ["Das ist gut .", "", "Daß wir ! ", "  "]
+ENGLISH = ["That is good .", "", "That we !", ""]
+TALP = ["1-1 2-2 3-3 4p4 ", "", "2-2 3-3", ""]
+
+
+def pack(archive: Path, files: dict[str, bytes]) -> Path:
+    """A tar.gz with these files."""
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, content in files.items():
+            path = archive.with_name("member")
+            path.write_bytes(content)
+            tar.add(path, arcname=name)
+    return archive
+
+
+def gold_files(german=GERMAN, english=ENGLISH, talp=TALP) -> dict[str, bytes]:
+    texts = ("\n".join(lines) + "\n" for lines in (german, english, talp))
+    return {name: text.encode("latin-1") for name, text in zip(europarl.GOLD, texts)}
+
+
+def gold_set(folder: Path, **files):
+    raw = folder / "raw"
+    raw.mkdir(exist_ok=True)
+    return europarl.gold_set(*europarl.extract(pack(folder / "gold.tgz", gold_files(**files)), europarl.GOLD, raw))
+
+
+def test_gold_set(tmp_path):
+    pairs, links = gold_set(tmp_path)
+    assert pairs == [("Das ist gut .", "That is good ."), ("Daß wir !", "That we !")]
+    assert links == ["1-1 2-2 3-3 4p4", "2-2 3-3"]
+
+
+@pytest.mark.parametrize(
+    ("talp", "message"),
+    [
+        (["1-1"], "2 German, 2 English sentences and 1 lines of links; expected as many of each"),
+        (["1-1", "3-4"], "sentence 2: link 3-4; expected at most 3-3"),
+        (["0-1", "1-1"], "sentence 1: link '0-1' has index 0"),
+        (["1x1", "1-1"], "sentence 1: bad link '1x1'"),
+    ],
+)
+def test_bad_gold_set(tmp_path, talp, message):
+    with pytest.raises(InputError, match=message):
+        gold_set(tmp_path, talp=talp)
+
+
+def test_real_gold_set(tmp_path):
+    """508 pairs with 9,613 sure and 921 possible links, the same text after a round through Latin-1 and blank lines."""
+    if "NORMALIGN_DATA" not in os.environ:
+        pytest.skip("NORMALIGN_DATA is unset: it names the folder of real data")
+    folder = Path(os.environ["NORMALIGN_DATA"]) / "deen"
+    files = [list(read_lines(folder / name)) for name in ("test.de", "test.en", "test.talp")]
+    pairs, links = gold_set(tmp_path, german=[*files[0], ""], english=["", *files[1]], talp=[*files[2], " "])
+    assert pairs == list(zip(*files[:2]))
+    assert (len(links), sum(line.count("-") for line in links), sum(line.count("p") for line in links)) == (
+        508,
+        9613,
+        921,
+    )
+
+
+def test_extract_keeps_what_is_there(tmp_path):
+    archive = pack(tmp_path / "x.tgz", {"folder/a": b"new"})
+    assert europarl.extract(archive, ["folder/a"], tmp_path)[0].read_bytes() == b"new"
+    (tmp_path / "a").write_bytes(b"old")
+    assert europarl.extract(tmp_path / "none", ["folder/a"], tmp_path)[0].read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("content", [None, b"no archive"])
+def test_bad_archive(tmp_path, content):
+    archive = tmp_path / "x.tgz"
+    if content is None:
+        pack(archive, {"b": b""})
+    else:
+        archive.write_bytes(content)
+    with pytest.raises(InputError, match=r"x\.tgz: .*; expected a tar archive of DeEn/a"):
+        europarl.extract(archive, ["DeEn/a"], tmp_path)
+
+
+def test_disjoint_drops_pairs_whose_sides_both_occur_in_the_test_set():
+    test = [("a", "A"), ("b", "B")]
+    pairs = [("a", "A"), ("a", "B"), ("a", "C"), ("c", "B"), ("c", "C")]
+    assert list(europarl.disjoint(pairs, test)) == [("a", "C"), ("c", "B"), ("c", "C")]
+
+
+@pytest.mark.parametrize(("size", "last"), [(2, "de"), (9, "abcde")])
+def test_without_last(size, last):
+    tail: deque = deque(maxlen=size)
+    kept = list(europarl.without_last([(letter, letter) for letter in "abcde"], tail))
+    assert "".join(ours for ours, _ in kept) + "".join(ours for ours, _ in tail) == "abcde"
+    assert "".join(ours for ours, _ in tail) == last
+
+
+def test_lowercase():
+    assert list(europarl.lowercase([("ÄB ß", "A-B !")])) == [("äb ß", "a-b !")]
+
+
+def test_write_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(europarl, "VALID", 1)
+    write_lines(tmp_path / "tok.de", ["Ein Satz .", "Das ist gut .", "Noch einer .", "Der letzte ."])
+    write_lines(tmp_path / "tok.en", ["A sentence .", "That we !", "Another one .", "The last ."])
+    test = [("Das ist gut .", "That is good ."), ("Daß wir !", "That we !")]
+    europarl.write_corpus(tmp_path, [tmp_path / "tok.de", tmp_path / "tok.en"], test, ["1-1", "2-2"])
+    assert list(read_lines(tmp_path / "train.de")) == ["ein satz .", "noch einer ."]
+    assert list(read_lines(tmp_path / "valid.en")) == ["the last ."]
+    assert list(read_lines(tmp_path / "test.de")) == ["das ist gut .", "daß wir !"]
+    assert list(read_lines(tmp_path / "test.talp")) == ["1-1", "2-2"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_tokenize(jobs):
+    """As the gold set is tokenised: apostrophes and brackets as they are, hyphens inside words kept."""
+    pytest.importorskip("sacremoses")
+    lines = ["We don't cherry-pick, (Mr.) Smith & co.", "", "Ja, z.B. heute!"]
+    assert list(europarl.tokenize(lines[:2], "en", jobs)) == ["We don 't cherry-pick , ( Mr. ) Smith & co .", ""]
+    assert list(europarl.tokenize(lines[2:], "de", jobs)) == ["Ja , z.B. heute !"]
+
+
+def test_missing_tokenizer(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    europarl._tokenizer.cache_clear()
+    with pytest.raises(InputError, match=r"tokeniser: .*; expected `pip install sacremoses`"):
+        list(europarl.tokenize(["a"], "de"))
+
+
+def test_missing_gold_names_its_page(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        europarl.main([str(tmp_path), "--gold", str(tmp_path / "none.tgz")])
+    assert stop.value.code == 2
+    assert "not found; expected DeEnGoldAlignment.tar.gz, from https://www-i6" in capsys.readouterr().err
+
+
+def test_whole_recipe(tmp_path, monkeypatch):
+    """From archives already downloaded to data-bin, with a tokeniser that splits at spaces."""
+    monkeypatch.setattr(europarl, "tokenize", lambda lines, lang, jobs: lines)
+    monkeypatch.setattr(europarl, "VALID", 3)
+    monkeypatch.setattr(europarl, "VOCAB_SIZE", 60)
+    (tmp_path / "raw").mkdir()
+    sides = [f"{language} wort{n} und wort{n * n} .\n" for n in range(30) for language in ("Ein", "A")]
+    texts = ("".join(sides[0::2]).encode(), "".join(sides[1::2]).encode())
+    pack(tmp_path / "raw" / "de-en.tgz", dict(zip(europarl.TEXT, texts)))
+    europarl.europarl(tmp_path, pack(tmp_path / "gold.tgz", gold_files()))
+    counts = {split: len(list(read_lines(tmp_path / f"{split}.de"))) for split in ("train", "valid", "test")}
+    assert counts == {"train": 27, "valid": 3, "test": 2}
+    assert (tmp_path / "data-bin" / "train.de-en.en.idx").exists()
