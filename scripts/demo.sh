@@ -35,5 +35,5 @@ normalign align "${CORPUS[@]}" --output "$OUT/test.pharaoh"
 normalign aer "$OUT/corpus/test.talp" -i "$OUT/test.pharaoh" --confidence
 
 say "One sentence pair, gold framed"
-normalign plot "${CORPUS[@]}" --line 3 --gold "$OUT/corpus/test.talp" --output "$OUT/pair.png"
+normalign plot "${CORPUS[@]}" --line 1 --gold "$OUT/corpus/test.talp" --output "$OUT/pair.png"
 echo "$OUT/pair.png"

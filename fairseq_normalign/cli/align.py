@@ -7,10 +7,10 @@ import json
 import sys
 from contextlib import nullcontext
 from functools import partial
-from itertools import product
+from itertools import chain, islice, product
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
-from fairseq_normalign.aligner import AUTO, EOS, NormAligner
+from fairseq_normalign.aligner import AUTO, AUTO_PAIRS, EOS, NormAligner
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences, extractor
 from fairseq_normalign.alignment.links import format_links, read_together, whole_file
@@ -20,6 +20,7 @@ from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
 from fairseq_normalign.plugin.corpus import Pair
 from fairseq_normalign.plugin.forced import STEPS, Evidence
+from fairseq_normalign.plugin.layers import Choice, choose_layers
 from fairseq_normalign.report.tables import aer_table
 
 EXAMPLE = "normalign align data-bin --path checkpoint_best.pt --remove-bpe sentencepiece --layer 2 > test.pharaoh"
@@ -185,20 +186,23 @@ def combined_signature(args: argparse.Namespace, combined: CombinedAligner) -> d
 
 
 def print_table(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[Pair]) -> None:
+    pairs = iter(pairs)
+    first = list(islice(pairs, AUTO_PAIRS))
+    choices = {method: choose_layers(aligner.forced, aligner.sample(first), method) for method in METHODS}
     heads = [None, *range(aligner.forced.heads)] if args.heads else [None]
     evidences = [
         Evidence(method, layer, step, head)
         for layer, head, step, method in product(range(aligner.forced.layers), heads, STEPS, METHODS)
     ]
     totals = [Counts()] * len(evidences)
-    corpus = Stream("the corpus", aligner.evidences_many(pairs, evidences, batch_tokens=args.max_tokens))
-    for gold, softs in read_together(options.gold(args), corpus):
-        totals = [total + count(set(aligner.links(soft)), gold) for total, soft in zip(totals, softs)]
+    softs = aligner.evidences_many(chain(first, pairs), evidences, batch_tokens=args.max_tokens)
+    for gold, row in read_together(options.gold(args), Stream("the corpus", softs)):
+        totals = [total + count(set(aligner.links(soft)), gold) for total, soft in zip(totals, row)]
     scores = dict(zip(evidences, totals))
-    print(aer_table(scores))
+    print(aer_table(scores, choices))
     if args.json:
         with whole_file(args.json) as file:
-            json.dump(as_json(scores), file, indent=1)
+            json.dump(as_json(scores, choices), file, indent=1)
 
 
 class Stream(NamedTuple):
@@ -212,13 +216,16 @@ class Stream(NamedTuple):
         return iter(self.items)
 
 
-def as_json(scores: dict[Evidence, Counts]) -> list[dict]:
+def as_json(scores: dict[Evidence, Counts], choices: dict[str, Choice]) -> list[dict]:
     return [
         {
             "method": evidence.method,
             "layer": evidence.layer + 1,
             "head": None if evidence.head is None else evidence.head + 1,
             "step": evidence.step,
+            "chosen_without_gold": evidence.head is None
+            and choices[evidence.method].layers[evidence.step] == evidence.layer,
+            "better_step_without_gold": choices[evidence.method].step == evidence.step,
             "aer": round(100 * counts.aer, 4),
             "precision": round(100 * counts.precision, 4),
             "recall": round(100 * counts.recall, 4),

@@ -57,6 +57,8 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
     rows = json.loads((tmp_path / "t.json").read_text())
     assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
     assert table.stdout.count("*") == 2 * 3 + 1  # the best of each column, and what the mark means
+    assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
+    assert sum(row["chosen_without_gold"] for row in rows) == 2 * 3
     (row,) = [r for r in rows if (r["method"], r["layer"], r["head"], r["step"]) == ("weights", 3, 2, "output")]
     one = ["--method", "weights", "--layer", 3, "--head", 2, "--step", "output", "--output", tmp_path / "one"]
     align(corpus, checkpoint, *text, *pieces, *one)
