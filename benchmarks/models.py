@@ -26,7 +26,6 @@ class Shape(NamedTuple):
 
 BASE = Shape("base", layers=6, width=512, heads=8, inner=2048, vocabulary=10_000)
 TINY = Shape("tiny", layers=3, width=128, heads=4, inner=256, vocabulary=1_000)
-SHAPES = {shape.name: shape for shape in (BASE, TINY)}
 
 
 def build_task(shape: Shape) -> TranslationTask:

@@ -80,7 +80,9 @@ def computation(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Ite
 
 def build_aligner(shape: Shape) -> NormAligner:
     task = build_task(shape)
-    return NormAligner(Forced(build_model(shape, task), task), Encoder(task, scheme="subword_nmt"), layer=2)
+    return NormAligner(
+        Forced(build_model(shape, task), task), Encoder(task, scheme="subword_nmt"), layer=2, step="input"
+    )
 
 
 def align(aligner: NormAligner, sentences: list[tuple[str, str]], batch_tokens: int) -> None:

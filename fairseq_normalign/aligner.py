@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from itertools import chain, islice
 from typing import Iterable, Iterator, Sequence
@@ -14,14 +13,11 @@ from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.checkpoint import load_single
-from fairseq_normalign.plugin.corpus import Encoder, Pair, binarised_pairs, map_batches, text_pairs
-from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
-from fairseq_normalign.plugin.layers import Choice, choose_layers
+from fairseq_normalign.plugin.corpus import WINDOW, Encoder, Pair, map_batches, text_pairs
+from fairseq_normalign.plugin.forced import EOS, STEPS, Evidence, Forced, Soft
+from fairseq_normalign.plugin.layers import SAMPLE, Choice, choose_layers, decisive_pairs
 
-EOS = ("null", "skip")
 AUTO = "auto"
-AUTO_PAIRS = 500  # how many pairs decide on layer and step
-FEW_PAIRS = 50  # too few to decide on: the validation set is asked instead, if there is one
 
 
 class NormAligner:
@@ -130,7 +126,8 @@ class NormAligner:
         self, pairs: Iterable[Pair], evidences: Sequence[Evidence], *, batch_tokens: int = 4000
     ) -> Iterator[list[Soft]]:
         """Several soft alignments of each encoded pair from one forward pass."""
-        return map_batches(pairs, partial(self.forced, evidences=evidences), max_tokens=batch_tokens)
+        window = max(100, WINDOW // max(1, len(evidences) // 6))  # results wait for their turn: fewer if they are many
+        return map_batches(pairs, partial(self.forced, evidences=evidences), max_tokens=batch_tokens, window=window)
 
     def evidence(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> tuple[Evidence, Iterable[Pair]]:
         """What the options name, with layer and step decided on the first pairs if need be; and all pairs again.
@@ -139,9 +136,9 @@ class NormAligner:
         """
         if self.layer is None or self.step == AUTO:
             pairs = iter(pairs)
-            first = list(islice(pairs, AUTO_PAIRS))
+            first = list(islice(pairs, SAMPLE))
             pairs = chain(first, pairs)
-            choice = self.choice(self.sample(first), batch_tokens=batch_tokens)
+            choice = self.choice(decisive_pairs(first, self.encoder, self.forced), batch_tokens=batch_tokens)
             self.step = choice.step if self.step == AUTO else self.step
             self.layer = choice.layers[self.step]
         return Evidence(self.method, self.layer, self.step, self.head), pairs
@@ -152,22 +149,11 @@ class NormAligner:
         null = self.eos == "null"
         return choose_layers(self.forced, pairs, self.method, layers=layers, null=null, batch_tokens=batch_tokens)
 
-    def sample(self, first: list[Pair]) -> list[Pair]:
-        """Pairs to decide on: the first ones of the corpus or, if they are few, those of the validation set."""
-        if len(first) >= FEW_PAIRS:
-            return first
-        try:
-            return list(islice(binarised_pairs("valid", self.encoder)[0], AUTO_PAIRS))
-        except InputError:
-            warnings.warn(
-                f"layer and step are decided on {len(first)} pairs, as there is no validation set; better name them",
-                stacklevel=2,
-            )
-            return first
-
 
 def from_one(name: str, value: int, count: int) -> int:
     """The 0-based index of layer or head ``value``, which people count from 1."""
+    if not str(value).isdigit():
+        raise InputError(f"{name} {value!r}: expected a number from 1")
     if not 1 <= int(value) <= count:
         raise InputError(f"{name} {value}: the model has {name}s 1 to {count}")
     return int(value) - 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import chain, islice, tee
 from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from fairseq_normalign.aligner import AUTO_PAIRS, NormAligner, from_one
+from fairseq_normalign.aligner import NormAligner, from_one
 from fairseq_normalign.alignment.combine import MEANS, LinkModel, fit_links, geometric_mean
 from fairseq_normalign.alignment.extract import extractor, relative
 from fairseq_normalign.alignment.links import Link
@@ -16,12 +17,13 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Pair, text_pairs
 from fairseq_normalign.plugin.forced import STEPS, Evidence
+from fairseq_normalign.plugin.layers import SAMPLE, decisive_pairs
 
 COMBINATIONS = (*MEANS, "learned")
-AGREED_SHARE = 0.75  # cells of the chosen layers' mean that count as links when a model is learned
+AGREED_SHARE = 0.75  # cells of the chosen layers' product that count as links when a model is learned: SHARES' own
 # What share of its row's and its column's best a cell needs; chosen on the odd lines of the RWTH German–English gold.
 SHARES = {"product": 0.75, "harmonic": 0.75, "mean": 0.75, "learned": 0.7}
-SPEC = re.compile(r"(reverse:)?([a-z-]+)\.(\d+)(?:\.(\d+))?\.(input|output)(?:\*([0-9.]+))?")
+SPEC = re.compile(r"(reverse:)?([a-z-]+)\.(\d+)(?:\.(\d+))?\.(input|output)(?:\*(\d+(?:\.\d+)?))?")
 
 
 class Weighted(NamedTuple):
@@ -77,6 +79,8 @@ class CombinedAligner:
         self._check_evidences()
 
     def _check_evidences(self) -> None:
+        if self.evidences and not any(weighted.weight for weighted in self.evidences):
+            raise InputError("the evidences have weight 0; expected one of them to count")
         for evidence, reverse, _ in self.evidences or ():
             if reverse and len(self.aligners) == 1:
                 raise InputError("an evidence of the reverse model, but there is no reverse model")
@@ -104,11 +108,17 @@ class CombinedAligner:
             streams: the pairs as the model reads them, and, if there is a reverse model, as that one reads them.
         """
         streams = [iter(stream) for stream in streams]
-        first = [list(islice(stream, AUTO_PAIRS)) for stream in streams]
+        first = [list(islice(stream, SAMPLE)) for stream in streams]
         if not self._prepared:
-            self._prepare([a.sample(pairs) for a, pairs in zip(self.aligners, first)], batch_tokens)
+            self._prepare(self._decisive(first), batch_tokens)
         streams = [chain(pairs, stream) for pairs, stream in zip(first, streams)]
         return (self._combined(shares) for shares in self._shares(streams, self.evidences, batch_tokens))
+
+    def _decisive(self, first: list[list[Pair]]) -> list[list[Pair]]:
+        """Pairs to decide on, the same in every direction."""
+        chosen = [decisive_pairs(pairs, a.encoder, a.forced) for a, pairs in zip(self.aligners, first)]
+        texts = [[(p.source.text, p.target.text)[:: -1 if k else 1] for p in pairs] for k, pairs in enumerate(chosen)]
+        return chosen if all(text == texts[0] for text in texts) else first
 
     @property
     def _prepared(self) -> bool:
@@ -146,8 +156,10 @@ class CombinedAligner:
         parts = []
         for k, (aligner, stream) in enumerate(zip(self.aligners, streams)):
             chosen = [weighted.evidence for weighted in evidences if weighted.reverse == bool(k)]
-            softs = aligner.evidences_many(stream, chosen, batch_tokens=batch_tokens)
-            parts.append([aligner.shares(soft) for soft in pair] for pair in softs)
+            softs = (
+                aligner.evidences_many(stream, chosen, batch_tokens=batch_tokens) if chosen else ([] for _ in stream)
+            )
+            parts.append(map(partial(_each, aligner.shares), softs))
         for forward, *backward in zip(*parts):
             yield forward + [shares.T for part in backward for shares in part]
 
@@ -156,6 +168,10 @@ class CombinedAligner:
             return self.model(shares)
         ordered = sorted(self.evidences, key=lambda weighted: weighted.reverse)  # as `_shares` yields them
         return MEANS[self.combine](shares, [weighted.weight for weighted in ordered])
+
+
+def _each(function, items) -> list:
+    return [function(item) for item in items]
 
 
 def _as_matrix(links: Sequence[Link], shape: tuple) -> np.ndarray:

@@ -6,3 +6,7 @@ class InputError(ValueError):
 
     The commands print it to stderr and exit with status 2.
     """
+
+
+class MissingSubset(InputError):
+    """There is no such subset in a folder of binarised data."""

@@ -2,7 +2,7 @@
 # project's folder in $ROOT.
 #
 # PYTHON  the interpreter to use (default: python3.11, else python3)
-# TORCH   what to install as PyTorch (default: torch==2.13.0)
+# TORCH   what to install as PyTorch (default: torch==2.13.0; on Python < 3.11 the newest that there is)
 
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -30,10 +30,11 @@ if [ ! -e "$STAMP" ]; then
     python -m pip install --quiet "${TORCH:-torch==2.13.0}" numpy cython setuptools wheel
     python -m pip install --quiet --no-build-isolation fairseq-fixed==0.12.3.1
   else
-    say "Installing fairseq 0.12.2, then PyTorch"
-    # pip 24.1 refuses the metadata of omegaconf; with PyTorch around, fairseq's build looks for files it does not ship.
+    say "Installing PyTorch, then fairseq 0.12.2"
+    # pip 24.1 refuses the metadata of omegaconf. fairseq is built in an environment of its own: with PyTorch around, its
+    # build looks for files that it does not ship.
     python -m pip install --quiet 'pip<24.1'
-    python -m pip install --quiet "${TORCH:-torch==2.13.0}" 'numpy<2' setuptools wheel
+    python -m pip install --quiet "${TORCH:-torch}" 'numpy<2' setuptools wheel
     python -m pip install --quiet fairseq==0.12.2
   fi
   say "Installing fairseq_normalign"

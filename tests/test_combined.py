@@ -73,7 +73,8 @@ def test_specs():
 
 
 @pytest.mark.parametrize(
-    "text", ["norms", "norms.1", "norm.1.input", "norms.x.input", "norms.1.2.3.input", "norms.1.input*"]
+    "text",
+    ["norms", "norms.1", "norm.1.input", "norms.x.input", "norms.1.2.3.input", "norms.1.input*", "norms.1.input*."],
 )
 def test_bad_specs(text):
     with pytest.raises(InputError, match=r"bad evidence .*expected"):
@@ -88,6 +89,7 @@ def test_bad_specs(text):
         ({"evidences": [Weighted(Evidence("norms", 5, "input"))]}, "layer 6: the model has layers 1 to 2"),
         ({"evidences": [Weighted(Evidence("norms", 0, "input", 4))]}, "head 5: the model has heads 1 to 4"),
         ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
+        ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),
     ],
 )
 def test_bad_options(options, message):
@@ -101,3 +103,13 @@ def test_probabilities_are_probabilities():
     for soft in combined.soft_many([pairs]):
         assert ((soft >= 0) & (soft <= 1)).all()
         assert isinstance(soft, np.ndarray)
+
+
+def test_evidences_of_one_model_only_though_there_are_two():
+    chosen = [Weighted(Evidence("norms", 0, "input"))]
+    alone = list(CombinedAligner(aligner(), combine="product", evidences=chosen).align_many(PAIRS))
+    assert list(CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen).align_many(PAIRS)) == alone
+
+
+def test_blank_lines_only():
+    assert list(CombinedAligner(aligner()).align_many([("", ""), ("", "")])) == [[], []]

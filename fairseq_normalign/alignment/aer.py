@@ -16,7 +16,7 @@ from typing import AbstractSet, Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import Gold, GoldFile, Link, LinkFile, read_together
+from fairseq_normalign.alignment.links import Gold, GoldFile, Link, LinkFile, read_together, whole_file
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.version import __version__
 
@@ -175,14 +175,28 @@ def signature(options: Mapping[str, object]) -> str:
     return "|".join(["AER", *(f"{key}:{value}" for key, value in options.items()), f"version:{__version__}"])
 
 
+def percent(value: float) -> float | None:
+    """A ratio for JSON: in percent, and None if it is undefined."""
+    return None if math.isnan(value) else round(100 * value, 6)
+
+
+def write_signature(path: str | Path, options: Mapping[str, object]) -> None:
+    """Writes beside an alignment file what it was made with, and its size, by which a later file is told from it."""
+    with whole_file(f"{path}.json") as file:
+        json.dump({"signature": dict(options), "size": Path(path).stat().st_size}, file, indent=1)
+
+
 def made_with(path: str | Path) -> dict[str, object]:
     """The options that an alignment file was made with, from the signature beside it; empty if there is none."""
     beside = Path(f"{path}.json")
     if str(path) == "-" or not beside.is_file():
         return {}
     try:
-        return dict(json.loads(beside.read_text(encoding="utf-8"))["signature"])
-    except (ValueError, KeyError, TypeError):
+        made = json.loads(beside.read_text(encoding="utf-8"))
+        signature, size = dict(made["signature"]), made.get("size")
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{beside}: not the signature of an alignment; expected JSON with a dict 'signature'"
         ) from None
+    stale = size is not None and Path(path).is_file() and Path(path).stat().st_size != size
+    return {} if stale else signature

@@ -13,6 +13,7 @@ import numpy as np
 
 FLOOR = 1e-4  # an evidence that sees nothing in a cell should not forbid it
 RIDGE = 1e-4  # keeps the weights of heads that say the same finite
+BLOCK = 20_000  # cells
 
 
 def geometric_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
@@ -62,22 +63,42 @@ def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray
         shares: the evidences of each sentence pair, E matrices (T, S).
         links: true where there is a link, (T, S) for each pair.
     """
-    cells = np.concatenate([np.log(np.stack(s).reshape(len(s), s[0].size).T + FLOOR) for s in shares])  # (cells, E)
-    center, scale = cells.mean(axis=0), cells.std(axis=0) + 1e-12
-    inputs = np.column_stack([(cells - center) / scale, np.ones(len(cells))])
-    truth = np.concatenate([pair.ravel() for pair in links]).astype(float)
-    ridge = np.full(inputs.shape[1], RIDGE * len(cells))
-    ridge[-1] = 0  # the bias is free
+    cells = sum(pair.size for pair in links)
+    count = len(shares[0]) if shares else 0
+    inputs = np.ones((cells, count + 1))  # log shares, and 1 for the bias
+    truth = np.zeros(cells)
+    start = 0
+    for pair, linked in zip(shares, links):
+        end = start + linked.size
+        inputs[start:end, :-1] = np.log(np.stack(pair).reshape(count, linked.size).T + FLOOR)
+        truth[start:end] = linked.ravel()
+        start = end
+    if not cells:
+        return LinkModel(np.zeros(count), 0.0)
+    center, scale = inputs[:, :-1].mean(axis=0), inputs[:, :-1].std(axis=0) + 1e-12
+    inputs[:, :-1] -= center
+    inputs[:, :-1] /= scale
+    weights = _newton(inputs, truth, rounds)
+    return LinkModel(weights[:-1] / scale, float(weights[-1] - weights[:-1] @ (center / scale)))
+
+
+def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
+    """Weights of a logistic regression; the last one, the bias, is free of the ridge."""
+    ridge = np.full(inputs.shape[1], RIDGE * len(inputs))
+    ridge[-1] = 1e-9  # nearly: all cells may be alike
     weights = np.zeros(inputs.shape[1])
     for _ in range(rounds):
-        probability = _sigmoid(inputs @ weights)
-        gradient = inputs.T @ (truth - probability) - ridge * weights
-        curvature = (inputs.T * np.maximum(probability * (1 - probability), 1e-9)) @ inputs + np.diag(ridge)
+        gradient, curvature = -ridge * weights, np.diag(ridge)
+        for rows in range(0, len(inputs), BLOCK):  # a block at a time: products of all cells are large
+            block = inputs[rows : rows + BLOCK]
+            probability = _sigmoid(block @ weights)
+            gradient += block.T @ (truth[rows : rows + BLOCK] - probability)
+            curvature += (block.T * np.maximum(probability * (1 - probability), 1e-9)) @ block
         step = np.linalg.solve(curvature, gradient)
         weights += step
         if np.abs(step).max() < 1e-6:
             break
-    return LinkModel(weights[:-1] / scale, float(weights[-1] - weights[:-1] @ (center / scale)))
+    return weights
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Iterator
 
 from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.alignment.words import split_words
@@ -31,15 +30,3 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
     if missing:
         raise InputError(f"{name_of(path)}: sentence {missing[0]} has no S- or no H- line; is the log complete?")
     return [sources[n] for n in sorted(hypotheses)], [hypotheses[n] for n in sorted(hypotheses)]
-
-
-class SentenceList:
-    """Sentences in memory, to be read together with files."""
-
-    open_ended = False
-
-    def __init__(self, name: str, sentences: list[list[str]]):
-        self.name, self.sentences = name, sentences
-
-    def __iter__(self) -> Iterator[list[str]]:
-        return iter(self.sentences)

@@ -303,6 +303,18 @@ def _talp_lines(lines: Iterable[str], *, null: bool, name: str) -> Iterator[str]
         yield " ".join(tokens)
 
 
+class InMemory:
+    """Items of any kind, one for each sentence pair, to be read together with files."""
+
+    open_ended = False
+
+    def __init__(self, name: str, items: Iterable[Any]) -> None:
+        self.name, self.items = name, items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
 def read_together(*files: Any, packed: bool = False) -> Iterator[tuple]:
     """One tuple per sentence pair; files of unequal length are refused.
 

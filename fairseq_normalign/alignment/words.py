@@ -23,6 +23,7 @@ SCHEMES = (*SPACES, "subword_nmt", "none")
 ALIASES = {
     "@@": "subword_nmt",
     "": "none",
+    "fastbpe": "subword_nmt",
     "hf_byte_bpe": "gpt2",
     "byte_level": "gpt2",
     "spm": "sentencepiece",

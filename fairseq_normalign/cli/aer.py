@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from typing import Sequence
 
@@ -143,7 +142,7 @@ def result(args: argparse.Namespace, scores: list[aer.Score], k: int, breakdowns
     numbers = {"system": name, "signature": aer.signature(signature_of(args, args.input[k])), **measures(args, total)}
     if args.confidence:
         ends = aer.interval(sentences, samples=args.samples, seed=args.seed)
-        numbers["interval"] = [percent(end) for end in ends]
+        numbers["interval"] = [aer.percent(end) for end in ends]
     if args.paired and k > 0:
         numbers["p"] = aer.paired_p_value(scores[0].sentences, sentences, samples=args.samples, seed=args.seed)
     if breakdowns:
@@ -157,11 +156,7 @@ def measures(args: argparse.Namespace, counts: aer.Counts) -> dict:
     numbers = {"aer": counts.aer, "precision": counts.precision, "recall": counts.recall, "f1": counts.f()}
     if args.alpha is not None:
         numbers["f_alpha"] = counts.f(args.alpha)
-    return {**{key: percent(value) for key, value in numbers.items()}, "links": counts.links, "sure": counts.sure}
-
-
-def percent(value: float) -> float | None:
-    return None if math.isnan(value) else round(100 * value, 6)
+    return {**{key: aer.percent(value) for key, value in numbers.items()}, "links": counts.links, "sure": counts.sure}
 
 
 def signature_of(args: argparse.Namespace, path: str) -> dict:

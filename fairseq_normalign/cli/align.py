@@ -8,19 +8,19 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice, product
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
-from fairseq_normalign.aligner import AUTO, AUTO_PAIRS, EOS, NormAligner
-from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.aligner import AUTO, NormAligner
+from fairseq_normalign.alignment.aer import Counts, count, percent, write_signature
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences, extractor
-from fairseq_normalign.alignment.links import format_links, read_together, whole_file
+from fairseq_normalign.alignment.links import InMemory, format_links, read_together, whole_file
 from fairseq_normalign.combined import COMBINATIONS, CombinedAligner, parse_evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
 from fairseq_normalign.plugin.corpus import Pair
-from fairseq_normalign.plugin.forced import STEPS, Evidence
-from fairseq_normalign.plugin.layers import Choice, choose_layers
+from fairseq_normalign.plugin.forced import EOS, STEPS, Evidence
+from fairseq_normalign.plugin.layers import SAMPLE, Choice, choose_layers, decisive_pairs
 from fairseq_normalign.report.tables import aer_table
 
 EXAMPLE = "normalign align data-bin --path checkpoint_best.pt --remove-bpe sentencepiece --layer 2 > test.pharaoh"
@@ -97,8 +97,10 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
     """Refuses options that do not go together, before anything is loaded."""
     if args.all != (args.gold is not None):
         raise InputError("--all and --gold FILE go together; to score one alignment, use normalign aer")
-    if args.layer != AUTO and not args.layer.isdigit():
-        raise InputError(f"--layer {args.layer!r}: expected a number from 1, or auto")
+    if (args.heads or args.json) and not args.all:
+        raise InputError("--heads and --json belong to the table of --all")
+    if args.all and args.output:
+        raise InputError("--all prints a table and writes no --output; name a file for it with --json")
     if args.combine is None:
         given = [f"--{name.replace('_', '-')}" for name in ("reverse_path", "evidence") if getattr(args, name)]
         if given:
@@ -120,7 +122,11 @@ def main(args: argparse.Namespace) -> None:
     elif args.combine is None:
         evidence, pairs = aligner.evidence(pairs, batch_tokens=args.max_tokens)
         softs = (soft for (soft,) in aligner.evidences_many(pairs, [evidence], batch_tokens=args.max_tokens))
-        found = ((links, confidences(soft.words, links, null=soft.null)) for links, soft in with_links(aligner, softs))
+        null = args.eos == "null"
+        found = (
+            (links, confidences(soft.words, links, null=soft.null if null else None))
+            for links, soft in with_links(aligner, softs)
+        )
         write_alignment(args, found, partial(signature_of, args, evidence))
     else:
         combined = load_combined(args, aligner)
@@ -153,8 +159,7 @@ def write_alignment(args: argparse.Namespace, found: Iterable[tuple], signature:
         for links, shares in found:
             print(format_links(links, index=args.index, confidences=shares if args.confidence else None), file=file)
     if args.output:
-        with whole_file(f"{args.output}.json") as file:
-            json.dump({"signature": signature()}, file, indent=1)
+        write_signature(args.output, signature())
     else:
         print("|".join(f"{key}:{value}" for key, value in signature().items()), file=sys.stderr)
 
@@ -187,8 +192,10 @@ def combined_signature(args: argparse.Namespace, combined: CombinedAligner) -> d
 
 def print_table(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[Pair]) -> None:
     pairs = iter(pairs)
-    first = list(islice(pairs, AUTO_PAIRS))
-    choices = {method: choose_layers(aligner.forced, aligner.sample(first), method) for method in METHODS}
+    first = list(islice(pairs, SAMPLE))
+    sample = decisive_pairs(first, aligner.encoder, aligner.forced)
+    options_of_choice = {"null": args.eos == "null", "batch_tokens": args.max_tokens}
+    choices = {method: choose_layers(aligner.forced, sample, method, **options_of_choice) for method in METHODS}
     heads = [None, *range(aligner.forced.heads)] if args.heads else [None]
     evidences = [
         Evidence(method, layer, step, head)
@@ -196,24 +203,13 @@ def print_table(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[
     ]
     totals = [Counts()] * len(evidences)
     softs = aligner.evidences_many(chain(first, pairs), evidences, batch_tokens=args.max_tokens)
-    for gold, row in read_together(options.gold(args), Stream("the corpus", softs)):
+    for gold, row in read_together(options.gold(args), InMemory("the corpus", softs)):
         totals = [total + count(set(aligner.links(soft)), gold) for total, soft in zip(totals, row)]
     scores = dict(zip(evidences, totals))
     print(aer_table(scores, choices))
     if args.json:
         with whole_file(args.json) as file:
             json.dump(as_json(scores, choices), file, indent=1)
-
-
-class Stream(NamedTuple):
-    """Something to read together with files."""
-
-    name: str
-    items: Iterable
-    open_ended: bool = False
-
-    def __iter__(self):
-        return iter(self.items)
 
 
 def as_json(scores: dict[Evidence, Counts], choices: dict[str, Choice]) -> list[dict]:
@@ -226,9 +222,9 @@ def as_json(scores: dict[Evidence, Counts], choices: dict[str, Choice]) -> list[
             "chosen_without_gold": evidence.head is None
             and choices[evidence.method].layers[evidence.step] == evidence.layer,
             "better_step_without_gold": choices[evidence.method].step == evidence.step,
-            "aer": round(100 * counts.aer, 4),
-            "precision": round(100 * counts.precision, 4),
-            "recall": round(100 * counts.recall, 4),
+            "aer": percent(counts.aer),
+            "precision": percent(counts.precision),
+            "recall": percent(counts.recall),
             "links": counts.links,
         }
         for evidence, counts in scores.items()

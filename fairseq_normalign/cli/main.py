@@ -6,6 +6,7 @@ import importlib
 import logging
 import sys
 import warnings
+from functools import partial
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.version import __version__
@@ -33,6 +34,11 @@ def quieten_fairseq() -> None:
     warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
 
 
+def show_warning(command: str, message, *where, **options) -> None:
+    """A warning as one line, without the place in the code."""
+    print(f"normalign {command}: warning: {message}", file=sys.stderr)
+
+
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
@@ -46,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     quieten_fairseq()
+    warnings.showwarning = partial(show_warning, name)
     try:
         command = importlib.import_module(f"fairseq_normalign.cli.{name}")
         command.main(command.parse_args(rest))

@@ -31,13 +31,18 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     group.add_argument("--step", choices=(*STEPS, AUTO), default=AUTO, help="see normalign align (default: auto)")
     group.add_argument("--method", nargs="+", choices=METHODS, default=["weights", "norms"], help="one panel each")
     options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
-    return options.parse_args(parser, argv)
+    args = options.parse_args(parser, argv)
+    if not args.output.endswith(pictures.FORMATS):
+        raise InputError(f"--output {args.output}: expected a name that ends in {', '.join(pictures.FORMATS)}")
+    return args
 
 
 def main(args: argparse.Namespace) -> None:
     aligner = NormAligner(*options.load(args), layer=args.layer, step=args.step)
     chosen, pairs = aligner.evidence(options.pairs(args, aligner.encoder))
     pair = nth(pairs, args.line, "the corpus")
+    if not (pair.source.text and pair.target.text):
+        raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
     gold = nth(options.gold(args), args.line, args.gold) if args.gold else None
     (softs,) = aligner.evidences_many([pair], [Evidence(method, chosen.layer, chosen.step) for method in args.method])
     panels = [

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Iterator, Sequence
 
-from fairseq_normalign.alignment.aer import made_with
+from fairseq_normalign.alignment.aer import made_with, write_signature
 from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together, whole_file
 from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, symmetrize
 from fairseq_normalign.errors import InputError
@@ -45,11 +44,10 @@ def main(args: argparse.Namespace) -> None:
     if args.output is None:
         sys.stdout.writelines(lines(args))
         return
-    made = {"signature": signature_of(args)}
+    signature = signature_of(args)
     with whole_file(args.output) as file:
         file.writelines(lines(args))
-    with whole_file(f"{args.output}.json") as file:
-        json.dump(made, file, indent=1)
+    write_signature(args.output, signature)
 
 
 def lines(args: argparse.Namespace) -> Iterator[str]:

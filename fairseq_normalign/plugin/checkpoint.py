@@ -79,6 +79,8 @@ def _explained(path: str, data: str) -> Iterator[None]:
         name = re.search(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)", str(error))
         found = f"refused to load: it holds {name.group(1)!r}, which could run code" if name else "not a checkpoint"
         raise InputError(f"{path}: {found}") from None
+    except KeyError as error:
+        raise InputError(f"{path}: has no entry {error}; expected a checkpoint that fairseq-train wrote") from None
     except FileNotFoundError as error:
         raise InputError(
             f"{error.filename}: no such dictionary, which {path} needs; a model of other languages?"
@@ -120,7 +122,13 @@ def load_single(path: str, data: str, overrides: dict | None = None):
         raise InputError(f"--path {path}: names an ensemble; alignments come from one model at a time")
     (model,), task = load_ensemble(path, data, overrides)
     if isinstance(model, FairseqMultiModel):
-        model = model.models["{0.source_lang}-{0.target_lang}".format(settings(task))]
+        pair = "{0.source_lang}-{0.target_lang}".format(settings(task))
+        if pair not in model.models:
+            found = ", ".join(model.models)
+            raise InputError(
+                f"{path}: no languages {pair}; expected --source-lang and --target-lang of one of: {found}"
+            )
+        model = model.models[pair]
     return model, task
 
 
@@ -135,10 +143,11 @@ def convert(path: str, arch: str, output: str) -> None:
     if not Path(path).is_file():
         raise InputError(f"{path}: no such checkpoint")
     with _explained(path, ""):
-        state = torch.load(path, map_location="cpu")
-    options = state["cfg"]["model"] if state.get("cfg") else state["args"]
-    if not issubclass(ARCH_MODEL_REGISTRY.get(options.arch, object), TransformerModel):
-        raise InputError(f"{path}: its architecture is {options.arch}; expected a kind of transformer")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        options = state["cfg"]["model"] if state.get("cfg") else state["args"]
+    found = getattr(options, "arch", None)
+    if not issubclass(ARCH_MODEL_REGISTRY.get(found, object), TransformerModel):
+        raise InputError(f"{path}: its architecture is {found}; expected a kind of transformer")
     options.arch = arch
     if state.get("cfg"):
         options._name = arch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from itertools import islice, product
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
@@ -13,10 +14,11 @@ from fairseq.data.data_utils import load_indexed_dataset
 from torch import Tensor
 
 from fairseq_normalign.alignment.words import normalise_bpe_name, split_words, word_ids
-from fairseq_normalign.errors import InputError
+from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.plugin.marks import marks_of, settings
 
-WINDOW = 10_000  # pairs held in memory at once, to be sorted by length
+WINDOW = 2_000  # pairs held in memory at once, to be sorted by length
+CHECKED_PAIRS = 100  # of a text, for pieces that the dictionary does not have
 
 BPE_FILES = {"sentencepiece": "sentencepiece_model", "subword_nmt": "bpe_codes", "fastbpe": "bpe_codes"}
 
@@ -59,8 +61,9 @@ class Encoder:
         scheme = normalise_bpe_name(args.bpe or args.post_process)
         try:
             return cls(task, bpe=encoders.build_bpe(args), scheme=scheme, tokenizer=encoders.build_tokenizer(args))
-        except OSError as error:  # a model file that is missing or no model
-            raise InputError(f"--bpe {args.bpe}: {error}") from None
+        except (OSError, ImportError) as error:  # a model file that is missing or no model, or a package
+            reason = "its model or codes are not named" if "???" in str(error) else str(error).strip()
+            raise InputError(f"--bpe {args.bpe}, --tokenizer {args.tokenizer}: {reason}") from None
 
     @classmethod
     def from_names(cls, task, *, bpe: str | None = None, model: str | None = None, tokenizer: str | None = None):
@@ -92,7 +95,7 @@ class Encoder:
     def _text(self, sentence: str | Sequence[str] | None, dictionary: Dictionary, marks: tuple, where: str) -> Sentence:
         if sentence is None:
             return NO_SENTENCE
-        text = sentence if isinstance(sentence, str) else " ".join(sentence)
+        text = sentence if isinstance(sentence, str) else " ".join(_checked(sentence, where))
         words = split_words(text if self.tokenizer is None else self.tokenizer.encode(text))
         if self.bpe is None:
             symbols, words = words, None
@@ -104,6 +107,12 @@ class Encoder:
         if tokens is None:
             return NO_SENTENCE
         ids = [index for index in tokens.tolist() if index != dictionary.eos()]
+        if dictionary.unk() in ids and self.scheme != "none":
+            warnings.warn(
+                "the binarised data hold <unk>, which does not tell where words begin: links may be off; align the "
+                "text itself with --source-file and --target-file",
+                stacklevel=2,
+            )
         return self._sentence([dictionary[index] for index in ids], ids, marks, None, where)
 
     def _sentence(self, symbols, ids: list[int], marks: tuple, words: list[str] | None, where: str) -> Sentence:
@@ -116,9 +125,15 @@ class Encoder:
 
     def _printed(self, symbol: str) -> str:
         """A dictionary's symbol as the letters of a piece: GPT-2's dictionaries hold numbers."""
-        if self.scheme == "gpt2" and symbol.isdigit() and self.bpe is not None:
-            return self.bpe.bpe.decoder[int(symbol)]
-        return symbol
+        letters = getattr(getattr(self.bpe, "bpe", None), "decoder", None)
+        return letters[int(symbol)] if isinstance(letters, dict) and symbol.isdigit() else symbol
+
+
+def _checked(words: Sequence[str], where: str) -> Sequence[str]:
+    for word in words:
+        if split_words(word) != [word]:
+            raise InputError(f"{where}: {word!r} is not one word; expected words without blanks")
+    return words
 
 
 def _joined(pieces: Sequence[str], ids: Sequence[int]) -> list[str]:
@@ -130,8 +145,19 @@ def _joined(pieces: Sequence[str], ids: Sequence[int]) -> list[str]:
 
 def text_pairs(sentences: Iterable[tuple], encoder: Encoder) -> Iterator[Pair]:
     """Pairs of a stream of (source, target)."""
+    unknown = total = 0
     for number, (source, target) in enumerate(sentences, 1):
-        yield encoder.pair(source, target, f"line {number}")
+        pair = encoder.pair(source, target, f"line {number}")
+        if number <= CHECKED_PAIRS:
+            tokens = pair.source.tokens[:-1]
+            unknown += int(tokens.eq(encoder.task.source_dictionary.unk()).sum())
+            total += len(tokens)
+            if number == CHECKED_PAIRS and unknown > total / 2:
+                raise InputError(
+                    f"{unknown} of the first {total} source pieces are not in the dictionary; is --bpe missing, or "
+                    "is it the dictionary of another model?"
+                )
+        yield pair
 
 
 def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]:
@@ -144,16 +170,18 @@ def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]
         return _binarised_sources(subset, options.data, encoder)
     languages = options.source_lang, options.target_lang
     dictionaries = encoder.task.source_dictionary, encoder.task.target_dictionary
-    for folder, (first, second) in product(utils.split_paths(options.data), (languages, languages[::-1])):
+    for folder, (first, second) in product(utils.split_paths(options.data or ""), (languages, languages[::-1])):
         prefix = f"{folder}/{subset}.{first}-{second}."
-        sides = [load_indexed_dataset(prefix + lang, symbols) for lang, symbols in zip(languages, dictionaries)]
+        sides = [_indexed(prefix + lang, symbols) for lang, symbols in zip(languages, dictionaries)]
         if None not in sides:
             break
     else:
-        raise InputError(
+        raise MissingSubset(
             f"no subset {subset!r} of {'-'.join(languages)} in {options.data}; expected fairseq-preprocess's"
         )
     source, target = sides
+    if len(source) != len(target):
+        raise InputError(f"{prefix}*: {len(source)} sources and {len(target)} targets; expected as many of each")
     pairs = (encoder.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source)))
     return pairs, len(source)
 
@@ -161,11 +189,19 @@ def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]
 def _binarised_sources(subset: str, data: str, encoder: Encoder) -> tuple[Iterator[Pair], int]:
     """Sentences without targets, as ``fairseq-preprocess --only-source`` writes them for masked language models."""
     for folder in utils.split_paths(data):
-        source = load_indexed_dataset(f"{folder}/{subset}", encoder.task.source_dictionary)
+        source = _indexed(f"{folder}/{subset}", encoder.task.source_dictionary)
         if source is not None:
             pairs = (encoder.binarised_pair(source[i], None, f"sentence {i + 1}") for i in range(len(source)))
             return pairs, len(source)
-    raise InputError(f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source")
+    raise MissingSubset(f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source")
+
+
+def _indexed(path: str, dictionary: Dictionary):
+    """One side of a subset, or None; fairseq's older format must be told to read its sentences."""
+    dataset = load_indexed_dataset(path, dictionary)
+    if dataset is not None and getattr(dataset, "supports_prefetch", False):
+        dataset.prefetch(range(len(dataset)))
+    return dataset
 
 
 def map_batches(

@@ -19,6 +19,8 @@ from fairseq_normalign.plugin.recorder import Recording, attentions, record
 # it (align with output, AWO). Row 0 reads </s> and predicts token 0.
 STEPS = {"input": 1, "output": 0}
 
+EOS = ("null", "skip")  # what becomes of a word that takes most from the source's </s>
+
 NAMES = {
     "encoder": "self-attention in its encoder",
     "decoder": "self-attention in its decoder",
@@ -109,14 +111,22 @@ class Forced:
             words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
         return [Soft(soft[:, :-1], soft[:, -1]) for soft in words]
 
-    def _check_lengths(self, pairs: list[Pair]) -> None:
+    def takes(self, pair: Pair) -> bool:
+        """Whether the pair is not too long for the model."""
+        return not any(self._excess(pair))
+
+    def _excess(self, pair: Pair) -> Iterator[str]:
         limits = self.model.max_positions()
         limits = limits if isinstance(limits, tuple) else (limits,)  # one number without a decoder
+        for side, limit in zip(("source", "target"), limits):
+            length = len(getattr(pair, side).tokens)
+            if length > limit:
+                yield f"the {side} has {length} pieces with </s>; the model takes {limit}"
+
+    def _check_lengths(self, pairs: list[Pair]) -> None:
         for pair in pairs:
-            for side, limit in zip(("source", "target"), limits):
-                length = len(getattr(pair, side).tokens)
-                if length > limit:
-                    raise InputError(f"{pair.where}: the {side} has {length} pieces with </s>; the model takes {limit}")
+            for excess in self._excess(pair):
+                raise InputError(f"{pair.where}: {excess}")
 
 
 def _by_token(matrix: np.ndarray, step: str) -> np.ndarray:

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from typing import Iterable, NamedTuple, Sequence
 
 from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.alignment.extract import argmax, mutual_argmax
-from fairseq_normalign.plugin.corpus import Pair, map_batches
+from fairseq_normalign.errors import MissingSubset
+from fairseq_normalign.plugin.corpus import Encoder, Pair, binarised_pairs, map_batches
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced
+
+SAMPLE = 500  # how many pairs decide
+FEW = 50  # too few to decide on: the validation set is asked instead, if there is one
+
+
+def decisive_pairs(first: list[Pair], encoder: Encoder, forced: Forced) -> list[Pair]:
+    """Pairs to decide on: the first ones of the corpus or, if they are few, those of the validation set."""
+    if len(first) >= FEW:
+        return first
+    try:
+        valid = islice(binarised_pairs("valid", encoder)[0], SAMPLE)
+    except MissingSubset:
+        warnings.warn(
+            f"layer and step are decided on {len(first)} pairs, as there is no validation set; better name them",
+            stacklevel=2,
+        )
+        return first
+    return [pair for pair in valid if forced.takes(pair)]
 
 
 class Choice(NamedTuple):

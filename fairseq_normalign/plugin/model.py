@@ -9,7 +9,7 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 
-from fairseq_normalign.plugin.recorder import record
+from fairseq_normalign.plugin.recorder import attentions, record
 
 
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from TransformerConfig.
@@ -32,7 +32,8 @@ class NormalignTransformer(TransformerModel):
 
         For each kind (``encoder``, ``decoder``, ``cross``), a list with an entry for each layer:
         ``extra["attentions"][kind]`` holds weights α (B, H, T, S), ``extra["norms"][kind]`` the
-        :class:`~fairseq_normalign.norms.contributions.Norms`. Gradients pass, so that a criterion may use them.
+        :class:`~fairseq_normalign.norms.contributions.Norms`; None for a layer that layerdrop left out. Gradients pass,
+        so that a criterion may use them.
         """
         run = partial(
             super().forward,
@@ -48,9 +49,11 @@ class NormalignTransformer(TransformerModel):
             return run()
         with record(self, export, detach=False) as recording:
             logits, extra = run()
-        layers = {kind: [r for (name, _), r in sorted(recording.items()) if name == kind] for kind in export}
-        extra["attentions"] = {kind: [recorded.weights for recorded in found] for kind, found in layers.items()}
-        extra["norms"] = {kind: [recorded.norms for recorded in found] for kind, found in layers.items()}
+        found = {kind: [recording.get(name) for name in attentions(self) if name[0] == kind] for kind in export}
+        for entry, attribute in (("attentions", "weights"), ("norms", "norms")):
+            extra[entry] = {
+                kind: [getattr(layer, attribute, None) for layer in layers] for kind, layers in found.items()
+            }
         return logits, extra
 
 

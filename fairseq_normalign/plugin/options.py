@@ -12,8 +12,8 @@ import torch
 from fairseq import options, utils
 from tqdm import tqdm
 
-from fairseq_normalign.alignment.hypotheses import SentenceList, read_printed
-from fairseq_normalign.alignment.links import GoldFile, read_together
+from fairseq_normalign.alignment.hypotheses import read_printed
+from fairseq_normalign.alignment.links import GoldFile, InMemory, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.checkpoint import load_single
@@ -99,8 +99,8 @@ def load(args: argparse.Namespace, *, reverse: bool = False, **merges: str) -> t
     if reverse and {"source_lang", "target_lang"} <= set(overrides):
         overrides.update(source_lang=overrides["target_lang"], target_lang=overrides["source_lang"])
     model, task = load_single(args.reverse_path if reverse else args.path, args.data, overrides)
-    if args.fp16:
-        model = model.half()
+    if args.fp16 or args.bf16:
+        model = model.half() if args.fp16 else model.bfloat16()
     return Forced(model.to(args.device), task, **merges), Encoder.from_args(task, args)
 
 
@@ -115,6 +115,7 @@ def pairs(
         found = text_pairs(((words, None) for words in TextFile(args.source_file)), encoder)
     else:
         texts = _texts(args)
+        total = None if "-" in (args.source_file, args.hypotheses) else sum(1 for _ in texts[0])
         found = text_pairs(read_together(*(reversed(texts) if reverse else texts)), encoder)
     return tqdm(found, total=total, unit=" pairs", disable=True if reverse else None)
 
@@ -125,7 +126,7 @@ def _texts(args: argparse.Namespace) -> list:
         raise InputError("--hypotheses and --target-file both name the target; expected one of them")
     printed = read_printed(args.hypotheses) if args.hypotheses and args.hypotheses != "-" else None
     if printed is not None:
-        source, target = (SentenceList(args.hypotheses, sentences) for sentences in printed)
+        source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
         return [TextFile(args.source_file) if args.source_file else source, target]
     target = args.target_file or args.hypotheses
     if args.source_file is None or target is None:

@@ -16,19 +16,16 @@ from fairseq_normalign.alignment.words import normalise_bpe_name
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Encoder, Pair
-from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced, Soft
-from fairseq_normalign.plugin.layers import choose_layers
+from fairseq_normalign.plugin.forced import EOS, STEPS, Evidence, Forced, Soft
+from fairseq_normalign.plugin.layers import choose_layers, decisive_pairs
 
 logger = logging.getLogger(__name__)
-EOS = ("null", "skip")
 
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class TranslationNormalignConfig(TranslationConfig):
     align_method: ChoiceEnum(list(METHODS)) = field(default="norms", metadata={"help": "what is compared"})
-    align_layer: str = field(
-        default="auto", metadata={"help": "decoder layer, from 1; auto decides without gold on the first batch"}
-    )
+    align_layer: str = field(default="auto", metadata={"help": "decoder layer, from 1; auto decides without gold"})
     align_step: ChoiceEnum([*STEPS, "auto"]) = field(
         default="auto", metadata={"help": "align a word where the decoder reads it or where it predicts it"}
     )
@@ -51,6 +48,7 @@ class TranslationNormalignTask(TranslationTask):
                 raise InputError("--print-alignment aligns by one model; --path names several")
             seq_gen_cls = AligningGenerator
             extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "task": self, "soft": wanted == "soft"}
+            extra_gen_cls_kwargs["nbest"] = getattr(args, "nbest", 1)
         return super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs)
 
 
@@ -61,10 +59,10 @@ class AligningGenerator(SequenceGenerator):
     the source words as text.
     """
 
-    def __init__(self, models, tgt_dict, *, task: TranslationNormalignTask, soft: bool, **kwargs):
+    def __init__(self, models, tgt_dict, *, task: TranslationNormalignTask, soft: bool, nbest: int = 1, **kwargs):
         super().__init__(models, tgt_dict, **kwargs)
         (self.network,) = models
-        self.options, self.soft = task.cfg, soft
+        self.options, self.soft, self.nbest = task.cfg, soft, nbest
         self.encoder = Encoder(task, scheme=normalise_bpe_name(task.cfg.align_words))
         self.forced = Forced(self.network, task)
         self.layer = None if task.cfg.align_layer == "auto" else self._layer(task.cfg.align_layer)
@@ -78,9 +76,8 @@ class AligningGenerator(SequenceGenerator):
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
         finalized = super().generate(models, sample, **kwargs)
-        found = [
-            (tokens, hypothesis) for tokens, beam in zip(_sources(sample, self.pad), finalized) for hypothesis in beam
-        ]
+        sources = _sources(sample, self.pad)
+        found = [(tokens, hypo) for tokens, beam in zip(sources, finalized) for hypo in beam[: self.nbest]]
         pairs = [self.encoder.binarised_pair(tokens, hypo["tokens"].cpu(), "hypothesis") for tokens, hypo in found]
         with _single_beam(self.network):
             softs = self._aligned(pairs)
@@ -92,10 +89,11 @@ class AligningGenerator(SequenceGenerator):
         method = str(self.options.align_method)
         if self.layer is None or self.step == "auto":
             layers, null = None if self.layer is None else [self.layer], str(self.options.align_eos) == "null"
-            choice = choose_layers(self.forced, pairs, method, layers=layers, null=null)
+            sample = decisive_pairs(pairs, self.encoder, self.forced)
+            choice = choose_layers(self.forced, sample, method, layers=layers, null=null)
             self.step = choice.step if self.step == "auto" else self.step
             self.layer = choice.layers[self.step]
-            logger.info(f"aligning by layer {self.layer + 1}, step {self.step}, chosen on the first batch")
+            logger.info(f"aligning by layer {self.layer + 1}, step {self.step}, chosen without gold")
         return [soft for (soft,) in self.forced(pairs, [Evidence(method, self.layer, self.step)])]
 
     def _shown(self, soft: Soft) -> list:

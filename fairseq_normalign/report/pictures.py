@@ -11,9 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.alignment.links import Gold, whole_file
 
 INCH_PER_WORD = 0.32
+FORMATS = (".png", ".pdf", ".svg")
 
 
 def soft_alignments(
@@ -22,7 +23,7 @@ def soft_alignments(
     target: Sequence[str],
     gold: Gold | None = None,
 ) -> Figure:
-    """Heat maps side by side, gold framed: solid for sure links, dashed for possible ones (Kobayashi et al., Fig. 8).
+    """Heat maps side by side, gold framed: solid for sure links, dotted for possible ones (Kobayashi et al., Fig. 8).
 
     Args:
         panels: title and soft alignment (T, S) of each; every row is scaled to its own maximum.
@@ -46,5 +47,5 @@ def soft_alignments(
 
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a picture in the format that the name asks for, with text that stays text in PDF and SVG."""
-    with mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
-        figure.savefig(path, dpi=150, bbox_inches="tight")
+    with mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}), whole_file(path, binary=True) as file:
+        figure.savefig(file, dpi=150, bbox_inches="tight", format=Path(path).suffix[1:])

@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from fairseq_normalign.alignment.aer import write_signature
 from fairseq_normalign.cli.main import main
 
 GOLD = "1-1 2p2\n\n1-2 3-3\n"  # 1-based
@@ -167,3 +169,14 @@ def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
     assert found["even"]["aer"] == 20.0  # lines 2 and 4
     assert [found[lines]["sure"] for lines in ("all", "odd", "even")] == [5, 2, 3]
     assert "|lines:odd|" in found["odd"]["signature"]
+
+
+def test_a_signature_of_another_file_of_that_name_is_not_reported(files, capsys, tmp_path):
+    write_signature(files["good"], {"method": "norms"})
+    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]]) == 0
+    assert "|method:norms|" in capsys.readouterr().out
+    for name in ("good", "gold"):
+        with Path(files[name]).open("a") as file:
+            file.write("\n")
+    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]]) == 0
+    assert "method" not in capsys.readouterr().out

@@ -143,7 +143,7 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
 BAD = {
     "no such subset": (["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
     "no such layer": (["--layer", "7"], "layer 7: the model has layers 1 to 3"),
-    "not a layer": (["--layer", "two"], "--layer 'two': expected a number from 1, or auto"),
+    "not a layer": (["--layer", "two"], "layer 'two': expected a number from 1"),
     "one text only": (
         ["--source-file", "{corpus}/test.src"],
         r"--source-file and --target-file \(or --hypotheses\) go together",

@@ -168,3 +168,12 @@ def test_what_cannot_be_converted(folder):
     with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):
         convert(str(folder / "conv.pt"), "lstm", str(folder / "out.pt"))
     assert not (folder / "out.pt").exists()
+
+
+def test_a_bare_state_dict_is_no_checkpoint(folder):
+    torch.save(state()["model"], folder / "bare.pt")
+    for load in (lambda path: load_single(path, str(folder)), lambda path: convert(path, "transformer", f"{path}.out")):
+        with pytest.raises(
+            InputError, match=r"bare\.pt: has no entry .*; expected a checkpoint that fairseq-train wrote"
+        ):
+            load(str(folder / "bare.pt"))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.plugin.corpus import Encoder, Pair, Sentence, batches, map_batches
+from fairseq_normalign.plugin.corpus import Encoder, Pair, Sentence, batches, map_batches, text_pairs
 from tests.conftest import ToyTask
 
 
@@ -85,5 +85,24 @@ def test_empty_lines_have_no_words(task):
 
 
 def test_a_missing_bpe_model_is_named(task, tmp_path):
-    with pytest.raises(InputError, match=r"--bpe sentencepiece: .*none\.model"):
+    with pytest.raises(InputError, match=r"--bpe sentencepiece, --tokenizer None: .*none\.model"):
         Encoder.from_names(task, bpe="sentencepiece", model=str(tmp_path / "none.model"))
+
+
+def test_words_of_a_list_are_words(task):
+    with pytest.raises(InputError, match="source line 1: 'w1 w2' is not one word"):
+        Encoder(task).pair(["w1 w2", "w3"], "w1", "line 1")
+
+
+def test_text_in_words_for_a_model_of_pieces_is_refused(task):
+    lines = [("never heard of it", "w1")] * 100
+    with pytest.raises(
+        InputError, match="400 of the first 400 source pieces are not in the dictionary; is --bpe missing"
+    ):
+        list(text_pairs(lines, Encoder(task)))
+
+
+def test_unknown_pieces_of_binarised_data_are_warned_about(task):
+    tokens = task.source_dictionary.encode_line("▁das never", add_if_not_exist=False).long()
+    with pytest.warns(UserWarning, match="hold <unk>, which does not tell where words begin"):
+        Encoder(task, scheme="sentencepiece").binarised_pair(tokens, tokens, "")

@@ -39,3 +39,10 @@ def test_plain_weights_load_and_come_back(batch):
     variant.load_state_dict(plain.state_dict(), strict=True)
     assert torch.equal(plain(**batch)[0], variant(**batch)[0])
     plain.load_state_dict(variant.state_dict(), strict=True)
+
+
+def test_layers_that_were_dropped_are_none(batch):
+    model = build_model("transformer_normalign", decoder_layerdrop=0.999).train()
+    torch.manual_seed(0)
+    _, extra = model(**batch, export=["cross"])
+    assert extra["norms"]["cross"] == extra["attentions"]["cross"] == [None, None]
