@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice, product
 from typing import Callable, Iterable, Iterator, Sequence
 
 from fairseq_normalign.aligner import AUTO, NormAligner
+from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.aer import Counts, count, percent, write_signature
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences, extractor
 from fairseq_normalign.alignment.links import InMemory, format_links, read_together, whole_file
@@ -193,23 +195,36 @@ def combined_signature(args: argparse.Namespace, combined: CombinedAligner) -> d
 def print_table(args: argparse.Namespace, aligner: NormAligner, pairs: Iterable[Pair]) -> None:
     pairs = iter(pairs)
     first = list(islice(pairs, SAMPLE))
-    sample = decisive_pairs(first, aligner.encoder, aligner.forced)
-    options_of_choice = {"null": args.eos == "null", "batch_tokens": args.max_tokens}
-    choices = {method: choose_layers(aligner.forced, sample, method, **options_of_choice) for method in METHODS}
+    decisive = decisive_pairs(first, aligner.encoder, aligner.forced)
+    null, batch = args.eos == "null", args.max_tokens
+    choices = {m: choose_layers(aligner.forced, decisive, m, null=null, batch_tokens=batch) for m in METHODS}
     heads = [None, *range(aligner.forced.heads)] if args.heads else [None]
     evidences = [
         Evidence(method, layer, step, head)
         for layer, head, step, method in product(range(aligner.forced.layers), heads, STEPS, METHODS)
     ]
     totals = [Counts()] * len(evidences)
+    likely = evidences.index(Evidence("norms", choices["norms"].layers[choices["norms"].step], choices["norms"].step))
+    sample = []  # links and gold to be looked at by the doctor
     softs = aligner.evidences_many(chain(first, pairs), evidences, batch_tokens=args.max_tokens)
     for gold, row in read_together(options.gold(args), InMemory("the corpus", softs)):
-        totals = [total + count(set(aligner.links(soft)), gold) for total, soft in zip(totals, row)]
+        links = [set(aligner.links(soft)) for soft in row]
+        totals = [total + count(found, gold) for total, found in zip(totals, links)]
+        if len(sample) < SAMPLE:
+            sample.append((links[likely], gold))
+    warn(args, sample)
     scores = dict(zip(evidences, totals))
     print(aer_table(scores, choices))
     if args.json:
         with whole_file(args.json) as file:
             json.dump(as_json(scores, choices), file, indent=1)
+
+
+def warn(args: argparse.Namespace, sample: list[tuple]) -> None:
+    """Says if the gold looks misread: other index base, other direction."""
+    if sample:
+        for advice in doctor.examine(*zip(*sample), doctor.Conventions(args.gold_index, 0, args.reverse_gold)):
+            warnings.warn(advice.replace("--ref-", "--gold-").replace("--reverse-hyp", "--reverse-gold"), stacklevel=2)
 
 
 def as_json(scores: dict[Evidence, Counts], choices: dict[str, Choice]) -> list[dict]:

@@ -2,10 +2,11 @@
 
 import json
 import re
+from argparse import Namespace
 
 import pytest
 
-from fairseq_normalign.alignment.links import parse_links
+from fairseq_normalign.alignment.links import Gold, parse_links
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -138,6 +139,21 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     ]
     align(corpus, checkpoint, *options, command="plot")
     assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_misread_gold_is_recognised():
+    """Gold that counts from 1, and gold with the target word first, as a table of --all would read them."""
+    from fairseq_normalign.cli.align import warn
+
+    links = [{(s, (s * 3 + n) % 7) for s in range(7)} for n in range(20)]
+    shifted = [(pair, Gold(*[{(s + 1, t + 1) for s, t in pair}] * 2)) for pair in links]
+    with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --gold-index 1"):
+        warn(Namespace(gold_index=0, reverse_gold=False), shifted)
+    swapped = [(pair, Gold(*[{(t, s) for s, t in pair}] * 2)) for pair in links]
+    with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --reverse-gold"):
+        warn(Namespace(gold_index=0, reverse_gold=False), swapped)
+    with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* without --reverse-gold"):
+        warn(Namespace(gold_index=0, reverse_gold=True), swapped)
 
 
 BAD = {
