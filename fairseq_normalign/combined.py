@@ -89,6 +89,10 @@ class CombinedAligner:
             if evidence.head is not None:
                 from_one("head", evidence.head + 1, forced.heads)
 
+    def align(self, source: str | Sequence[str], target: str | Sequence[str]) -> list[Link]:
+        """Links of one pair; align a corpus first, or have a validation set, for something to learn from."""
+        return next(self.align_many([(source, target)]))
+
     def align_many(self, pairs: Iterable[tuple], *, batch_tokens: int = 4000) -> Iterator[list[Link]]:
         """Links of each pair (source, target) of texts, in input order.
 
@@ -160,8 +164,13 @@ class CombinedAligner:
                 aligner.evidences_many(stream, chosen, batch_tokens=batch_tokens) if chosen else ([] for _ in stream)
             )
             parts.append(map(partial(_each, aligner.shares), softs))
-        for forward, *backward in zip(*parts):
-            yield forward + [shares.T for part in backward for shares in part]
+        for number, (forward, *backward) in enumerate(zip(*parts), 1):
+            found = forward + [shares.T for part in backward for shares in part]
+            if any(shares.shape != found[0].shape for shares in found):
+                raise InputError(
+                    f"pair {number}: the models read different sentences; is the reverse model of the other direction?"
+                )
+            yield found
 
     def _combined(self, shares: list[np.ndarray]) -> np.ndarray:
         if self.model is not None:

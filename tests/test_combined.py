@@ -113,3 +113,15 @@ def test_evidences_of_one_model_only_though_there_are_two():
 
 def test_blank_lines_only():
     assert list(CombinedAligner(aligner()).align_many([("", ""), ("", "")])) == [[], []]
+
+
+def test_models_that_read_different_sentences():
+    combined = CombinedAligner(aligner(), aligner())
+    pairs = [aligner().encoder.pair("w1 w2 w3", "w4 w5", "")]
+    with pytest.raises(InputError, match="pair 1: the models read different sentences; is the reverse model of"):
+        list(combined.soft_many([pairs, pairs]))
+
+
+def test_one_pair():
+    combined = CombinedAligner(aligner())
+    assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))

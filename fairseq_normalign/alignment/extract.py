@@ -125,10 +125,13 @@ def extractor(text: str) -> Callable[..., list[Link]]:
     if not colon:
         return EXTRACTORS[name]
     try:
-        return partial(EXTRACTORS[name], **{PARAMETERS[name]: float(number)})
+        value = {PARAMETERS[name]: float(number)}
     except (KeyError, ValueError):
         takers = ", ".join(PARAMETERS)
         raise InputError(f"bad extract {text!r}; expected NAME, or NAME:NUMBER for one of: {takers}") from None
+    if not 0 < float(number) <= 1:
+        raise InputError(f"bad extract {text!r}; expected a share from 0 to 1")
+    return partial(EXTRACTORS[name], **value)
 
 
 def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:

@@ -28,5 +28,8 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
         return None
     missing = [number for number in range(max(hypotheses) + 1) if number not in hypotheses or number not in sources]
     if missing:
-        raise InputError(f"{name_of(path)}: sentence {missing[0]} has no S- or no H- line; is the log complete?")
+        raise InputError(
+            f"{name_of(path)}: sentence {missing[0]} has no S- or no H- line; is the log complete? "
+            "(fairseq leaves out the last batch: generate with --required-batch-size-multiple 1)"
+        )
     return [sources[n] for n in sorted(hypotheses)], [hypotheses[n] for n in sorted(hypotheses)]

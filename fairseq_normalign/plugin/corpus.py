@@ -145,7 +145,7 @@ def _joined(pieces: Sequence[str], ids: Sequence[int]) -> list[str]:
 
 def text_pairs(sentences: Iterable[tuple], encoder: Encoder) -> Iterator[Pair]:
     """Pairs of a stream of (source, target)."""
-    unknown = total = 0
+    unknown = total = number = 0
     for number, (source, target) in enumerate(sentences, 1):
         pair = encoder.pair(source, target, f"line {number}")
         if number <= CHECKED_PAIRS:
@@ -153,11 +153,17 @@ def text_pairs(sentences: Iterable[tuple], encoder: Encoder) -> Iterator[Pair]:
             unknown += int(tokens.eq(encoder.task.source_dictionary.unk()).sum())
             total += len(tokens)
             if number == CHECKED_PAIRS and unknown > total / 2:
-                raise InputError(
-                    f"{unknown} of the first {total} source pieces are not in the dictionary; is --bpe missing, or "
-                    "is it the dictionary of another model?"
-                )
+                raise InputError(_unknown(unknown, total))
         yield pair
+    if number < CHECKED_PAIRS and unknown > total / 2:  # too few to be sure
+        warnings.warn(_unknown(unknown, total), stacklevel=2)
+
+
+def _unknown(unknown: int, total: int) -> str:
+    return (
+        f"{unknown} of the first {total} source pieces are not in the dictionary; is the BPE (--bpe) missing, or is it "
+        "the dictionary of another model?"
+    )
 
 
 def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]:
@@ -180,6 +186,8 @@ def binarised_pairs(subset: str, encoder: Encoder) -> tuple[Iterator[Pair], int]
             f"no subset {subset!r} of {'-'.join(languages)} in {options.data}; expected fairseq-preprocess's"
         )
     source, target = sides
+    if encoder.scheme == "none" and any("▁" in symbol or symbol.endswith("@@") for symbol in dictionaries[0].symbols):
+        warnings.warn("links are links of pieces; for links of words, name the BPE with --remove-bpe", stacklevel=2)
     if len(source) != len(target):
         raise InputError(f"{prefix}*: {len(source)} sources and {len(target)} targets; expected as many of each")
     pairs = (encoder.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source)))

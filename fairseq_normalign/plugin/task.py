@@ -41,6 +41,12 @@ class TranslationNormalignConfig(TranslationConfig):
 class TranslationNormalignTask(TranslationTask):
     """fairseq's ``translation`` with another ``--print-alignment``."""
 
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        """All of a corpus that is translated: fairseq leaves out the last batch if its size is no multiple of 8."""
+        if dataset is not self.datasets.get(self.cfg.train_subset):
+            kwargs["required_batch_size_multiple"] = 1
+        return super().get_batch_iterator(dataset, *args, **kwargs)
+
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
         wanted = getattr(args, "print_alignment", None)
         if wanted and seq_gen_cls is None:

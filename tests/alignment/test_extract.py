@@ -172,3 +172,8 @@ def test_extractors_by_name_and_number():
 def test_bad_numbers_of_extractors(text):
     with pytest.raises(InputError, match="expected NAME, or NAME:NUMBER for one of: threshold, relative"):
         extractor(text)
+
+
+def test_shares_are_shares():
+    with pytest.raises(InputError, match="bad extract 'threshold:20'; expected a share from 0 to 1"):
+        extractor("threshold:20")
