@@ -10,9 +10,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.norms.contributions import Recorded
-
-KINDS = ("encoder", "decoder", "cross")  # self-attention of either side, and source–target attention
 
 Recording = dict  # (kind, layer from 0) → Recorded
 

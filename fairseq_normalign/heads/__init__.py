@@ -1,0 +1,1 @@
+"""What each head is worth. No fairseq."""
