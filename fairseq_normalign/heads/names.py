@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable, Mapping, NamedTuple
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from fairseq_normalign.errors import InputError
 
 KINDS = ("encoder", "decoder", "cross")  # self-attention of either side, and source–target attention
+ALL, NONE = "all", "none"  # of the heads
 
 
 class Head(NamedTuple):
@@ -29,6 +30,15 @@ def all_heads(counts: HeadCounts) -> list[Head]:
     return [Head(kind, layer, head) for (kind, layer), heads in counts.items() for head in range(heads)]
 
 
+def parse_kinds(option: str, text: str | None) -> list[str]:
+    """``encoder,cross`` → kinds of attention; ``all`` names all of them, and no text none."""
+    names = [] if not text else list(KINDS) if text == ALL else text.split(",")
+    for name in names:
+        if name not in KINDS:
+            raise InputError(f"{option} {text}: unknown attention {name!r}; expected any of: {', '.join(KINDS)}")
+    return names
+
+
 def parse_head(text: str) -> Head:
     """``encoder.1.3`` → Head."""
     found = re.fullmatch(rf"({'|'.join(KINDS)})\.([1-9]\d*)\.([1-9]\d*)", text)
@@ -38,12 +48,19 @@ def parse_head(text: str) -> Head:
 
 
 def parse_heads(text: str, counts: HeadCounts) -> list[Head]:
-    """Heads of a model, named with commas or blanks between, in the model's order."""
+    """Heads of a model, named with commas or blanks between, or ``all`` or ``none``, in the model's order."""
     known = all_heads(counts)
+    if text in (ALL, NONE):
+        return known if text == ALL else []
     named = {parse_head(word) for word in re.split(r"[,\s]+", text.strip()) if word}
     for head in sorted(named - set(known)):
         raise InputError(f"head {head}: the model has no such head; it has {', '.join(_ranges(counts))}")
     return [head for head in known if head in named]
+
+
+def format_heads(heads: Sequence[Head], counts: HeadCounts) -> str:
+    """What :func:`parse_heads` reads, for heads in the model's order."""
+    return ALL if len(heads) == sum(counts.values()) else " ".join(map(str, heads)) or NONE
 
 
 def _ranges(counts: HeadCounts) -> Iterable[str]:

@@ -14,7 +14,7 @@ from fairseq_normalign.norms.contributions import Recorded
 
 def weights(recorded: Recorded, head: int | None = None) -> Tensor:
     """α of one head, or averaged over heads."""
-    return recorded.weights.mean(dim=1) if head is None else recorded.weights[:, head]
+    return _mean(recorded.weights) if head is None else recorded.weights[:, head]
 
 
 def norms(recorded: Recorded, head: int | None = None) -> Tensor:
@@ -24,7 +24,12 @@ def norms(recorded: Recorded, head: int | None = None) -> Tensor:
 
 def head_norms(recorded: Recorded, head: int | None = None) -> Tensor:
     """‖α_h f_h(x)‖ averaged over heads: heads that pull in opposite directions do not cancel."""
-    return recorded.norms.weighted.mean(dim=1) if head is None else recorded.norms.weighted[:, head]
+    return _mean(recorded.norms.weighted) if head is None else recorded.norms.weighted[:, head]
+
+
+def _mean(by_head: Tensor) -> Tensor:
+    """Over heads, of which a pruned layer may have none: then 0."""
+    return by_head.sum(dim=1) / max(1, by_head.shape[1])
 
 
 METHODS: dict[str, Callable[..., Tensor]] = {"weights": weights, "norms": norms, "head-norms": head_norms}

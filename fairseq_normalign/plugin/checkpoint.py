@@ -26,6 +26,7 @@ from fairseq.models.transformer import TransformerModel
 
 from fairseq_normalign.alignment.links import whole_file
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import ALL
 from fairseq_normalign.plugin.marks import settings
 
 try:
@@ -140,17 +141,43 @@ def convert(path: str, arch: str, output: str) -> None:
     """
     if arch not in ARCH_MODEL_REGISTRY or not issubclass(ARCH_MODEL_REGISTRY[arch], TransformerModel):
         raise InputError(f"--arch {arch}: not a kind of transformer that fairseq or the plugin knows")
+    state, options = read_transformer(path)
+    if not arch.startswith("transformer_normalign"):
+        if getattr(options, "gate_heads", None):
+            raise InputError(f"{path}: has gates, which {arch} has not; fold them first: normalign prune --keep all")
+        if getattr(options, "alive_heads", None) not in (None, ALL):
+            raise InputError(f"{path}: has heads removed, and {arch} must have all of them")
+    rename(state, options, arch)
+    save(state, output)
+
+
+def read(path: str) -> tuple[dict, argparse.Namespace]:
+    """A checkpoint as it is stored, on the CPU, and the model's options in it."""
     if not Path(path).is_file():
         raise InputError(f"{path}: no such checkpoint")
     with _explained(path, ""):
         state = torch.load(path, map_location="cpu", weights_only=True)
-        options = state["cfg"]["model"] if state.get("cfg") else state["args"]
+        return state, state["cfg"]["model"] if state.get("cfg") else state["args"]
+
+
+def read_transformer(path: str) -> tuple[dict, argparse.Namespace]:
+    """As :func:`read`, for encoder-decoder Transformers alone."""
+    state, options = read(path)
     found = getattr(options, "arch", None)
     if not issubclass(ARCH_MODEL_REGISTRY.get(found, object), TransformerModel):
         raise InputError(f"{path}: its architecture is {found}; expected a kind of transformer")
+    return state, options
+
+
+def rename(state: dict, options: argparse.Namespace, arch: str) -> None:
+    """Makes a checkpoint one of another architecture."""
     options.arch = arch
     if state.get("cfg"):
         options._name = arch
         state["cfg"]["common"]["user_dir"] = None
-    with whole_file(output, binary=True) as file:
+
+
+def save(state: dict, path: str) -> None:
+    """Writes a checkpoint: all of it, or nothing."""
+    with whole_file(path, binary=True) as file:
         torch.save(state, file)

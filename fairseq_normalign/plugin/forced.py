@@ -62,7 +62,7 @@ class Forced:
         if not modules:
             raise InputError(f"{type(model).__name__} has no {NAMES[attention]}")
         self.head_counts = [module.num_heads for module in modules]  # by layer
-        self.layers, self.heads, self.width = len(modules), max(self.head_counts), modules[0].embed_dim
+        self.layers, self.heads, self.width = len(modules), max(self.head_counts), modules[0].out_proj.weight.shape[0]
 
     def __call__(self, pairs: list[Pair], evidences: Sequence[Evidence]) -> Iterator[list[Soft]]:
         """The soft alignments of each pair, one for each evidence."""

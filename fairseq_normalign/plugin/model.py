@@ -1,4 +1,4 @@
-"""``transformer_normalign``: fairseq's Transformer that exports what its attentions add up."""
+"""``transformer_normalign``: fairseq's Transformer with gates on its heads, with heads removed, and with exports."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 
+from fairseq_normalign.heads.gates import CLOSE_RULES
+from fairseq_normalign.heads.names import parse_kinds
+from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
+from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
 from fairseq_normalign.plugin.recorder import attentions, record
 
 
@@ -16,6 +20,59 @@ from fairseq_normalign.plugin.recorder import attentions, record
 @register_model("transformer_normalign")
 class NormalignTransformer(TransformerModel):
     """A Transformer with the parameters and options of fairseq's ``transformer``: their checkpoints fit each other."""
+
+    @classmethod
+    def add_args(cls, parser):
+        super().add_args(parser)
+        group = parser.add_argument_group("heads")
+        group.add_argument(
+            "--gate-heads",
+            metavar="KINDS",
+            help="gates on the heads of encoder, decoder (self-attention) and cross (source–target), or some of them, "
+            "with commas between; or all",
+        )
+        group.add_argument(
+            "--gate-init",
+            type=float,
+            default=INITIAL,
+            metavar="X",
+            help="log α of a gate at first (default: %(default)s)",
+        )
+        group.add_argument(
+            "--gate-lr-scale",
+            type=float,
+            default=LR_SCALE,
+            metavar="X",
+            help="how many times the learning rate gates have (default: %(default)s)",
+        )
+        group.add_argument(
+            "--close-rule",
+            choices=CLOSE_RULES,
+            default=CLOSE_RULES[0],
+            help="a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: %(default)s)",
+        )
+        group.add_argument(
+            "--alive-heads",
+            metavar="HEADS",
+            help="build these heads alone, as in 'encoder.1.3 cross.2.1', or those of the checkpoint of this name "
+            "(default: those of the checkpoint that --finetune-from-model or --restore-file names)",
+        )
+        group.add_argument("--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has")
+
+    @classmethod
+    def build_model(cls, args, task):
+        model = super().build_model(args, task)
+        args.alive_heads = alive_heads(args, model)
+        remove_heads(model, args.alive_heads)
+        kinds = parse_kinds("--gate-heads", getattr(args, "gate_heads", None))
+        if kinds:
+            options = {"initial": "gate_init", "lr_scale": "gate_lr_scale", "close_rule": "close_rule"}
+            gate_heads(
+                model, kinds, **{name: getattr(args, key) for name, key in options.items() if hasattr(args, key)}
+            )
+        if getattr(args, "freeze", None):
+            freeze(model, args.freeze)
+        return model
 
     def forward(
         self,
@@ -55,6 +112,14 @@ class NormalignTransformer(TransformerModel):
                 kind: [getattr(layer, attribute, None) for layer in layers] for kind, layers in found.items()
             }
         return logits, extra
+
+
+def freeze(model: TransformerModel, side: str) -> None:
+    """Stops the training of all parameters that one side does not share with the other."""
+    other = {"encoder": "decoder", "decoder": "encoder"}[side]
+    shared = set(getattr(model, other).parameters())
+    for parameter in getattr(model, side).parameters():
+        parameter.requires_grad_(parameter in shared)
 
 
 def tiny(args) -> None:

@@ -50,10 +50,9 @@ def _refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
         raise InputError(f"{where} uses add_bias_kv or add_zero_attn: keys that are no token")
 
 
-def split_heads(projected: Tensor, heads: int) -> Tensor:
+def split_heads(projected: Tensor, heads: int, width: int) -> Tensor:
     """(S, B, H·D) → (B, H, S, D)."""
-    keys, batch, width = projected.shape
-    return projected.view(keys, batch, heads, width // heads).permute(1, 2, 0, 3)
+    return projected.view(*projected.shape[:2], heads, width).permute(1, 2, 0, 3)
 
 
 class _Hooks:
@@ -82,8 +81,9 @@ class _Hooks:
     def recorded(self, weights: Tensor) -> Recorded:
         parts = [weights]
         if self.values:
-            heads, out = self.attention.num_heads, self.attention.out_proj
-            parts += [split_heads(self.projected, heads), out.weight.t().unflatten(0, (heads, -1)), out.bias]
+            heads, width, out = self.attention.num_heads, self.attention.head_dim, self.attention.out_proj
+            projected = weights.new_zeros(weights.shape[-1], len(weights), 0) if heads == 0 else self.projected
+            parts += [split_heads(projected, heads, width), out.weight.t().reshape(heads, width, len(out.weight)), out.bias]
         return Recorded(*(part.detach() if self.detach and part is not None else part for part in parts))
 
     @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
+
+from fairseq_normalign.heads.names import Head, HeadCounts
 
 STEPS = {"input": "align with input", "output": "align with output"}
 LEGEND = "AER in %, lower is better; * marks the best of a column, + the layer that is chosen without gold."
@@ -30,3 +32,21 @@ def aer_table(scores: Mapping[Any, Any], choices: Mapping[str, Any]) -> str:
             lines.append(f"{layer + 1}{'' if head is None else f'.{head + 1}'}".ljust(6) + "".join(cells))
     better = ", ".join(f"{choice.step} for {method}" for method, choice in choices.items())
     return "\n".join([*(line.rstrip() for line in lines), LEGEND, f"Step chosen without gold: {better}."])
+
+
+def heads_table(kept: Sequence[Head], counts: HeadCounts) -> str:
+    """The heads of each attention that are left, by their numbers before."""
+    layers = sorted({layer for _, layer in counts})
+    left = {name: [str(head.head + 1) for head in kept if head[:2] == name] for name in counts}
+    width = max(7, *(len(" ".join(numbers)) for numbers in left.values())) + 2
+    lines = ["attention" + "".join(f"  {f'layer {layer + 1}':<{width}}" for layer in layers)]
+    for kind in dict.fromkeys(kind for kind, _ in counts):
+        cells = [" ".join(left.get((kind, layer), [])) or "–" for layer in layers]
+        lines.append(f"{kind:<9}" + "".join(f"  {cell:<{width}}" for cell in cells))
+    by_kind = "/".join(
+        str(sum(len(numbers) for name, numbers in left.items() if name[0] == kind))
+        for kind in dict.fromkeys(kind for kind, _ in counts)
+    )
+    return "\n".join(
+        [*(line.rstrip() for line in lines), f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}"]
+    )

@@ -1,0 +1,85 @@
+"""Removes heads from the state dict of a Transformer with fairseq's names."""
+
+from __future__ import annotations
+
+from typing import Collection, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from fairseq_normalign.heads.gates import evaluation_gates
+from fairseq_normalign.heads.names import Head, HeadCounts
+
+PREFIXES = {
+    "encoder": "encoder.layers.{}.self_attn.",
+    "decoder": "decoder.layers.{}.self_attn.",
+    "cross": "decoder.layers.{}.encoder_attn.",
+}
+LOG_ALPHA, STEERING = "out_proj.log_alpha", "steering."
+
+State = Mapping[str, Tensor]
+
+
+def _places(state: State) -> Iterator[tuple[str, int, str]]:
+    """Kind, layer from 0 and prefix of every attention."""
+    for kind, prefix in PREFIXES.items():
+        layer = 0
+        while f"{prefix.format(layer)}out_proj.weight" in state:
+            yield kind, layer, prefix.format(layer)
+            layer += 1
+
+
+def count_heads(state: State, head_dims: Mapping[str, int]) -> HeadCounts:
+    """How many heads each attention has, by (kind, layer from 0).
+
+    Args:
+        head_dims: the width of a head, by kind.
+    """
+    return {
+        (kind, layer): state[f"{prefix}out_proj.weight"].shape[1] // head_dims[kind]
+        for kind, layer, prefix in _places(state)
+    }
+
+
+def log_alphas(state: State) -> dict[Head, float]:
+    """log α of every gated head."""
+    return {
+        Head(kind, layer, head): value
+        for kind, layer, prefix in _places(state)
+        for head, value in enumerate(state.get(prefix + LOG_ALPHA, torch.empty(0)).tolist())
+    }
+
+
+def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
+    """The state dict of the ungated model that does what the gated one does at test time: W_O^h ← g_h W_O^h."""
+    folded = {key: value for key, value in state.items() if not key.endswith(LOG_ALPHA) and STEERING not in key}
+    for _, _, prefix in _places(state):
+        if prefix + LOG_ALPHA in state:
+            gates = evaluation_gates(state[prefix + LOG_ALPHA].float(), rule)
+            folded[f"{prefix}out_proj.weight"] = scale_heads(state[f"{prefix}out_proj.weight"], gates)
+    return folded
+
+
+def scale_heads(out_weight: Tensor, gates: Tensor) -> Tensor:
+    """W_O (C, H·D) with the columns of head h multiplied by g_h."""
+    return (out_weight.unflatten(1, (len(gates), -1)) * gates.to(out_weight.dtype)[:, None]).flatten(1)
+
+
+def columns_of(heads: Collection[int], head_dim: int) -> Tensor:
+    """The neurons of some heads, in their order."""
+    return torch.tensor([head * head_dim + number for head in heads for number in range(head_dim)], dtype=torch.long)
+
+
+def keep_heads(state: State, kept: Collection[Head], head_dims: Mapping[str, int]) -> dict[str, Tensor]:
+    """The state dict without all other heads: their rows of W_Q, W_K, W_V and b, and their columns of W_O, go."""
+    smaller = dict(state)
+    for kind, layer, prefix in _places(state):
+        neurons = columns_of([head.head for head in kept if head[:2] == (kind, layer)], head_dims[kind])
+        for projection in ("q_proj", "k_proj", "v_proj"):
+            for part in ("weight", "bias"):
+                key = f"{prefix}{projection}.{part}"
+                if key in state:
+                    smaller[key] = state[key][neurons].clone()
+        key = f"{prefix}out_proj.weight"
+        smaller[key] = state[key][:, neurons].clone()
+    return smaller

@@ -1,0 +1,123 @@
+"""``label_smoothed_cross_entropy_l0``: fairseq's translation loss, and a price for every head that stays open."""
+
+from dataclasses import dataclass, field
+from typing import Dict, Optional, Tuple
+
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.logging import metrics
+from torch import Tensor, nn
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.plugin.gating import gates
+
+
+@dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
+class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    l0_lambda: float = field(
+        default=0.005,
+        metadata={"help": "λ: what one open head costs, in the unit of the loss of a target token"},
+    )
+    l0_lambda_encoder: Optional[float] = field(
+        default=None, metadata={"help": "λ of encoder self-attention (default: --l0-lambda)"}
+    )
+    l0_lambda_decoder: Optional[float] = field(
+        default=None, metadata={"help": "λ of decoder self-attention (default: --l0-lambda)"}
+    )
+    l0_lambda_cross: Optional[float] = field(
+        default=None, metadata={"help": "λ of source–target attention (default: --l0-lambda)"}
+    )
+    l0_warmup_updates: int = field(
+        default=0,
+        metadata={
+            "help": "updates over which λ rises from 0 or, with --target-heads, the wanted heads fall from all to these"
+        },
+    )
+    target_heads: Optional[int] = field(
+        default=None, metadata={"help": "steer λ until this many of the gated heads are open"}
+    )
+
+
+@register_criterion("label_smoothed_cross_entropy_l0", dataclass=L0CriterionConfig)
+class L0Criterion(LabelSmoothedCrossEntropyCriterion):
+    """Loss per target token + Σ_h λ P(g_h ≠ 0) over all gated heads h (Voita et al., 2019).
+
+    The validation loss is without the second term, so that it tells of translation alone.
+    """
+
+    def __init__(
+        self,
+        task,
+        sentence_avg,
+        label_smoothing,
+        ignore_prefix_size=0,
+        report_accuracy=False,
+        l0_lambda=0.005,
+        l0_lambda_encoder=None,
+        l0_lambda_decoder=None,
+        l0_lambda_cross=None,
+        l0_warmup_updates=0,
+        target_heads=None,
+    ):
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        own = {"encoder": l0_lambda_encoder, "decoder": l0_lambda_decoder, "cross": l0_lambda_cross}
+        self.lambdas = {kind: l0_lambda if value is None else value for kind, value in own.items()}
+        self.warmup, self.target = l0_warmup_updates, target_heads
+        for value in self.lambdas.values():
+            if value < 0:
+                raise InputError(f"--l0-lambda {value}: expected 0 or more; below, heads would be paid to stay open")
+
+    def forward(self, model, sample, reduce=True):
+        loss, sample_size, logging_output = super().forward(model, sample, reduce)
+        penalty, state = self.penalty(model)
+        if model.training:
+            loss = loss + penalty * sample_size  # the trainer divides by the sample size
+            logging_output["loss"] = loss.data
+        logging_output.update(state, gate_logs=1)
+        return loss, sample_size, logging_output
+
+    def penalty(self, model: nn.Module) -> Tuple[Tensor, Dict[str, float]]:
+        """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged: how far the heads of each kind are open."""
+        projections = gates(model)
+        if not projections:
+            raise InputError(
+                "the model has no gates to close; expected --gate-heads encoder,decoder,cross or some of them"
+            )
+        expected = dict.fromkeys(sorted({kind for kind, _ in projections}, key=KINDS.index), 0.0)
+        total = closed = 0
+        for (kind, _), projection in projections.items():
+            probabilities = projection.open_probabilities()
+            expected[kind] = expected[kind] + probabilities.sum()
+            total += len(probabilities)
+            closed += int((projection.gate_values() == 0).sum())
+        factor = self._factor(model, total, closed)
+        penalty = sum(factor * self.lambdas[kind] * heads for kind, heads in expected.items())
+        state = {f"open_{kind}": float(heads) for kind, heads in expected.items()}
+        state.update(closed_heads=closed, l0_penalty=float(penalty), l0_factor=factor)
+        return penalty, state
+
+    def _factor(self, model: nn.Module, total: int, closed: int) -> float:
+        """What λ is multiplied by now: by the warm-up or, with a target, by what steers there."""
+        steering = model.steering
+        progress = 1.0 if self.warmup == 0 else min(1.0, steering.updates / self.warmup)
+        if self.target is None:
+            return progress
+        if not 0 <= self.target <= total:
+            raise InputError(f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads")
+        excess = total - closed - max(self.target, total - progress * (total - self.target))
+        if model.training:
+            steering.steer(excess)
+        return steering.factor if excess > 0 else 0.0  # enough are closed: the rest is left to the translation loss
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs) -> None:
+        super().reduce_metrics(logging_outputs)
+        count = sum(log.get("gate_logs", 0) for log in logging_outputs)
+        for name in (*(f"open_{kind}" for kind in KINDS), "closed_heads", "l0_penalty", "l0_factor"):
+            if count and name in logging_outputs[0]:
+                mean = sum(log.get(name, 0) for log in logging_outputs) / count
+                metrics.log_scalar(name, mean, count, round=4)

@@ -1,0 +1,133 @@
+"""Gates on the heads of a fairseq Transformer, as a scale on the columns of W_O."""
+
+from __future__ import annotations
+
+from typing import Collection
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates, open_probabilities, sample_gates
+from fairseq_normalign.heads.pruning import scale_heads
+from fairseq_normalign.plugin.recorder import attentions
+
+# Chosen by experiment; see the README.
+INITIAL = 2.0
+LR_SCALE = 100.0
+
+
+class GatedProjection(nn.Module):
+    """W_O whose columns are scaled by a gate for each head: g_h · head_h W_O^h.
+
+    Gates are shared by sentences and positions, so this is all that a gate does, and PyTorch's fused attention, which
+    takes the matrix, needs to know nothing of it. In training, each use of ``weight`` draws new gates: one draw for
+    each forward pass.
+
+    The state dict has ``weight`` and ``bias`` under fairseq's names, and ``log_alpha``, which a plain checkpoint lacks:
+    then gates start anew. The optimiser sees log α / lr_scale, so that its steps on log α are ``lr_scale`` times as
+    long, whichever optimiser it is.
+    """
+
+    def __init__(self, projection: nn.Linear, heads: int, *, initial: float, lr_scale: float, close_rule: str):
+        super().__init__()
+        self._parameters["weight"] = projection.weight  # not by its setter: the name is that of a property, below
+        self.bias = projection.bias
+        self.lr_scale, self.close_rule = lr_scale, close_rule
+        self.scaled_log_alpha = nn.Parameter(torch.full((heads,), initial / lr_scale))
+
+    @property
+    def log_alpha(self) -> Tensor:
+        """(H,), in float32 at least. Its gradient arrives at the parameter as it is, not multiplied by the scale."""
+        scaled = self.scaled_log_alpha.to(torch.promote_types(self.scaled_log_alpha.dtype, torch.float32))
+        return scaled + (self.lr_scale - 1) * scaled.detach()
+
+    def gate_values(self) -> Tensor:
+        """The gates at test time, (H,)."""
+        return evaluation_gates(self.log_alpha, self.close_rule)
+
+    def open_probabilities(self) -> Tensor:
+        """P(g ≠ 0), (H,)."""
+        return open_probabilities(self.log_alpha)
+
+    @property
+    def weight(self) -> Tensor:
+        """(C, H·D)"""
+        stored = self._parameters["weight"]
+        log_alpha = self.log_alpha
+        gates = sample_gates(log_alpha, torch.rand_like(log_alpha)) if self.training else self.gate_values()
+        return scale_heads(stored, gates)
+
+    def forward(self, heads: Tensor) -> Tensor:
+        return functional.linear(heads, self.weight, self.bias)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}log_alpha"] = destination.pop(f"{prefix}scaled_log_alpha") * self.lr_scale
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        found = state_dict.pop(f"{prefix}log_alpha", None)
+        scaled = self.scaled_log_alpha if found is None else found / self.lr_scale
+        super()._load_from_state_dict({**state_dict, f"{prefix}scaled_log_alpha": scaled}, prefix, *args)
+
+
+class Steering(nn.Module):
+    """A factor on λ that grows while too many heads are open and shrinks while too few are.
+
+    It lives in the model, whose checkpoints fairseq saves, so that a resumed training goes on with it. It is kept as a
+    whole number: training in half precision rounds all others.
+    """
+
+    UNIT = 10**9
+    RATE = 1.005  # by which the factor changes with an update
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factor_units", torch.tensor(self.UNIT))
+        self.updates, self.steered = 0, -1
+
+    @property
+    def factor(self) -> float:
+        return self.factor_units.item() / self.UNIT
+
+    def set_num_updates(self, updates: int) -> None:
+        """Called by fairseq before each batch."""
+        self.updates = updates
+
+    def steer(self, excess: float) -> None:
+        """One step at most for each update, however many batches it has; ``excess`` is open heads minus wanted ones."""
+        if self.updates == self.steered or excess == 0:
+            return
+        self.steered = self.updates
+        factor = self.factor * (self.RATE if excess > 0 else 1 / self.RATE)
+        self.factor_units.fill_(max(1, round(factor * self.UNIT)))
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        super()._load_from_state_dict({f"{prefix}factor_units": self.factor_units, **state_dict}, prefix, *args)
+
+
+def gate_heads(
+    model: nn.Module,
+    kinds: Collection[str],
+    *,
+    initial: float = INITIAL,
+    lr_scale: float = LR_SCALE,
+    close_rule: str = CLOSE_RULES[0],
+) -> None:
+    """Puts gates on all heads of some kinds of attention."""
+    model.steering = Steering()
+    for (kind, layer), attention in attentions(model).items():
+        if kind not in kinds or attention.num_heads == 0:
+            continue
+        if type(attention.out_proj) is not nn.Linear or attention.out_proj._forward_pre_hooks:
+            raise InputError(f"{kind} attention of layer {layer + 1}: gates do not go with quantization noise")
+        attention.out_proj = GatedProjection(
+            attention.out_proj, attention.num_heads, initial=initial, lr_scale=lr_scale, close_rule=close_rule
+        )
+
+
+def gates(model: nn.Module) -> dict[tuple[str, int], GatedProjection]:
+    """The gated projections of a model by (kind, layer from 0)."""
+    found = {name: attention.out_proj for name, attention in attentions(model).items()}
+    return {name: projection for name, projection in found.items() if isinstance(projection, GatedProjection)}

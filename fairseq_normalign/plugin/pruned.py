@@ -1,0 +1,125 @@
+"""Attention with some of its heads removed, even all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairseq.modules import MultiheadAttention
+from torch import nn
+from torch.nn import functional
+
+from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
+from fairseq_normalign.heads.pruning import columns_of
+from fairseq_normalign.plugin.checkpoint import read
+from fairseq_normalign.plugin.recorder import attentions, split_heads
+
+
+class PrunedAttention(MultiheadAttention):
+    """fairseq's attention with fewer heads than fit the width of the model.
+
+    fairseq's own code can do this where it computes step by step, as with incremental decoding. Its fused path cannot,
+    nor can it do without any head: these are here.
+    """
+
+    def forward(
+        self,
+        query,
+        key,
+        value,
+        key_padding_mask=None,
+        incremental_state=None,
+        need_weights=True,
+        static_kv=False,
+        attn_mask=None,
+        before_softmax=False,
+        need_head_weights=False,
+    ):
+        asked = need_weights or need_head_weights
+        if self.num_heads == 0:
+            return self._without_heads(query, key, need_head_weights) if asked else (self._bias(query), None)
+        if asked or incremental_state is not None or before_softmax or self.beam_size > 1:
+            return super().forward(
+                query,
+                key,
+                value,
+                key_padding_mask=key_padding_mask,
+                incremental_state=incremental_state,
+                need_weights=need_weights,
+                static_kv=static_kv,
+                attn_mask=attn_mask,
+                before_softmax=before_softmax,
+                need_head_weights=need_head_weights,
+            )
+        return self._fused(query, key, value, key_padding_mask, attn_mask), None
+
+    def _fused(self, query, key, value, key_padding_mask, attn_mask):
+        q, k, v = (
+            split_heads(projection(x), self.num_heads, self.head_dim)  # (B, H, T, D)
+            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        mask = None if attn_mask is None else attn_mask.to(q.dtype)
+        if key_padding_mask is not None:
+            hidden = key_padding_mask.bool()[:, None, None]  # (B, 1, 1, S)
+            mask = q.new_zeros(hidden.shape).masked_fill(hidden, float("-inf")) + (0 if mask is None else mask)
+        drop = self.dropout_module
+        dropout = drop.p if self.training or drop.apply_during_inference else 0.0
+        attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        return self.out_proj(attended.permute(2, 0, 1, 3).flatten(2))  # (T, B, C)
+
+    def _bias(self, query):
+        bias = self.out_proj.bias
+        return query.new_zeros(query.shape) if bias is None else bias.expand(query.shape)
+
+    def _without_heads(self, query, key, need_head_weights: bool):
+        (queries, batch), keys = query.shape[:2], query.shape[0] if key is None else key.shape[0]
+        shape = (0, batch, queries, keys) if need_head_weights else (batch, queries, keys)
+        return self._bias(query), query.new_zeros(shape)
+
+
+def remove_heads(model: nn.Module, alive: str) -> None:
+    """Removes all heads but these, as ``heads.names`` writes them."""
+    kept_heads = parse_heads(alive, {name: attention.num_heads for name, attention in attentions(model).items()})
+    for (kind, layer), attention in attentions(model).items():
+        kept = [head.head for head in kept_heads if head[:2] == (kind, layer)]
+        if len(kept) < attention.num_heads:
+            _shrink(attention, kept)
+
+
+def _shrink(attention: MultiheadAttention, heads: list[int]) -> None:
+    neurons = columns_of(heads, attention.head_dim)
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        projection.weight = nn.Parameter(projection.weight.detach()[neurons])
+        if projection.bias is not None:
+            projection.bias = nn.Parameter(projection.bias.detach()[neurons])
+        projection.out_features = len(neurons)
+    attention.out_proj.weight = nn.Parameter(attention.out_proj.weight.detach()[:, neurons])
+    attention.out_proj.in_features = len(neurons)
+    attention.num_heads, attention.embed_dim = len(heads), len(neurons)
+    attention.skip_embed_dim_check = True  # fairseq's word for heads that do not fill the width
+    attention.__class__ = PrunedAttention
+
+
+def alive_heads(options, model: nn.Module) -> str:
+    """Which heads a model is to have, by its options, as ``heads.names`` writes them.
+
+    In training, they may be those of the checkpoint that it starts from. What is found is kept in the options, so that
+    checkpoints say it.
+    """
+    counts = {name: attention.num_heads for name, attention in attentions(model).items()}
+    text = getattr(options, "alive_heads", ALL)
+    if text is None:
+        start = _start_of_training(options)
+        text = ALL if start is None else alive_in(start)
+    elif text.endswith(".pt"):
+        text = alive_in(text)
+    return format_heads(parse_heads(text, counts), counts)
+
+
+def _start_of_training(options) -> str | None:
+    last = Path(getattr(options, "save_dir", None) or "", getattr(options, "restore_file", None) or "")
+    return str(last) if last.is_file() else getattr(options, "finetune_from_model", None)
+
+
+def alive_in(path: str) -> str:
+    """Which heads the model of a checkpoint has, as ``heads.names`` writes them."""
+    return getattr(read(path)[1], "alive_heads", None) or ALL

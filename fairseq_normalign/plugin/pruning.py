@@ -1,0 +1,74 @@
+"""Checkpoints without some of their heads."""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+import torch
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
+from fairseq_normalign.heads.names import ALL, Head, all_heads, format_heads, parse_heads
+from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads, log_alphas
+from fairseq_normalign.plugin.checkpoint import read_transformer, rename, save
+
+ARCH = "transformer_normalign"
+SIDES = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}  # whose options are those of an attention
+
+
+class Prunable:
+    """A checkpoint of a translation Transformer, gated or not, that heads can be removed from.
+
+    Args:
+        close_rule: when a gate counts as closed; by default as in training.
+    """
+
+    def __init__(self, path: str, close_rule: str | None = None):
+        self.path = path
+        self.state, self.options = read_transformer(path)
+        self.head_dims = {
+            kind: getattr(self.options, f"{side}_embed_dim") // getattr(self.options, f"{side}_attention_heads")
+            for kind, side in SIDES.items()
+        }
+        self.counts = count_heads(self.state["model"], self.head_dims)
+        self.close_rule = close_rule or getattr(self.options, "close_rule", CLOSE_RULES[0])
+        self.log_alphas = log_alphas(self.state["model"])
+
+    def open_heads(self) -> list[Head]:
+        """All heads but those whose gate is closed."""
+        if not self.log_alphas:
+            raise InputError(
+                f"{self.path}: has no gates, and so nothing says which heads to remove; expected a checkpoint trained "
+                "with --gate-heads, or --keep-top, --keep or --drop"
+            )
+        gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
+        closed = {head for head, gate in zip(self.log_alphas, gates.tolist()) if gate == 0}
+        if not closed:
+            lowest = min(self.log_alphas.values())
+            raise InputError(
+                f"{self.path}: all {len(gates)} gates are open (lowest log α {lowest:.2f}), so there is nothing to "
+                "remove; train longer, with a larger --l0-lambda or --gate-lr-scale, or name --keep-top N --by gate"
+            )
+        return [head for head in all_heads(self.counts) if head not in closed]
+
+    def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
+        """The heads of highest score, and all that have no score."""
+        if not 0 <= count <= len(scores):
+            raise InputError(f"--keep-top {count}: expected 0 to {len(scores)}, the number of heads to choose from")
+        best = set(sorted(scores, key=lambda head: (-scores[head], head))[:count])
+        return [head for head in all_heads(self.counts) if head in best or head not in scores]
+
+    def write(self, kept: Sequence[Head], output: str) -> None:
+        """Writes the checkpoint with these heads alone, their gates folded into W_O."""
+        self.state["model"] = keep_heads(fold_gates(self.state["model"], self.close_rule), kept, self.head_dims)
+        self.options.alive_heads, self.options.gate_heads = self._names(kept), None
+        rename(self.state, self.options, ARCH)
+        self.state["last_optimizer_state"] = None  # it was that of more parameters
+        save(self.state, output)
+
+    def _names(self, kept: Sequence[Head]) -> str:
+        """Heads as they are called in the model that none was removed from."""
+        full = {name: getattr(self.options, f"{SIDES[name[0]]}_attention_heads") for name in self.counts}
+        alive = parse_heads(getattr(self.options, "alive_heads", None) or ALL, full)
+        original = dict(zip(all_heads(self.counts), alive))
+        return format_heads([original[head] for head in kept], full)

@@ -1,0 +1,33 @@
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head, all_heads, format_heads, parse_heads, parse_kinds
+
+COUNTS = {("encoder", 0): 2, ("cross", 0): 0, ("cross", 1): 1}
+
+
+def test_names_count_from_one():
+    assert [str(head) for head in all_heads(COUNTS)] == ["encoder.1.1", "encoder.1.2", "cross.2.1"]
+
+
+@pytest.mark.parametrize("text", ["all", "none", "encoder.1.2", "encoder.1.1 cross.2.1"])
+def test_round_trip(text):
+    assert format_heads(parse_heads(text, COUNTS), COUNTS) == text
+
+
+def test_parsed_in_the_order_of_the_model():
+    assert parse_heads("cross.2.1, encoder.1.2\nencoder.1.2", COUNTS) == [Head("encoder", 0, 1), Head("cross", 1, 0)]
+
+
+@pytest.mark.parametrize("text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1"])
+def test_what_is_no_head_is_named(text):
+    with pytest.raises(InputError, match=r"encoder\.1\.1|is no head"):
+        parse_heads(text, COUNTS)
+
+
+def test_kinds():
+    assert parse_kinds("--gate-heads", "cross,encoder") == ["cross", "encoder"]
+    assert parse_kinds("--gate-heads", "all") == ["encoder", "decoder", "cross"]
+    assert parse_kinds("--gate-heads", None) == []
+    with pytest.raises(InputError, match="--gate-heads encoder,self: unknown attention 'self'; expected any of: encoder"):
+        parse_kinds("--gate-heads", "encoder,self")

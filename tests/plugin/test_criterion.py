@@ -1,0 +1,90 @@
+import pytest
+import torch
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.gating import gates
+from tests.conftest import ToyTask, build_model
+
+
+def build(sentence_avg: bool = False, **options) -> L0Criterion:
+    return L0Criterion(ToyTask(), sentence_avg, 0.1, **options)
+
+
+@pytest.fixture
+def sample(batch) -> dict:
+    target = torch.tensor([[11, 12, 13, 2], [14, 2, 1, 1]])
+    return {"net_input": batch, "target": target, "ntokens": 6}
+
+
+def test_penalty_is_lambda_times_expected_open_heads():
+    model = build_model("transformer_normalign", gate_heads="all", gate_init=0.0)
+    penalty, state = build(l0_lambda=0.1).penalty(model)
+    assert penalty.item() == pytest.approx(0.1 * 24 * 0.6881, abs=1e-3)
+    assert state["open_encoder"] == pytest.approx(8 * 0.6881, abs=1e-3)
+    assert state["closed_heads"] == 0
+
+
+def test_each_kind_may_have_its_own_lambda():
+    model = build_model("transformer_normalign", gate_heads="all", gate_init=0.0)
+    penalty, _ = build(l0_lambda=0.1, l0_lambda_cross=0.0, l0_lambda_decoder=0.3).penalty(model)
+    assert penalty.item() == pytest.approx(0.4 * 8 * 0.6881, abs=1e-3)
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_loss_rises_by_the_penalty_per_sample(sample, sentence_avg):
+    """So that, divided by the sample size as the trainer does, it does not depend on the batch."""
+    model = build_model("transformer_normalign", gate_heads="all", gate_init=9.0, dropout=0.0).train()
+    (with_l0, size, _), (without, _, _) = (build(sentence_avg, l0_lambda=value)(model, sample) for value in (0.5, 0.0))
+    assert size == (2 if sentence_avg else 6)
+    assert ((with_l0 - without) / size).item() == pytest.approx(0.5 * 24, rel=1e-3)
+    _, _, log = build(l0_lambda=0.5)(model.eval(), sample)
+    assert log["loss"].item() == pytest.approx(build(l0_lambda=0.0)(model, sample)[2]["loss"].item())
+
+
+def test_lambda_warms_up():
+    model = build_model("transformer_normalign", gate_heads="encoder", gate_init=0.0)
+    criterion = build(l0_lambda=0.1, l0_warmup_updates=100)
+    found = []
+    for update in (0, 50, 100, 500):
+        model.set_num_updates(update)
+        found.append(criterion.penalty(model)[1]["l0_factor"])
+    assert found == [0, 0.5, 1, 1]
+
+
+def test_target_steers_until_enough_are_closed():
+    """Gates alone, without a translation loss: the penalty must stop where the target is reached."""
+    model = build_model("transformer_normalign", gate_heads="all", gate_init=0.0).train()
+    criterion = build(target_heads=20, l0_warmup_updates=50)
+    worth = {name: torch.linspace(0, 0.02, 4) + 0.01 * name[1] for name in gates(model)}
+    optimizer = torch.optim.Adam([projection.scaled_log_alpha for projection in gates(model).values()], lr=1e-3)
+    for update in range(900):
+        model.set_num_updates(update)
+        penalty, state = criterion.penalty(model)
+        gain = sum((worth[name] * gate.open_probabilities()).sum() for name, gate in gates(model).items())
+        optimizer.zero_grad()
+        (penalty - gain).backward()
+        optimizer.step()
+    assert 24 - state["closed_heads"] in (19, 20, 21)
+    closed = [(gate.gate_values() == 0).tolist() for gate in gates(model).values()]
+    assert any(row[0] for row in closed)  # the least worth went
+    assert not any(row[3] for row in closed)
+
+
+def test_bad_input(sample):
+    with pytest.raises(InputError, match=r"--l0-lambda -0.1: expected 0 or more"):
+        build(l0_lambda_cross=-0.1)
+    with pytest.raises(InputError, match="no gates to close; expected --gate-heads"):
+        build()(build_model("transformer_normalign"), sample)
+    with pytest.raises(InputError, match="--target-heads 30: expected 0 to 24"):
+        build(target_heads=30)(build_model("transformer_normalign", gate_heads="all"), sample)
+
+
+def test_logs_are_averaged_over_workers():
+    from fairseq.logging import metrics
+
+    log = {"loss": 1.0, "nll_loss": 1.0, "ntokens": 2, "sample_size": 2, "gate_logs": 1, "closed_heads": 3}
+    with metrics.aggregate() as aggregated:
+        L0Criterion.reduce_metrics([{**log, "open_cross": 4.0}, {**log, "open_cross": 5.0}])
+    assert aggregated["closed_heads"].avg == pytest.approx(3)
+    assert aggregated["open_cross"].avg == pytest.approx(4.5)

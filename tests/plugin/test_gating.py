@@ -1,0 +1,140 @@
+import pytest
+import torch
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.plugin.gating import GatedProjection, Steering, gates
+from fairseq_normalign.plugin.recorder import attentions, record
+from tests.conftest import build_model
+
+
+def gated(**options):
+    return build_model("transformer_normalign", gate_heads="all", **options)
+
+
+def set_gates(model, values) -> None:
+    """log α of each attention, or of all alike."""
+    with torch.no_grad():
+        for projection in gates(model).values():
+            projection.scaled_log_alpha.copy_(torch.as_tensor(values) / projection.lr_scale)
+
+
+def test_open_gates_change_nothing(batch):
+    plain, model = build_model(), gated(gate_init=3.0)
+    model.load_state_dict(plain.state_dict())
+    assert torch.equal(model(**batch)[0], plain(**batch)[0])
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_a_gate_multiplies_its_head_on_both_paths(batch, explicit):
+    values = torch.tensor([0.0, 0.2227, 0.7773, 1.0])
+    plain, model = build_model(), gated()
+    model.load_state_dict(plain.state_dict())
+    set_gates(model, [-5.0, -1.0, 1.0, 5.0])
+    with torch.no_grad():
+        for attention in attentions(plain).values():
+            attention.out_proj.weight *= values.repeat_interleave(4)
+    for attention in [*attentions(plain).values(), *attentions(model).values()]:
+        attention.skip_embed_dim_check = explicit
+    assert torch.allclose(model(**batch)[0], plain(**batch)[0], atol=1e-4)
+    with torch.no_grad(), record(plain, KINDS) as expected:
+        plain(**batch)
+    with torch.no_grad(), record(model, KINDS) as found:
+        model(**batch)
+    for name in expected:  # norms are those of what the gates let through
+        assert torch.allclose(found[name].norms.summed, expected[name].norms.summed, atol=1e-4)
+
+
+def test_training_draws_and_evaluation_does_not():
+    projection = gates(gated(gate_init=0.0).train())["encoder", 0]
+    assert not torch.equal(projection.weight, projection.weight)
+    projection.eval()
+    assert torch.equal(projection.weight, projection.weight)
+    assert torch.allclose(projection.weight, 0.5 * projection._parameters["weight"])
+
+
+def test_keys_are_those_of_fairseq_and_log_alpha():
+    plain, model = build_model(), gated(gate_init=1.5, gate_lr_scale=20.0)
+    extra = set(model.state_dict()) - set(plain.state_dict())
+    assert extra == {"steering.factor_units"} | {
+        key.replace("weight", "log_alpha") for key in plain.state_dict() if key.endswith("out_proj.weight")
+    }
+    assert model.state_dict()["encoder.layers.0.self_attn.out_proj.log_alpha"].tolist() == [1.5] * 4
+
+
+def test_log_alpha_keeps_its_meaning_at_another_scale():
+    first, second = gated(gate_lr_scale=10.0), gated(gate_lr_scale=50.0)
+    set_gates(first, [-3.0, 0.0, 1.0, 2.0])
+    second.load_state_dict(first.state_dict())
+    found = gates(second)["cross", 1]
+    assert torch.allclose(found.log_alpha, torch.tensor([-3.0, 0.0, 1.0, 2.0]))
+
+
+def test_some_kinds_alone():
+    model = build_model("transformer_normalign", gate_heads="cross,encoder")
+    assert set(gates(model)) == {(kind, layer) for kind in ("encoder", "cross") for layer in range(2)}
+    assert not gates(build_model("transformer_normalign"))
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_learning_rate_of_gates_is_scaled(optimizer):
+    def step(scale: float) -> float:
+        projection = GatedProjection(torch.nn.Linear(4, 4), 2, initial=0.0, lr_scale=scale, close_rule="value")
+        training = optimizer(projection.parameters(), lr=1e-3)
+        (projection.open_probabilities().sum()).backward()
+        training.step()
+        return projection.log_alpha[0].item()
+
+    assert step(50.0) == pytest.approx(50 * step(1.0), rel=1e-3)
+    assert step(1.0) < 0
+
+
+def test_close_rule_of_the_paper():
+    model = gated(close_rule="paper")
+    set_gates(model, [-1.0, -0.01, 0.01, 3.0])
+    assert [gate > 0 for gate in gates(model)["decoder", 0].gate_values().tolist()] == [False, False, True, True]
+
+
+def test_half_precision():
+    projection = gates(gated().half())["encoder", 0].eval()
+    assert projection.weight.dtype == torch.float16
+    assert projection.log_alpha.dtype == torch.float32
+
+
+def test_freezing_spares_what_both_sides_share():
+    model = build_model("transformer_normalign", gate_heads="encoder", freeze="decoder", share_all_embeddings=True)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert "encoder.embed_tokens.weight" in trained
+    assert "encoder.layers.0.self_attn.out_proj.scaled_log_alpha" in trained
+    assert not any(name.startswith("decoder.layers") for name in trained)
+
+
+def test_unknown_attention_is_named():
+    with pytest.raises(InputError, match="unknown attention 'selfish'"):
+        build_model("transformer_normalign", gate_heads="selfish")
+
+
+def test_quantization_noise_is_refused():
+    with pytest.raises(InputError, match="quantization"):
+        gated(quant_noise_pq=0.1, quant_noise_pq_block_size=4)
+
+
+class TestSteering:
+    def test_one_step_for_each_update(self):
+        steering = Steering()
+        steering.set_num_updates(5)
+        steering.steer(excess=3)
+        steering.steer(excess=3)
+        assert steering.factor == pytest.approx(Steering.RATE)
+        steering.set_num_updates(6)
+        steering.steer(excess=-1)
+        assert steering.factor == pytest.approx(1)
+
+    def test_survives_half_precision_and_saving(self):
+        model = gated()
+        for update in range(100):
+            model.set_num_updates(update)
+            model.steering.steer(excess=1)
+        other = gated().half()
+        other.load_state_dict(model.half().state_dict())
+        assert other.steering.factor == pytest.approx(Steering.RATE**100, rel=1e-6)

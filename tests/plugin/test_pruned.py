@@ -1,0 +1,120 @@
+import copy
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS, Head, parse_heads
+from fairseq_normalign.heads.pruning import fold_gates, keep_heads
+from fairseq_normalign.norms.contributions import attention_output
+from fairseq_normalign.plugin.gating import gates
+from fairseq_normalign.plugin.recorder import attentions, record
+from tests.conftest import ToyTask, build_model
+
+ALIVE = {  # some of each kind, no cross-attention in layer 1, no self-attention in the encoder's layer 2; and none
+    "some": "encoder.1.2 encoder.1.4 decoder.1.1 decoder.2.2 decoder.2.3 cross.2.1 cross.2.3 cross.2.4",
+    "none": "none",
+    "all": "all",
+}
+
+
+def gated_and_pruned(alive: str, **options):
+    """A gated model with random gates, closed but for some, and the same one with the closed heads removed."""
+    gated = build_model("transformer_normalign", gate_heads="all", **options)
+    kept = parse_heads(alive, {name: attention.num_heads for name, attention in attentions(gated).items()})
+    with torch.no_grad():
+        for parameter in gated.parameters():
+            parameter.normal_(std=0.3)
+        for name, projection in gates(gated).items():
+            for head in range(4):
+                value = 2 * torch.rand(()) if Head(*name, head) in kept else -5
+                projection.scaled_log_alpha[head] = value / projection.lr_scale
+    pruned = build_model("transformer_normalign", alive_heads=alive, **options)
+    pruned.load_state_dict(keep_heads(fold_gates(gated.state_dict()), kept, dict.fromkeys(KINDS, 4)))
+    return gated, pruned
+
+
+@pytest.mark.parametrize("alive", ALIVE)
+@pytest.mark.parametrize("pre_ln", [False, True])
+def test_pruned_does_what_gated_does(batch, alive, pre_ln):
+    options = {"encoder_normalize_before": pre_ln, "decoder_normalize_before": pre_ln}
+    gated, pruned = gated_and_pruned(ALIVE[alive], **options)
+    assert torch.allclose(gated(**batch)[0], pruned(**batch)[0], atol=1e-5)
+    if alive != "all":
+        assert sum(p.numel() for p in pruned.parameters()) < sum(p.numel() for p in gated.parameters())
+
+
+@pytest.mark.parametrize("alive", ALIVE)
+def test_beam_search_finds_the_same(batch, alive):
+    models = gated_and_pruned(ALIVE[alive])
+    found = []
+    for model in models:
+        generator = SequenceGenerator([model], ToyTask().target_dictionary, beam_size=3, max_len_b=12)
+        hypotheses = generator.generate([model], {"net_input": batch})
+        found.append([(hypo["tokens"].tolist(), hypo["score"].item()) for beam in hypotheses for hypo in beam])
+    for (tokens, score), (expected, expected_score) in zip(*found):
+        assert tokens == expected
+        assert score == pytest.approx(expected_score, abs=1e-5)
+
+
+def test_incremental_decoding_is_the_forced_one(batch):
+    _, model = gated_and_pruned(ALIVE["some"])
+    encoder_out = model.encoder(batch["src_tokens"][:1], batch["src_lengths"][:1])
+    target, state, steps = batch["prev_output_tokens"][:1], {}, []
+    for length in range(1, 5):
+        steps.append(model.decoder(target[:, :length], encoder_out=encoder_out, incremental_state=state)[0])
+    forced = model.decoder(target, encoder_out=encoder_out)[0]
+    assert torch.allclose(torch.cat(steps, dim=1), forced, atol=1e-5)
+
+
+@pytest.mark.parametrize("alive", ["some", "none"])
+def test_fused_and_explicit_path_agree_in_training(batch, alive):
+    """In training nobody asks for weights, so cross-attention takes the fused path as well; gradients included."""
+    _, model = gated_and_pruned(ALIVE[alive], dropout=0.0)
+    model.train()
+    other = copy.deepcopy(model)
+    results = []
+    for network, explicit in ((model, False), (other, True)):
+        if explicit:
+            with record(network, KINDS, detach=False):
+                logits = network(**batch)[0]
+        else:
+            logits = network(**batch)[0]
+        logits.square().sum().backward()
+        gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+        results.append((logits, torch.cat([gradient.flatten() for gradient in gradients])))
+    assert torch.allclose(results[0][0], results[1][0], atol=1e-5)
+    assert torch.allclose(results[0][1], results[1][1], rtol=1e-3, atol=1e-3)
+
+
+def test_dropout_of_weights_acts_in_training_alone(batch):
+    _, model = gated_and_pruned(ALIVE["some"], dropout=0.0, attention_dropout=0.5)
+    assert torch.equal(model(**batch)[0], model(**batch)[0])
+    model.train()
+    assert not torch.equal(model(**batch)[0], model(**batch)[0])
+
+
+@pytest.mark.parametrize("alive", ALIVE)
+def test_what_is_recorded_adds_up(batch, alive):
+    _, model = gated_and_pruned(ALIVE[alive])
+    outputs = {}
+    for name, attention in attentions(model).items():
+        attention.register_forward_hook(lambda module, args, output, name=name: outputs.update({name: output[0]}))
+    with torch.no_grad(), record(model, KINDS) as recording:
+        model(**batch)
+    for name, recorded in recording.items():
+        assert recorded.weights.shape[1] == attentions(model)[name].num_heads
+        assert torch.allclose(attention_output(recorded).transpose(0, 1), outputs[name], atol=1e-5)
+        assert torch.isfinite(recorded.norms.summed).all()
+
+
+def test_from_scratch_starts_as_the_full_model_does():
+    full, model = build_model("transformer_normalign"), build_model("transformer_normalign", alive_heads="cross.1.3")
+    third = full.decoder.layers[0].encoder_attn.q_proj.weight[8:12]
+    assert torch.equal(model.decoder.layers[0].encoder_attn.q_proj.weight, third)
+
+
+def test_unknown_heads_are_named():
+    with pytest.raises(InputError, match=r"head cross\.3\.1: the model has no such head"):
+        build_model("transformer_normalign", alive_heads="cross.3.1")
