@@ -12,7 +12,7 @@ from typing import Sequence
 
 import torch
 
-from benchmarks import memory, norms, scoring, timing
+from benchmarks import heads, memory, norms, relevance, scoring, timing
 
 BENCHMARKS = {
     "extraction": norms.extraction,
@@ -21,6 +21,9 @@ BENCHMARKS = {
     "throughput": norms.throughput,
     "corpus": norms.corpus,
     "scoring": scoring.scoring,
+    "gated": heads.gated,
+    "pruned": heads.pruned,
+    "relevance": relevance.relevance,
 }
 
 

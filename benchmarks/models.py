@@ -36,7 +36,7 @@ def build_task(shape: Shape) -> TranslationTask:
     return TranslationTask(TranslationConfig(), dictionary, dictionary)
 
 
-def build_model(shape: Shape, task: TranslationTask) -> nn.Module:
+def build_model(shape: Shape, task: TranslationTask, arch: str = "transformer", **more) -> nn.Module:
     sizes = {
         "layers": shape.layers,
         "embed_dim": shape.width,
@@ -44,10 +44,10 @@ def build_model(shape: Shape, task: TranslationTask) -> nn.Module:
         "ffn_embed_dim": shape.inner,
     }
     options = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
-    args = Namespace(**options, max_source_positions=1024, max_target_positions=1024)
-    ARCH_CONFIG_REGISTRY["transformer"](args)
+    args = Namespace(**options, **more, max_source_positions=1024, max_target_positions=1024)
+    ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(0)
-    return ARCH_MODEL_REGISTRY["transformer"].build_model(args, task).eval()
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
 
 
 def token_batch(shape: Shape) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import memory, norms
+from benchmarks import heads, memory, norms
 from benchmarks.models import Shape
 from benchmarks.timing import format_row, interleaved
 
@@ -16,6 +16,8 @@ BENCHMARKS = {
     "extraction": lambda: norms.extraction([SMALL], rounds=2),
     "computation": lambda: norms.computation([SMALL], rounds=2),
     "throughput": lambda: norms.throughput(SMALL, 6, tokens=(1, 100), rounds=1),
+    "gated": lambda: heads.gated([SMALL], rounds=2),
+    "pruned": lambda: heads.pruned([SMALL], rounds=1),
     "corpus": lambda: norms.corpus(SMALL, sizes=(4, 8)),
 }
 

@@ -16,8 +16,11 @@ COMMANDS = {
     "align": "word alignments of a corpus from a Transformer's attention",
     "plot": "a picture of one sentence pair's soft alignments",
     "export": "weights, norms or vectors of a corpus, as arrays",
+    "heads": "what each attention head is worth, and what it does",
     "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
     "symmetrize": "alignments of two directions to one",
+    "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",
+    "evaluate": "models side by side: heads, size, BLEU, chrF, AER, speed",
     "aer": "score alignments against gold: AER, precision, recall",
 }
 

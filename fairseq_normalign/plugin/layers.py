@@ -58,7 +58,8 @@ def choose_layers(
         layers: the candidates, from 0; all of them by default.
         null: whether a word that takes most from </s> has no link.
     """
-    layers = range(forced.layers) if layers is None else layers
+    if layers is None:  # but those that pruning left without a head
+        layers = [layer for layer, heads in enumerate(forced.head_counts) if heads] or range(forced.layers)
     candidates = [Evidence(method, layer, step) for layer, step in product(layers, STEPS)]
     links: dict[Evidence, list] = {evidence: [] for evidence in candidates}
     mutual = dict.fromkeys(candidates, 0)

@@ -1,0 +1,35 @@
+"""How sure a head is, and how much it moves."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairseq_normalign.heads.cells import Cells
+
+# Which </s> is left out: as a candidate for the maximum, or also as a query. The wording leaves both open.
+EOS = ("key", "both")
+
+
+def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tensor, int]:
+    """Σ_t max_s α[t,s] by head, (H,), and how many t: confidence is the mean (Voita et al., 2019), </s> excluded.
+
+    Queries that see no word are skipped, as is the decoder's start, which sees only itself.
+
+    Args:
+        shares: α, or another non-negative quantity as shares of its row, (B, H, T, S).
+        eos: ``key``: marks are no candidates for the maximum; ``both``: and as queries they do not count.
+    """
+    rows = seen.words.any(-1) if eos == "key" else seen.words.any(-1) & seen.queries  # (B, T)
+    best = shares.masked_fill(~seen.words.unsqueeze(1), 0).amax(-1)  # (B, H, T)
+    return (best * rows.unsqueeze(1)).sum((0, 2)), int(rows.sum())
+
+
+def row_shares(norms: Tensor) -> Tensor:
+    """‖αf(x)‖ as shares of their row, marks included, (B, H, T, S); a row of zeros stays zero."""
+    total = norms.sum(-1, keepdim=True)
+    return norms / total.where(total > 0, total.new_ones(()))
+
+
+def norm_sums(norms: Tensor, seen: Cells) -> tuple[Tensor, int]:
+    """Σ ‖αf(x)‖ by head over all cells that are seen, (H,), and how many cells."""
+    return (norms * seen.visible.unsqueeze(1)).sum((0, 2, 3)), int(seen.visible.sum())

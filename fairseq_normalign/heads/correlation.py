@@ -1,0 +1,40 @@
+"""Whether two scores put heads in the same order."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Collection, Mapping, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+from fairseq_normalign.heads.names import Head
+
+FEWEST = 3  # two points always correlate
+
+
+class Correlation(NamedTuple):
+    rho: float | None  # None if it is undefined: too few heads, or all of the same rank
+    heads: int
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Spearman's ρ: Pearson's correlation of the ranks, ties having their mean rank."""
+    if len(first) < FEWEST:
+        return None
+    ranks = np.stack([rankdata(first), rankdata(second)])
+    ranks -= ranks.mean(1, keepdims=True)
+    spread = np.sqrt((ranks**2).sum(1).prod())
+    return float((ranks[0] * ranks[1]).sum() / spread) if spread else None
+
+
+def correlations(
+    scores: Mapping[str, Mapping[Head, float]], heads: Collection[Head]
+) -> dict[tuple[str, str], Correlation]:
+    """ρ of all pairs of scores, over those of the heads that have both."""
+    found = {}
+    for one, other in combinations(scores, 2):
+        both = [head for head in heads if head in scores[one] and head in scores[other]]
+        columns = (np.array([scores[name][head] for head in both], dtype=np.float64) for name in (one, other))
+        found[one, other] = Correlation(spearman(*columns), len(both))
+    return found

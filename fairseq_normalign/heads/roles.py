@@ -1,0 +1,93 @@
+"""What a head looks at: a position, the rarest token, the other end of a syntactic relation (Voita et al., 2019).
+
+Everything is read off the maxima of the weights. Marks such as </s> are never counted as a maximum, except in the
+pattern ``last``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fairseq_normalign.heads.cells import Cells, by_head, choosing, maxima
+
+POSITIONAL = 0.9  # share of maxima on one relative position (Voita et al., 2019)
+PATTERNS = {"itself": 0, "previous": -1, "next": 1}  # Raganato and Tiedemann, 2018; their fourth is `last`
+
+
+def offsets(weights: Tensor, seen: Cells) -> Tensor:
+    """Where the maximum of each word lies relative to it, (H, N), in self-attention; for words that have a choice."""
+    positions = torch.arange(weights.shape[2], device=weights.device)
+    return by_head(maxima(weights, seen.words) - positions, choosing(seen))
+
+
+def last_hits(weights: Tensor, seen: Cells) -> tuple[Tensor, int]:
+    """How many words have their maximum on the sentence's last token, usually </s>, by head, (H,); and of how many.
+
+    Raganato and Tiedemann (2018) name this pattern with the end of sentence as a token: here, marks count.
+    """
+    last = seen.visible.any(1).sum(1) - 1  # (B,)
+    hits = maxima(weights, seen.visible) == last[:, None, None]
+    return by_head(hits, choosing(seen)).sum(1), int(choosing(seen).sum())
+
+
+def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
+    """Tokens of a sentence whose frequency is among its ``rank`` lowest, (B, S); equal ones share a place.
+
+    Args:
+        frequencies: of each token in the training data, (B, S).
+        keys: tokens that are words, (B, S).
+    """
+    ordered = frequencies.masked_fill(~keys, float("inf")).sort(1).values
+    place = functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0)).cumsum(1)  # from 0
+    bar = ordered.masked_fill(place >= rank, 0).amax(1, keepdim=True)
+    return keys & (frequencies <= bar)
+
+
+def rare_hits(weights: Tensor, seen: Cells, rare: Tensor, chosen: Tensor) -> dict[str, tuple[Tensor, int]]:
+    """How often the maximum is on a rare token, by head, (H,), and of how many cases.
+
+    ``tokens``: words whose maximum is a rare token; ``sentences``: sentences where the token that gets most weight from
+    all words together is one; ``chance``: the share of rare tokens among those seen, as if the maximum were any.
+
+    Args:
+        rare: tokens that count as rare, (B, S).
+        chosen: sentences to look at, (B,).
+    """
+    rows = choosing(seen) & chosen[:, None]  # (B, T)
+    keys = seen.words & rows[:, :, None]
+    rare_at = rare.unsqueeze(1).expand(weights.shape[:2] + rare.shape[1:])  # (B, H, S)
+    hits = rare_at.gather(2, maxima(weights, seen.words))  # (B, H, T)
+    together = (weights * keys.unsqueeze(1)).sum(2, keepdim=True)  # (B, H, 1, S)
+    favourites = rare_at.gather(2, maxima(together, keys.any(1, keepdim=True)))  # (B, H, 1)
+    sentences = rows.any(1, keepdim=True)  # (B, 1)
+    chance = (keys & rare.unsqueeze(1)).sum(2) / keys.sum(2).clamp(min=1)  # (B, T)
+    return {
+        "tokens": (by_head(hits, rows).sum(1), int(rows.sum())),
+        "sentences": (by_head(favourites, sentences).sum(1), int(sentences.sum())),
+        "chance": (chance.sum().expand(weights.shape[1]), int(rows.sum())),
+    }
+
+
+class Positions:
+    """Relative positions of the maxima of some heads, as they come."""
+
+    def __init__(self) -> None:
+        self.counts: list[Counter] = []
+
+    def add(self, found: Tensor) -> None:
+        """Adds offsets (H, N)."""
+        self.counts = self.counts or [Counter() for _ in found]
+        for counter, line in zip(self.counts, found):
+            counter.update(dict(zip(*(part.tolist() for part in line.unique(return_counts=True)))))
+
+    def favourite(self, head: int) -> tuple[int, float] | None:
+        """The most frequent position and its share; None without any case."""
+        best = self.counts[head].most_common(1)
+        return (best[0][0], self.share(head, best[0][0])) if best else None
+
+    def share(self, head: int, offset: int) -> float:
+        return self.counts[head][offset] / max(1, sum(self.counts[head].values()))

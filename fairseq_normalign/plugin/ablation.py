@@ -1,0 +1,54 @@
+"""What the loss loses with a head."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Iterator, Sequence
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head, all_heads
+from fairseq_normalign.plugin.corpus import Pair, numbered_batches
+from fairseq_normalign.plugin.forced import Forced
+from fairseq_normalign.plugin.importance import losses
+from fairseq_normalign.plugin.recorder import attentions
+from fairseq_normalign.plugin.watching import head_counts
+
+
+@contextmanager
+def ablated(model: nn.Module, head: Head) -> Iterator[None]:
+    """The model with one head off, its columns of W_O being zero; restored exactly, also after an error."""
+    attention = attentions(model)[head.kind, head.layer]
+    stored = attention.out_proj._parameters["weight"].data  # of a gated projection, `weight` is computed from it
+    columns = stored.unflatten(1, (attention.num_heads, -1))[:, head.head]  # (C, D), a view
+    before = columns.clone()
+    columns.zero_()
+    try:
+        yield
+    finally:
+        columns.copy_(before)
+
+
+def ablation(forced: Forced, pairs: Sequence[Pair], *, max_tokens: int = 4000) -> dict[Head, float]:
+    """How much the loss per target token grows with one head off, for every head: 1 + H passes over the pairs."""
+    whole = token_loss(forced, pairs, max_tokens=max_tokens)
+    changes = {}
+    for head in tqdm(all_heads(head_counts(forced)), desc="ablation", unit=" heads", disable=None):
+        with ablated(forced.model, head):
+            changes[head] = token_loss(forced, pairs, max_tokens=max_tokens) - whole
+    return changes
+
+
+@torch.no_grad()
+def token_loss(forced: Forced, pairs: Sequence[Pair], *, max_tokens: int = 4000) -> float:
+    """Cross-entropy per target token, </s> included."""
+    tokens = sum(len(pair.target.tokens) for pair in pairs)
+    if tokens == 0:
+        raise InputError("the loss needs target sentences; the corpus has none")
+    found = 0.0
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        found += losses(forced, [pair for _, pair in numbered]).double().sum().item()
+    return found / tokens

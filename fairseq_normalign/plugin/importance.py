@@ -1,0 +1,69 @@
+"""What the loss says of heads: by its gradient, and by its change when a head is off."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import Iterable, Iterator, Sequence
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from torch import Tensor, nn
+
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.plugin.corpus import Pair, numbered_batches
+from fairseq_normalign.plugin.forced import Forced
+from fairseq_normalign.plugin.recorder import attentions, record
+
+
+def losses(forced: Forced, pairs: Sequence[Pair]) -> Tensor:
+    """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
+    forced._check_lengths(pairs)
+    device, model = next(forced.model.parameters()).device, forced.model
+    src_tokens = collate_tokens([pair.source.tokens for pair in pairs], forced.pad).to(device)
+    target = collate_tokens([pair.target.tokens for pair in pairs], forced.pad).to(device)
+    starts = [torch.cat([torch.tensor([forced.start]), pair.target.tokens[:-1]]) for pair in pairs]
+    prev_output_tokens = collate_tokens(starts, forced.pad).to(device)
+    output = model(src_tokens, src_tokens.ne(forced.pad).sum(1), prev_output_tokens)
+    log_probs = model.get_normalized_probs(output, log_probs=True, sample={"target": target})  # (B, T, V)
+    chosen = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()
+    return -(chosen * target.ne(forced.pad)).sum(1)
+
+
+def gradient_importance(forced: Forced, pairs: Iterable[Pair], *, max_tokens: int = 4000) -> dict[Head, float]:
+    """I_h = mean over pairs of |∂L/∂ξ_h| at ξ = 1, where ξ_h multiplies the output of head h (Michel et al., 2019).
+
+    ξ_h stands before W_O, so that ∂L/∂ξ_h = ⟨∂L/∂head_h, head_h⟩; L is the summed cross-entropy of the pair. Pairs of a
+    batch do not see each other: one backward pass gives the gradients of all. Not normalised by layer.
+    """
+    tally = Tally()
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        batch = [pair for _, pair in numbered]
+        with torch.enable_grad(), head_outputs(forced.model) as outputs:
+            gradients = torch.autograd.grad(losses(forced, batch).sum(), list(outputs.values()))
+        for (attention, output), gradient in zip(outputs.items(), gradients):
+            heads = attentions(forced.model)[attention].num_heads
+            products = (output.detach().float() * gradient.float()).unflatten(2, (heads, -1))  # (T, B, H, D)
+            tally.add(attention, products.sum((0, 3)).abs().sum(0).cpu(), len(batch))
+    return tally.means()
+
+
+@contextmanager
+def head_outputs(model: nn.Module) -> Iterator[dict[tuple[str, int], Tensor]]:
+    """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
+    outputs: dict[tuple[str, int], Tensor] = {}
+
+    def keeper(name):
+        def keep(module, args):
+            outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
+
+        return keep
+
+    names = attentions(model)
+    with ExitStack() as stack:
+        # Evaluation mode, and the path on which W_O is a module that is called.
+        stack.enter_context(record(model, {kind for kind, _ in names}, values=False))
+        for name, attention in names.items():
+            handle = attention.out_proj.register_forward_pre_hook(keeper(name))
+            stack.callback(handle.remove)
+        yield outputs

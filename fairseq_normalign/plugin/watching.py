@@ -1,0 +1,106 @@
+"""Runs a model over a corpus once and shows every attention of every batch to those who measure heads."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from contextlib import ExitStack, contextmanager
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from torch import Tensor
+
+from fairseq_normalign.heads.cells import Cells, cells
+from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
+from fairseq_normalign.heads.names import KINDS, Head
+from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.norms.contributions import Recorded
+from fairseq_normalign.plugin.arrays import SIDES
+from fairseq_normalign.plugin.corpus import Pair, numbered_batches
+from fairseq_normalign.plugin.forced import Forced
+from fairseq_normalign.plugin.recorder import Recording, attentions, record
+
+PADDING = -2  # in the place of a word
+
+
+class Seen(NamedTuple):
+    """One attention and what it did on a batch."""
+
+    attention: tuple[str, int]  # kind, layer from 0
+    recorded: Recorded
+    cells: Cells
+    pairs: Sequence[Pair]
+
+
+Watcher = Callable[[Seen], None]
+
+
+def watch(forced: Forced, pairs: Iterable[Pair], watchers: Sequence[Watcher], *, max_tokens: int = 4000) -> None:
+    """Shows every attention that has heads, of every batch, to every watcher. Memory does not grow with the corpus."""
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        batch = [pair for _, pair in numbered]
+        forced._check_lengths(batch)
+        with torch.no_grad(), record_heads(forced) as recording:
+            forced._forward(batch)
+        device = next(forced.model.parameters()).device
+        by_kind = {kind: batch_cells(batch, kind, device) for kind in {kind for kind, _ in recording}}
+        for attention in head_counts(forced):
+            for watcher in watchers:
+                watcher(Seen(attention, recording[attention], by_kind[attention[0]], batch))
+
+
+def head_counts(forced: Forced) -> dict[tuple[str, int], int]:
+    """How many heads each attention that runs has, those without any left out."""
+    kinds = ("encoder",) if forced.attention == "encoder" else KINDS
+    found = {name: module.num_heads for name, module in attentions(forced.model).items() if name[0] in kinds}
+    return {name: heads for name, heads in found.items() if heads}
+
+
+@contextmanager
+def record_heads(forced: Forced, *, values: bool = True) -> Iterator[Mapping]:
+    """Records all attentions that have heads (see ``recorder.record``)."""
+    layers: dict[str, list[int]] = {}
+    for kind, layer in head_counts(forced):
+        layers.setdefault(kind, []).append(layer)
+    with ExitStack() as stack:
+        recordings: list[Recording] = [
+            stack.enter_context(record(forced.model, (kind,), layers=chosen, values=values))
+            for kind, chosen in layers.items()
+        ]
+        yield ChainMap(*recordings)
+
+
+def batch_cells(pairs: Sequence[Pair], kind: str, device: torch.device) -> Cells:
+    """Which cells of one kind of attention count on a batch."""
+    words = {side: read_words(pairs, side).to(device) for side in set(SIDES[kind].values())}
+    return cells(words[SIDES[kind]["query"]], words[SIDES[kind]["key"]], causal=kind == "decoder")
+
+
+def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
+    """The word of each token that encoder or decoder reads, (B, T); -1 for marks. The decoder reads one behind."""
+    if side == "source":
+        words = [pair.source.words for pair in pairs]
+    else:
+        words = [[-1, *pair.target.words[:-1]] for pair in pairs]
+    return collate_tokens([torch.tensor(line) for line in words], PADDING)
+
+
+class Means:
+    """Confidence, confidence by norms, and mean norm, of every head."""
+
+    def __init__(self, *, eos: str = "both"):
+        self.eos = eos
+        self.tallies = {"confidence": Tally(), "norm-confidence": Tally(), "norm": Tally()}
+
+    def __call__(self, seen: Seen) -> None:
+        norms = seen.recorded.norms.weighted
+        found = {
+            "confidence": confidences(seen.recorded.weights, seen.cells, eos=self.eos),
+            "norm-confidence": confidences(row_shares(norms), seen.cells, eos=self.eos),
+            "norm": norm_sums(norms, seen.cells),
+        }
+        for name, (sums, cases) in found.items():
+            self.tallies[name].add(seen.attention, sums.cpu(), cases)
+
+    def scores(self) -> dict[str, dict[Head, float]]:
+        return {name: tally.means() for name, tally in self.tallies.items()}

@@ -1,0 +1,111 @@
+"""Prunes a model to several numbers of heads, and shows what it costs: table, JSON and picture.
+
+python scripts/prune_sweep.py data-bin --path model.pt --out sweep --target-heads 18 9 \\
+    --train "--lr 5e-4 --max-tokens 1280 --max-update 1500" \\
+    --evaluate "--gen-subset valid --remove-bpe sentencepiece --tokenize none"
+
+For each target (or, with --l0-lambda, each λ): `fairseq-train` from the model with gates on its heads, `normalign
+prune`; then `normalign evaluate` of all. A control is trained for as long without gates, since a model may just go on
+learning. What is there from a run before is not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.plugin.checkpoint import read_transformer
+
+PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_normalign"
+SIZES = [
+    f"{side}_{name}"
+    for side in ("encoder", "decoder")
+    for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+]
+FLAGS = [
+    "share_all_embeddings",
+    "share_decoder_input_output_embed",
+    "encoder_normalize_before",
+    "decoder_normalize_before",
+]
+TRAIN = (
+    "--optimizer adam --adam-betas '(0.9, 0.98)' --lr 5e-4 --lr-scheduler inverse_sqrt --warmup-updates 300 "
+    "--clip-norm 1.0 --label-smoothing 0.1 --max-tokens 4000 --no-epoch-checkpoints --disable-validation "
+    "--log-format simple --log-interval 100"
+)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="what fairseq-preprocess wrote")
+    parser.add_argument("--path", required=True, help="the checkpoint to prune")
+    parser.add_argument("--out", required=True, type=Path, help="the directory for all results")
+    parser.add_argument("--gate-heads", default="encoder,decoder,cross", help="(default: %(default)s)")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--target-heads", type=int, nargs="+", metavar="N", help="numbers of heads to steer to")
+    which.add_argument("--l0-lambda", type=float, nargs="+", metavar="X", help="values of λ, without steering")
+    parser.add_argument("--l0-warmup-updates", type=int, default=900, help="(default: %(default)s)")
+    parser.add_argument(
+        "--train", default="", help="options of fairseq-train, beside or instead of those of the script"
+    )
+    parser.add_argument("--evaluate", default="", help="options of normalign evaluate")
+    return parser.parse_args()
+
+
+def model_options(path: str) -> list[str]:
+    """The options that build a model of the checkpoint's size."""
+    _, options = read_transformer(path)
+    sizes = [word for name in SIZES for word in (flag(name), str(getattr(options, name)))]
+    return [*sizes, "--dropout", str(options.dropout), *(flag(name) for name in FLAGS if getattr(options, name, False))]
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def run(command: str, *options, log: Path | None = None) -> None:
+    """A command of this environment; what it prints goes to ``log``, if there is one."""
+    words = [str(Path(sys.executable).parent / command), *map(str, options)]
+    print(f"== {command} {shlex.join(words[1:])}" + (f" > {log}" if log else ""), flush=True)
+    output = log.open("w") if log else None
+    subprocess.run(words, stdout=output, stderr=subprocess.STDOUT if log else None, check=True)
+
+
+def train(args: argparse.Namespace, name: str, *options) -> Path:
+    """The checkpoint of a training of this name."""
+    folder = args.out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    common = ["--user-dir", PACKAGE, "--arch", "transformer_normalign", *model_options(args.path)]
+    settings = [*shlex.split(TRAIN), *shlex.split(args.train), "--finetune-from-model", args.path]
+    if not (folder / "done").exists():
+        run("fairseq-train", args.data, *common, *settings, *options, "--save-dir", folder, log=folder / "train.log")
+        (folder / "done").touch()
+    return folder / "checkpoint_last.pt"
+
+
+def main() -> None:
+    args = parse_args()
+    option, values = ("--target-heads", args.target_heads) if args.target_heads else ("--l0-lambda", args.l0_lambda)
+    gates = ["--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", args.gate_heads]
+    control = train(args, "control", "--criterion", "label_smoothed_cross_entropy")
+    models = [args.path, args.out / "control.pt"]
+    run("normalign", "prune", "--path", control, "--keep", "all", "--out", models[-1])  # without the optimiser's state
+    for value in values:
+        gated = train(args, f"gated-{value}", *gates, "--l0-warmup-updates", args.l0_warmup_updates, option, value)
+        models.append(args.out / f"pruned-{value}.pt")
+        run("normalign", "prune", "--path", gated, "--out", models[-1])
+    results = ["-o", args.out / "sweep.json", "--plot", args.out / "sweep.png"]
+    run("normalign", "evaluate", args.data, "--path", *models, *shlex.split(args.evaluate), *results)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"{sys.argv[0]}: {error}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)

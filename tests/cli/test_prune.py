@@ -1,0 +1,171 @@
+"""From gates to a smaller checkpoint, through the installed commands."""
+
+import json
+import re
+
+import pytest
+import torch
+
+import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from fairseq_normalign.plugin.gating import Steering
+from tests.conftest import PACKAGE, ROOT, TRAIN, run
+
+pytestmark = pytest.mark.slow
+
+GATES = (
+    *("--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", "all", "--gate-lr-scale", 400),
+    *("--target-heads", 20, "--l0-lambda", 0.5, "--log-format", "simple", "--log-interval", 1),
+)
+
+
+def train(corpus, folder, *options):
+    return run(*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", folder, *options)
+
+
+def prune(*options, **more):
+    return run("normalign", "prune", *options, **more)
+
+
+def generate(corpus, path):
+    options = ["--path", path, "--user-dir", PACKAGE, "--beam", 3, "--cpu", "--max-len-b", 10]
+    lines = run("fairseq-generate", corpus / "data-bin", *options).stdout.splitlines()
+    return sorted(line for line in lines if line.startswith("H-"))
+
+
+@pytest.fixture(scope="module")
+def gated(corpus, checkpoint, tmp_path_factory):
+    """Fine-tuned from a plain checkpoint, then resumed; its gates are set to what longer training might find."""
+    folder = tmp_path_factory.mktemp("gated")
+    train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 3)
+    before = torch.load(folder / "checkpoint_last.pt")["model"]["steering.factor_units"].item() / Steering.UNIT
+    assert before == pytest.approx(Steering.RATE**3)
+    log = train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 5).stdout
+    factor = float(re.search(r"l0_factor=([\d.]+)", log).group(1))  # the first one after the training is resumed
+    assert factor == pytest.approx(before * Steering.RATE, abs=1e-3)
+    for name in ("open_encoder", "open_decoder", "open_cross", "closed_heads", "l0_penalty"):
+        assert f"{name}=" in log
+    path = folder / "checkpoint_last.pt"
+    state = torch.load(path)
+    torch.manual_seed(1)
+    for key, value in state["model"].items():
+        if key.endswith("log_alpha"):
+            value.normal_(std=3)
+    state["model"]["decoder.layers.1.encoder_attn.out_proj.log_alpha"].fill_(-3)
+    torch.save(state, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(gated, tmp_path_factory):
+    path = tmp_path_factory.mktemp("small") / "small.pt"
+    path.with_suffix(".txt").write_text(prune("--path", gated, "--out", path).stdout)
+    return path
+
+
+def test_pruned_translates_as_gated(corpus, gated, small):
+    report = small.with_suffix(".txt").read_text()
+    left = int(re.search(r"(\d+) of 36 heads left", report).group(1))
+    assert 0 < left < 36
+    before, after = (torch.load(path) for path in (gated, small))
+    assert sum(t.numel() for t in after["model"].values()) < sum(t.numel() for t in before["model"].values())
+    assert not any("log_alpha" in key or "steering" in key for key in after["model"])
+    assert len(after["cfg"]["model"].alive_heads.split()) == left
+    expected, found = (
+        [
+            (words[0], *words[2:], round(float(words[1]), 4))
+            for words in (line.split() for line in generate(corpus, path))
+        ]
+        for path in (gated, small)
+    )
+    assert found == expected
+
+
+def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
+    """fairseq-train builds the heads of the checkpoint it starts from, and resumes with them."""
+    train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 2)
+    train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 3)
+    tuned = torch.load(tmp_path / "checkpoint_last.pt")
+    assert tuned["optimizer_history"][-1]["num_updates"] == 3
+    original = torch.load(small)
+    assert tuned["cfg"]["model"].alive_heads == original["cfg"]["model"].alive_heads
+    assert {k: v.shape for k, v in tuned["model"].items()} == {k: v.shape for k, v in original["model"].items()}
+    options = ["--path", tmp_path / "checkpoint_last.pt", "--cpu", "--remove-bpe", "sentencepiece"]
+    assert len(run("normalign", "align", corpus / "data-bin", *options).stdout.splitlines()) == 40
+    table = run("normalign", "align", corpus / "data-bin", *options, "--all", "--gold", corpus / "test.talp")
+    assert "layer" in table.stdout
+    # The control experiment: the same heads, from scratch.
+    scratch = tmp_path / "scratch"
+    train(corpus, scratch, "--alive-heads", small, "--max-update", 1)
+    assert torch.load(scratch / "checkpoint_last.pt")["cfg"]["model"].alive_heads == tuned["cfg"]["model"].alive_heads
+
+
+def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
+    out = tmp_path / "small.pt"
+    assert "5 of 36 heads left" in prune("--path", gated, "--keep-top", 5, "--by", "gate", "--out", out).stdout
+    random = [
+        prune("--path", checkpoint, "--keep-top", 9, "--by", "random", "--seed", n, "--out", out).stdout
+        for n in (1, 1, 2)
+    ]
+    assert random[0] == random[1] != random[2]
+    text = prune("--path", checkpoint, "--drop", "cross.1.1 cross.1.2,cross.1.3,cross.1.4", "--out", out).stdout
+    assert re.search(r"cross +– +1 2 3 4 +1 2 3 4", text)
+    assert "32 of 36 heads left: 12/12/8" in text
+    assert generate(corpus, out)
+    again = prune("--path", out, "--keep", "cross.2.3", "--out", tmp_path / "tiny.pt").stdout
+    assert "1 of 32 heads left: 0/0/1" in again
+    assert torch.load(tmp_path / "tiny.pt")["cfg"]["model"].alive_heads == "cross.2.3"
+    assert generate(corpus, tmp_path / "tiny.pt")
+
+
+@pytest.mark.parametrize("by", ["norm", "confidence", "importance", "relevance"])
+def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
+    options = ["--path", checkpoint, "--gen-subset", "valid", "--remove-bpe", "sentencepiece", "--cpu"]
+    ranked = ["--keep-top", 4, "--by", by, "--kinds", "cross"]
+    done = prune(corpus / "data-bin", *options, *ranked, "--out", tmp_path / "small.pt")
+    assert "28 of 36 heads left: 12/12/4" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "has no gates"),
+        (["--keep-top", 3, "--by", "gate"], "--by gate: .* has no gates"),
+        (["--keep-top", 99, "--by", "random"], "--keep-top 99: expected 0 to 36"),
+        (["--keep-top", 3], "--keep-top N and --by SCORE go together"),
+        (["--keep", "cross.9.1"], r"head cross\.9\.1: the model has no such head"),
+        (["--drop", "cross-1"], "'cross-1' is no head"),
+        (["--keep-top", 3, "--by", "random", "--kinds", "self"], "--kinds self: unknown attention"),
+    ],
+)
+def test_bad_input(checkpoint, tmp_path, options, message):
+    done = prune("--path", checkpoint, *options, "--out", tmp_path / "x.pt", check=False)
+    assert done.returncode == 2
+    assert re.fullmatch(f"normalign prune: .*{message}.*\n", done.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gates_that_never_closed(corpus, checkpoint, tmp_path):
+    open_gates = [option if option != 20 else 36 for option in GATES]
+    train(corpus, tmp_path, *open_gates, "--finetune-from-model", checkpoint, "--max-update", 1)
+    gated = tmp_path / "checkpoint_last.pt"
+    done = prune("--path", gated, "--out", tmp_path / "x.pt", check=False)
+    assert done.returncode == 2
+    assert re.search(r"all 36 gates are open \(lowest log α \d\.\d\d\).*--keep-top N --by gate", done.stderr)
+    assert not (tmp_path / "x.pt").exists()
+    plain = run("normalign", "convert", gated, "--arch", "transformer", "-o", tmp_path / "x.pt", check=False)
+    assert "has gates" in plain.stderr
+
+
+def test_sweep(corpus, checkpoint, tmp_path):
+    fast = "--lr 2e-3 --warmup-updates 1 --max-update 14 --gate-lr-scale 400 --cpu"
+    command = ["python", ROOT / "scripts/prune_sweep.py", corpus / "data-bin", "--path", checkpoint, "--out", tmp_path]
+    options = ["--l0-lambda", 2.0, "--l0-warmup-updates", 0, "--train", fast]
+    done = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
+    assert re.search(r"^checkpoint_last.pt +36 +12 +12 +12", done.stdout, re.MULTILINE)
+    assert re.search(r"^control.pt +36", done.stdout, re.MULTILINE)
+    heads = [row["heads"] for row in json.loads((tmp_path / "sweep.json").read_text())]
+    assert heads[:2] == [36, 36]
+    assert heads[2] < 36
+    assert (tmp_path / "sweep.png").stat().st_size > 10_000
+    again = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
+    assert "fairseq-train" not in again.stdout

@@ -1,0 +1,94 @@
+"""Confidence against loops over the definition, with marks, padding and the decoder's mask."""
+
+import pytest
+import torch
+
+from fairseq_normalign.heads.cells import cells, choosing, maxima
+from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
+
+MARK, PAD = -1, -2
+SOURCE = torch.tensor([[0, 0, 1, 2, MARK], [0, MARK, PAD, PAD, PAD], [MARK, PAD, PAD, PAD, PAD]])
+TARGET = torch.tensor([[MARK, 0, 1, 1], [MARK, 0, PAD, PAD], [MARK, PAD, PAD, PAD]])
+KINDS = {"encoder": (SOURCE, SOURCE, False), "decoder": (TARGET, TARGET, True), "cross": (TARGET, SOURCE, False)}
+
+
+def attention(kind, heads=3):
+    """Random weights of a kind of attention; padding and the future get nothing."""
+    queries, keys, causal = KINDS[kind]
+    torch.manual_seed(1)
+    seen = cells(queries, keys, causal=causal)
+    logits = torch.randn(len(queries), heads, queries.shape[1], keys.shape[1]) * 2
+    weights = logits.masked_fill(~seen.visible.unsqueeze(1), -torch.inf).softmax(-1).nan_to_num()
+    return weights, seen, queries, keys, causal
+
+
+def slow_confidence(weights, queries, keys, causal, eos):
+    found = []
+    for b, line in enumerate(queries.tolist()):
+        for t, query in enumerate(line):
+            candidates = [s for s, key in enumerate(keys[b].tolist()) if key >= 0 and not (causal and s > t)]
+            if query == PAD or not candidates or (eos == "both" and query == MARK):
+                continue
+            found.append([max(head[t][s] for s in candidates) for head in weights[b].tolist()])
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("eos", ["key", "both"])
+def test_confidence_equals_the_slow_twin(kind, eos):
+    weights, seen, *rest = attention(kind)
+    sums, cases = confidences(weights, seen, eos=eos)
+    expected = slow_confidence(weights, *rest, eos)
+    assert cases == len(expected)
+    torch.testing.assert_close(sums, expected.sum(0))
+
+
+def test_readings_of_the_wording():
+    """Three words and </s>: the row of </s> counts in one reading only; the decoder's start sees no word in either."""
+    weights, seen, *_ = attention("encoder")
+    assert [confidences(weights, seen, eos=eos)[1] for eos in ("key", "both")] == [7, 5]
+    weights, seen, *_ = attention("decoder")
+    assert [confidences(weights, seen, eos=eos)[1] for eos in ("key", "both")] == [4, 4]
+
+
+def test_a_head_that_looks_at_eos_alone_has_no_confidence():
+    seen = cells(torch.tensor([[0, 1, MARK]]), torch.tensor([[0, 1, MARK]]))
+    weights = torch.zeros(1, 1, 3, 3)
+    weights[..., 2] = 1
+    assert confidences(weights, seen)[0].item() == 0
+
+
+def test_mean_norm_is_over_what_is_seen():
+    weights, seen, queries, keys, _ = attention("decoder")
+    sums, count = norm_sums(weights + 1, seen)  # padding and future must not count, whatever is there
+    visible = [
+        (b, t, s)
+        for b, line in enumerate(queries.tolist())
+        for t, query in enumerate(line)
+        for s, key in enumerate(keys[b].tolist())
+        if PAD not in (query, key) and s <= t
+    ]
+    assert count == len(visible)
+    expected = torch.stack([weights[b, :, t, s] + 1 for b, t, s in visible]).sum(0)
+    torch.testing.assert_close(sums, expected)
+
+
+def test_row_shares():
+    shares = row_shares(torch.tensor([[3.0, 1.0], [0.0, 0.0]]))
+    torch.testing.assert_close(shares, torch.tensor([[0.75, 0.25], [0.0, 0.0]]))
+
+
+def test_maxima_take_the_first_of_equals_and_only_what_is_allowed():
+    weights = torch.tensor([[[[0.5, 0.2, 0.2, 0.1]]]])
+    assert maxima(weights, torch.tensor([[[False, True, True, True]]])).item() == 1
+    assert maxima(weights * 0, torch.tensor([[[False, False, True, False]]])).item() == 2
+
+
+def test_words_without_a_choice_do_not_choose():
+    seen = cells(TARGET, TARGET, causal=True)
+    assert choosing(seen).tolist() == [[False, False, True, True], [False] * 4, [False] * 4]
+
+
+def test_no_heads():
+    weights, seen, *_ = attention("encoder", heads=0)
+    assert confidences(weights, seen)[0].shape == norm_sums(weights, seen)[0].shape == (0,)

@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from fairseq_normalign.heads.correlation import correlations, spearman
+from fairseq_normalign.heads.names import Head
+
+CASES = [  # hand-worked
+    ([1, 2, 3, 4], [10, 20, 30, 400], 1.0),
+    ([1, 2, 3, 4], [4, 3, 2, 1], -1.0),
+    ([1, 2, 3, 4, 5], [2, 1, 4, 3, 5], 0.8),  # 1 − 6·4 / (5·24)
+    ([1, 1, 2], [1, 2, 3], 0.75**0.5),  # ranks 1.5 1.5 3 and 1 2 3: 1.5 / √(1.5·2)
+]
+
+
+@pytest.mark.parametrize("first, second, rho", CASES)
+def test_spearman(first, second, rho):
+    assert spearman(np.array(first), np.array(second)) == pytest.approx(rho)
+
+
+def test_spearman_with_many_ties_equals_scipys():
+    random = np.random.default_rng(1)
+    first, second = random.integers(5, size=(2, 40)).astype(float)
+    assert spearman(first, second) == pytest.approx(spearmanr(first, second).statistic)
+
+
+@pytest.mark.parametrize("first, second", [([], []), ([1, 2], [1, 2]), ([1, 1, 1], [1, 2, 3])])
+def test_undefined(first, second):
+    assert spearman(np.array(first), np.array(second)) is None
+
+
+def test_all_pairs_of_scores_over_heads_that_have_both():
+    heads = [Head("encoder", 0, number) for number in range(4)]
+    rising = dict(zip(heads, [0.1, 0.2, 0.3, 0.4]))
+    falling = dict(zip(heads[:3], [3, 2, 1]))
+    found = correlations({"a": rising, "b": falling, "c": {}}, heads)
+    assert found == {("a", "b"): (pytest.approx(-1), 3), ("a", "c"): (None, 0), ("b", "c"): (None, 0)}
+    assert correlations({"a": rising, "b": falling}, heads[:2])["a", "b"] == (None, 2)

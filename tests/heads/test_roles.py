@@ -1,0 +1,146 @@
+"""Roles of heads that were made to have them, and slow twins on random weights."""
+
+import pytest
+import torch
+
+from fairseq_normalign.heads.cells import cells
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.profile import Criteria, Profile
+from fairseq_normalign.heads.roles import Positions, last_hits, offsets, rare_hits, rarest
+from fairseq_normalign.heads.syntax import Accuracy
+
+MARK, PAD = -1, -2
+WORDS = torch.tensor([[0, 1, 2, 2, 3, MARK], [0, 1, 2, MARK, PAD, PAD], [0, MARK, PAD, PAD, PAD, PAD]])
+
+
+def looking_at(target, words=WORDS):
+    """Weights of one head whose row t gives 0.6 to ``target(t, last)``, cut to the sentence, and the rest evenly."""
+    weights = torch.zeros(len(words), 1, words.shape[1], words.shape[1])
+    for b, line in enumerate(words.tolist()):
+        length = sum(word != PAD for word in line)
+        for t in range(length):
+            weights[b, 0, t, :length] = 0.4 / length
+            weights[b, 0, t, min(max(target(t, length - 1), 0), length - 1)] += 0.6
+    return weights
+
+
+def random_weights(heads=2):
+    torch.manual_seed(3)
+    return torch.rand(len(WORDS), heads, WORDS.shape[1], WORDS.shape[1])
+
+
+def candidates(b):
+    return [s for s, word in enumerate(WORDS[b].tolist()) if word >= 0]
+
+
+def slow_maximum(weights, b, head, t):
+    return max(candidates(b), key=lambda s: weights[b, head, t, s].item())
+
+
+CHOOSING = [(b, t) for b in (0, 1) for t in candidates(b)]  # the third sentence has one word: no choice
+
+
+def test_positions_equal_the_slow_twin():
+    weights = random_weights()
+    expected = [[slow_maximum(weights, b, head, t) - t for b, t in CHOOSING] for head in (0, 1)]
+    assert offsets(weights, cells(WORDS, WORDS)).tolist() == expected
+
+
+def test_a_head_that_looks_back():
+    positions = Positions()
+    for batch in (WORDS[:1], WORDS[1:]):
+        positions.add(offsets(looking_at(lambda t, last: t - 1, batch), cells(batch, batch)))
+    assert positions.favourite(0) == (-1, 6 / 8)  # first words have none before them, and then look at themselves
+    assert positions.share(0, 0) == 2 / 8
+    assert positions.share(0, 1) == 0
+
+
+def test_a_head_of_the_decoder_that_looks_back():
+    """The start is no word: the first word has no choice, the second can look back."""
+    words = torch.tensor([[MARK, 0, 1, 2]])
+    found = offsets(looking_at(lambda t, last: t - 1, words).tril(), cells(words, words, causal=True))
+    assert found.tolist() == [[-1, -1]]
+
+
+def test_positions_without_any_case():
+    positions = Positions()
+    alone = torch.tensor([[0, MARK]])
+    positions.add(offsets(torch.rand(1, 2, 2, 2), cells(alone, alone)))
+    assert positions.favourite(1) is None
+    assert positions.share(1, 0) == 0
+
+
+def test_the_last_token_is_eos():
+    hits, cases = last_hits(looking_at(lambda t, last: last), cells(WORDS, WORDS))
+    assert (hits.tolist(), cases) == ([8], 8)
+    hits, cases = last_hits(looking_at(lambda t, last: last - 1), cells(WORDS, WORDS))
+    assert (hits.tolist(), cases) == ([0], 8)
+
+
+FREQUENCIES = torch.tensor([[9.0, 5, 1, 3, 7, 0], [4, 2, 2, 0, 0, 0], [1, 0, 0, 0, 0, 0]])
+
+
+def test_rarest_tokens():
+    keys = WORDS.ge(0)
+    assert rarest(FREQUENCIES, keys).nonzero().tolist() == [[0, 2], [1, 1], [1, 2], [2, 0]]
+    assert rarest(FREQUENCIES, keys, rank=2).nonzero().tolist() == [[0, 2], [0, 3], [1, 0], [1, 1], [1, 2], [2, 0]]
+
+
+def slow_rare(weights, head, rare, sentences):
+    tokens = [rare[b, slow_maximum(weights, b, head, t)].item() for b, t in CHOOSING if b in sentences]
+    favourites = [
+        max(candidates(b), key=lambda s, b=b: sum(weights[b, head, t, s].item() for t in candidates(b)))
+        for b in sentences
+    ]
+    chance = [rare[b].sum().item() / len(candidates(b)) for b, t in CHOOSING if b in sentences]
+    return {
+        "tokens": (sum(tokens), len(tokens)),
+        "sentences": (sum(rare[b, s].item() for b, s in zip(sentences, favourites)), len(sentences)),
+        "chance": (sum(chance), len(chance)),
+    }
+
+
+@pytest.mark.parametrize("sentences", [[0, 1], [1], []])
+def test_rare_hits_equal_the_slow_twin(sentences):
+    weights, rare = random_weights(), rarest(FREQUENCIES, WORDS.ge(0))
+    chosen = torch.tensor([b in sentences for b in range(3)])
+    found = rare_hits(weights, cells(WORDS, WORDS), rare, chosen)
+    for head in (0, 1):
+        for unit, (hits, cases) in slow_rare(weights, head, rare, sentences).items():
+            assert found[unit][0][head].item() == pytest.approx(hits), unit
+            assert found[unit][1] == cases, unit
+
+
+def test_a_head_that_looks_at_the_rarest_token():
+    rare = rarest(FREQUENCIES, WORDS.ge(0))
+    weights = random_weights(heads=1) + 2 * rare[:, None, None]
+    found = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
+    assert (found["tokens"][0].item(), found["sentences"][0].item()) == (8, 2)
+
+
+def test_no_heads():
+    weights, seen = random_weights(heads=0), cells(WORDS, WORDS)
+    assert offsets(weights, seen).shape[0] == last_hits(weights, seen)[0].shape[0] == 0
+    rare = rarest(FREQUENCIES, WORDS.ge(0))
+    assert rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))["tokens"][0].shape == (0,)
+
+
+FIRST, SECOND = Head("encoder", 0, 0), Head("encoder", 0, 1)
+
+
+def test_labels():
+    profile = Profile(
+        [FIRST, SECOND],
+        positions={
+            FIRST: {"offset": -1, "share": 0.97, "patterns": {"last": 0.2}},
+            SECOND: {"offset": 0, "share": 0.5, "patterns": {"last": 0.95}},
+        },
+        rare={FIRST: {"rarest": {"tokens": 0.1}}, SECOND: {"rarest": {"tokens": 0.55}}},
+        relations={"nsubj→head": Accuracy(40, 1, 0.4, [0.45, 0.43]), "obj→head": Accuracy(0, None, None, [])},
+        parsed=[FIRST, SECOND],
+    )
+    assert profile.roles(FIRST, Criteria()) == ["-1 (97 %)", "nsubj→head 45/40"]
+    assert profile.roles(SECOND, Criteria()) == ["last (95 %)", "rare (55 %)"]
+    assert profile.roles(FIRST, Criteria(margin="absolute", positional=0.98)) == []
+    assert profile.roles(SECOND, Criteria(positional=0.5, rare=0.6)) == ["0 (50 %)", "last (95 %)"]
+    assert Profile([FIRST]).roles(FIRST, Criteria()) == []

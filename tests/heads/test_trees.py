@@ -1,0 +1,135 @@
+"""The maximum spanning tree against all trees; relations and trees of weights that were made to show them."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fairseq_normalign.heads.syntax import MIN_CASES, Accuracy, Syntax, ends
+from fairseq_normalign.heads.treebank import Tree
+from fairseq_normalign.heads.trees import attachments, branching, maximum_spanning_tree
+
+
+def is_tree(heads, root):
+    for word in range(len(heads)):
+        seen = set()
+        while word != root:
+            if word in seen:
+                return False
+            seen.add(word)
+            word = heads[word]
+    return True
+
+
+def total(scores, heads):
+    return sum(scores[word][head] for word, head in enumerate(heads) if head >= 0)
+
+
+def slow_best(scores, root):
+    size = len(scores)
+    choices = [[-1] if word == root else [h for h in range(size) if h != word] for word in range(size)]
+    return max(total(scores, heads) for heads in product(*choices) if is_tree(heads, root))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_tree_is_that_of_enumeration(size, seed):
+    random = np.random.default_rng([size, seed])
+    scores = random.random((size, size)) if seed % 2 else random.integers(3, size=(size, size)).astype(float)
+    root = int(random.integers(size))
+    heads = maximum_spanning_tree(scores, root).tolist()
+    assert heads[root] == -1
+    assert is_tree(heads, root)
+    assert total(scores, heads) == pytest.approx(slow_best(scores, root))
+
+
+def test_cycles_within_cycles():
+    """0 and 1 prefer each other, and so do their pair and 2; only 2 may hang on the root, and then all turn."""
+    scores = np.array([[0, 9, 5, 0], [9, 0, 6, 0], [7, 7, 0, 1], [0, 0, 0, 0]], dtype=float)
+    assert maximum_spanning_tree(scores, 3).tolist() == [1, 2, 3, -1]
+
+
+def test_the_scores_stay_as_they_are():
+    scores = np.ones((3, 3))
+    maximum_spanning_tree(scores, 0)
+    assert (scores == 1).all()
+
+
+def test_attachments():
+    gold = [1, -1, 1, 2]
+    assert attachments([1, -1, 1, 1], gold) == 2
+    assert branching(gold, 1) == 1  # 0 → 1
+    assert branching(gold, -1) == 2  # 2 → 1, 3 → 2
+
+
+TREE = Tree(["old", "dogs", "often", "eat", "fish"], [1, 3, 3, -1, 3], ["amod", "nsubj", "advmod", "root", "obj"], "")
+
+
+def test_cases_of_a_tree():
+    assert set(ends(TREE)) == {
+        ("amod→head", 0, 1),
+        ("head→amod", 1, 0),
+        ("nsubj→head", 1, 3),
+        ("head→nsubj", 3, 1),
+        ("advmod→head", 2, 3),
+        ("head→advmod", 3, 2),
+        ("obj→head", 4, 3),
+        ("head→obj", 3, 4),
+    }
+    older = TREE._replace(relations=["amod", "nsubj:pass", "advmod", "root", "dobj"])
+    assert {name for name, *_ in ends(older)} >= {"obj→head", "head→obj"}
+    assert not any("nsubj" in name for name, *_ in ends(older))  # a subtype is another relation
+
+
+def weights_of(targets):
+    """One head's weights between words whose maxima are ``targets``."""
+    weights = np.full((1, len(targets), len(targets)), 0.1)
+    weights[0, range(len(targets)), targets] = 0.6
+    return weights
+
+
+def test_relations_and_trees():
+    syntax = Syntax()
+    towards_heads = [1, 3, 3, 3, 3]
+    back = [0, 0, 1, 2, 3]
+    syntax.add(np.concatenate([weights_of(towards_heads), weights_of(back)]), TREE)
+    syntax.add(
+        np.concatenate([weights_of([1, 1]), weights_of([0, 0])]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], "")
+    )
+    found = syntax.accuracies()
+    assert found["nsubj→head"] == Accuracy(2, 2, 0.5, [1.0, 0.0])
+    assert found["head→nsubj"].heads == [0.0, 0.5]  # of two verbs that look back, one has its subject there
+    assert found["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
+    scores, baselines = syntax.attachment_scores()
+    assert scores == [1.0, pytest.approx(2 / 5)]  # the second: fish → eat, and dogs → eat, as the root is given
+    assert baselines == {"left-branching": 3 / 5, "right-branching": 1 / 5}
+    assert syntax.missing() == []
+
+
+def test_relations_that_are_missing():
+    syntax = Syntax()
+    syntax.add(weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
+    assert syntax.missing() == ["obj", "amod", "advmod"]
+    assert syntax.accuracies()["head→obj"] == Accuracy(0, None, None, [])
+    assert not syntax.accuracies()["head→obj"].found(0, "relative")
+
+
+@pytest.mark.parametrize(
+    "baseline, accuracy, margin, found",
+    [
+        (0.5, 0.56, "relative", True),
+        (0.5, 0.54, "relative", False),
+        (0.5, 0.56, "absolute", False),
+        (0.5, 0.61, "absolute", True),
+    ],
+)
+def test_margins(baseline, accuracy, margin, found):
+    assert Accuracy(MIN_CASES, 1, baseline, [accuracy]).found(0, margin) is found
+    assert not Accuracy(MIN_CASES - 1, 1, baseline, [accuracy]).found(0, margin)
+
+
+def test_no_heads():
+    syntax = Syntax()
+    syntax.add(np.empty((0, 2, 2)), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
+    assert syntax.accuracies()["nsubj→head"].heads == []
+    assert syntax.attachment_scores()[0] == []
