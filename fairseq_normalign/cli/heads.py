@@ -21,10 +21,12 @@ from fairseq_normalign.heads.relevance import RULES
 from fairseq_normalign.heads.syntax import MARGINS
 from fairseq_normalign.heads.treebank import Tree, check_text, lowercased, read_conllu
 from fairseq_normalign.plugin import options, roles, survey
-from fairseq_normalign.plugin.ablation import ablation
+from fairseq_normalign.plugin.ablation import ablation, bleu_ablation
 from fairseq_normalign.plugin.corpus import Encoder, Pair
+from fairseq_normalign.plugin.evaluation import TOKENIZERS, translation_metrics
 from fairseq_normalign.plugin.forced import STEPS, Forced
 from fairseq_normalign.plugin.importance import gradient_importance
+from fairseq_normalign.plugin.translate import SEARCH, Translator
 from fairseq_normalign.plugin.watching import Means, head_counts, watch
 from fairseq_normalign.report import heads as report
 from fairseq_normalign.report import pictures
@@ -43,6 +45,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         "correlations between all scores.",
         example=EXAMPLE,
     )
+    parser.set_defaults(**SEARCH)
     options.add_corpus_options(parser)
     add_score_options(parser)
     add_role_options(parser)
@@ -91,6 +94,15 @@ def add_score_options(parser: argparse.ArgumentParser) -> None:
         const=ABLATION_PAIRS,
         metavar="N",
         help=f"growth of the loss with each head off, on N pairs (default: {ABLATION_PAIRS}); one pass for each head",
+    )
+    group.add_argument(
+        "--ablation-bleu",
+        type=int,
+        metavar="N",
+        help="loss of BLEU with each head off, on N sentences; beam search for each head: slow",
+    )
+    group.add_argument(
+        "--tokenize", choices=TOKENIZERS, default="13a", help="sacrebleu's tokeniser for BLEU (default: %(default)s)"
     )
     options.add_gold_options(group, "gold links, for the AER of each head of the source–target attention")
     group.add_argument("--step", choices=STEPS, help="of the AER (default: the better one for each head)")
@@ -150,8 +162,12 @@ def check(args: argparse.Namespace) -> None:
         raise InputError(f"--step {args.step} is the step of the AER; expected --gold FILE with it")
     if args.conllu is None and (args.lowercase or args.conllu_apart):
         raise InputError("--lowercase and --conllu-apart are about the treebank; expected --conllu FILE with them")
-    if args.limit < 1 or (args.ablation is not None and args.ablation < 1):
-        raise InputError(f"--limit {args.limit}, --ablation {args.ablation}: expected 1 sentence at least")
+    for name in ("limit", "ablation", "ablation_bleu"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            option = "--" + name.replace("_", "-")
+            raise InputError(f"{option} {getattr(args, name)}: expected 1 sentence at least")
+    if args.ablation_bleu and args.attention == "encoder":
+        raise InputError("--ablation-bleu needs a model that translates; --attention encoder is for those that do not")
     if args.plot and not args.plot.endswith(pictures.FORMATS):
         raise InputError(f"--plot {args.plot}: expected a name that ends in {', '.join(pictures.FORMATS)}")
 
@@ -169,6 +185,12 @@ def main(args: argparse.Namespace) -> None:
     add_rare_roles(profile, args, forced, encoder, pairs)
     if trees:
         add_syntax(profile, args, forced, encoder, trees)
+    if args.ablation_bleu:  # at last: beam search leaves attention set up for beams
+        bleu = translation_metrics(args.tokenize)["BLEU"]
+        translator = Translator(forced.model, encoder, vars(args))
+        profile.scores["BLEU"] = bleu_ablation(
+            translator, pairs[: args.ablation_bleu], bleu, max_tokens=args.max_tokens
+        )
     write(args, profile, signature_of(args, profile, len(pairs), len(trees)))
 
 
@@ -253,6 +275,7 @@ def signature_of(args: argparse.Namespace, profile: Profile, pairs: int, trees: 
         "confidence-eos": args.confidence_eos,
         "relevance": None if args.relevance == "none" else f"{args.relevance}-{args.relevance_mode}",
         "ablation": min(args.ablation, pairs) if args.ablation else None,
+        "ablation-bleu": f"{min(args.ablation_bleu, pairs)}-{args.tokenize}" if args.ablation_bleu else None,
         "step": (args.step or "best") if args.gold else None,
         "positional": args.positional_threshold,
     }

@@ -31,5 +31,9 @@ def row_shares(norms: Tensor) -> Tensor:
 
 
 def norm_sums(norms: Tensor, seen: Cells) -> tuple[Tensor, int]:
-    """Σ ‖αf(x)‖ by head over all cells that are seen, (H,), and how many cells."""
-    return (norms * seen.visible.unsqueeze(1)).sum((0, 2, 3)), int(seen.visible.sum())
+    """Σ_t Σ_s ‖αf(x_s)‖ by head over all cells that are seen, (H,), and how many queries t.
+
+    Its mean is what a head adds to one query, which can be compared between kinds of attention. The mean over cells
+    (Kobayashi et al., 2020) ranks the heads of one kind alike, but halves with twice as many keys.
+    """
+    return (norms * seen.visible.unsqueeze(1)).sum((0, 2, 3)), int(seen.visible.any(-1).sum())

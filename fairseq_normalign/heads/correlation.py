@@ -38,3 +38,17 @@ def correlations(
         columns = (np.array([scores[name][head] for head in both], dtype=np.float64) for name in (one, other))
         found[one, other] = Correlation(spearman(*columns), len(both))
     return found
+
+
+def correlations_within_layers(
+    scores: Mapping[str, Mapping[Head, float]], heads: Collection[Head]
+) -> dict[tuple[str, str], Correlation]:
+    """The mean over layers of the ρ of each layer's heads: for scores that compare the heads of one layer alone."""
+    layers = dict.fromkeys(head[:2] for head in heads)
+    by_layer = [correlations(scores, [head for head in heads if head[:2] == layer]) for layer in layers]
+    found = {}
+    for pair in combinations(scores, 2):
+        defined = [layer[pair] for layer in by_layer if layer[pair].rho is not None]
+        mean = float(np.mean([one.rho for one in defined])) if defined else None
+        found[pair] = Correlation(mean, sum(one.heads for one in defined))
+    return found

@@ -36,8 +36,9 @@ class Epsilon:
     """R_i = Σ_j R_j z_ji / (Σ_i z_ji + ε sign) (Bach et al., 2015; Voita et al., 2019, after Ding et al., 2017).
 
     A bias is part of the sum and keeps its share: relevance is conserved where there is no bias. The standard
-    deviation of a layer norm and attention weights count as constants: differentiated, either makes the terms of the
-    sum cancel, as the outputs do not change with the scale of a layer norm's input or add up to a covariance.
+    deviation of a layer norm and attention weights are held constant. Differentiated in full, the terms of a layer norm
+    add up to 0, as its output does not change with the scale of its input, and those of attention weights to a
+    covariance, which may be 0 as well: nothing to divide by.
     """
 
     @staticmethod
@@ -99,8 +100,7 @@ class Epsilon:
 
 
 class AttnLRP(Epsilon):
-    """AttnLRP (Achtibat et al., 2024): the ε rule, with rules of its own for the two products and the softmax of
-    attention.
+    """AttnLRP (Achtibat et al., 2024): the ε rule, and own rules for the products and the softmax of attention.
 
     A layer norm passes relevance unchanged where it divides by σ (Proposition 3.4), and by the ε rule where it
     centres, which together is the ε rule with σ held constant, as in the authors' code. Biases keep their share, and

@@ -25,10 +25,9 @@ from fairseq_normalign.plugin.forced import Evidence, Forced
 from fairseq_normalign.plugin.layers import SAMPLE, choose_layers, decisive_pairs
 from fairseq_normalign.plugin.marks import settings
 from fairseq_normalign.plugin.recorder import attentions
-from fairseq_normalign.plugin.translate import Translator, check_translates, joined
+from fairseq_normalign.plugin.translate import Translator, check_translates, reference
 
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
-UNKNOWN = "⁇"  # for <unk> in a reference: the <unk> of a translation is no match
 
 
 class Row(NamedTuple):
@@ -156,7 +155,7 @@ def read_corpus(corpus: Texts | str, encoder: Encoder, *, limit: int | None = No
         pairs = list(text_pairs(((source, None) for source in sources[:limit]), encoder))
     else:
         pairs = list(binarised_pairs(corpus, encoder)[0])[:limit]
-        references = [_reference(pair, encoder) for pair in pairs]
+        references = [reference(pair, encoder) for pair in pairs]
     if not pairs:
         raise InputError(f"{corpus.source if isinstance(corpus, Texts) else corpus}: nothing to translate")
     return pairs, references[:limit]
@@ -164,11 +163,6 @@ def read_corpus(corpus: Texts | str, encoder: Encoder, *, limit: int | None = No
 
 def _columns(rows, count: int) -> list[list]:
     return [list(column) for column in zip(*rows)] or [[]] * count
-
-
-def _reference(pair: Pair, encoder: Encoder) -> str:
-    pieces = [token for token, word in zip(pair.target.tokens, pair.target.words) if word >= 0]
-    return joined(pieces, encoder).replace("<unk>", UNKNOWN)
 
 
 def translation_metrics(tokenize: str = "13a", *, lowercase: bool = False) -> dict[str, BLEU | CHRF]:

@@ -24,40 +24,40 @@ class NormalignTransformer(TransformerModel):
     @classmethod
     def add_args(cls, parser):
         super().add_args(parser)
-        group = parser.add_argument_group("heads")
-        group.add_argument(
+        parser.add_argument(
             "--gate-heads",
             metavar="KINDS",
             help="gates on the heads of encoder, decoder (self-attention) and cross (source–target), or some of them, "
             "with commas between; or all",
         )
-        group.add_argument(
+        parser.add_argument(
             "--gate-init",
             type=float,
             default=INITIAL,
             metavar="X",
             help="log α of a gate at first (default: %(default)s)",
         )
-        group.add_argument(
+        parser.add_argument(
             "--gate-lr-scale",
             type=float,
             default=LR_SCALE,
             metavar="X",
             help="how many times the learning rate gates have (default: %(default)s)",
         )
-        group.add_argument(
+        parser.add_argument(
             "--close-rule",
             choices=CLOSE_RULES,
             default=CLOSE_RULES[0],
             help="a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: %(default)s)",
         )
-        group.add_argument(
+        parser.add_argument(
             "--alive-heads",
+            default=None,  # fairseq leaves out what has no default; checkpoints of other models lack it, too
             metavar="HEADS",
             help="build these heads alone, as in 'encoder.1.3 cross.2.1', or those of the checkpoint of this name "
             "(default: those of the checkpoint that --finetune-from-model or --restore-file names)",
         )
-        group.add_argument("--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has")
+        parser.add_argument("--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has")
 
     @classmethod
     def build_model(cls, args, task):

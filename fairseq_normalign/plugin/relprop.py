@@ -280,7 +280,7 @@ def propagate(
             walks.append(walk)
         walk, prefix = _joined(rules, walks), torch.cat(prefixes, dim=1)
         source = walk.encoder(model.encoder, src_states, src_mask, prefix.sum(-1)).sum(-1)
-    return Relevance(walk.heads, source, prefix, walk.totals)
+    return Relevance({name: walk.heads[name] for name in attentions(model)}, source, prefix, walk.totals)
 
 
 def _causal(padding: Tensor) -> Tensor:
@@ -404,7 +404,7 @@ def _of_sentence(found: list[Relevance], index: int, keys: int, queries: int, po
 
     totals = {cut: joined([part.totals[cut] for part in found]) for cut in found[0].totals}
     return SentenceRelevance(
-        {name: joined([part.heads[name] for part in found]) for name in sorted(found[0].heads)},
+        {name: joined([part.heads[name] for part in found]) for name in found[0].heads},
         joined([part.source for part in found])[:, :keys],
         joined([part.prefix for part in found])[:, :queries],
         {cut: float(np.abs(total - 1).max()) for cut, total in totals.items()},

@@ -15,6 +15,8 @@ from fairseq_normalign.plugin.marks import settings
 
 SEARCH = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.2, "max_len_b": 10}  # fairseq's names
 
+UNKNOWN = "⁇"  # for <unk> in a reference: the <unk> of a translation is no match
+
 
 def check_translates(model) -> None:
     if not isinstance(model, FairseqEncoderDecoderModel):
@@ -70,3 +72,9 @@ def joined(tokens: Sequence[int] | torch.Tensor, encoder: Encoder, *, marks: Col
     else:
         text = post_process(pieces, encoder.scheme)
     return text if encoder.tokenizer is None else encoder.tokenizer.decode(text)
+
+
+def reference(pair: Pair, encoder: Encoder) -> str:
+    """The target as text, joined as translations are."""
+    pieces = [token for token, word in zip(pair.target.tokens, pair.target.words) if word >= 0]
+    return joined(pieces, encoder).replace("<unk>", UNKNOWN)

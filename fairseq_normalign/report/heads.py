@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fairseq_normalign.heads.correlation import Correlation, correlations
+from fairseq_normalign.heads.correlation import Correlation, correlations, correlations_within_layers
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.heads.profile import Criteria, Profile
 from fairseq_normalign.heads.syntax import Accuracy
@@ -85,10 +85,12 @@ def rare_line(profile: Profile) -> str:
     return f"rare tokens: {best} has most maxima there: {'; '.join(parts)}"
 
 
-def groups(heads: Iterable[Head]) -> dict[str, list[Head]]:
-    """The heads of each kind, and all together."""
-    found = _by_kind(heads)
-    return {**found, "all": [head for members in found.values() for head in members]}
+def all_correlations(profile: Profile) -> dict[str, dict[tuple[str, str], Correlation]]:
+    """Over the heads of each kind, over all together, and as the mean over layers."""
+    found = {kind: correlations(profile.scores, heads) for kind, heads in _by_kind(profile.heads).items()}
+    found["all"] = correlations(profile.scores, profile.heads)
+    found["mean of all layers"] = correlations_within_layers(profile.scores, profile.heads)
+    return found
 
 
 def correlations_table(name: str, found: Mapping[tuple[str, str], Correlation]) -> str:
@@ -113,9 +115,7 @@ def as_text(profile: Profile, criteria: Criteria) -> str:
     if profile.rare:
         parts.append(rare_line(profile))
     parts.append("rank correlations (Spearman) between scores")
-    parts += [
-        correlations_table(name, correlations(profile.scores, heads)) for name, heads in groups(profile.heads).items()
-    ]
+    parts += [correlations_table(name, found) for name, found in all_correlations(profile).items()]
     return "\n\n".join(parts)
 
 
@@ -130,11 +130,8 @@ def as_json(profile: Profile, criteria: Criteria, signature: Mapping[str, object
         },
         "trees": profile.branching,
         "correlations": {
-            name: [
-                {"scores": list(pair), "rho": value.rho, "heads": value.heads}
-                for pair, value in correlations(profile.scores, heads).items()
-            ]
-            for name, heads in groups(profile.heads).items()
+            name: [{"scores": list(pair), "rho": value.rho, "heads": value.heads} for pair, value in found.items()]
+            for name, found in all_correlations(profile).items()
         },
     }
 

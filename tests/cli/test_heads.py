@@ -31,16 +31,17 @@ def text(corpus):
 def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     options = ["--conllu", corpus / "test.src.conllu", "--frequencies", corpus / "freq.src.txt"]
     options += ["--gold", corpus / "test.talp", "--ablation", 5, "--relevance", "epsilon", "--relevance-mode", "pooled"]
+    options += ["--ablation-bleu", 2]
     done = heads(corpus, checkpoint, *text, *options, "-o", tmp_path / "x.json", "--plot", tmp_path / "x.png")
     tables = done.stdout.split("\n\n")
     columns = ["head", "relevance", "confidence", "norm-confidence", "norm", "importance", "ablation"]
-    assert tables[0].splitlines()[1].split() == [*columns, "UAS", "position", "role"]
-    assert tables[1].splitlines()[1].split() == [*columns, "position", "role"]
-    assert tables[2].splitlines()[1].split() == [*columns, "AER", "role"]
+    assert tables[0].splitlines()[1].split() == [*columns, "UAS", "BLEU", "position", "role"]
+    assert tables[1].splitlines()[1].split() == [*columns, "BLEU", "position", "role"]
+    assert tables[2].splitlines()[1].split() == [*columns, "AER", "BLEU", "role"]
     assert [len(table.splitlines()) for table in tables[:3]] == [14, 14, 14]
     assert re.search(r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE)
     assert "all (n = 12 to 36)" in done.stdout
-    assert "sentences:40|confidence-eos:both|relevance:epsilon-pooled|ablation:5|step:best|" in done.stderr
+    assert "sentences:40|confidence-eos:both|relevance:epsilon-pooled|ablation:5|ablation-bleu:2-13a|step:best|" in done.stderr
     found = json.loads((tmp_path / "x.json").read_text())
     assert len(found["heads"]) == 36
     assert all(head["scores"]["confidence"] > 0 for head in found["heads"])
@@ -107,7 +108,8 @@ BAD = {
     "step alone": (["--step", "input"], "--step input is the step of the AER; expected --gold FILE with it"),
     "lowercase alone": (["--lowercase"], "--lowercase and --conllu-apart are about the treebank; expected --conllu"),
     "no rare token": (["--frequencies", "{tmp}/all", "--rare-top", "99999"], "--rare-top 99999: the rarest token of"),
-    "nothing": (["--limit", "0"], "--limit 0, --ablation None: expected 1 sentence at least"),
+    "nothing": (["--limit", "0"], "--limit 0: expected 1 sentence at least"),
+    "no sentence": (["--ablation-bleu", "-1"], "--ablation-bleu -1: expected 1 sentence at least"),
     "other picture": (["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png, \.pdf, \.svg"),
 }
 

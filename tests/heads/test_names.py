@@ -29,5 +29,7 @@ def test_kinds():
     assert parse_kinds("--gate-heads", "cross,encoder") == ["cross", "encoder"]
     assert parse_kinds("--gate-heads", "all") == ["encoder", "decoder", "cross"]
     assert parse_kinds("--gate-heads", None) == []
-    with pytest.raises(InputError, match="--gate-heads encoder,self: unknown attention 'self'; expected any of: encoder"):
+    with pytest.raises(
+        InputError, match="--gate-heads encoder,self: unknown attention 'self'; expected any of: encoder"
+    ):
         parse_kinds("--gate-heads", "encoder,self")

@@ -31,7 +31,11 @@ def run(state: dict, x: torch.Tensor, heads: int) -> torch.Tensor:
 
 def test_closed_and_removed_are_the_same():
     state, x = attention_state(), torch.randn(4, 6)
-    gated = {**state, f"{PREFIX}out_proj.log_alpha": torch.tensor([-9.0, 0.4, 9.0]), "steering.factor_units": torch.tensor(1)}
+    gated = {
+        **state,
+        f"{PREFIX}out_proj.log_alpha": torch.tensor([-9.0, 0.4, 9.0]),
+        "steering.factor_units": torch.tensor(1),
+    }
     folded = fold_gates(gated)
     assert set(folded) == set(state)
     smaller = keep_heads(folded, [Head("encoder", 0, 1), Head("encoder", 0, 2)], DIMS)

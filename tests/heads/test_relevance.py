@@ -38,7 +38,7 @@ def epsilon_share(terms, bias):
 
 
 def voita_share(terms, bias):
-    """ALGORITHMS' D1, a bias being more terms that take relevance and pass it to nobody."""
+    """Positive and negative terms apart; a bias is one more term, whose share goes to nobody."""
     up = sum(max(term, 0) for term in (*terms, *bias)) + EPS
     down = sum(min(term, 0) for term in (*terms, *bias)) - EPS
     return [ALPHA * max(term, 0) / up + BETA * min(term, 0) / down for term in terms]
@@ -86,7 +86,7 @@ def test_linear(name, biased, random):
 
 
 def test_a_bias_spread_over_inputs_changes_little(random):
-    """Where this departs from D1: without a bias not at all, with one less the more inputs there are."""
+    """Where this departs from Voita et al.'s code: by nothing without bias, else by less the more inputs there are."""
     distances = {}
     for width in (8, 64):
         x, weight, relevance = random(1, 2, width), random(10, width), random(1, 1, 2, 10).abs()

@@ -68,7 +68,7 @@ def slow_means(forced, pairs):
                 weights, norms = (part[0, head].tolist() for part in (recorded.weights, recorded.norms.weighted))
                 for t, query in enumerate(queries):
                     visible = [s for s in range(len(keys)) if kind != "decoder" or s <= t]
-                    found.setdefault(("norm", name), []).extend(norms[t][s] for s in visible)
+                    found.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
                     words = [s for s in visible if keys[s] is not None]
                     if query is None or not words:
                         continue
