@@ -96,7 +96,7 @@ def forward_only(forced: Forced, pairs: list[Pair], batch_tokens: int) -> None:
     """The same forward passes and nothing else."""
 
     def run(batch: list[Pair]) -> list[Pair]:
-        forced._forward(batch)
+        forced.forward(batch)
         return batch
 
     with torch.no_grad():

@@ -14,7 +14,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.checkpoint import load_single
 from fairseq_normalign.plugin.corpus import WINDOW, Encoder, Pair, map_batches, text_pairs
-from fairseq_normalign.plugin.forced import EOS, STEPS, Evidence, Forced, Soft
+from fairseq_normalign.plugin.forced import EOS, LRP, STEPS, Evidence, Forced, Soft
 from fairseq_normalign.plugin.layers import SAMPLE, Choice, choose_layers, decisive_pairs
 
 AUTO = "auto"
@@ -28,7 +28,8 @@ class NormAligner:
     [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
     Args:
-        method: ``weights`` (α), ``norms`` (‖Σ_h αf(x)‖) or ``head-norms`` (mean of ‖αf(x)‖).
+        method: ``weights`` (α), ``norms`` (‖Σ_h αf(x)‖) or ``head-norms`` (mean of ‖αf(x)‖) of a layer; or ``lrp``,
+            ``lrp-epsilon``, ``lrp-attnlrp``: relevance of source words for the target word, through all layers.
         layer: decoder layer, from 1; ``auto`` decides without gold (see ``plugin.layers``).
         head: head of that layer, from 1; all of them by default.
         step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where it predicts it;
@@ -51,7 +52,7 @@ class NormAligner:
         extract: str = "argmax",
     ):
         for name, value, choices in (
-            ("method", method, METHODS),
+            ("method", method, (*METHODS, *LRP)),
             ("step", step, (*STEPS, AUTO)),
             ("eos", eos, EOS),
         ):
@@ -63,6 +64,10 @@ class NormAligner:
         self.head = None if head is None else from_one("head", head, forced.heads)
         if self.layer is None and head is not None:
             raise InputError(f"head {head} of which layer? layer auto chooses among whole layers")
+        if method in LRP:
+            if self.layer is not None:
+                raise InputError(f"method {method} explains the whole model; expected no layer with it, and no head")
+            self.layer = 0
 
     @classmethod
     def from_checkpoint(

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import heads, memory, norms
+from benchmarks import heads, memory, norms, relevance
 from benchmarks.models import Shape
 from benchmarks.timing import format_row, interleaved
 
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "throughput": lambda: norms.throughput(SMALL, 6, tokens=(1, 100), rounds=1),
     "gated": lambda: heads.gated([SMALL], rounds=2),
     "pruned": lambda: heads.pruned([SMALL], rounds=1),
+    "relevance": lambda: relevance.relevance([SMALL], rounds=1),
     "corpus": lambda: norms.corpus(SMALL, sizes=(4, 8)),
 }
 

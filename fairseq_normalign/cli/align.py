@@ -21,7 +21,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin import options
 from fairseq_normalign.plugin.corpus import Pair
-from fairseq_normalign.plugin.forced import EOS, STEPS, Evidence
+from fairseq_normalign.plugin.forced import EOS, LRP, STEPS, Evidence
 from fairseq_normalign.plugin.layers import SAMPLE, Choice, choose_layers, decisive_pairs
 from fairseq_normalign.report.tables import aer_table
 
@@ -45,7 +45,12 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def add_alignment_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("alignment")
-    group.add_argument("--method", choices=METHODS, default="norms", help="what is compared (default: %(default)s)")
+    group.add_argument(
+        "--method",
+        choices=(*METHODS, *LRP),
+        default="norms",
+        help="what is compared; lrp…: relevance through all layers, three sets of rules; slow (default: %(default)s)",
+    )
     group.add_argument("--layer", default="auto", metavar="N", help="decoder layer, from 1, or auto (default: auto)")
     group.add_argument("--head", type=int, metavar="N", help="one head of the layer, from 1 (default: all)")
     group.add_argument(
@@ -107,6 +112,10 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
         given = [f"--{name.replace('_', '-')}" for name in ("reverse_path", "evidence") if getattr(args, name)]
         if given:
             raise InputError(f"{given[0]} needs --combine, which says how: {', '.join(COMBINATIONS)}")
+    elif args.method in LRP:
+        raise InputError(
+            f"--combine is for the evidence of attention: {', '.join(METHODS)}; not --method {args.method}"
+        )
     elif args.all or (args.layer, args.step, args.head) != (AUTO, AUTO, None):
         raise InputError(
             "--combine takes both steps; name layers with --evidence, not --layer, --head, --step or --all"
@@ -170,7 +179,7 @@ def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
     """Every choice that moves AER."""
     return {
         "method": evidence.method,
-        "layer": f"{'auto:' if args.layer == AUTO else ''}{evidence.layer + 1}",
+        "layer": "all" if evidence.method in LRP else f"{'auto:' if args.layer == AUTO else ''}{evidence.layer + 1}",
         "head": "all" if evidence.head is None else evidence.head + 1,
         "step": f"{'auto:' if args.step == AUTO else ''}{evidence.step}",
         "eos": args.eos,

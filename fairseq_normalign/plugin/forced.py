@@ -14,10 +14,14 @@ from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Pair, Sentence
 from fairseq_normalign.plugin.marks import marks_of
 from fairseq_normalign.plugin.recorder import Recording, attentions, record
+from fairseq_normalign.plugin.relprop import relevances
 
 # Which decoder row stands for target token j: the one that reads it (align with input, AWI) or the one that predicts
 # it (align with output, AWO). Row 0 reads </s> and predicts token 0.
 STEPS = {"input": 1, "output": 0}
+
+# Soft alignments by relevance instead of attention, of the whole model: name of the method → rules.
+LRP = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
 
 EOS = ("null", "skip")  # what becomes of a word that takes most from the source's </s>
 
@@ -29,7 +33,10 @@ NAMES = {
 
 
 class Evidence(NamedTuple):
-    """Where a soft alignment comes from. Layer and head count from 0; no head means all of them."""
+    """Where a soft alignment comes from. Layer and head count from 0; no head means all of them.
+
+    Methods of ``LRP`` are of no layer: it is 0.
+    """
 
     method: str = "norms"
     layer: int = 0
@@ -66,24 +73,42 @@ class Forced:
 
     def __call__(self, pairs: list[Pair], evidences: Sequence[Evidence]) -> Iterator[list[Soft]]:
         """The soft alignments of each pair, one for each evidence."""
-        layers = {evidence.layer for evidence in evidences}
-        recording = self.recorded(pairs, layers=layers, values=any(e.method != "weights" for e in evidences))
-        matrices = {
-            (method, layer, head): METHODS[method](recording["cross", layer], head).float().cpu().numpy()  # (B, T, S)
-            for method, layer, head in {(e.method, e.layer, e.head) for e in evidences}
-        }
+        matrices = {**self._of_attention(pairs, evidences), **self._of_relevance(pairs, evidences)}
         by_token = np.stack([_by_token(matrices[e.method, e.layer, e.head], e.step) for e in evidences], axis=1)
         for pieces, pair in zip(by_token, pairs):
             yield self._to_words(pieces, pair)
 
+    def _of_attention(self, pairs: list[Pair], evidences: Sequence[Evidence]) -> dict[tuple, np.ndarray]:
+        """A matrix (B, T, S) for each method, layer and head of the evidences that come from attention."""
+        wanted = {(e.method, e.layer, e.head) for e in evidences if e.method in METHODS}
+        if not wanted:
+            return {}
+        layers, values = {layer for _, layer, _ in wanted}, any(method != "weights" for method, _, _ in wanted)
+        recording = self.recorded(pairs, layers=layers, values=values)
+        return {
+            (method, layer, head): METHODS[method](recording["cross", layer], head).float().cpu().numpy()
+            for method, layer, head in wanted
+        }
+
+    def _of_relevance(self, pairs: list[Pair], evidences: Sequence[Evidence]) -> dict[tuple, np.ndarray]:
+        """The same for those that come from LRP: |R| of source tokens for each target token's logit."""
+        matrices = {}
+        for wanted in {(e.method, e.layer, e.head) for e in evidences if e.method in LRP}:
+            found = list(relevances(self, pairs, rules=LRP[wanted[0]], start="reference"))
+            matrix = np.zeros((len(pairs), *(max(sizes) for sizes in zip(*(one.source.shape for one in found)))))
+            for row, one in zip(matrix, found):
+                row[: one.source.shape[0], : one.source.shape[1]] = np.abs(one.source)
+            matrices[wanted] = matrix
+        return matrices
+
     def recorded(self, pairs: list[Pair], *, layers: Collection[int], values: bool) -> Recording:
         """What the attention did on a batch, padded on the right."""
-        self._check_lengths(pairs)
+        self.check_lengths(pairs)
         with torch.no_grad(), record(self.model, (self.attention,), layers=layers, values=values) as recording:
-            self._forward(pairs)
+            self.forward(pairs)
         return recording
 
-    def _forward(self, pairs: list[Pair]) -> None:
+    def forward(self, pairs: list[Pair]) -> None:
         """Runs the encoder, and the decoder if it is looked at, without the output layer, which no attention needs.
 
         Both sides are padded on the right, whatever the task does in training: positions and masks follow the padding,
@@ -101,8 +126,8 @@ class Forced:
 
     def _to_words(self, pieces: np.ndarray, pair: Pair) -> list[Soft]:
         """All soft alignments of a pair at once, (E, T, S): NumPy's calls cost more than what they compute."""
-        columns, source_ids = _places(pair.source)
-        rows, target_ids = _places(pair.target)
+        columns, source_ids = places_by_word(pair.source)
+        rows, target_ids = places_by_word(pair.target)
         pieces_only = target_ids < len(pair.target.text)
         rows, target_ids = rows[pieces_only], target_ids[pieces_only]
         words = to_words(pieces[:, rows[:, None], columns], source_ids, target_ids, **self.merges)
@@ -123,7 +148,7 @@ class Forced:
             if length > limit:
                 yield f"the {side} has {length} pieces with </s>; the model takes {limit}"
 
-    def _check_lengths(self, pairs: list[Pair]) -> None:
+    def check_lengths(self, pairs: list[Pair]) -> None:
         for pair in pairs:
             for excess in self._excess(pair):
                 raise InputError(f"{pair.where}: {excess}")
@@ -135,7 +160,7 @@ def _by_token(matrix: np.ndarray, step: str) -> np.ndarray:
     return matrix[:, first : first + matrix.shape[1] - 1]
 
 
-def _places(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:
+def places_by_word(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the tokens, ordered by word, and their words; marks such as </s> form one last word."""
     ids = np.array(sentence.words)
     ids[ids < 0] = len(sentence.text)

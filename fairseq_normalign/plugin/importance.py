@@ -18,7 +18,7 @@ from fairseq_normalign.plugin.recorder import attentions, record
 
 def losses(forced: Forced, pairs: Sequence[Pair]) -> Tensor:
     """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
-    forced._check_lengths(pairs)
+    forced.check_lengths(pairs)
     device, model = next(forced.model.parameters()).device, forced.model
     src_tokens = collate_tokens([pair.source.tokens for pair in pairs], forced.pad).to(device)
     target = collate_tokens([pair.target.tokens for pair in pairs], forced.pad).to(device)

@@ -39,7 +39,7 @@ def attentions(model: nn.Module) -> dict[tuple[str, int], MultiheadAttention]:
     }
 
 
-def _refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
+def refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
     where = f"{name[0]} attention of layer {name[1] + 1}"
     if not isinstance(attention, MultiheadAttention):
         raise InputError(f"{where} is a {type(attention).__name__}; expected fairseq's MultiheadAttention")
@@ -108,7 +108,7 @@ class _Hooks:
 
 
 @contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     training = [module for module in model.modules() if module.training]
     if training:
         model.eval()
@@ -167,11 +167,11 @@ def record(
                 f"{type(model).__name__} has no {kind} attention to record; attentions are: {', '.join(KINDS)}"
             )
     for name, attention in chosen.items():
-        _refuse_unsupported(name, attention)
+        refuse_unsupported(name, attention)
     recording: Recording = {}
     with ExitStack() as stack:
         if detach:
-            stack.enter_context(_evaluation_mode(model))
+            stack.enter_context(evaluation_mode(model))
         stack.enter_context(_explicit_path(chosen.values()))
         for name, attention in chosen.items():
             hooks = _Hooks(attention, partial(recording.__setitem__, name), values, detach)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.relevance import RULES, head_shares
 from fairseq_normalign.plugin.corpus import Pair
-from fairseq_normalign.plugin.forced import Forced
-from fairseq_normalign.plugin.recorder import _evaluation_mode, _refuse_unsupported, attentions, layers_of
+from fairseq_normalign.plugin.recorder import attentions, evaluation_mode, layers_of, refuse_unsupported
+
+if TYPE_CHECKING:
+    from fairseq_normalign.plugin.forced import Forced
 
 STARTS = ("top", "reference")  # the logit that relevance starts from: the highest one, or the reference token's
 
@@ -224,7 +226,7 @@ def _refuse(model: nn.Module) -> None:
                 raise InputError(
                     f"{name} has no {kind} attention in layer {index + 1}; relevance passes attention only"
                 )
-            _refuse_unsupported((kind, index), found[kind, index])
+            refuse_unsupported((kind, index), found[kind, index])
     parts = [model.decoder, *layers_of(model.encoder), *layers_of(model.decoder)]
     options = {flag for part in parts for name, flag in UNSUPPORTED.items() if getattr(part, name, None) is not None}
     options |= {"--cross-self-attention" for part in parts if getattr(part, "cross_self_attention", False)}
@@ -259,7 +261,7 @@ def propagate(
     """
     assert start == "top" or targets is not None
     _refuse(model)
-    with torch.no_grad(), _evaluation_mode(model):
+    with torch.no_grad(), evaluation_mode(model):
         src_padding, padding = src_tokens.eq(pad), prev_output_tokens.eq(pad)
         encoder_out = model.encoder(src_tokens, src_lengths=(~src_padding).sum(1), return_all_hiddens=True)
         features, extra = model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
@@ -338,7 +340,7 @@ def relevances(
         max_tokens: how many vectors of relevance are held at once, one for each prediction and token: a batch, and a
             sentence's predictions, are split to keep to it. Other arguments are those of :func:`propagate`.
     """
-    forced._check_lengths(pairs)
+    forced.check_lengths(pairs)
     for group in _groups(pairs, pooled, max_tokens):
         yield from _of_group(forced, group, rules, pooled, start, max_tokens)
 

@@ -19,7 +19,7 @@ from fairseq_normalign.heads.syntax import Syntax
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.plugin.corpus import Encoder, Pair, Sentence, map_batches
-from fairseq_normalign.plugin.forced import Forced, _places
+from fairseq_normalign.plugin.forced import Forced, places_by_word
 from fairseq_normalign.plugin.watching import Seen, head_counts, record_heads, watch
 
 RANKS = {"rarest": 1, "two rarest": 2}
@@ -143,9 +143,9 @@ def syntax(
     found = Syntax()
 
     def run(batch: list[Pair]) -> Iterable[np.ndarray]:
-        forced._check_lengths(batch)
+        forced.check_lengths(batch)
         with torch.no_grad(), record_heads(forced, values=False) as recording:
-            forced._forward(batch)
+            forced.forward(batch)
         weights = torch.cat([recording[attention].weights for attention in head_counts(forced)], 1).float().cpu()
         return [between_words(matrix, pair.source) for matrix, pair in zip(weights.numpy(), batch)]
 
@@ -156,6 +156,6 @@ def syntax(
 
 def between_words(weights: np.ndarray, sentence: Sentence) -> np.ndarray:
     """Weights between pieces (H, T, T) → between words (H, N, N): keys of a word added, queries averaged, no marks."""
-    order, ids = _places(sentence)
+    order, ids = places_by_word(sentence)
     words = to_words(weights[:, order[:, None], order], ids, ids)
     return words[:, : len(sentence.text), : len(sentence.text)]

@@ -39,9 +39,9 @@ def watch(forced: Forced, pairs: Iterable[Pair], watchers: Sequence[Watcher], *,
     """Shows every attention that has heads, of every batch, to every watcher. Memory does not grow with the corpus."""
     for numbered in numbered_batches(pairs, max_tokens=max_tokens):
         batch = [pair for _, pair in numbered]
-        forced._check_lengths(batch)
+        forced.check_lengths(batch)
         with torch.no_grad(), record_heads(forced) as recording:
-            forced._forward(batch)
+            forced.forward(batch)
         device = next(forced.model.parameters()).device
         by_kind = {kind: batch_cells(batch, kind, device) for kind in {kind for kind, _ in recording}}
         for attention in head_counts(forced):

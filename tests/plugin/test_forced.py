@@ -6,8 +6,9 @@ import torch
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.corpus import Encoder, text_pairs
-from fairseq_normalign.plugin.forced import Evidence, Forced
+from fairseq_normalign.plugin.forced import LRP, Evidence, Forced
 from fairseq_normalign.plugin.recorder import record
+from fairseq_normalign.plugin.relprop import propagate
 from tests.conftest import ToyTask, build_model
 
 LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
@@ -49,6 +50,19 @@ def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
             assert soft.words.shape == (len(pair.target.text), len(pair.source.text))
             expected = slow(model, pair, *evidence[:3])
             np.testing.assert_allclose(np.column_stack([soft.words, soft.null]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", LRP)
+def test_relevance_of_source_words(method, task):
+    """Each pair alone, without a batch: |R| of source tokens for the logit of each reference token."""
+    model, pairs = build_model(task=task), list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], Encoder(task)))
+    evidences = [Evidence(method, step="output"), Evidence(method, step="input"), Evidence("norms", 1)]
+    for pair, (output, read, _) in zip(pairs, Forced(model, task)(pairs, evidences)):
+        prev, target = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None], pair.target.tokens[None]
+        options = {"pad": 1, "rules": LRP[method], "start": "reference", "targets": target}
+        expected = propagate(model, pair.source.tokens[None], prev, **options).source[0].abs().numpy()
+        np.testing.assert_allclose(np.column_stack([output.words, output.null]), expected[:-1], rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(np.column_stack([read.words, read.null]), expected[1:], rtol=1e-3, atol=1e-6)
 
 
 def test_one_head(task, pairs):
