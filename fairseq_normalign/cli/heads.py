@@ -17,7 +17,7 @@ from fairseq_normalign.heads.confidence import EOS
 from fairseq_normalign.heads.frequencies import Frequencies, read_frequencies
 from fairseq_normalign.heads.names import all_heads
 from fairseq_normalign.heads.profile import Criteria, Profile
-from fairseq_normalign.heads.relevance import RULES
+from fairseq_normalign.heads.relevance import RULES, by_position
 from fairseq_normalign.heads.syntax import MARGINS
 from fairseq_normalign.heads.treebank import Tree, check_text, lowercased, read_conllu
 from fairseq_normalign.plugin import options, roles, survey
@@ -212,7 +212,9 @@ def add_scores(profile: Profile, args: argparse.Namespace, forced: Forced, pairs
     scores = profile.scores
     if args.relevance != "none":
         pooled = args.relevance_mode == "pooled"
-        scores["relevance"] = survey.mean_relevance(forced, pairs, rules=args.relevance, pooled=pooled, **batch)
+        explained = survey.explain(forced, pairs, rules=args.relevance, pooled=pooled, **batch)
+        scores["relevance"], profile.deviation = explained.heads, explained.deviation
+        profile.contributions = by_position(explained.contributions)
     scores.update(means.scores())
     if args.attention != "encoder":
         scores["importance"] = gradient_importance(forced, pairs, **batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.relevance import Contributions
 from fairseq_normalign.heads.roles import POSITIONAL
 from fairseq_normalign.heads.syntax import Accuracy
 
@@ -30,6 +31,8 @@ class Profile:
     relations: dict[str, Accuracy] = field(default_factory=dict)
     parsed: list[Head] = field(default_factory=list)  # the heads in the order of the accuracies
     branching: dict[str, float] = field(default_factory=dict)
+    deviation: dict[str, float] = field(default_factory=dict)  # of relevance from 1, by layer
+    contributions: Contributions | None = None  # of source and prefix to each target position
     steps: dict[Head, str] = field(default_factory=dict)  # the decoder's step of each AER
 
     def position(self, head: Head) -> str:

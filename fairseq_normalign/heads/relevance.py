@@ -9,7 +9,7 @@ the relevance of its inputs; a rule set is one line in :data:`RULES`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -297,6 +297,16 @@ def contributions(source: np.ndarray, prefix: np.ndarray) -> Contributions:
     source, prefix = np.abs(source), np.abs(prefix)
     of_source, of_prefix = source.sum(-1), prefix.sum(-1)
     return Contributions(of_source / (of_source + of_prefix), _entropy(source), _entropy(prefix))
+
+
+def by_position(found: Sequence[Contributions]) -> Contributions:
+    """The mean over sentences at each target position, (longest P,) each; what is not defined is left out."""
+    longest = max(len(one.source) for one in found)
+    table = np.full((len(Contributions._fields), len(found), longest), np.nan)
+    for row, one in enumerate(found):
+        table[:, row, : len(one.source)] = one
+    defined = ~np.isnan(table)
+    return Contributions(*(np.where(defined, table, 0).sum(1) / np.maximum(defined.sum(1), 1)))
 
 
 def _entropy(relevance: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
-from typing import Callable, Iterable, Sequence
+from typing import Callable, Iterable, NamedTuple, Sequence
 
 from tqdm import tqdm
 
@@ -13,6 +13,7 @@ from fairseq_normalign.alignment.extract import argmax
 from fairseq_normalign.alignment.links import InMemory, read_together
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head, all_heads
+from fairseq_normalign.heads.relevance import Contributions, contributions
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.plugin.corpus import Pair, map_batches, numbered_batches
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced
@@ -24,22 +25,37 @@ from fairseq_normalign.plugin.watching import Means, head_counts, watch
 Scores = dict  # Head → float
 
 
-def mean_relevance(
+class Explained(NamedTuple):
+    """What LRP says of a corpus."""
+
+    heads: Scores  # share of a head in its layer's relevance, mean over predictions (Voita et al., 2019)
+    deviation: dict[str, float]  # the farthest that a total was from 1, at the input of each layer
+    contributions: list[Contributions]  # of each sentence, in any order (Voita et al., 2021)
+
+
+def explain(
     forced: Forced, pairs: Iterable[Pair], *, rules: str = "voita", pooled: bool = False, max_tokens: int = 4000
-) -> Scores:
-    """A head's share of its layer's relevance, averaged over all predictions of all pairs (Voita et al., 2019).
+) -> Explained:
+    """Relevance of heads and of source and prefix, over a corpus.
 
     Pooled, all predictions of a pair are explained together, and the mean is over pairs.
     """
-    tally = Tally()
+    tally, deviation, found = Tally(), {}, []
     with tqdm(desc="relevance", unit=" pairs", disable=None) as bar:
         for numbered in numbered_batches(pairs, max_tokens=max_tokens):
             batch = [pair for _, pair in numbered]
-            for found in relevances(forced, batch, rules=rules, pooled=pooled, max_tokens=max_tokens):
+            for one in relevances(forced, batch, rules=rules, pooled=pooled, max_tokens=max_tokens):
                 bar.update()
-                for attention, shares in found.heads.items():  # (P, H)
+                for attention, shares in one.heads.items():  # (P, H)
                     tally.add(attention, shares.sum(0), len(shares))
-    return tally.means()
+                for cut, distance in one.deviation.items():
+                    deviation[cut] = max(distance, deviation.get(cut, 0.0))
+                found.append(contributions(one.source, one.prefix))
+    return Explained(tally.means(), deviation, found)
+
+
+def mean_relevance(forced: Forced, pairs: Iterable[Pair], *, max_tokens: int = 4000) -> Scores:
+    return explain(forced, pairs, max_tokens=max_tokens).heads
 
 
 def _mean_of(name: str, forced: Forced, pairs: Iterable[Pair], *, max_tokens: int) -> Scores:

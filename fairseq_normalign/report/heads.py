@@ -17,6 +17,7 @@ from fairseq_normalign.version import __version__
 TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "source–target attention"}
 PERCENT = ("AER", "UAS")
 NOTHING = "–"
+POSITIONS = 10  # of the target, whose source share is shown
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -85,6 +86,19 @@ def rare_line(profile: Profile) -> str:
     return f"rare tokens: {best} has most maxima there: {'; '.join(parts)}"
 
 
+def relevance_lines(profile: Profile) -> str:
+    """How far relevance is conserved, and where it ends: in the source or in the prefix."""
+    distances = ", ".join(f"{cut} {distance:.0e}" for cut, distance in profile.deviation.items())
+    shares, source, prefix = profile.contributions
+    shown = [f"{share:.2f}" for share in shares[:POSITIONS]] + ["…"] * (len(shares) > POSITIONS)
+    what = "target positions 1, 2, …" if len(shares) > 1 else "all target positions together"
+    return (
+        f"relevance: largest distance of a total from 1: {distances}\n"
+        f"share of the source in the relevance of {what}: {' '.join(shown)}\n"
+        f"entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens {prefix.mean():.2f} nats"
+    )
+
+
 def all_correlations(profile: Profile) -> dict[str, dict[tuple[str, str], Correlation]]:
     """Over the heads of each kind, over all together, and as the mean over layers."""
     found = {kind: correlations(profile.scores, heads) for kind, heads in _by_kind(profile.heads).items()}
@@ -114,6 +128,8 @@ def as_text(profile: Profile, criteria: Criteria) -> str:
         parts.append(relations_table(profile))
     if profile.rare:
         parts.append(rare_line(profile))
+    if profile.contributions is not None:
+        parts.append(relevance_lines(profile))
     parts.append("rank correlations (Spearman) between scores")
     parts += [correlations_table(name, found) for name, found in all_correlations(profile).items()]
     return "\n\n".join(parts)
@@ -129,11 +145,19 @@ def as_json(profile: Profile, criteria: Criteria, signature: Mapping[str, object
             for name, found in profile.relations.items()
         },
         "trees": profile.branching,
+        "relevance": _relevance_as_json(profile),
         "correlations": {
             name: [{"scores": list(pair), "rho": value.rho, "heads": value.heads} for pair, value in found.items()]
             for name, found in all_correlations(profile).items()
         },
     }
+
+
+def _relevance_as_json(profile: Profile) -> dict | None:
+    if profile.contributions is None:
+        return None
+    by_position = {name: values.tolist() for name, values in profile.contributions._asdict().items()}
+    return {"deviation": profile.deviation, "by_position": by_position}
 
 
 def _head_as_json(profile: Profile, head: Head, criteria: Criteria) -> dict:

@@ -15,8 +15,10 @@ from fairseq_normalign.heads.relevance import (
     EPS,
     RULES,
     AttnLRP,
+    Contributions,
     Epsilon,
     Voita,
+    by_position,
     contributions,
     head_shares,
 )
@@ -259,3 +261,13 @@ def test_contributions():
     quarters = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
     np.testing.assert_allclose(found.source_entropy, [math.log(2), quarters, math.log(2)])
     np.testing.assert_allclose(found.prefix_entropy, [0.0, math.log(2), math.nan])
+
+
+def test_means_by_position_are_over_the_sentences_that_reach_it():
+    long, short = (
+        Contributions(np.array(shares), np.array(entropies), np.array(entropies))
+        for shares, entropies in (([0.5, 0.25, 1.0], [1.0, 2.0, 3.0]), ([0.25], [np.nan]))
+    )
+    found = by_position([long, short])
+    assert found.source.tolist() == [0.375, 0.25, 1.0]
+    assert found.source_entropy.tolist() == [1.0, 2.0, 3.0]

@@ -16,7 +16,7 @@ from fairseq_normalign.plugin.importance import gradient_importance, losses
 from fairseq_normalign.plugin.pruned import remove_heads
 from fairseq_normalign.plugin.recorder import KINDS, attentions, record
 from fairseq_normalign.plugin.relprop import relevances
-from fairseq_normalign.plugin.survey import gate_values, head_aers, head_scores, mean_relevance
+from fairseq_normalign.plugin.survey import explain, gate_values, head_aers, head_scores
 from fairseq_normalign.plugin.watching import Means, head_counts, watch
 from tests.conftest import ToyTask, build_model
 
@@ -194,7 +194,8 @@ def test_all_scores_have_every_head(forced, pairs):
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_relevance_is_the_mean_over_predictions(forced, pairs, pooled):
-    found = mean_relevance(forced, pairs, rules="epsilon", pooled=pooled, max_tokens=40)
+    explained = explain(forced, pairs, rules="epsilon", pooled=pooled, max_tokens=40)
+    found = explained.heads
     shares = [
         item.heads["cross", 1] for pair in pairs for item in relevances(forced, [pair], rules="epsilon", pooled=pooled)
     ]
@@ -202,6 +203,10 @@ def test_relevance_is_the_mean_over_predictions(forced, pairs, pooled):
     assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
     expected = sum(predictions) / len(predictions)
     assert [found[Head("cross", 1, head)] for head in range(4)] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert sorted(len(one.source) for one in explained.contributions) == sorted(map(len, shares))
+    alone = [item for pair in pairs for item in relevances(forced, [pair], rules="epsilon", pooled=pooled)]
+    farthest = max(item.deviation["encoder.1"] for item in alone)
+    assert explained.deviation["encoder.1"] == pytest.approx(farthest, rel=1e-2)
 
 
 def test_unknown_scores_and_empty_corpora(forced, task):
