@@ -64,7 +64,7 @@ def add_score_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=LIMIT,
         metavar="N",
-        help="take the first N sentences of corpus and treebank (default: %(default)s)",
+        help="take the first N sentences of the corpus (default: %(default)s)",
     )
     group.add_argument(
         "--attention",
@@ -195,11 +195,11 @@ def main(args: argparse.Namespace) -> None:
 
 
 def read_trees(args: argparse.Namespace) -> list[Tree]:
-    trees = list(islice(read_conllu(args.conllu), args.limit))
+    trees = list(read_conllu(args.conllu))
     trees = [lowercased(tree) for tree in trees] if args.lowercase else trees
     if args.source_file and not args.conllu_apart:
         try:
-            check_text(trees, islice(TextFile(args.source_file), args.limit), args.source_file)
+            check_text(trees, TextFile(args.source_file), args.source_file)
         except InputError as error:
             raise InputError(f"{error}; if it is of another one, add --conllu-apart") from None
     return trees
