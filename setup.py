@@ -22,6 +22,7 @@ setup(
         "torch>=2.0",
         "numpy",
         "sacrebleu",
+        "scipy",
         "sentencepiece",
         "matplotlib",
         "tqdm",
