@@ -67,7 +67,9 @@ class NormAligner:
         if method in LRP:
             if self.layer is not None:
                 raise InputError(f"method {method} explains the whole model; expected no layer with it, and no head")
-            self.layer = 0
+            if step == "input":
+                raise InputError(f"method {method} explains the word that is predicted; expected step output")
+            self.layer, self.step = 0, "output"
 
     @classmethod
     def from_checkpoint(

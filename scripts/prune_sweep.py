@@ -21,17 +21,13 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.checkpoint import read_transformer
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_normalign"
-SIZES = [
-    f"{side}_{name}"
-    for side in ("encoder", "decoder")
-    for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
-]
-FLAGS = [
-    "share_all_embeddings",
-    "share_decoder_input_output_embed",
-    "encoder_normalize_before",
-    "decoder_normalize_before",
-]
+SIDED = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos", "layerdrop")
+MODEL = (  # the options that say how a model is built, and what it drops
+    *(f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDED),
+    *("share_all_embeddings", "share_decoder_input_output_embed", "layernorm_embedding", "no_scale_embedding"),
+    *("no_token_positional_embeddings", "max_source_positions", "max_target_positions"),
+    *("activation_fn", "dropout", "attention_dropout", "activation_dropout"),
+)
 TRAIN = (
     "--optimizer adam --adam-betas '(0.9, 0.98)' --lr 5e-4 --lr-scheduler inverse_sqrt --warmup-updates 300 "
     "--clip-norm 1.0 --label-smoothing 0.1 --max-tokens 4000 --no-epoch-checkpoints --disable-validation "
@@ -57,14 +53,14 @@ def parse_args() -> argparse.Namespace:
 
 
 def model_options(path: str) -> list[str]:
-    """The options that build a model of the checkpoint's size."""
+    """The options that build a model as that of the checkpoint."""
     _, options = read_transformer(path)
-    sizes = [word for name in SIZES for word in (flag(name), str(getattr(options, name)))]
-    return [*sizes, "--dropout", str(options.dropout), *(flag(name) for name in FLAGS if getattr(options, name, False))]
-
-
-def flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    found = []
+    for name in MODEL:
+        value = getattr(options, name, None)
+        if value is not None and value is not False:
+            found += ["--" + name.replace("_", "-")] + [str(value)] * (value is not True)
+    return found
 
 
 def run(command: str, *options, log: Path | None = None) -> None:
@@ -81,10 +77,22 @@ def train(args: argparse.Namespace, name: str, *options) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     common = ["--user-dir", PACKAGE, "--arch", "transformer_normalign", *model_options(args.path)]
     settings = [*shlex.split(TRAIN), *shlex.split(args.train), "--finetune-from-model", args.path]
-    if not (folder / "done").exists():
-        run("fairseq-train", args.data, *common, *settings, *options, "--save-dir", folder, log=folder / "train.log")
-        (folder / "done").touch()
+    command = [str(word) for word in (args.data, *common, *settings, *options, "--save-dir", folder)]
+    done = folder / "done"  # holds the command
+    if done.exists() and done.read_text() != shlex.join(command):
+        raise InputError(f"{folder} was trained with other options; expected another --out, or that you remove it")
+    if not done.exists():
+        run("fairseq-train", *command, log=folder / "train.log")
+        done.write_text(shlex.join(command))
     return folder / "checkpoint_last.pt"
+
+
+def prune(path: Path, output: Path) -> None:
+    """Without closed heads or, if all gates are open, as it is."""
+    try:
+        run("normalign", "prune", "--path", path, "--out", output)
+    except subprocess.CalledProcessError:
+        run("normalign", "prune", "--path", path, "--keep", "all", "--out", output)
 
 
 def main() -> None:
@@ -97,7 +105,7 @@ def main() -> None:
     for value in values:
         gated = train(args, f"gated-{value}", *gates, "--l0-warmup-updates", args.l0_warmup_updates, option, value)
         models.append(args.out / f"pruned-{value}.pt")
-        run("normalign", "prune", "--path", gated, "--out", models[-1])
+        prune(gated, models[-1])
     results = ["-o", args.out / "sweep.json", "--plot", args.out / "sweep.png"]
     run("normalign", "evaluate", args.data, "--path", *models, *shlex.split(args.evaluate), *results)
 

@@ -181,7 +181,7 @@ def signature_of(args: argparse.Namespace, evidence: Evidence) -> dict:
         "method": evidence.method,
         "layer": "all" if evidence.method in LRP else f"{'auto:' if args.layer == AUTO else ''}{evidence.layer + 1}",
         "head": "all" if evidence.head is None else evidence.head + 1,
-        "step": f"{'auto:' if args.step == AUTO else ''}{evidence.step}",
+        "step": f"{'auto:' if args.step == AUTO and evidence.method not in LRP else ''}{evidence.step}",
         "eos": args.eos,
         "merge": f"{args.source_merge}+{args.target_merge}",
         "extract": args.extract or "argmax",

@@ -168,6 +168,9 @@ def check(args: argparse.Namespace) -> None:
             raise InputError(f"{option} {getattr(args, name)}: expected 1 sentence at least")
     if args.ablation_bleu and args.attention == "encoder":
         raise InputError("--ablation-bleu needs a model that translates; --attention encoder is for those that do not")
+    for path in filter(None, (args.output, args.plot)):
+        if not Path(path).parent.is_dir():
+            raise InputError(f"{path}: cannot be written: no such directory")
     if args.plot and not args.plot.endswith(pictures.FORMATS):
         raise InputError(f"--plot {args.plot}: expected a name that ends in {', '.join(pictures.FORMATS)}")
 

@@ -30,6 +30,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         epilog=f"Example: {EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    plain.add_argument("data", nargs="?", help="dictionaries and corpus, for scores that are measured on one")
     plain.add_argument("--path", metavar="CHECKPOINT", required=True)
     plain.add_argument("--seed", type=int, default=1, help="for --by random (default: %(default)s)")
     add_pruning_options(plain)
@@ -68,12 +69,14 @@ def add_pruning_options(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     if (args.keep_top is None) != (args.by is None):
         raise InputError("--keep-top N and --by SCORE go together")
+    if not Path(args.out).parent.is_dir():
+        raise InputError(f"{args.out}: cannot be written: no such directory")
     prunable = Prunable(args.path, args.close_rule)
     kept = chosen(args, prunable)
-    before = Path(args.path).stat().st_size
+    before = prunable.megabytes
     prunable.write(kept, args.out)
     print(heads_table(kept, prunable.counts))
-    print(f"{args.out}: {Path(args.out).stat().st_size / 1e6:.1f} MB; {args.path}: {before / 1e6:.1f} MB")
+    print(f"{prunable.megabytes:.1f} MB of parameters; before, {before:.1f} MB")
 
 
 def chosen(args: argparse.Namespace, prunable: Prunable) -> list[Head]:

@@ -53,6 +53,8 @@ def parse_heads(text: str, counts: HeadCounts) -> list[Head]:
     if text in (ALL, NONE):
         return known if text == ALL else []
     named = {parse_head(word) for word in re.split(r"[,\s]+", text.strip()) if word}
+    if not named:
+        raise InputError("no heads are named; expected names such as encoder.1.3, or none")
     for head in sorted(named - set(known)):
         raise InputError(f"head {head}: the model has no such head; it has {', '.join(_ranges(counts))}")
     return [head for head in known if head in named]

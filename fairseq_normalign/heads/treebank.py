@@ -100,16 +100,24 @@ def _surface(rows: list[_Row], ranges: list[tuple], where: str) -> Tree:
     index = {number: i for i, number in enumerate(sorted(set(place.values())))}
     of_word = {number: index[place[number]] for number in place}  # syntactic word from 1 → surface word from 0
     heads, relations = {}, {}
-    for row in rows:
-        word, head = of_word[row.number], of_word.get(row.head, -1)
-        if head != word and word not in heads:
-            heads[word], relations[word] = head, row.relation
+    for row in sorted(rows, key=lambda row: _depth(row, rows)):  # the part nearest to the root: so it stays a tree
+        word = of_word[row.number]
+        if word not in heads:
+            heads[word], relations[word] = of_word.get(row.head, -1), row.relation
     return Tree(
         [forms[number] for number in index],
         [heads[word] for word in range(len(index))],
         [relations[word] for word in range(len(index))],
         where,
     )
+
+
+def _depth(row: _Row, rows: list[_Row]) -> int:
+    """How many words are above one."""
+    depth = 0
+    while row.head:
+        row, depth = rows[row.head - 1], depth + 1
+    return depth
 
 
 def _check(rows: list[_Row], where: str) -> None:

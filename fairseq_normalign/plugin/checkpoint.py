@@ -22,6 +22,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import meters
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqMultiModel
+from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModel
 
 from fairseq_normalign.alignment.links import whole_file
@@ -96,6 +97,13 @@ def _explained(path: str, data: str) -> Iterator[None]:
         raise InputError(
             f"{path}: trained with a dictionary of {trained} types, and that in {data} has {there}; of another model?"
         ) from None
+    except Exception as error:  # fairseq raises no other class here
+        if "infer language pair" not in str(error):
+            raise
+        raise InputError(
+            f"{path} does not name its languages, and {data} has no binarised data that would; expected --source-lang "
+            "and --target-lang"
+        ) from None
 
 
 def load_ensemble(path: str, data: str, overrides: dict | None = None):
@@ -164,7 +172,8 @@ def read_transformer(path: str) -> tuple[dict, argparse.Namespace]:
     """As :func:`read`, for encoder-decoder Transformers alone."""
     state, options = read(path)
     found = getattr(options, "arch", None)
-    if not issubclass(ARCH_MODEL_REGISTRY.get(found, object), TransformerModel):
+    model = ARCH_MODEL_REGISTRY.get(found, object)
+    if not issubclass(model, TransformerModel) or issubclass(model, FairseqNATModel):
         raise InputError(f"{path}: its architecture is {found}; expected a kind of transformer")
     return state, options
 

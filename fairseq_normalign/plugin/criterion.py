@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
+import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
@@ -67,15 +68,21 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         own = {"encoder": l0_lambda_encoder, "decoder": l0_lambda_decoder, "cross": l0_lambda_cross}
         self.lambdas = {kind: l0_lambda if value is None else value for kind, value in own.items()}
         self.warmup, self.target = l0_warmup_updates, target_heads
-        for value in self.lambdas.values():
-            if value < 0:
-                raise InputError(f"--l0-lambda {value}: expected 0 or more; below, heads would be paid to stay open")
+        for kind, value in self.lambdas.items():
+            option = f"--l0-lambda{'' if own[kind] is None else f'-{kind}'} {value}"
+            if not value >= 0:
+                raise InputError(f"{option}: expected 0 or more; below, heads would be paid to stay open")
+            if value == 0 and target_heads is not None:
+                raise InputError(f"{option}: nothing closes at this price; expected more than 0 with --target-heads")
+        if l0_warmup_updates < 0:
+            raise InputError(f"--l0-warmup-updates {l0_warmup_updates}: expected 0 or more")
 
     def forward(self, model, sample, reduce=True):
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
         penalty, state = self.penalty(model)
         if model.training:
-            loss = loss + penalty * sample_size  # the trainer divides by the sample size
+            # The loss is a sum over tokens, which the trainer divides: so λ is per token whatever it divides by.
+            loss = loss + penalty * sample["ntokens"]
             logging_output["loss"] = loss.data
         logging_output.update(state, gate_logs=1)
         return loss, sample_size, logging_output
@@ -87,37 +94,43 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             raise InputError(
                 "the model has no gates to close; expected --gate-heads encoder,decoder,cross or some of them"
             )
-        expected = dict.fromkeys(sorted({kind for kind, _ in projections}, key=KINDS.index), 0.0)
-        total = closed = 0
-        for (kind, _), projection in projections.items():
-            probabilities = projection.open_probabilities()
-            expected[kind] = expected[kind] + probabilities.sum()
-            total += len(probabilities)
-            closed += int((projection.gate_values() == 0).sum())
-        factor = self._factor(model, total, closed)
-        penalty = sum(factor * self.lambdas[kind] * heads for kind, heads in expected.items())
-        state = {f"open_{kind}": float(heads) for kind, heads in expected.items()}
-        state.update(closed_heads=closed, l0_penalty=float(penalty), l0_factor=factor)
+        probabilities = torch.cat([projection.open_probabilities() for projection in projections.values()])
+        kinds = [kind for (kind, _), projection in projections.items() for _ in projection.log_alpha]
+        closed = int(sum((projection.gate_values() == 0).sum() for projection in projections.values()))
+        factor, wanted = self._steered(model, len(kinds), closed)
+        prices = probabilities.new_tensor([factor * self.lambdas[kind] for kind in kinds])
+        if self.target is not None:  # the heads to stay are those that are open widest: they cost nothing
+            prices[probabilities.detach().argsort(descending=True)[:wanted]] = 0
+        penalty = (prices * probabilities).sum()
+        state = {"closed_heads": closed, "l0_penalty": penalty.item()}
+        for kind in dict.fromkeys(kinds):
+            heads = zip(probabilities.tolist(), kinds)
+            state[f"open_{kind}"] = sum(probability for probability, found in heads if found == kind)
+            state[f"lambda_{kind}"] = factor * self.lambdas[kind]
         return penalty, state
 
-    def _factor(self, model: nn.Module, total: int, closed: int) -> float:
-        """What λ is multiplied by now: by the warm-up or, with a target, by what steers there."""
+    def _steered(self, model: nn.Module, total: int, closed: int) -> Tuple[float, int]:
+        """What λ is multiplied by now, and how many heads are wanted now.
+
+        Without a target, λ warms up. With one, wanted heads fall from all to the target, and λ grows until they do.
+        """
         steering = model.steering
         progress = 1.0 if self.warmup == 0 else min(1.0, steering.updates / self.warmup)
         if self.target is None:
-            return progress
+            return progress, 0
         if not 0 <= self.target <= total:
             raise InputError(f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads")
-        excess = total - closed - max(self.target, total - progress * (total - self.target))
+        wanted = round(total - progress * (total - self.target))
         if model.training:
-            steering.steer(excess)
-        return steering.factor if excess > 0 else 0.0  # enough are closed: the rest is left to the translation loss
+            steering.steer(total - closed - wanted)
+        return steering.factor, wanted
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
         super().reduce_metrics(logging_outputs)
         count = sum(log.get("gate_logs", 0) for log in logging_outputs)
-        for name in (*(f"open_{kind}" for kind in KINDS), "closed_heads", "l0_penalty", "l0_factor"):
+        by_kind = (f"{name}_{kind}" for name in ("open", "lambda") for kind in KINDS)
+        for name in (*by_kind, "closed_heads", "l0_penalty"):
             if count and name in logging_outputs[0]:
                 mean = sum(log.get(name, 0) for log in logging_outputs) / count
                 metrics.log_scalar(name, mean, count, round=4)

@@ -36,7 +36,7 @@ class Row(NamedTuple):
     name: str
     heads: dict[tuple[str, int], int]  # (kind, layer from 0) → heads that are there and not closed
     parameters: int
-    megabytes: float  # of the checkpoint
+    megabytes: float  # of the parameters: checkpoints of a training also hold what its optimiser remembers
     scores: dict[str, float]  # BLEU, chrF and, where there is gold, AER; all in percent
     signatures: dict[str, str]  # of each score: everything that changes it
     speed: float  # tokens generated in a second, over those of the first model
@@ -95,7 +95,7 @@ def compare(
     translators = [Translator(*parts, search) for parts in zip(models, encoders)]
     translations, speeds = side_by_side(translators, pairs, max_tokens=max_tokens)
     rows = []
-    for name, path, model, aer, texts, speed in zip(short_names(paths), paths, models, aers, translations, speeds):
+    for name, model, aer, texts, speed in zip(short_names(paths), models, aers, translations, speeds):
         scores = {metric: scorer.corpus_score(texts, [references]).score for metric, scorer in metrics.items()}
         signatures = {metric: str(scorer.get_signature()) for metric, scorer in metrics.items()}
         if aer is not None:
@@ -105,7 +105,7 @@ def compare(
                 name,
                 heads=open_heads(model),
                 parameters=sum(parameter.numel() for parameter in model.parameters()),
-                megabytes=Path(path).stat().st_size / 1e6,
+                megabytes=sum(p.numel() * p.element_size() for p in model.parameters()) / 1e6,
                 scores=scores,
                 signatures=signatures,
                 speed=speed / speeds[0],

@@ -94,7 +94,9 @@ class Forced:
         """The same for those that come from LRP: |R| of source tokens for each target token's logit."""
         matrices = {}
         for wanted in {(e.method, e.layer, e.head) for e in evidences if e.method in LRP}:
-            found = list(relevances(self, pairs, rules=LRP[wanted[0]], start="reference"))
+            longest = max(len(side.tokens) for pair in pairs for side in pair[:2])
+            bound = len(pairs) * longest  # vectors at once: as many as the batch has tokens
+            found = list(relevances(self, pairs, rules=LRP[wanted[0]], start="reference", max_tokens=bound))
             matrix = np.zeros((len(pairs), *(max(sizes) for sizes in zip(*(one.source.shape for one in found)))))
             for row, one in zip(matrix, found):
                 row[: one.source.shape[0], : one.source.shape[1]] = np.abs(one.source)

@@ -36,6 +36,7 @@ class GatedProjection(nn.Module):
         self.bias = projection.bias
         self.lr_scale, self.close_rule = lr_scale, close_rule
         self.scaled_log_alpha = nn.Parameter(torch.full((heads,), initial / lr_scale))
+        self.noise: Tensor | None = None  # of the last draw
 
     @property
     def log_alpha(self) -> Tensor:
@@ -53,11 +54,15 @@ class GatedProjection(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """(C, H·D)"""
-        stored = self._parameters["weight"]
-        log_alpha = self.log_alpha
-        gates = sample_gates(log_alpha, torch.rand_like(log_alpha)) if self.training else self.gate_values()
-        return scale_heads(stored, gates)
+        """W_O with its gates, (C, H·D)."""
+        self.noise = torch.rand_like(self.log_alpha) if self.training else None
+        return self.last_weight
+
+    @property
+    def last_weight(self) -> Tensor:
+        """The same as when it was last used, without a new draw."""
+        gates = self.gate_values() if self.noise is None else sample_gates(self.log_alpha, self.noise)
+        return scale_heads(self._parameters["weight"], gates)
 
     def forward(self, heads: Tensor) -> Tensor:
         return functional.linear(heads, self.weight, self.bias)
@@ -75,21 +80,16 @@ class GatedProjection(nn.Module):
 class Steering(nn.Module):
     """A factor on λ that grows while too many heads are open and shrinks while too few are.
 
-    It lives in the model, whose checkpoints fairseq saves, so that a resumed training goes on with it. It is kept as a
-    whole number: training in half precision rounds all others.
+    It lives in the model, whose checkpoints fairseq saves, so that a resumed training goes on with it; as a number, not
+    as a buffer, which training in half precision would round.
     """
 
-    UNIT = 10**9
     RATE = 1.005  # by which the factor changes with an update
+    LIMIT = 1000.0  # how large, and how small, it becomes
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("factor_units", torch.tensor(self.UNIT))
-        self.updates, self.steered = 0, -1
-
-    @property
-    def factor(self) -> float:
-        return self.factor_units.item() / self.UNIT
+        self.factor, self.updates, self.steered = 1.0, 0, -1
 
     def set_num_updates(self, updates: int) -> None:
         """Called by fairseq before each batch."""
@@ -101,10 +101,16 @@ class Steering(nn.Module):
             return
         self.steered = self.updates
         factor = self.factor * (self.RATE if excess > 0 else 1 / self.RATE)
-        self.factor_units.fill_(max(1, round(factor * self.UNIT)))
+        self.factor = min(self.LIMIT, max(1 / self.LIMIT, factor))
+
+    def get_extra_state(self) -> dict:
+        return {"factor": self.factor}
+
+    def set_extra_state(self, state: dict) -> None:
+        self.factor = state["factor"]
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        super()._load_from_state_dict({f"{prefix}factor_units": self.factor_units, **state_dict}, prefix, *args)
+        super()._load_from_state_dict({f"{prefix}_extra_state": self.get_extra_state(), **state_dict}, prefix, *args)
 
 
 def gate_heads(
@@ -116,6 +122,8 @@ def gate_heads(
     close_rule: str = CLOSE_RULES[0],
 ) -> None:
     """Puts gates on all heads of some kinds of attention."""
+    if lr_scale <= 0:
+        raise InputError(f"--gate-lr-scale {lr_scale}: expected more than 0")
     model.steering = Steering()
     for (kind, layer), attention in attentions(model).items():
         if kind not in kinds or attention.num_heads == 0:

@@ -9,6 +9,7 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.heads.names import parse_kinds
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
@@ -71,6 +72,9 @@ class NormalignTransformer(TransformerModel):
                 model, kinds, **{name: getattr(args, key) for name, key in options.items() if hasattr(args, key)}
             )
         if getattr(args, "freeze", None):
+            frozen = {"encoder": {"encoder"}, "decoder": {"decoder", "cross"}}[args.freeze] & set(kinds)
+            if frozen:
+                raise InputError(f"--freeze {args.freeze}: gates of {', '.join(sorted(frozen))} would never close")
             freeze(model, args.freeze)
         return model
 

@@ -13,6 +13,8 @@ from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.plugin.checkpoint import read
 from fairseq_normalign.plugin.recorder import attentions, split_heads
 
+DEFAULT_RESTORE = "checkpoint_last.pt"
+
 
 class PrunedAttention(MultiheadAttention):
     """fairseq's attention with fewer heads than fit the width of the model.
@@ -116,7 +118,10 @@ def alive_heads(options, model: nn.Module) -> str:
 
 
 def _start_of_training(options) -> str | None:
-    last = Path(getattr(options, "save_dir", None) or "", getattr(options, "restore_file", None) or "")
+    """What fairseq-train loads: the last checkpoint of the same training, or one that is named."""
+    last = Path(getattr(options, "restore_file", None) or DEFAULT_RESTORE)
+    if str(last) == DEFAULT_RESTORE:  # as fairseq: other names are not looked for in --save-dir
+        last = Path(getattr(options, "save_dir", None) or "", last)
     return str(last) if last.is_file() else getattr(options, "finetune_from_model", None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Mapping, Sequence
 
 import torch
@@ -13,6 +14,7 @@ from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads,
 from fairseq_normalign.plugin.checkpoint import read_transformer, rename, save
 
 ARCH = "transformer_normalign"
+GATED_CRITERION, PLAIN_CRITERION = "label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"
 SIDES = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}  # whose options are those of an attention
 
 
@@ -31,8 +33,18 @@ class Prunable:
             for kind, side in SIDES.items()
         }
         self.counts = count_heads(self.state["model"], self.head_dims)
+        if not self.counts or any("in_proj_weight" in key for key in self.state["model"]):
+            raise InputError(f"{path}: of fairseq before 0.9; expected attentions of q_proj, k_proj and v_proj")
         self.close_rule = close_rule or getattr(self.options, "close_rule", CLOSE_RULES[0])
         self.log_alphas = log_alphas(self.state["model"])
+        gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
+        self.closed = {head for head, gate in zip(self.log_alphas, gates.tolist()) if gate == 0}
+
+    @property
+    def megabytes(self) -> float:
+        """Of the model's parameters: a checkpoint of a training also holds what the optimiser remembers."""
+        tensors = [value for value in self.state["model"].values() if isinstance(value, torch.Tensor)]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 1e6
 
     def open_heads(self) -> list[Head]:
         """All heads but those whose gate is closed."""
@@ -41,15 +53,13 @@ class Prunable:
                 f"{self.path}: has no gates, and so nothing says which heads to remove; expected a checkpoint trained "
                 "with --gate-heads, or --keep-top, --keep or --drop"
             )
-        gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
-        closed = {head for head, gate in zip(self.log_alphas, gates.tolist()) if gate == 0}
-        if not closed:
+        if not self.closed:
             lowest = min(self.log_alphas.values())
             raise InputError(
-                f"{self.path}: all {len(gates)} gates are open (lowest log α {lowest:.2f}), so there is nothing to "
-                "remove; train longer, with a larger --l0-lambda or --gate-lr-scale, or name --keep-top N --by gate"
+                f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α {lowest:.2f}), so nothing is to be "
+                "removed; train longer, with a larger --l0-lambda or --gate-lr-scale, or name --keep-top N --by gate"
             )
-        return [head for head in all_heads(self.counts) if head not in closed]
+        return [head for head in all_heads(self.counts) if head not in self.closed]
 
     def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
         """The heads of highest score, and all that have no score."""
@@ -61,10 +71,24 @@ class Prunable:
     def write(self, kept: Sequence[Head], output: str) -> None:
         """Writes the checkpoint with these heads alone, their gates folded into W_O."""
         self.state["model"] = keep_heads(fold_gates(self.state["model"], self.close_rule), kept, self.head_dims)
+        if self.closed & set(kept):
+            count = len(self.closed & set(kept))
+            warnings.warn(f"{count} of the heads kept have closed gates: they do nothing", stacklevel=2)
         self.options.alive_heads, self.options.gate_heads = self._names(kept), None
         rename(self.state, self.options, ARCH)
-        self.state["last_optimizer_state"] = None  # it was that of more parameters
+        self._forget_training()
         save(self.state, output)
+
+    def _forget_training(self) -> None:
+        """Drops what belongs to more parameters than are left, and the criterion that needs gates."""
+        self.state["last_optimizer_state"] = None
+        for average in ("ema", "ema_fp32_params"):
+            self.state.get("extra_state", {}).pop(average, None)
+        criterion = (self.state.get("cfg") or {}).get("criterion")
+        if criterion and criterion["_name"] == GATED_CRITERION:
+            kept = {key: value for key, value in criterion.items() if not key.startswith(("l0_", "target_heads"))}
+            self.state["cfg"]["criterion"] = {**kept, "_name": PLAIN_CRITERION}
+            self.options.criterion = PLAIN_CRITERION
 
     def _names(self, kept: Sequence[Head]) -> str:
         """Heads as they are called in the model that none was removed from."""

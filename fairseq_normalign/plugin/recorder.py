@@ -82,10 +82,11 @@ class _Hooks:
         parts = [weights]
         if self.values:
             heads, width, out = self.attention.num_heads, self.attention.head_dim, self.attention.out_proj
+            out_weight = out.last_weight if hasattr(out, "last_weight") else out.weight  # gates are drawn at random
             projected = weights.new_zeros(weights.shape[-1], len(weights), 0) if heads == 0 else self.projected
             parts += [
                 split_heads(projected, heads, width),
-                out.weight.t().reshape(heads, width, len(out.weight)),
+                out_weight.t().reshape(heads, width, len(out_weight)),
                 out.bias,
             ]
         return Recorded(*(part.detach() if self.detach and part is not None else part for part in parts))

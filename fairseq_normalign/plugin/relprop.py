@@ -19,8 +19,6 @@ from fairseq_normalign.plugin.recorder import attentions, evaluation_mode, layer
 if TYPE_CHECKING:
     from fairseq_normalign.plugin.forced import Forced
 
-STARTS = ("top", "reference")  # the logit that relevance starts from: the highest one, or the reference token's
-
 # Predictions pass the decoder in groups: rows after the last one of a group play no part in it. More groups save more
 # rows, but each computes the decoder's inside again.
 GROUPS, GROUP = 2, 8  # how many, and how large at least

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHORT = {"encoder": "e", "decoder": "d", "cross": "d-e"}  # as in Voita et al. (2019)
 LONG = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "source–target attention"}
 LEGEND = (
-    f"Heads: {', '.join(f'{SHORT[kind]} {LONG[kind]}' for kind in KINDS)}. Parameters in millions, checkpoint in MB.\n"
+    f"Heads: {', '.join(f'{SHORT[kind]} {LONG[kind]}' for kind in KINDS)}. Parameters in millions and in MB.\n"
     "Speed: generated tokens per second of process time, as a multiple of the first model's."
 )
 

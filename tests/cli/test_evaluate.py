@@ -53,10 +53,10 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
         assert name == row["model"]
         assert cells[:4] == ["36", "12", "12", "12"]
         assert row["cross_heads"] == [4, 4, 4]
-        assert float(cells[5]) == pytest.approx(path.stat().st_size / 1e6, abs=0.06)
+        assert float(cells[5]) < path.stat().st_size / 1e6  # what an optimiser remembers does not count
         assert [float(cell) for cell in cells[6:9]] == [round(row[metric], 1) for metric in ("BLEU", "chrF", "AER")]
     assert rows[0]["speed"] == 1
-    assert rows[0]["megabytes"] > 2 * rows[1]["megabytes"]  # the optimiser's state
+    assert rows[0]["megabytes"] == rows[1]["megabytes"]
     assert f"\nBLEU: {rows[0]['signatures']['BLEU']}\n" in done.stdout
     assert "tok:none" in rows[0]["signatures"]["BLEU"]
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")

@@ -37,11 +37,11 @@ def gated(corpus, checkpoint, tmp_path_factory):
     """Fine-tuned from a plain checkpoint, then resumed; its gates are set to what longer training might find."""
     folder = tmp_path_factory.mktemp("gated")
     train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 3)
-    before = torch.load(folder / "checkpoint_last.pt")["model"]["steering.factor_units"].item() / Steering.UNIT
+    before = torch.load(folder / "checkpoint_last.pt")["model"]["steering._extra_state"]["factor"]
     assert before == pytest.approx(Steering.RATE**3)
     log = train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 5).stdout
-    factor = float(re.search(r"l0_factor=([\d.]+)", log).group(1))  # the first one after the training is resumed
-    assert factor == pytest.approx(before * Steering.RATE, abs=1e-3)
+    price = float(re.search(r"lambda_cross=([\d.]+)", log).group(1))  # the first one after the training is resumed
+    assert price == pytest.approx(0.5 * before * Steering.RATE, abs=1e-3)
     for name in ("open_encoder", "open_decoder", "open_cross", "closed_heads", "l0_penalty"):
         assert f"{name}=" in log
     path = folder / "checkpoint_last.pt"
@@ -66,8 +66,12 @@ def test_pruned_translates_as_gated(corpus, gated, small):
     report = small.with_suffix(".txt").read_text()
     left = int(re.search(r"(\d+) of 36 heads left", report).group(1))
     assert 0 < left < 36
-    before, after = (torch.load(path) for path in (gated, small))
-    assert sum(t.numel() for t in after["model"].values()) < sum(t.numel() for t in before["model"].values())
+    sizes = [float(size) for size in re.search(r"([\d.]+) MB of parameters; before, ([\d.]+) MB", report).groups()]
+    assert sizes[0] < sizes[1]
+    after = torch.load(small)
+    assert after["cfg"]["criterion"]["_name"] == "label_smoothed_cross_entropy"
+    valid = ["--path", small, "--user-dir", PACKAGE, "--task", "translation", "--cpu", "--valid-subset", "valid"]
+    assert "nll_loss" in run("fairseq-validate", corpus / "data-bin", *valid).stderr
     assert not any("log_alpha" in key or "steering" in key for key in after["model"])
     assert len(after["cfg"]["model"].alive_heads.split()) == left
     expected, found = (
@@ -84,6 +88,9 @@ def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
     """fairseq-train builds the heads of the checkpoint it starts from, and resumes with them."""
     train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 2)
     train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 3)
+    # A name of its own is not looked for in --save-dir.
+    restored = ["--restore-file", small.name, "--reset-optimizer", "--save-dir", tmp_path / "restored"]
+    run(*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, *restored, "--max-update", 1, cwd=small.parent)
     tuned = torch.load(tmp_path / "checkpoint_last.pt")
     assert tuned["optimizer_history"][-1]["num_updates"] == 3
     original = torch.load(small)
@@ -102,6 +109,7 @@ def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
 def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
     out = tmp_path / "small.pt"
     assert "5 of 36 heads left" in prune("--path", gated, "--keep-top", 5, "--by", "gate", "--out", out).stdout
+    assert "heads kept have closed gates" in prune("--path", gated, "--keep", "all", "--out", out).stderr
     random = [
         prune("--path", checkpoint, "--keep-top", 9, "--by", "random", "--seed", n, "--out", out).stdout
         for n in (1, 1, 2)
@@ -129,6 +137,8 @@ def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
     ("options", "message"),
     [
         ([], "has no gates"),
+        (["--keep", ""], "no heads are named"),
+        (["--keep", "all", "--out", "nowhere/x.pt"], "nowhere/x.pt: cannot be written: no such directory"),
         (["--keep-top", 3, "--by", "gate"], "--by gate: .* has no gates"),
         (["--keep-top", 99, "--by", "random"], "--keep-top 99: expected 0 to 36"),
         (["--keep-top", 3], "--keep-top N and --by SCORE go together"),
@@ -138,7 +148,7 @@ def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
     ],
 )
 def test_bad_input(checkpoint, tmp_path, options, message):
-    done = prune("--path", checkpoint, *options, "--out", tmp_path / "x.pt", check=False)
+    done = prune("--path", checkpoint, "--out", tmp_path / "x.pt", *options, check=False)
     assert done.returncode == 2
     assert re.fullmatch(f"normalign prune: .*{message}.*\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
@@ -159,13 +169,15 @@ def test_gates_that_never_closed(corpus, checkpoint, tmp_path):
 def test_sweep(corpus, checkpoint, tmp_path):
     fast = "--lr 2e-3 --warmup-updates 1 --max-update 14 --gate-lr-scale 400 --cpu"
     command = ["python", ROOT / "scripts/prune_sweep.py", corpus / "data-bin", "--path", checkpoint, "--out", tmp_path]
-    options = ["--l0-lambda", 2.0, "--l0-warmup-updates", 0, "--train", fast]
+    options = ["--l0-lambda", 1e-6, 2.0, "--l0-warmup-updates", 0, "--train", fast]
     done = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
     assert re.search(r"^checkpoint_last.pt +36 +12 +12 +12", done.stdout, re.MULTILINE)
     assert re.search(r"^control.pt +36", done.stdout, re.MULTILINE)
     heads = [row["heads"] for row in json.loads((tmp_path / "sweep.json").read_text())]
-    assert heads[:2] == [36, 36]
-    assert heads[2] < 36
+    assert heads[:3] == [36, 36, 36]  # the model, the control, and a price too low to close a gate
+    assert heads[3] < 36
     assert (tmp_path / "sweep.png").stat().st_size > 10_000
     again = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
     assert "fairseq-train" not in again.stdout
+    other = run(*command, *options, "--train", fast + " --seed 2", check=False)
+    assert "was trained with other options" in other.stderr

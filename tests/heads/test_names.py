@@ -25,6 +25,11 @@ def test_what_is_no_head_is_named(text):
         parse_heads(text, COUNTS)
 
 
+def test_an_empty_text_names_no_heads():
+    with pytest.raises(InputError, match="no heads are named"):
+        parse_heads(" ", COUNTS)
+
+
 def test_kinds():
     assert parse_kinds("--gate-heads", "cross,encoder") == ["cross", "encoder"]
     assert parse_kinds("--gate-heads", "all") == ["encoder", "decoder", "cross"]

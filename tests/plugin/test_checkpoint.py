@@ -1,6 +1,7 @@
 import argparse
 import collections
 import os
+import shutil
 import zipfile
 
 import numpy as np
@@ -177,3 +178,13 @@ def test_a_bare_state_dict_is_no_checkpoint(folder):
             InputError, match=r"bare\.pt: has no entry .*; expected a checkpoint that fairseq-train wrote"
         ):
             load(str(folder / "bare.pt"))
+
+
+@pytest.mark.slow
+def test_languages_that_nobody_names(corpus, checkpoint, tmp_path):
+    """fairseq-train finds them in the binarised data, and does not write them down."""
+    for side in ("src", "tgt"):
+        shutil.copy(corpus / "data-bin" / f"dict.{side}.txt", tmp_path)
+    with pytest.raises(InputError, match=r"does not name its languages, .* expected --source-lang and --target-lang"):
+        load_single(str(checkpoint), str(tmp_path))
+    load_single(str(checkpoint), str(tmp_path), {"source_lang": "src", "target_lang": "tgt"})

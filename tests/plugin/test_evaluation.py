@@ -83,7 +83,7 @@ def test_rows(lowercase, folder, paths, texts):
         shared = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
         counted = [v for k, v in state.items() if k not in shared and not k.endswith(("version", "_float_tensor"))]
         assert row.parameters == sum(value.numel() for value in counted)
-        assert row.megabytes * 1e6 == (folder / row.name).stat().st_size
+        assert row.megabytes * 1e6 == 4 * row.parameters
         model, task = load_single(path, str(folder))
         translator = Translator(model, Encoder(task), SHORT)
         found = list(translator.translations(read_corpus(texts, translator.encoder)[0]))

@@ -3,6 +3,7 @@ import torch
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.norms.contributions import attention_output
 from fairseq_normalign.plugin.gating import GatedProjection, Steering, gates
 from fairseq_normalign.plugin.recorder import attentions, record
 from tests.conftest import build_model
@@ -56,7 +57,7 @@ def test_training_draws_and_evaluation_does_not():
 def test_keys_are_those_of_fairseq_and_log_alpha():
     plain, model = build_model(), gated(gate_init=1.5, gate_lr_scale=20.0)
     extra = set(model.state_dict()) - set(plain.state_dict())
-    assert extra == {"steering.factor_units"} | {
+    assert extra == {"steering._extra_state"} | {
         key.replace("weight", "log_alpha") for key in plain.state_dict() if key.endswith("out_proj.weight")
     }
     assert model.state_dict()["encoder.layers.0.self_attn.out_proj.log_alpha"].tolist() == [1.5] * 4
@@ -119,6 +120,24 @@ def test_quantization_noise_is_refused():
         gated(quant_noise_pq=0.1, quant_noise_pq_block_size=4)
 
 
+def test_what_is_recorded_in_training_is_of_the_same_draw(batch):
+    model = gated(gate_init=0.0, dropout=0.0).train()
+    outputs = {}
+    for name, attention in attentions(model).items():
+        attention.register_forward_hook(lambda module, args, output, name=name: outputs.update({name: output[0]}))
+    with record(model, KINDS, detach=False) as recording:
+        model(**batch)
+    for name, recorded in recording.items():
+        assert torch.allclose(attention_output(recorded).transpose(0, 1), outputs[name], atol=1e-5)
+
+
+def test_gates_that_cannot_learn_are_refused():
+    with pytest.raises(InputError, match="--freeze decoder: gates of cross, decoder would never close"):
+        gated(freeze="decoder")
+    with pytest.raises(InputError, match="--gate-lr-scale 0: expected more than 0"):
+        gated(gate_lr_scale=0)
+
+
 class TestSteering:
     def test_one_step_for_each_update(self):
         steering = Steering()
@@ -138,3 +157,11 @@ class TestSteering:
         other = gated().half()
         other.load_state_dict(model.half().state_dict())
         assert other.steering.factor == pytest.approx(Steering.RATE**100, rel=1e-6)
+
+    def test_stays_in_bounds(self):
+        steering = Steering()
+        for excess in (1, -1):
+            for update in range(5000):
+                steering.set_num_updates(update + 10_000 * excess)
+                steering.steer(excess)
+            assert steering.factor == Steering.LIMIT**excess
