@@ -27,7 +27,7 @@ from fairseq_normalign.plugin.evaluation import TOKENIZERS, translation_metrics
 from fairseq_normalign.plugin.forced import STEPS, Forced
 from fairseq_normalign.plugin.importance import gradient_importance
 from fairseq_normalign.plugin.translate import SEARCH, Translator
-from fairseq_normalign.plugin.watching import Means, head_counts, watch
+from fairseq_normalign.plugin.watching import Means, running_heads, watch
 from fairseq_normalign.report import heads as report
 from fairseq_normalign.report import pictures
 
@@ -181,7 +181,7 @@ def main(args: argparse.Namespace) -> None:
     pairs = list(islice(options.pairs(args, encoder, need_target=args.attention != "encoder"), args.limit))
     if not any(pair.source.text for pair in pairs):
         raise InputError("heads cannot be measured on a corpus without words")
-    profile = Profile(all_heads(head_counts(forced)))
+    profile = Profile(all_heads(running_heads(forced)))
     if not profile.heads:
         raise InputError(f"{args.path}: the model has no attention heads left")
     add_scores(profile, args, forced, pairs)

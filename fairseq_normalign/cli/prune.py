@@ -13,7 +13,7 @@ from fairseq_normalign.heads.names import KINDS, Head, all_heads, parse_heads, p
 from fairseq_normalign.plugin import options
 from fairseq_normalign.plugin.pruning import Prunable
 from fairseq_normalign.plugin.survey import SCORES, head_scores
-from fairseq_normalign.report.tables import heads_table
+from fairseq_normalign.report.tables import kept_heads
 
 DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: their rows of W_Q, W_K and W_V and their
 columns of W_O. The result is an ordinary checkpoint for fairseq's commands with --user-dir.
@@ -75,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
     kept = chosen(args, prunable)
     before = prunable.megabytes
     prunable.write(kept, args.out)
-    print(heads_table(kept, prunable.counts))
+    print(kept_heads(kept, prunable.counts))
     print(f"{prunable.megabytes:.1f} MB of parameters; before, {before:.1f} MB")
 
 

@@ -15,9 +15,9 @@ from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.plugin.corpus import Pair, numbered_batches
 from fairseq_normalign.plugin.forced import Forced
 from fairseq_normalign.plugin.importance import losses
-from fairseq_normalign.plugin.recorder import attentions
+from fairseq_normalign.plugin.recorder import attentions, head_counts
 from fairseq_normalign.plugin.translate import Translator, reference
-from fairseq_normalign.plugin.watching import head_counts
+from fairseq_normalign.plugin.watching import running_heads
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def ablation(forced: Forced, pairs: Sequence[Pair], *, max_tokens: int = 4000) -
     """How much the loss per target token grows with one head off, for every head: 1 + H passes over the pairs."""
     whole = token_loss(forced, pairs, max_tokens=max_tokens)
     changes = {}
-    for head in tqdm(all_heads(head_counts(forced)), desc="ablation", unit=" heads", disable=None):
+    for head in tqdm(all_heads(running_heads(forced)), desc="ablation", unit=" heads", disable=None):
         with ablated(forced.model, head):
             changes[head] = token_loss(forced, pairs, max_tokens=max_tokens) - whole
     return changes
@@ -54,8 +54,7 @@ def bleu_ablation(
         return bleu.corpus_score(list(translator.translations(pairs, max_tokens=max_tokens)), references).score
 
     whole, changes = score(), {}
-    counts = {name: attention.num_heads for name, attention in attentions(translator.model).items()}
-    for head in tqdm(all_heads(counts), desc="ablation by BLEU", unit=" heads", disable=None):
+    for head in tqdm(all_heads(head_counts(translator.model)), desc="ablation by BLEU", unit=" heads", disable=None):
         with ablated(translator.model, head):
             changes[head] = whole - score()
     return changes

@@ -103,11 +103,11 @@ class Steering(nn.Module):
         factor = self.factor * (self.RATE if excess > 0 else 1 / self.RATE)
         self.factor = min(self.LIMIT, max(1 / self.LIMIT, factor))
 
-    def get_extra_state(self) -> dict:
-        return {"factor": self.factor}
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.factor, dtype=torch.float64)
 
-    def set_extra_state(self, state: dict) -> None:
-        self.factor = state["factor"]
+    def set_extra_state(self, state: Tensor) -> None:
+        self.factor = state.item()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         super()._load_from_state_dict({f"{prefix}_extra_state": self.get_extra_state(), **state_dict}, prefix, *args)

@@ -11,7 +11,7 @@ from torch.nn import functional
 from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.plugin.checkpoint import read
-from fairseq_normalign.plugin.recorder import attentions, split_heads
+from fairseq_normalign.plugin.recorder import attentions, head_counts, split_heads
 
 DEFAULT_RESTORE = "checkpoint_last.pt"
 
@@ -80,7 +80,7 @@ class PrunedAttention(MultiheadAttention):
 
 def remove_heads(model: nn.Module, alive: str) -> None:
     """Removes all heads but these, as ``heads.names`` writes them."""
-    kept_heads = parse_heads(alive, {name: attention.num_heads for name, attention in attentions(model).items()})
+    kept_heads = parse_heads(alive, head_counts(model))
     for (kind, layer), attention in attentions(model).items():
         kept = [head.head for head in kept_heads if head[:2] == (kind, layer)]
         if len(kept) < attention.num_heads:
@@ -107,7 +107,7 @@ def alive_heads(options, model: nn.Module) -> str:
     In training, they may be those of the checkpoint that it starts from. What is found is kept in the options, so that
     checkpoints say it.
     """
-    counts = {name: attention.num_heads for name, attention in attentions(model).items()}
+    counts = head_counts(model)
     text = getattr(options, "alive_heads", ALL)
     if text is None:
         start = _start_of_training(options)

@@ -56,8 +56,8 @@ class Prunable:
         if not self.closed:
             lowest = min(self.log_alphas.values())
             raise InputError(
-                f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α {lowest:.2f}), so nothing is to be "
-                "removed; train longer, with a larger --l0-lambda or --gate-lr-scale, or name --keep-top N --by gate"
+                f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α {lowest:.2f}): nothing to "
+                "remove; train longer, with a larger --l0-lambda or --gate-lr-scale, or name --keep-top N --by gate"
             )
         return [head for head in all_heads(self.counts) if head not in self.closed]
 

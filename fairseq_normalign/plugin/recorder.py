@@ -39,6 +39,11 @@ def attentions(model: nn.Module) -> dict[tuple[str, int], MultiheadAttention]:
     }
 
 
+def head_counts(model: nn.Module) -> dict[tuple[str, int], int]:
+    """How many heads each attention has, by (kind, layer from 0)."""
+    return {name: attention.num_heads for name, attention in attentions(model).items()}
+
+
 def refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
     where = f"{name[0]} attention of layer {name[1] + 1}"
     if not isinstance(attention, MultiheadAttention):

@@ -20,7 +20,7 @@ from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.plugin.corpus import Encoder, Pair, Sentence, map_batches
 from fairseq_normalign.plugin.forced import Forced, places_by_word
-from fairseq_normalign.plugin.watching import Seen, head_counts, record_heads, watch
+from fairseq_normalign.plugin.watching import Seen, record_heads, running_heads, watch
 
 RANKS = {"rarest": 1, "two rarest": 2}
 SWAPPED = 0.1  # share of tokens that change places in the control (Sennrich)
@@ -146,12 +146,12 @@ def syntax(
         forced.check_lengths(batch)
         with torch.no_grad(), record_heads(forced, values=False) as recording:
             forced.forward(batch)
-        weights = torch.cat([recording[attention].weights for attention in head_counts(forced)], 1).float().cpu()
+        weights = torch.cat([recording[attention].weights for attention in running_heads(forced)], 1).float().cpu()
         return [between_words(matrix, pair.source) for matrix, pair in zip(weights.numpy(), batch)]
 
     for tree, weights in zip(trees, map_batches(pairs, run, max_tokens=max_tokens, window=200)):
         found.add(weights, tree)
-    return [Head(*name, head) for name, heads in head_counts(forced).items() for head in range(heads)], found
+    return [Head(*name, head) for name, heads in running_heads(forced).items() for head in range(heads)], found
 
 
 def between_words(weights: np.ndarray, sentence: Sentence) -> np.ndarray:

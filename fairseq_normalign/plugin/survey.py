@@ -20,7 +20,7 @@ from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced
 from fairseq_normalign.plugin.importance import gradient_importance
 from fairseq_normalign.plugin.recorder import attentions
 from fairseq_normalign.plugin.relprop import relevances
-from fairseq_normalign.plugin.watching import Means, head_counts, watch
+from fairseq_normalign.plugin.watching import Means, running_heads, watch
 
 Scores = dict  # Head → float
 
@@ -80,7 +80,7 @@ def head_scores(forced: Forced, pairs: Iterable[Pair], by: str, *, max_tokens: i
     """
     if by not in SCORES:
         raise InputError(f"unknown score of heads {by!r}; expected one of: {', '.join(SCORES)}")
-    heads = all_heads(head_counts(forced))
+    heads = all_heads(running_heads(forced))
     found = SCORES[by](forced, pairs, max_tokens=max_tokens) if heads else {}
     if any(head not in found for head in heads):
         raise InputError("heads cannot be scored on a corpus without words on both sides")

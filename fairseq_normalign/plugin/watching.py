@@ -18,7 +18,7 @@ from fairseq_normalign.norms.contributions import Recorded
 from fairseq_normalign.plugin.arrays import SIDES
 from fairseq_normalign.plugin.corpus import Pair, numbered_batches
 from fairseq_normalign.plugin.forced import Forced
-from fairseq_normalign.plugin.recorder import Recording, attentions, record
+from fairseq_normalign.plugin.recorder import Recording, head_counts, record
 
 PADDING = -2  # in the place of a word
 
@@ -44,23 +44,22 @@ def watch(forced: Forced, pairs: Iterable[Pair], watchers: Sequence[Watcher], *,
             forced.forward(batch)
         device = next(forced.model.parameters()).device
         by_kind = {kind: batch_cells(batch, kind, device) for kind in {kind for kind, _ in recording}}
-        for attention in head_counts(forced):
+        for attention in running_heads(forced):
             for watcher in watchers:
                 watcher(Seen(attention, recording[attention], by_kind[attention[0]], batch))
 
 
-def head_counts(forced: Forced) -> dict[tuple[str, int], int]:
+def running_heads(forced: Forced) -> dict[tuple[str, int], int]:
     """How many heads each attention that runs has, those without any left out."""
     kinds = ("encoder",) if forced.attention == "encoder" else KINDS
-    found = {name: module.num_heads for name, module in attentions(forced.model).items() if name[0] in kinds}
-    return {name: heads for name, heads in found.items() if heads}
+    return {name: heads for name, heads in head_counts(forced.model).items() if heads and name[0] in kinds}
 
 
 @contextmanager
 def record_heads(forced: Forced, *, values: bool = True) -> Iterator[Mapping]:
     """Records all attentions that have heads (see ``recorder.record``)."""
     layers: dict[str, list[int]] = {}
-    for kind, layer in head_counts(forced):
+    for kind, layer in running_heads(forced):
         layers.setdefault(kind, []).append(layer)
     with ExitStack() as stack:
         recordings: list[Recording] = [

@@ -34,7 +34,7 @@ def aer_table(scores: Mapping[Any, Any], choices: Mapping[str, Any]) -> str:
     return "\n".join([*(line.rstrip() for line in lines), LEGEND, f"Step chosen without gold: {better}."])
 
 
-def heads_table(kept: Sequence[Head], counts: HeadCounts) -> str:
+def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:
     """The heads of each attention that are left, by their numbers before."""
     layers = sorted({layer for _, layer in counts})
     left = {name: [str(head.head + 1) for head in kept if head[:2] == name] for name in counts}

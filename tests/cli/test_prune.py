@@ -37,7 +37,7 @@ def gated(corpus, checkpoint, tmp_path_factory):
     """Fine-tuned from a plain checkpoint, then resumed; its gates are set to what longer training might find."""
     folder = tmp_path_factory.mktemp("gated")
     train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 3)
-    before = torch.load(folder / "checkpoint_last.pt")["model"]["steering._extra_state"]["factor"]
+    before = torch.load(folder / "checkpoint_last.pt")["model"]["steering._extra_state"].item()
     assert before == pytest.approx(Steering.RATE**3)
     log = train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 5).stdout
     price = float(re.search(r"lambda_cross=([\d.]+)", log).group(1))  # the first one after the training is resumed

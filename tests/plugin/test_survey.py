@@ -17,7 +17,7 @@ from fairseq_normalign.plugin.pruned import remove_heads
 from fairseq_normalign.plugin.recorder import KINDS, attentions, record
 from fairseq_normalign.plugin.relprop import relevances
 from fairseq_normalign.plugin.survey import explain, gate_values, head_aers, head_scores
-from fairseq_normalign.plugin.watching import Means, head_counts, watch
+from fairseq_normalign.plugin.watching import Means, running_heads, watch
 from tests.conftest import ToyTask, build_model
 
 LINES = [("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("w2 w2 w5", "w1")]
@@ -175,7 +175,7 @@ def test_scores_of_models_with_few_heads(by, task, pairs):
     found = head_scores(forced, pairs, by)
     assert list(found) == [Head("encoder", 0, 0), Head("encoder", 1, 0), Head("encoder", 1, 1), Head("cross", 1, 0)]
     assert all(0 < value < 1e6 for value in found.values())
-    assert head_counts(forced) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
+    assert running_heads(forced) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
 
 
 def test_no_head_is_left(task, pairs):
