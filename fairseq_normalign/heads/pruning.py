@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Collection, Iterator, Mapping
 
 import torch
@@ -15,6 +16,9 @@ PREFIXES = {
     "decoder": "decoder.layers.{}.self_attn.",
     "cross": "decoder.layers.{}.encoder_attn.",
 }
+COPIES = re.compile(
+    r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$"
+)  # fairseq 0.12.2's; made anew on loading
 LOG_ALPHA, STEERING = "out_proj.log_alpha", "steering."
 
 State = Mapping[str, Tensor]
@@ -72,7 +76,7 @@ def columns_of(heads: Collection[int], head_dim: int) -> Tensor:
 
 def keep_heads(state: State, kept: Collection[Head], head_dims: Mapping[str, int]) -> dict[str, Tensor]:
     """The state dict without all other heads: their rows of W_Q, W_K, W_V and b, and their columns of W_O, go."""
-    smaller = dict(state)
+    smaller = {key: value for key, value in state.items() if not COPIES.search(key)}
     for kind, layer, prefix in _places(state):
         neurons = columns_of([head.head for head in kept if head[:2] == (kind, layer)], head_dims[kind])
         for projection in ("q_proj", "k_proj", "v_proj"):

@@ -11,7 +11,8 @@ from torch.nn import functional
 from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.plugin.checkpoint import read
-from fairseq_normalign.plugin.recorder import attentions, head_counts, split_heads
+from fairseq_normalign.plugin.compat import shrink_copies
+from fairseq_normalign.plugin.recorder import attentions, head_counts, layers_of, split_heads
 
 DEFAULT_RESTORE = "checkpoint_last.pt"
 
@@ -85,6 +86,8 @@ def remove_heads(model: nn.Module, alive: str) -> None:
         kept = [head.head for head in kept_heads if head[:2] == (kind, layer)]
         if len(kept) < attention.num_heads:
             _shrink(attention, kept)
+    for layer in layers_of(model.encoder):
+        shrink_copies(layer)
 
 
 def _shrink(attention: MultiheadAttention, heads: list[int]) -> None:

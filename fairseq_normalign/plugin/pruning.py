@@ -33,7 +33,7 @@ class Prunable:
             for kind, side in SIDES.items()
         }
         self.counts = count_heads(self.state["model"], self.head_dims)
-        if not self.counts or any("in_proj_weight" in key for key in self.state["model"]):
+        if not self.counts or any("attn.in_proj_weight" in key for key in self.state["model"]):
             raise InputError(f"{path}: of fairseq before 0.9; expected attentions of q_proj, k_proj and v_proj")
         self.close_rule = close_rule or getattr(self.options, "close_rule", CLOSE_RULES[0])
         self.log_alphas = log_alphas(self.state["model"])
