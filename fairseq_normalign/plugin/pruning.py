@@ -43,8 +43,8 @@ class Prunable:
     @property
     def megabytes(self) -> float:
         """Of the model's parameters: a checkpoint of a training also holds what the optimiser remembers."""
-        tensors = [value for value in self.state["model"].values() if isinstance(value, torch.Tensor)]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 1e6
+        sizes = {t.data_ptr(): t.numel() * t.element_size() for t in self.state["model"].values()}  # some are shared
+        return sum(sizes.values()) / 1e6
 
     def open_heads(self) -> list[Head]:
         """All heads but those whose gate is closed."""
