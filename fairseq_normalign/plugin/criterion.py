@@ -97,10 +97,11 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         probabilities = torch.cat([projection.open_probabilities() for projection in projections.values()])
         kinds = [kind for (kind, _), projection in projections.items() for _ in projection.log_alpha]
         closed = int(sum((projection.gate_values() == 0).sum() for projection in projections.values()))
-        factor, wanted = self._steered(model, len(kinds), closed)
+        factor = self._factor(model, len(kinds), closed)
         prices = probabilities.new_tensor([factor * self.lambdas[kind] for kind in kinds])
-        if self.target is not None:  # the heads to stay are those that are open widest: they cost nothing
-            prices[probabilities.detach().argsort(descending=True)[:wanted]] = 0
+        if self.target is not None and len(kinds) - closed < self.target:  # they closed together: some are to reopen
+            widest = probabilities.detach().argsort(descending=True)[: self.target]
+            prices[widest] = -probabilities.new_tensor([self.lambdas[kind] for kind in kinds])[widest]
         penalty = (prices * probabilities).sum()
         state = {"closed_heads": closed, "l0_penalty": penalty.item()}
         for kind in dict.fromkeys(kinds):
@@ -109,21 +110,18 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             state[f"lambda_{kind}"] = factor * self.lambdas[kind]
         return penalty, state
 
-    def _steered(self, model: nn.Module, total: int, closed: int) -> Tuple[float, int]:
-        """What λ is multiplied by now, and how many heads are wanted now.
-
-        Without a target, λ warms up. With one, wanted heads fall from all to the target, and λ grows until they do.
-        """
+    def _factor(self, model: nn.Module, total: int, closed: int) -> float:
+        """What λ is multiplied by now: by the warm-up or, with a target, by what steers there."""
         steering = model.steering
         progress = 1.0 if self.warmup == 0 else min(1.0, steering.updates / self.warmup)
         if self.target is None:
-            return progress, 0
+            return progress
         if not 0 <= self.target <= total:
             raise InputError(f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads")
-        wanted = round(total - progress * (total - self.target))
+        excess = total - closed - max(self.target, total - progress * (total - self.target))
         if model.training:
-            steering.steer(total - closed - wanted)
-        return steering.factor, wanted
+            steering.steer(excess)
+        return steering.factor if excess > 0 else 0.0  # enough are closed: the rest is left to the translation loss
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
