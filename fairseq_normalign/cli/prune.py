@@ -34,8 +34,11 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     plain.add_argument("--path", metavar="CHECKPOINT", required=True)
     plain.add_argument("--seed", type=int, default=1, help="for --by random (default: %(default)s)")
     add_pruning_options(plain)
-    if plain.parse_known_args(argv)[0].by not in SCORES:
+    known = plain.parse_known_args(argv)[0]
+    if known.by not in SCORES:
         return plain.parse_args(argv)
+    if known.data is None:
+        raise InputError(f"--by {known.by} is measured on a corpus; expected DATA, as in `normalign align`")
     parser = options.get_parser("prune", argv, description=DESCRIPTION, example=EXAMPLE)  # scores need a corpus
     options.add_corpus_options(parser)
     add_pruning_options(parser)

@@ -7,6 +7,7 @@ from typing import Collection, Iterator, NamedTuple, Sequence
 import numpy as np
 import torch
 from fairseq.data.data_utils import collate_tokens
+from torch import Tensor
 
 from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.errors import InputError
@@ -14,7 +15,7 @@ from fairseq_normalign.norms.soft import METHODS
 from fairseq_normalign.plugin.corpus import Pair, Sentence
 from fairseq_normalign.plugin.marks import marks_of
 from fairseq_normalign.plugin.recorder import Recording, attentions, record
-from fairseq_normalign.plugin.relprop import relevances
+from fairseq_normalign.plugin.relevances import relevances
 
 # Which decoder row stands for target token j: the one that reads it (align with input, AWI) or the one that predicts
 # it (align with output, AWO). Row 0 reads </s> and predicts token 0.
@@ -116,15 +117,18 @@ class Forced:
         Both sides are padded on the right, whatever the task does in training: positions and masks follow the padding,
         and token j of a sentence is then at row or column j.
         """
-        device = next(self.model.parameters()).device
-        src_tokens = collate_tokens([pair.source.tokens for pair in pairs], self.pad).to(device)
+        src_tokens, prev_output_tokens, _ = self.tensors(pairs)
         encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)  # RoBERTa's
         encoder_out = encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
-        if self.attention == "encoder":
-            return
+        if self.attention != "encoder":
+            self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+
+    def tensors(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
+        """What the encoder reads (B, S), what the decoder reads (B, T), and what it is to predict (B, T)."""
+        device = next(self.model.parameters()).device
         starts = [torch.cat([torch.tensor([self.start]), pair.target.tokens[:-1]]) for pair in pairs]
-        prev_output_tokens = collate_tokens(starts, self.pad).to(device)
-        self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+        sides = [pair.source.tokens for pair in pairs], starts, [pair.target.tokens for pair in pairs]
+        return tuple(collate_tokens(side, self.pad).to(device) for side in sides)
 
     def _to_words(self, pieces: np.ndarray, pair: Pair) -> list[Soft]:
         """All soft alignments of a pair at once, (E, T, S): NumPy's calls cost more than what they compute."""

@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Iterable, Iterator, Sequence
 
 import torch
-from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from fairseq_normalign.heads.names import Head
@@ -19,11 +18,8 @@ from fairseq_normalign.plugin.recorder import attentions, record
 def losses(forced: Forced, pairs: Sequence[Pair]) -> Tensor:
     """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
     forced.check_lengths(pairs)
-    device, model = next(forced.model.parameters()).device, forced.model
-    src_tokens = collate_tokens([pair.source.tokens for pair in pairs], forced.pad).to(device)
-    target = collate_tokens([pair.target.tokens for pair in pairs], forced.pad).to(device)
-    starts = [torch.cat([torch.tensor([forced.start]), pair.target.tokens[:-1]]) for pair in pairs]
-    prev_output_tokens = collate_tokens(starts, forced.pad).to(device)
+    src_tokens, prev_output_tokens, target = forced.tensors(pairs)
+    model = forced.model
     output = model(src_tokens, src_tokens.ne(forced.pad).sum(1), prev_output_tokens)
     log_probs = model.get_normalized_probs(output, log_probs=True, sample={"target": target})  # (B, T, V)
     chosen = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()

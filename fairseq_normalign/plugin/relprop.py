@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.relevance import RULES, head_shares
-from fairseq_normalign.plugin.corpus import Pair
 from fairseq_normalign.plugin.recorder import attentions, evaluation_mode, layers_of, refuse_unsupported
-
-if TYPE_CHECKING:
-    from fairseq_normalign.plugin.forced import Forced
 
 # Predictions pass the decoder in groups: rows after the last one of a group play no part in it. More groups save more
 # rows, but each computes the decoder's inside again.
@@ -41,15 +35,6 @@ class Relevance(NamedTuple):
     source: Tensor  # of source tokens, (B, P, S)
     prefix: Tensor  # of the decoder's inputs, the start mark first, (B, P, T)
     totals: dict[str, Tensor]  # at the input of each layer, such as decoder.1, and of the output layer, (B, P)
-
-
-class SentenceRelevance(NamedTuple):
-    """The same for one sentence pair without padding, and how far totals are from 1 at most."""
-
-    heads: dict[tuple[str, int], np.ndarray]  # (P, H)
-    source: np.ndarray  # (P, S)
-    prefix: np.ndarray  # (P, T)
-    deviation: dict[str, float]
 
 
 Back = Callable[[Tensor], Tensor]  # relevance of an output → that of the input; None if the output is a constant
@@ -321,91 +306,3 @@ def _joined(rules: str, walks: list[_Walk]) -> _Walk:
         for part in ("heads", "totals")
     )
     return joined
-
-
-def relevances(
-    forced: Forced,
-    pairs: list[Pair],
-    *,
-    rules: str = "voita",
-    pooled: bool = False,
-    start: str = "top",
-    max_tokens: int = 4000,
-) -> Iterator[SentenceRelevance]:
-    """Relevance for each pair of a batch.
-
-    Args:
-        max_tokens: how many vectors of relevance are held at once, one for each prediction and token: a batch, and a
-            sentence's predictions, are split to keep to it. Other arguments are those of :func:`propagate`.
-    """
-    forced.check_lengths(pairs)
-    for group in _groups(pairs, pooled, max_tokens):
-        yield from _of_group(forced, group, rules, pooled, start, max_tokens)
-
-
-def _longest(pairs: Sequence[Pair]) -> int:
-    return max(len(side.tokens) for pair in pairs for side in (pair.source, pair.target))
-
-
-def _predictions(pairs: Sequence[Pair]) -> int:
-    return max(len(pair.target.tokens) for pair in pairs)
-
-
-def _groups(pairs: list[Pair], pooled: bool, max_tokens: int) -> Iterator[list[Pair]]:
-    """Neighbours that fit together."""
-    group: list[Pair] = []
-    for pair in pairs:
-        wider = [*group, pair]
-        if group and len(wider) * _longest(wider) * (1 if pooled else _predictions(wider)) > max_tokens:
-            yield group
-            wider = [pair]
-        group = wider
-    if group:
-        yield group
-
-
-def _of_group(
-    forced: Forced, pairs: list[Pair], rules: str, pooled: bool, start: str, max_tokens: int
-) -> Iterator[SentenceRelevance]:
-    device = next(forced.model.parameters()).device
-    src_tokens, targets, prev_output_tokens = (
-        collate_tokens(tokens, forced.pad).to(device)
-        for tokens in (
-            [pair.source.tokens for pair in pairs],
-            [pair.target.tokens for pair in pairs],
-            [torch.cat([torch.tensor([forced.start]), pair.target.tokens[:-1]]) for pair in pairs],
-        )
-    )
-    size = targets.shape[1] if pooled else max(1, max_tokens // (len(pairs) * _longest(pairs)))
-    found = [
-        propagate(
-            forced.model,
-            src_tokens,
-            prev_output_tokens,
-            pad=forced.pad,
-            rules=rules,
-            pooled=pooled,
-            start=start,
-            targets=targets,
-            positions=positions,
-        )
-        for positions in torch.arange(targets.shape[1]).split(size)
-    ]
-    for index, pair in enumerate(pairs):
-        yield _of_sentence(found, index, len(pair.source.tokens), len(pair.target.tokens), pooled)
-
-
-def _of_sentence(found: list[Relevance], index: int, keys: int, queries: int, pooled: bool) -> SentenceRelevance:
-    """One sentence of a batch whose predictions come in parts."""
-    rows = 1 if pooled else queries
-
-    def joined(parts: list[Tensor]) -> np.ndarray:
-        return torch.cat([part[index] for part in parts])[:rows].cpu().numpy()
-
-    totals = {cut: joined([part.totals[cut] for part in found]) for cut in found[0].totals}
-    return SentenceRelevance(
-        {name: joined([part.heads[name] for part in found]) for name in found[0].heads},
-        joined([part.source for part in found])[:, :keys],
-        joined([part.prefix for part in found])[:, :queries],
-        {cut: float(np.abs(total - 1).max()) for cut, total in totals.items()},
-    )

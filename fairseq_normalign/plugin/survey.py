@@ -19,7 +19,7 @@ from fairseq_normalign.plugin.corpus import Pair, map_batches, numbered_batches
 from fairseq_normalign.plugin.forced import STEPS, Evidence, Forced
 from fairseq_normalign.plugin.importance import gradient_importance
 from fairseq_normalign.plugin.recorder import attentions
-from fairseq_normalign.plugin.relprop import relevances
+from fairseq_normalign.plugin.relevances import relevances
 from fairseq_normalign.plugin.watching import Means, running_heads, watch
 
 Scores = dict  # Head → float

@@ -153,6 +153,7 @@ def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
         (["--keep", "all", "--out", "nowhere/x.pt"], "nowhere/x.pt: cannot be written: no such directory"),
         (["--keep-top", 3, "--by", "gate"], "--by gate: .* has no gates"),
         (["--keep-top", 99, "--by", "random"], "--keep-top 99: expected 0 to 36"),
+        (["--keep-top", 3, "--by", "norm"], "--by norm is measured on a corpus; expected DATA"),
         (["--keep-top", 3], "--keep-top N and --by SCORE go together"),
         (["--keep", "cross.9.1"], r"head cross\.9\.1: the model has no such head"),
         (["--drop", "cross-1"], "'cross-1' is no head"),

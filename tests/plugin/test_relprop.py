@@ -18,7 +18,8 @@ from fairseq_normalign.plugin.corpus import Encoder, text_pairs
 from fairseq_normalign.plugin.forced import Forced
 from fairseq_normalign.plugin.pruned import remove_heads
 from fairseq_normalign.plugin.recorder import attentions, layers_of
-from fairseq_normalign.plugin.relprop import propagate, relevances
+from fairseq_normalign.plugin.relevances import relevances
+from fairseq_normalign.plugin.relprop import propagate
 from tests.conftest import ToyTask, build_model
 
 PAD = 1

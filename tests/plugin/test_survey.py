@@ -15,7 +15,7 @@ from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.importance import gradient_importance, losses
 from fairseq_normalign.plugin.pruned import remove_heads
 from fairseq_normalign.plugin.recorder import KINDS, attentions, record
-from fairseq_normalign.plugin.relprop import relevances
+from fairseq_normalign.plugin.relevances import relevances
 from fairseq_normalign.plugin.survey import explain, gate_values, head_aers, head_scores
 from fairseq_normalign.plugin.watching import Means, running_heads, watch
 from tests.conftest import ToyTask, build_model
