@@ -4,7 +4,9 @@ from re import search
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-VERSION = search(r'__version__ = "(.+)"', (HERE / "fairseq_normalign" / "version.py").read_text()).group(1)
+VERSION = search(
+    r'__version__ = "(.+)"', (HERE / "fairseq_normalign" / "version.py").read_text()
+).group(1)
 
 setup(
     name="fairseq_normalign",

@@ -1,4 +1,5 @@
-"""``python -m benchmarks [NAME …] [--json FILE]``: prints a table of ratios and writes it as JSON."""
+"""``python -m benchmarks [NAME …] [--json FILE]``: prints a table of ratios and writes it as
+JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import argparse
 import json
 import logging
 import warnings
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Sequence
 
 import torch
 
@@ -28,13 +29,22 @@ BENCHMARKS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what we claim, on one thread.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all by default")
-    parser.add_argument("--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="FILE")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure what we claim, on one thread."
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all by default"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="FILE"
+    )
     args = parser.parse_args(argv)
     unknown = set(args.names) - set(BENCHMARKS)
     if unknown:
-        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; expected any of {', '.join(BENCHMARKS)}")
+        parser.error(
+            f"unknown benchmark {', '.join(sorted(unknown))}; expected any of "
+            f"{', '.join(BENCHMARKS)}"
+        )
     rows = []
     print(timing.HEADER)
     for row in chain.from_iterable(BENCHMARKS[name]() for name in args.names or BENCHMARKS):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice, product
-from typing import Iterator, Sequence
 
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
@@ -34,12 +34,20 @@ def gated(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iterator[
         target = batch["prev_output_tokens"].roll(-1, dims=1)
         sample = {"net_input": batch, "target": target, "ntokens": target.numel()}
         pairs = {
-            "plain": (build_model(shape, task).train(), LabelSmoothedCrossEntropyCriterion(task, False, 0.1)),
-            "gated": (build_model(shape, task, VARIANT, gate_heads="all").train(), L0Criterion(task, False, 0.1)),
+            "plain": (
+                build_model(shape, task).train(),
+                LabelSmoothedCrossEntropyCriterion(task, False, 0.1),
+            ),
+            "gated": (
+                build_model(shape, task, VARIANT, gate_heads="all").train(),
+                L0Criterion(task, False, 0.1),
+            ),
         }
         tasks = {name: partial(training_step, *pair, sample) for name, pair in pairs.items()}
         seconds = interleaved(tasks, rounds)
-        yield cost(f"training step with gates, {shape.name}", seconds["gated"], seconds["plain"], "≤ 1.05")
+        yield cost(
+            f"training step with gates, {shape.name}", seconds["gated"], seconds["plain"], "≤ 1.05"
+        )
 
 
 def some_heads(shape: Shape, every: int) -> str:
@@ -53,12 +61,20 @@ def generate(generator: SequenceGenerator, model: nn.Module, sample: dict) -> No
 
 
 def pruned(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[Row]:
-    """Beam search with a third of the heads, and with none, against all of them; and the size of the checkpoint."""
+    """Beam search with a third of the heads, and with none, against all of them; and the size of
+    the checkpoint."""
     for shape in shapes:
         task, batch = build_task(shape), token_batch(shape)
         sample = {"net_input": {name: batch[name] for name in ("src_tokens", "src_lengths")}}
-        alive = {"all heads": "all", "a third of the heads": some_heads(shape, 3), "no heads": "none"}
-        models = {name: build_model(shape, task, VARIANT, alive_heads=heads) for name, heads in alive.items()}
+        alive = {
+            "all heads": "all",
+            "a third of the heads": some_heads(shape, 3),
+            "no heads": "none",
+        }
+        models = {
+            name: build_model(shape, task, VARIANT, alive_heads=heads)
+            for name, heads in alive.items()
+        }
         tasks = {}
         for name, model in models.items():
             lengths = {"beam_size": BEAM, "max_len_a": 0, "max_len_b": OUTPUT, "min_len": OUTPUT}
@@ -69,7 +85,9 @@ def pruned(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[
         first, *others = alive
         for name in others:
             target = "> 1" if name == others[0] else ""
-            yield speedup(f"generation with {name}, {shape.name}", seconds[name], seconds[first], target)
+            yield speedup(
+                f"generation with {name}, {shape.name}", seconds[name], seconds[first], target
+            )
             yield Row(
                 f"checkpoint with {name}, {shape.name}",
                 sizes[name],

@@ -1,12 +1,13 @@
-"""Peak memory: each variant runs in a process of its own, ``python -m benchmarks.memory VARIANT SHAPE``."""
+"""Peak memory: each variant runs in a process of its own, ``python -m benchmarks.memory VARIANT
+SHAPE``."""
 
 from __future__ import annotations
 
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, Sequence
 
 import torch
 
@@ -17,12 +18,23 @@ from benchmarks.timing import Row
 RUNS = 5  # of the variant: a peak shows only when memory is taken and freed again
 
 
-def memory(shapes: Sequence[Shape] = (BASE, TINY), lengths: Sequence[int] = (30, 60, 120)) -> Iterator[Row]:
+def memory(
+    shapes: Sequence[Shape] = (BASE, TINY), lengths: Sequence[int] = (30, 60, 120)
+) -> Iterator[Row]:
     """Forward passes with and without norms; norms against vectors that are built in full."""
     for shape in shapes:
         plain, cross, both = (peak(variant, shape) for variant in ("plain", "cross", "all"))
-        yield Row(f"peak memory, norms of cross-attention, {shape.name}", cross, plain, "MB", cross / plain, "≤ 1.15")
-        yield Row(f"peak memory, norms of all attentions, {shape.name}", both, plain, "MB", both / plain)
+        yield Row(
+            f"peak memory, norms of cross-attention, {shape.name}",
+            cross,
+            plain,
+            "MB",
+            cross / plain,
+            "≤ 1.15",
+        )
+        yield Row(
+            f"peak memory, norms of all attentions, {shape.name}", both, plain, "MB", both / plain
+        )
     for length in lengths:  # ours grows with S and with T·S, but not with T·S·C
         shape = shapes[0]._replace(batch=4, length=length)
         idle, ours, full = (peak(variant, shape) for variant in ("parts", "norms", "materialised"))
@@ -33,7 +45,9 @@ def memory(shapes: Sequence[Shape] = (BASE, TINY), lengths: Sequence[int] = (30,
 def peak(variant: str, shape: Shape) -> float:
     """Megabytes that a process took at most."""
     command = [sys.executable, "-m", "benchmarks.memory", variant, *map(str, shape)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
     return float(done.stdout.split()[-1])
@@ -48,18 +62,23 @@ def main(variant: str, name: str, *sizes: str) -> None:
             norms.extract(model, sample, norms.VARIANTS[variant])
     else:
         parts = norms.attention_parts(shape)
-        way = {"parts": lambda *_: None, "norms": norms.norms, "materialised": norms.materialised}[variant]
+        way = {"parts": lambda *_: None, "norms": norms.norms, "materialised": norms.materialised}[
+            variant
+        ]
         for _ in range(RUNS):
             way(*parts)
     print(peak_of_this_process())
 
 
 def peak_of_this_process() -> float:
-    """ru_maxrss in megabytes, less what a process inherits: Linux starts it at the size of the parent."""
+    """ru_maxrss in megabytes, less what a process inherits: Linux starts it at the size of the
+    parent."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024**2 if sys.platform == "darwin" else 1024
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from argparse import Namespace
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from fairseq.data import Dictionary
@@ -36,14 +37,18 @@ def build_task(shape: Shape) -> TranslationTask:
     return TranslationTask(TranslationConfig(), dictionary, dictionary)
 
 
-def build_model(shape: Shape, task: TranslationTask, arch: str = "transformer", **more) -> nn.Module:
+def build_model(
+    shape: Shape, task: TranslationTask, arch: str = "transformer", **more
+) -> nn.Module:
     sizes = {
         "layers": shape.layers,
         "embed_dim": shape.width,
         "attention_heads": shape.heads,
         "ffn_embed_dim": shape.inner,
     }
-    options = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    options = {
+        f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()
+    }
     args = Namespace(**options, **more, max_source_positions=1024, max_target_positions=1024)
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(0)

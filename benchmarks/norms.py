@@ -1,28 +1,30 @@
-"""What norms cost: next to a forward pass, next to vectors that are built in full, and over a corpus."""
+"""What norms cost: next to a forward pass, next to vectors that are built in full, and over a
+corpus."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, texts, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
-from fairseq_normalign.aligner import NormAligner
 from fairseq_normalign.alignment.links import format_links
+from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.host.corpus import Pair, PairReader, map_batches, text_pairs
+from fairseq_normalign.host.recorder import KINDS, record
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Norms, norms
-from fairseq_normalign.plugin.corpus import Encoder, Pair, map_batches, text_pairs
-from fairseq_normalign.plugin.forced import Forced
-from fairseq_normalign.plugin.recorder import KINDS, record
 
 VARIANTS = {"plain": (), "cross": ("cross",), "all": KINDS}  # which attentions are recorded
 
 
 def extract(model, sample: dict[str, Tensor], kinds: Sequence[str]) -> list[Norms]:
-    """A teacher-forced forward pass, output layer included, and the norms of all layers of some attentions."""
+    """A teacher-forced forward pass, output layer included, and the norms of all layers of some
+    attentions."""
     with torch.no_grad():
         if not kinds:
             model(**sample)
@@ -38,8 +40,13 @@ def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iter
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)
         tasks = {name: partial(extract, model, sample, kinds) for name, kinds in VARIANTS.items()}
         seconds = interleaved(tasks, rounds)
-        for name, what, target in (("cross", "cross-attention", "≤ 1.10"), ("all", "all attentions", "≤ 1.35")):
-            yield cost(f"forward + norms of {what}, {shape.name}", seconds[name], seconds["plain"], target)
+        for name, what, target in (
+            ("cross", "cross-attention", "≤ 1.10"),
+            ("all", "all attentions", "≤ 1.35"),
+        ):
+            yield cost(
+                f"forward + norms of {what}, {shape.name}", seconds[name], seconds["plain"], target
+            )
 
 
 def materialised(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
@@ -51,7 +58,9 @@ def materialised(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
 
 def one_by_one(weights: Tensor, values: Tensor, out_weight: Tensor) -> list[Norms]:
     """The same, a sentence at a time."""
-    return [materialised(weights[b : b + 1], values[b : b + 1], out_weight) for b in range(len(weights))]
+    return [
+        materialised(weights[b : b + 1], values[b : b + 1], out_weight) for b in range(len(weights))
+    ]
 
 
 def attention_parts(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,7 +77,7 @@ def computation(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Ite
     """Norms of one attention against the same from vectors that are built in full."""
     for shape in shapes:
         parts = attention_parts(shape)
-        for ours, reference in zip(norms(*parts), materialised(*parts)):
+        for ours, reference in zip(norms(*parts), materialised(*parts), strict=True):
             torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-6)
         ways = {"ours": norms, "a batch": materialised, "a sentence": one_by_one}
         seconds = interleaved({name: partial(way, *parts) for name, way in ways.items()}, rounds)
@@ -81,7 +90,10 @@ def computation(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Ite
 def build_aligner(shape: Shape) -> NormAligner:
     task = build_task(shape)
     return NormAligner(
-        Forced(build_model(shape, task), task), Encoder(task, scheme="subword_nmt"), layer=2, step="input"
+        TeacherForcing(build_model(shape, task), task),
+        PairReader(task, scheme="subword_nmt"),
+        layer=2,
+        step="input",
     )
 
 
@@ -92,11 +104,11 @@ def align(aligner: NormAligner, sentences: list[tuple[str, str]], batch_tokens: 
             file.write(format_links(links) + "\n")
 
 
-def forward_only(forced: Forced, pairs: list[Pair], batch_tokens: int) -> None:
+def forward_only(forcing: TeacherForcing, pairs: list[Pair], batch_tokens: int) -> None:
     """The same forward passes and nothing else."""
 
     def run(batch: list[Pair]) -> list[Pair]:
-        forced.forward(batch)
+        forcing.forward(batch)
         return batch
 
     with torch.no_grad():
@@ -104,33 +116,43 @@ def forward_only(forced: Forced, pairs: list[Pair], batch_tokens: int) -> None:
             pass
 
 
-def aligner_tasks(aligner: NormAligner, sentences: list, batch_tokens: int) -> dict[str, Callable[[], None]]:
-    pairs = list(text_pairs(sentences, aligner.encoder))
+def aligner_tasks(
+    aligner: NormAligner, sentences: list, batch_tokens: int
+) -> dict[str, Callable[[], None]]:
+    pairs = list(text_pairs(sentences, aligner.reader))
     return {
         "align": partial(align, aligner, sentences, batch_tokens),
-        "forward": partial(forward_only, aligner.forced, pairs, batch_tokens),
+        "forward": partial(forward_only, aligner.forcing, pairs, batch_tokens),
     }
 
 
 def corpus(
     shape: Shape = TINY, sizes: Sequence[int] = (1_000, 4_000, 16_000), batch_tokens: int = 4000
 ) -> Iterator[Row]:
-    """From text to links, against the model's forward passes alone, for corpora of several sizes."""
+    """From text to links, against the model's forward passes alone, for corpora of several
+    sizes."""
     aligner = build_aligner(shape)
     for size in sizes:
         tasks = aligner_tasks(aligner, list(texts(shape, size)), batch_tokens)
         seconds = interleaved(tasks, rounds=max(1, 4 * sizes[0] // size))
-        per_thousand = {name: [1000 * each / size for each in times] for name, times in seconds.items()}
+        per_thousand = {
+            name: [1000 * each / size for each in times] for name, times in seconds.items()
+        }
         what = f"text to links against forward, {shape.name}, each 1,000 of {size:,} pairs"
         yield cost(what, per_thousand["align"], per_thousand["forward"])
 
 
 def throughput(
-    shape: Shape = TINY, size: int = 500, tokens: Sequence[int] = (1, 125, 500, 2000, 8000), rounds: int = 3
+    shape: Shape = TINY,
+    size: int = 500,
+    tokens: Sequence[int] = (1, 125, 500, 2000, 8000),
+    rounds: int = 3,
 ) -> Iterator[Row]:
     """From text to links in larger and larger batches, against one sentence at a time."""
     aligner, sentences = build_aligner(shape), list(texts(shape, size))
-    seconds = interleaved({each: partial(align, aligner, sentences, each) for each in tokens}, rounds)
+    seconds = interleaved(
+        {each: partial(align, aligner, sentences, each) for each in tokens}, rounds
+    )
     for each in tokens[1:]:
         what = f"batches of {each:,} tokens against single pairs, {shape.name}, {size:,} pairs"
         yield speedup(what, seconds[each], seconds[tokens[0]])

@@ -1,9 +1,10 @@
-"""What relevance costs: all predictions at once against one at a time, and pooled against a training step."""
+"""What relevance costs: all predictions at once against one at a time, and pooled against a
+training step."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
-from fairseq_normalign.heads.relevance import RULES
-from fairseq_normalign.plugin.relprop import propagate
+from fairseq_normalign.analysis.lrp_walk import propagate
+from fairseq_normalign.heads.lrp_rules import RULES
 
 PAD = 1
 BOUND = ("epsilon", "attnlrp")  # the rules whose ratios have targets
@@ -20,33 +21,48 @@ BOUND = ("epsilon", "attnlrp")  # the rules whose ratios have targets
 
 def exact(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tensor:
     """All predictions of a batch at once."""
-    return propagate(model, sample["src_tokens"], sample["prev_output_tokens"], pad=PAD, rules=rules).source
+    return propagate(
+        model, sample["src_tokens"], sample["prev_output_tokens"], pad=PAD, rules=rules
+    ).source
 
 
 def one_by_one(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tensor:
     """The same rules, one target position at a time."""
     tokens = sample["src_tokens"], sample["prev_output_tokens"]
-    run = partial(propagate, model, *tokens, pad=PAD, rules=rules, pooled=True)  # no row is left out
-    return torch.cat([run(positions=[position]).source for position in range(tokens[1].shape[1])], dim=1)
+    run = partial(
+        propagate, model, *tokens, pad=PAD, rules=rules, pooled=True
+    )  # no row is left out
+    return torch.cat(
+        [run(positions=[position]).source for position in range(tokens[1].shape[1])], dim=1
+    )
 
 
 def pooled(model: nn.Module, sample: dict[str, Tensor], rules: str) -> None:
     """All predictions of a sentence together."""
-    propagate(model, sample["src_tokens"], sample["prev_output_tokens"], pad=PAD, rules=rules, pooled=True)
+    propagate(
+        model, sample["src_tokens"], sample["prev_output_tokens"], pad=PAD, rules=rules, pooled=True
+    )
 
 
 def training_step(model: nn.Module, sample: dict[str, Tensor]) -> None:
     """Forward, cross-entropy and gradients of all parameters."""
     model.zero_grad()
     logits = model(**sample)[0]
-    F.cross_entropy(logits.flatten(0, 1), sample["prev_output_tokens"].flatten(), reduction="sum").backward()
+    F.cross_entropy(
+        logits.flatten(0, 1), sample["prev_output_tokens"].flatten(), reduction="sum"
+    ).backward()
 
 
-def relevance(shapes: Sequence[Shape] = (BASE._replace(batch=4), TINY), rounds: int = 3) -> Iterator[Row]:
-    """Exact relevance against a loop over positions, and pooled relevance against forward and backward."""
+def relevance(
+    shapes: Sequence[Shape] = (BASE._replace(batch=4), TINY), rounds: int = 3
+) -> Iterator[Row]:
+    """Exact relevance against a loop over positions, and pooled relevance against forward and
+    backward."""
     for shape in shapes:
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)
-        for rules in RULES if shape.width < BASE.width else BOUND:  # a loop with voita's takes minutes there
+        for rules in (
+            RULES if shape.width < BASE.width else BOUND
+        ):  # a loop with voita's takes minutes there
             ways = {"ours": exact, "loop": one_by_one}
             tasks = {name: partial(way, model, sample, rules) for name, way in ways.items()}
             seconds = interleaved(tasks, rounds if rules in BOUND else 1)

@@ -1,8 +1,9 @@
 """Scoring and symmetrizing 101,600 sentence pairs, against a straightforward script.
 
-The reference keeps one set of links per line and grows on full matrices, as the usual scripts do. Both sides read
-the same files and must agree on every count and every line. ``$NORMALIGN_DATA/published`` holds the published
-fast_align outputs, which are repeated 200 times; without it, random links of the same size are made.
+The reference keeps one set of links per line and grows on full matrices, as the usual scripts do.
+Both sides read the same files and must agree on every count and every line.
+``$NORMALIGN_DATA/published`` holds the published fast_align outputs, which are repeated 200 times;
+without it, random links of the same size are made.
 
     python -m benchmarks scoring
 """
@@ -14,8 +15,8 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Callable, Iterator
 
 from benchmarks.timing import Row
 from fairseq_normalign.alignment import aer
@@ -47,11 +48,11 @@ def plain_links(line: str, index: int, reverse: bool = False) -> tuple[set, set]
 def plain_score(gold: Path, hypothesis: Path) -> tuple:
     totals = [0, 0, 0, 0]
     with gold.open() as golds, hypothesis.open() as hypotheses:
-        for gold_line, line in zip(golds, hypotheses):
+        for gold_line, line in zip(golds, hypotheses, strict=True):
             sure, possible = plain_links(gold_line, 1)
             _, links = plain_links(line, 0)
             counts = len(links), len(sure), len(links & possible), len(links & sure)
-            totals = [total + more for total, more in zip(totals, counts)]
+            totals = [total + more for total, more in zip(totals, counts, strict=True)]
     return tuple(totals)
 
 
@@ -81,14 +82,18 @@ def plain_grow_diag_final_and(forward: set, reverse: set) -> set:
 
 def plain_free(link: tuple, links: set, rows: int, columns: int) -> bool:
     s, t = link
-    return not any((s, c) in links for c in range(columns)) and not any((r, t) in links for r in range(rows))
+    return not any((s, c) in links for c in range(columns)) and not any(
+        (r, t) in links for r in range(rows)
+    )
 
 
 def plain_symmetrize(forward: Path, reverse: Path) -> list[str]:
     lines = []
     with forward.open() as ones, reverse.open() as others:
-        for one, other in zip(ones, others):
-            links = plain_grow_diag_final_and(plain_links(one, 0)[1], plain_links(other, 0, reverse=True)[1])
+        for one, other in zip(ones, others, strict=True):
+            links = plain_grow_diag_final_and(
+                plain_links(one, 0)[1], plain_links(other, 0, reverse=True)[1]
+            )
             lines.append(" ".join(f"{s}-{t}" for s, t in sorted(links)))
     return lines
 
@@ -164,6 +169,8 @@ def scoring() -> Iterator[Row]:
             if found != expected:
                 raise AssertionError(f"{name}: the two results differ")
             seconds[name] = [slow, fast]
-    seconds["score and symmetrize"] = [sum(column) for column in zip(*seconds.values())]
+    seconds["score and symmetrize"] = [
+        sum(column) for column in zip(*seconds.values(), strict=True)
+    ]
     for name, (slow, fast) in seconds.items():
         yield Row(f"{name} {508 * REPEATS:,} pairs against a script", fast, slow, "s", slow / fast)

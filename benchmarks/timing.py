@@ -6,8 +6,9 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, NamedTuple, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -27,8 +28,8 @@ class Row(NamedTuple):
 def interleaved(tasks: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds that each task took in each round, after a first round that does not count.
 
-    Tasks take turns, so that a slow moment of the machine meets all of them. Seconds are the processor's: other work
-    on the machine counts for none. Run on one thread, or they add up.
+    Tasks take turns, so that a slow moment of the machine meets all of them. Seconds are the
+    processor's: other work on the machine counts for none. Run on one thread, or they add up.
     """
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for number in range(rounds + 1):
@@ -51,7 +52,7 @@ def speedup(what: str, ours: Sequence[float], reference: Sequence[float], target
 
 
 def _timed(what, ours, reference, target, ratio: Callable[[float, float], float]) -> Row:
-    rounds = [ratio(a, b) for a, b in zip(ours, reference)]
+    rounds = [ratio(a, b) for a, b in zip(ours, reference, strict=True)]
     lower, _, upper = statistics.quantiles(rounds, n=4) if len(rounds) > 1 else rounds * 3
     a, b = statistics.median(ours), statistics.median(reference)
     return Row(what, 1000 * a, 1000 * b, "ms", ratio(a, b), target, (lower, upper))
@@ -82,6 +83,8 @@ def machine() -> dict[str, object]:
 def processor() -> str:
     try:
         with Path("/proc/cpuinfo").open() as file:  # platform.processor() is empty on many a Linux
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":")[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

@@ -25,7 +25,9 @@ def download(url: str, path: Path) -> Path:
         size = _fetch(url, partial, done)
     except OSError as error:  # URLError, HTTPError, timeouts and lost connections are all OSErrors
         reason = getattr(error, "reason", error)
-        raise InputError(f"{url}: {reason}; expected a network connection, or the file as {path}") from error
+        raise InputError(
+            f"{url}: {reason}; expected a network connection, or the file as {path}"
+        ) from error
     found = partial.stat().st_size
     if found != size:
         if found > size:  # of another file: nothing to continue
@@ -45,7 +47,9 @@ def _fetch(url: str, partial: Path, done: int) -> int:
             return int(error.headers["Content-Range"].rpartition("/")[2])
         raise
     with answer:
-        resumed = answer.status == 206  # a server that ignores the range sends the file from its beginning
+        resumed = (
+            answer.status == 206
+        )  # a server that ignores the range sends the file from its beginning
         length = int(answer.headers["Content-Length"])
         with partial.open("ab" if resumed else "wb") as file:
             shutil.copyfileobj(answer, file)

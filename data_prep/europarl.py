@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Prepare Europarl v7 German–English with the RWTH gold alignments as in Kobayashi et al. (2020).
 
-Downloads Europarl (about 190 MB) to OUTDIR/raw. The gold alignments (Vilar et al., 2006) are given to those who accept
-their licence: fetch DeEnGoldAlignment.tar.gz at https://www-i6.informatik.rwth-aachen.de/goldAlignment/ yourself and
-name it with --gold. Writes {train,valid,test}.{de,en}, tokenised and lowercased; test.talp, links 1-based and German
-first, as published; then models, dictionaries and data-bin as prepare.py does. Needs `pip install sacremoses`.
+Downloads Europarl (about 190 MB) to OUTDIR/raw. The gold alignments (Vilar et al., 2006) are given
+to those who accept
+their licence: fetch DeEnGoldAlignment.tar.gz at
+https://www-i6.informatik.rwth-aachen.de/goldAlignment/ yourself and name it with --gold. Writes
+{train,valid,test}.{de,en}, tokenised and lowercased; test.talp, links 1-based and German first, as
+published; then models, dictionaries and data-bin as prepare.py does. Needs `pip install
+sacremoses`.
 
 example: python data_prep/europarl.py europarl --gold DeEnGoldAlignment.tar.gz --jobs 8
 """
@@ -16,10 +19,10 @@ import shutil
 import sys
 import tarfile
 from collections import deque
-from functools import lru_cache, partial
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from multiprocessing import Pool
 from pathlib import Path
-from typing import Iterable, Iterator, Sequence, Tuple
 
 from download import download
 from lines import read_lines, read_pairs, write_lines, write_pairs
@@ -35,7 +38,7 @@ GOLD = ("DeEn/de", "DeEn/en", "DeEn/alignmentDeEn.talp")
 VALID = 1000  # the last pairs
 VOCAB_SIZE = 10000  # of each language
 
-Pair = Tuple[str, str]
+Pair = tuple[str, str]
 
 
 def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
@@ -45,27 +48,32 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
         return paths
     try:
         with tarfile.open(archive) as tar:
-            for member, path in zip(members, paths):
+            for member, path in zip(members, paths, strict=True):
                 unfinished = path.with_name(path.name + ".part")
                 with tar.extractfile(member) as content, unfinished.open("wb") as file:
                     shutil.copyfileobj(content, file)
                 unfinished.replace(path)
     except (tarfile.TarError, KeyError, EOFError, OSError) as error:
         reason = str(error).splitlines()[0]  # tarfile lists every format it tried
-        raise InputError(f"{archive}: {reason}; expected a tar archive of {', '.join(members)}") from error
+        raise InputError(
+            f"{archive}: {reason}; expected a tar archive of {', '.join(members)}"
+        ) from error
     return paths
 
 
 def gold_set(german: Path, english: Path, talp: Path) -> tuple[list[Pair], list[str]]:
-    """Sentence pairs and talp lines of the RWTH gold set: Latin-1, blank lines dropped, already tokenised."""
+    """Sentence pairs and talp lines of the RWTH gold set: Latin-1, blank lines dropped, already
+    tokenised."""
     sides = [_without_blank(read_lines(path, "latin-1")) for path in (german, english)]
     links = _without_blank(read_lines(talp))
     if not len(sides[0]) == len(sides[1]) == len(links):
-        found = f"{len(sides[0])} German, {len(sides[1])} English sentences and {len(links)} lines of links"
-        raise InputError(f"{talp.parent}: {found}; expected as many of each")
-    for number, (*pair, line) in enumerate(zip(*sides, links), start=1):
+        counts = f"{len(sides[0])} German, {len(sides[1])} English sentences"
+        raise InputError(
+            f"{talp.parent}: {counts} and {len(links)} lines of links; expected as many of each"
+        )
+    for number, (*pair, line) in enumerate(zip(*sides, links, strict=True), start=1):
         _check_range(line, pair, f"{talp}: sentence {number}")
-    return list(zip(*sides)), links
+    return list(zip(*sides, strict=True)), links
 
 
 def _without_blank(lines: Iterable[str]) -> list[str]:
@@ -76,11 +84,15 @@ def _check_range(line: str, pair: Sequence[str], where: str) -> None:
     lengths = [len(side.split()) for side in pair]
     for link in sorted(parse_gold(line, index=1, where=where).possible):
         if link[0] >= lengths[0] or link[1] >= lengths[1]:
-            raise InputError(f"{where}: link {link[0] + 1}-{link[1] + 1}; expected at most {lengths[0]}-{lengths[1]}")
+            raise InputError(
+                f"{where}: link {link[0] + 1}-{link[1] + 1}; expected at most "
+                f"{lengths[0]}-{lengths[1]}"
+            )
 
 
 def tokenize(lines: Iterable[str], lang: str, jobs: int = 1) -> Iterator[str]:
-    """Lines split into words by the Moses tokeniser, in the manner of the gold set: no escapes, hyphens kept."""
+    """Lines split into words by the Moses tokeniser, in the manner of the gold set: no escapes,
+    hyphens kept."""
     _tokenizer(lang)  # fails here rather than in a worker
     if jobs == 1:
         yield from (_tokenized(line, lang) for line in lines)
@@ -89,7 +101,7 @@ def tokenize(lines: Iterable[str], lang: str, jobs: int = 1) -> Iterator[str]:
         yield from pool.imap(partial(_tokenized, lang=lang), lines, chunksize=1000)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _tokenizer(lang: str):
     try:
         from sacremoses import MosesTokenizer
@@ -103,7 +115,8 @@ def _tokenized(line: str, lang: str) -> str:
 
 
 def disjoint(pairs: Iterable[Pair], test: Sequence[Pair]) -> Iterator[Pair]:
-    """Pairs, without those whose two sides both occur in the test set (not necessarily as a pair)."""
+    """Pairs, without those whose two sides both occur in the test set (not necessarily as a
+    pair)."""
     german, english = ({pair[side] for pair in test} for side in (0, 1))
     return (pair for pair in pairs if not (pair[0] in german and pair[1] in english))
 
@@ -121,7 +134,9 @@ def lowercase(pairs: Iterable[Pair]) -> Iterator[Pair]:
     return ((source.lower(), target.lower()) for source, target in pairs)
 
 
-def write_corpus(outdir: Path, text: Sequence[Path], test: Sequence[Pair], links: Sequence[str]) -> None:
+def write_corpus(
+    outdir: Path, text: Sequence[Path], test: Sequence[Pair], links: Sequence[str]
+) -> None:
     """The three splits, from tokenised text and gold set."""
     last: deque = deque(maxlen=VALID)
     kept = lowercase(disjoint(read_pairs(*text), test))
@@ -135,11 +150,17 @@ def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
     summary, *rest = __doc__.split("\n\n")
     parser = argparse.ArgumentParser(
-        description=summary, epilog="\n\n".join(rest), formatter_class=argparse.RawDescriptionHelpFormatter
+        description=summary,
+        epilog="\n\n".join(rest),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("outdir", type=Path, help="folder to write to")
-    parser.add_argument("--gold", type=Path, required=True, metavar="FILE", help="DeEnGoldAlignment.tar.gz")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: %(default)s)")
+    parser.add_argument(
+        "--gold", type=Path, required=True, metavar="FILE", help="DeEnGoldAlignment.tar.gz"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes (default: %(default)s)"
+    )
     return parser
 
 
@@ -158,7 +179,15 @@ def europarl(outdir: Path, gold: Path, jobs: int = 1) -> None:
             write_lines(tokenized[-1], tokenize(read_lines(path), path.suffix[1:], jobs))
     log("writing train, valid and test")
     write_corpus(outdir, tokenized, test, links)
-    prepare(outdir, outdir, ("de", "en"), vocab_size=VOCAB_SIZE, separate=True, dummy_prefix=False, workers=jobs)
+    prepare(
+        outdir,
+        outdir,
+        ("de", "en"),
+        vocab_size=VOCAB_SIZE,
+        separate=True,
+        dummy_prefix=False,
+        workers=jobs,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

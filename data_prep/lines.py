@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Iterable, Iterator, TextIO
+from typing import TextIO
 
 from fairseq_normalign.errors import InputError
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Lines of a file, ended by newline only: other Unicode line separators stay inside their line."""
+    """Lines of a file, ended by newline only: other Unicode line separators stay inside their
+    line."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -25,7 +27,9 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     for number, pair in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
         if None in pair:
             short, long = (source, target) if pair[0] is None else (target, source)
-            raise InputError(f"{short}: {number - 1} lines, but {long} has more; expected as many in both")
+            raise InputError(
+                f"{short}: {number - 1} lines, but {long} has more; expected as many in both"
+            )
         yield pair
 
 
@@ -56,4 +60,6 @@ def _decoded(line: bytes, encoding: str, where: str) -> str:
     try:
         return line.decode(encoding).rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: byte {line[error.start]:#x}; expected {encoding} text") from error
+        raise InputError(
+            f"{where}: byte {line[error.start]:#x}; expected {encoding} text"
+        ) from error

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Prepare a parallel corpus for fairseq: train SentencePiece, split the text into pieces, run fairseq-preprocess.
+"""Prepare a parallel corpus for fairseq: train SentencePiece, split the text into pieces, run
+fairseq-preprocess.
 
-Reads {train,valid,test}.{src,tgt} from CORPUS and writes to OUTDIR: spm.model (with --separate: spm.src.model and
-spm.tgt.model) and its .vocab, dict.txt (dict.src.txt and dict.tgt.txt) with every piece of the model, pieces/ with the
-encoded text, data-bin/ for fairseq-train.
+Reads {train,valid,test}.{src,tgt} from CORPUS and writes to OUTDIR: spm.model (with --separate:
+spm.src.model and spm.tgt.model) and its .vocab, dict.txt (dict.src.txt and dict.tgt.txt) with every
+piece of the model, pieces/ with the encoded text, data-bin/ for fairseq-train.
 
 example: python data_prep/prepare.py corpus corpus --vocab-size 1000
 """
@@ -13,8 +14,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Iterable, Iterator, Sequence
 
 import sentencepiece
 from lines import read_lines, read_pairs, write_lines
@@ -23,7 +24,9 @@ from fairseq_normalign.errors import InputError
 
 SPLITS = ("train", "valid", "test")
 SPECIALS = 3  # <unk>, <s>, </s>: fairseq's dictionary brings its own
-COUNT = 100  # of every dictionary entry, as in Kobayashi et al. (2020); fairseq only needs some number
+COUNT = (
+    100  # of every dictionary entry, as in Kobayashi et al. (2020); fairseq only needs some number
+)
 
 
 def train_model(lines: Iterable[str], prefix: Path, vocab_size: int, *, dummy_prefix: bool) -> None:
@@ -40,7 +43,9 @@ def train_model(lines: Iterable[str], prefix: Path, vocab_size: int, *, dummy_pr
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise InputError(f"{prefix}: SentencePiece cannot make {vocab_size} pieces: {error}") from error
+        raise InputError(
+            f"{prefix}: SentencePiece cannot make {vocab_size} pieces: {error}"
+        ) from error
 
 
 def encode(model: sentencepiece.SentencePieceProcessor, lines: Iterable[str]) -> Iterator[str]:
@@ -49,8 +54,11 @@ def encode(model: sentencepiece.SentencePieceProcessor, lines: Iterable[str]) ->
 
 
 def dictionary(vocab: Iterable[str]) -> list[str]:
-    """Lines of a fairseq dictionary with every piece of a .vocab file, so that no known piece becomes <unk>."""
-    return [f"{piece} {COUNT}" for piece, _ in (line.split("\t") for line in list(vocab)[SPECIALS:])]
+    """Lines of a fairseq dictionary with every piece of a .vocab file, so that no known piece
+    becomes <unk>."""
+    return [
+        f"{piece} {COUNT}" for piece, _ in (line.split("\t") for line in list(vocab)[SPECIALS:])
+    ]
 
 
 def prepare(
@@ -63,7 +71,8 @@ def prepare(
     dummy_prefix: bool = True,
     workers: int = 1,
 ) -> None:
-    """Everything from text to data-bin; `separate` trains one model per language instead of a joint one."""
+    """Everything from text to data-bin; `separate` trains one model per language instead of a joint
+    one."""
     for split in SPLITS:
         pairs = sum(1 for _ in read_pairs(*(corpus / f"{split}.{lang}" for lang in langs)))
         log(f"{corpus / split}: {pairs} pairs")
@@ -86,19 +95,35 @@ def prepare(
 
 def binarize(outdir: Path, langs: tuple[str, str], *, separate: bool, workers: int = 1) -> None:
     """Run fairseq-preprocess on OUTDIR/pieces; writes OUTDIR/data-bin."""
-    options = ["--source-lang", langs[0], "--target-lang", langs[1], "--destdir", outdir / "data-bin"]
+    options = [
+        "--source-lang",
+        langs[0],
+        "--target-lang",
+        langs[1],
+        "--destdir",
+        outdir / "data-bin",
+    ]
     options += ["--workers", workers]
     if separate:
-        options += ["--srcdict", outdir / f"dict.{langs[0]}.txt", "--tgtdict", outdir / f"dict.{langs[1]}.txt"]
+        options += [
+            "--srcdict",
+            outdir / f"dict.{langs[0]}.txt",
+            "--tgtdict",
+            outdir / f"dict.{langs[1]}.txt",
+        ]
     else:
         options += ["--srcdict", outdir / "dict.txt", "--joined-dictionary"]
     for split in SPLITS:
         options += [f"--{split}pref", outdir / "pieces" / split]
     log("running fairseq-preprocess")
     command = [sys.executable, "-m", "fairseq_cli.preprocess", *map(str, options)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode:
-        raise RuntimeError(f"fairseq-preprocess ended with status {done.returncode}:\n{done.stdout}")
+        raise RuntimeError(
+            f"fairseq-preprocess ended with status {done.returncode}:\n{done.stdout}"
+        )
 
 
 def log(message: str) -> None:
@@ -107,7 +132,8 @@ def log(message: str) -> None:
 
 
 def _spaced(line: str) -> str:
-    """The line with single plain spaces: fairseq splits at any white space, SentencePiece only at U+0020."""
+    """The line with single plain spaces: fairseq splits at any white space, SentencePiece only at
+    U+0020."""
     return " ".join(line.split())
 
 
@@ -115,17 +141,39 @@ def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
     summary, *rest = __doc__.split("\n\n")
     parser = argparse.ArgumentParser(
-        description=summary, epilog="\n\n".join(rest), formatter_class=argparse.RawDescriptionHelpFormatter
+        description=summary,
+        epilog="\n\n".join(rest),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("corpus", type=Path, help="folder with the text")
     parser.add_argument("outdir", type=Path, help="folder to write to; may be the same")
-    parser.add_argument("--source-lang", default="src", metavar="L", help="suffix of the source (default: %(default)s)")
-    parser.add_argument("--target-lang", default="tgt", metavar="L", help="suffix of the target (default: %(default)s)")
-    parser.add_argument("--vocab-size", type=int, default=1000, metavar="N", help="pieces (default: %(default)s)")
-    parser.add_argument("--separate", action="store_true", help="one model per language (default: a joint one)")
-    parser.add_argument("--no-dummy-prefix", action="store_true", help="no U+2581 before the first word of a line")
     parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="of fairseq-preprocess (default: %(default)s)"
+        "--source-lang",
+        default="src",
+        metavar="L",
+        help="suffix of the source (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--target-lang",
+        default="tgt",
+        metavar="L",
+        help="suffix of the target (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--vocab-size", type=int, default=1000, metavar="N", help="pieces (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--separate", action="store_true", help="one model per language (default: a joint one)"
+    )
+    parser.add_argument(
+        "--no-dummy-prefix", action="store_true", help="no U+2581 before the first word of a line"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of fairseq-preprocess (default: %(default)s)",
     )
     return parser
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Generate a parallel corpus of two invented languages with exact gold alignments.
 
-Writes {train,valid,test}.{src,tgt}; {valid,test}.talp, links 0-based and source first, `i-j` sure and `ipj` possible;
-{valid,test}.src.conllu, dependency trees; freq.src.txt, the words of train.src with their counts.
-The same seed writes the same bytes; another --train leaves valid and test as they are.
+Writes {train,valid,test}.{src,tgt}; {valid,test}.talp, links 0-based and source first, `i-j` sure
+and `ipj` possible; {valid,test}.src.conllu, dependency trees; freq.src.txt, the words of train.src
+with their counts. The same seed writes the same bytes; another --train leaves valid and test as
+they are.
 
 example: python data_prep/synthetic.py corpus --seed 1
 """
@@ -14,10 +15,10 @@ import argparse
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Iterable, Iterator, Sequence
 
 from invented import source, target
 from invented.lexicon import Lexicon
@@ -49,7 +50,10 @@ def sentence_pairs(seed: int) -> Iterator[Pair]:
 
 def frequencies(words: Iterable[str]) -> list[str]:
     """Lines `word TAB count`, the most frequent first, ties in alphabetical order."""
-    return [f"{word}\t{count}" for word, count in sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))]
+    return [
+        f"{word}\t{count}"
+        for word, count in sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def write_split(outdir: Path, split: str, pairs: list[Pair]) -> None:
@@ -57,10 +61,15 @@ def write_split(outdir: Path, split: str, pairs: list[Pair]) -> None:
     write_lines(outdir / f"{split}.src", (text(pair.source) for pair in pairs))
     write_lines(outdir / f"{split}.tgt", (text(pair.target) for pair in pairs))
     if split == "train":
-        write_lines(outdir / "freq.src.txt", frequencies(word.form for pair in pairs for word in pair.source))
+        write_lines(
+            outdir / "freq.src.txt",
+            frequencies(word.form for pair in pairs for word in pair.source),
+        )
     else:
         write_lines(outdir / f"{split}.talp", (links(pair.source, pair.target) for pair in pairs))
-        trees = (conllu(pair.source, f"{split}-{number}") for number, pair in enumerate(pairs, start=1))
+        trees = (
+            conllu(pair.source, f"{split}-{number}") for number, pair in enumerate(pairs, start=1)
+        )
         write_lines(outdir / f"{split}.src.conllu", trees)
     print(f"{outdir / split}: {len(pairs)} sentence pairs", file=sys.stderr)
 
@@ -69,12 +78,18 @@ def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
     summary, *rest = __doc__.split("\n\n")
     parser = argparse.ArgumentParser(
-        description=summary, epilog="\n\n".join(rest), formatter_class=argparse.RawDescriptionHelpFormatter
+        description=summary,
+        epilog="\n\n".join(rest),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("outdir", type=Path, help="folder to write to")
-    parser.add_argument("--seed", type=int, default=1, help="of lexicon and sentences (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of lexicon and sentences (default: %(default)s)"
+    )
     for split, size in (("train", 30000), ("valid", 500), ("test", 500)):
-        parser.add_argument(f"--{split}", type=_size, default=size, metavar="N", help="pairs (default: %(default)s)")
+        parser.add_argument(
+            f"--{split}", type=_size, default=size, metavar="N", help="pairs (default: %(default)s)"
+        )
     return parser
 
 
@@ -89,7 +104,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
     args.outdir.mkdir(parents=True, exist_ok=True)
     stream = sentence_pairs(args.seed)
-    for split in ("test", "valid", "train"):  # train last, so that its size does not move the others
+    for split in (
+        "test",
+        "valid",
+        "train",
+    ):  # train last, so that its size does not move the others
         write_split(args.outdir, split, list(islice(stream, getattr(args, split))))
 
 

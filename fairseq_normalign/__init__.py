@@ -15,7 +15,11 @@ if "fairseq" in sys.modules:  # `--user-dir`: fairseq is the importer and looks 
 
 
 # Imported when asked for: `normalign aer` must start without torch, and exports be read without it.
-LATE = {"CombinedAligner": "combined", "NormAligner": "aligner", "open_export": "report.export"}
+LATE = {
+    "CombinedAligner": "analysis.combined",
+    "NormAligner": "analysis.aligner",
+    "open_export": "report.export",
+}
 
 
 def __getattr__(name):

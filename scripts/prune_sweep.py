@@ -4,9 +4,9 @@ python scripts/prune_sweep.py data-bin --path model.pt --out sweep --target-head
     --train "--lr 5e-4 --max-tokens 1280 --max-update 1500" \\
     --evaluate "--gen-subset valid --remove-bpe sentencepiece --tokenize none"
 
-For each target (or, with --l0-lambda, each λ): `fairseq-train` from the model with gates on its heads, `normalign
-prune`; then `normalign evaluate` of all. A control is trained for as long without gates, since a model may just go on
-learning. What is there from a run before is not trained again.
+For each target (or, with --l0-lambda, each λ): `fairseq-train` from the model with gates on its
+heads, `normalign prune`; then `normalign evaluate` of all. A control is trained for as long without
+gates, since a model may just go on learning. What is there from a run before is not trained again.
 """
 
 from __future__ import annotations
@@ -18,35 +18,60 @@ import sys
 from pathlib import Path
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.plugin.checkpoint import read_transformer
+from fairseq_normalign.host.checkpoint import read_transformer
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_normalign"
-SIDED = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos", "layerdrop")
+SIDED = (
+    "layers",
+    "embed_dim",
+    "ffn_embed_dim",
+    "attention_heads",
+    "normalize_before",
+    "learned_pos",
+    "layerdrop",
+)
 MODEL = (  # the options that say how a model is built, and what it drops
     *(f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDED),
-    *("share_all_embeddings", "share_decoder_input_output_embed", "layernorm_embedding", "no_scale_embedding"),
+    *(
+        "share_all_embeddings",
+        "share_decoder_input_output_embed",
+        "layernorm_embedding",
+        "no_scale_embedding",
+    ),
     *("no_token_positional_embeddings", "max_source_positions", "max_target_positions"),
     *("activation_fn", "dropout", "attention_dropout", "activation_dropout"),
 )
 TRAIN = (
-    "--optimizer adam --adam-betas '(0.9, 0.98)' --lr 5e-4 --lr-scheduler inverse_sqrt --warmup-updates 300 "
-    "--clip-norm 1.0 --label-smoothing 0.1 --max-tokens 4000 --no-epoch-checkpoints --disable-validation "
+    "--optimizer adam --adam-betas '(0.9, 0.98)' --lr 5e-4 --lr-scheduler inverse_sqrt "
+    "--warmup-updates 300 "
+    "--clip-norm 1.0 --label-smoothing 0.1 --max-tokens 4000 --no-epoch-checkpoints "
+    "--disable-validation "
     "--log-format simple --log-interval 100"
 )
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", help="what fairseq-preprocess wrote")
     parser.add_argument("--path", required=True, help="the checkpoint to prune")
     parser.add_argument("--out", required=True, type=Path, help="the directory for all results")
-    parser.add_argument("--gate-heads", default="encoder,decoder,cross", help="(default: %(default)s)")
+    parser.add_argument(
+        "--gate-heads", default="encoder,decoder,cross", help="(default: %(default)s)"
+    )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--target-heads", type=int, nargs="+", metavar="N", help="numbers of heads to steer to")
-    which.add_argument("--l0-lambda", type=float, nargs="+", metavar="X", help="values of λ, without steering")
+    which.add_argument(
+        "--target-heads", type=int, nargs="+", metavar="N", help="numbers of heads to steer to"
+    )
+    which.add_argument(
+        "--l0-lambda", type=float, nargs="+", metavar="X", help="values of λ, without steering"
+    )
     parser.add_argument("--l0-warmup-updates", type=int, default=900, help="(default: %(default)s)")
     parser.add_argument(
-        "--train", default="", help="options of fairseq-train, beside or instead of those of the script"
+        "--train",
+        default="",
+        help="options of fairseq-train, beside or instead of those of the script",
     )
     parser.add_argument("--evaluate", default="", help="options of normalign evaluate")
     return parser.parse_args()
@@ -76,11 +101,21 @@ def train(args: argparse.Namespace, name: str, *options) -> Path:
     folder = args.out / name
     folder.mkdir(parents=True, exist_ok=True)
     common = ["--user-dir", PACKAGE, "--arch", "transformer_normalign", *model_options(args.path)]
-    settings = [*shlex.split(TRAIN), *shlex.split(args.train), "--finetune-from-model", args.path]
-    command = [str(word) for word in (args.data, *common, *settings, *options, "--save-dir", folder)]
+    task_options = [
+        *shlex.split(TRAIN),
+        *shlex.split(args.train),
+        "--finetune-from-model",
+        args.path,
+    ]
+    command = [
+        str(word) for word in (args.data, *common, *task_options, *options, "--save-dir", folder)
+    ]
     done = folder / "done"  # holds the command
     if done.exists() and done.read_text() != shlex.join(command):
-        raise InputError(f"{folder} was trained with other options; expected another --out, or that you remove it")
+        raise InputError(
+            f"{folder} was trained with other options; expected another --out, or that you "
+            "remove it"
+        )
     if not done.exists():
         run("fairseq-train", *command, log=folder / "train.log")
         done.write_text(shlex.join(command))
@@ -97,17 +132,33 @@ def prune(path: Path, output: Path) -> None:
 
 def main() -> None:
     args = parse_args()
-    option, values = ("--target-heads", args.target_heads) if args.target_heads else ("--l0-lambda", args.l0_lambda)
+    option, values = (
+        ("--target-heads", args.target_heads)
+        if args.target_heads
+        else ("--l0-lambda", args.l0_lambda)
+    )
     gates = ["--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", args.gate_heads]
     control = train(args, "control", "--criterion", "label_smoothed_cross_entropy")
     models = [args.path, args.out / "control.pt"]
-    run("normalign", "prune", "--path", control, "--keep", "all", "--out", models[-1])  # without the optimiser's state
+    run(
+        "normalign", "prune", "--path", control, "--keep", "all", "--out", models[-1]
+    )  # without the optimiser's state
     for value in values:
-        gated = train(args, f"gated-{value}", *gates, "--l0-warmup-updates", args.l0_warmup_updates, option, value)
+        gated = train(
+            args,
+            f"gated-{value}",
+            *gates,
+            "--l0-warmup-updates",
+            args.l0_warmup_updates,
+            option,
+            value,
+        )
         models.append(args.out / f"pruned-{value}.pt")
         prune(gated, models[-1])
     results = ["-o", args.out / "sweep.json", "--plot", args.out / "sweep.png"]
-    run("normalign", "evaluate", args.data, "--path", *models, *shlex.split(args.evaluate), *results)
+    run(
+        "normalign", "evaluate", args.data, "--path", *models, *shlex.split(args.evaluate), *results
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Fixtures: tiny random models from fairseq's own registry, and one corpus and model made with the real commands."""
+"""Fixtures: tiny random models from fairseq's own registry, and one corpus and model made with the
+real commands."""
 
 from __future__ import annotations
 
@@ -16,12 +17,17 @@ PACKAGE = ROOT / "fairseq_normalign"
 
 
 def run(*command, check: bool = True, **options) -> subprocess.CompletedProcess:
-    """Runs a command of this environment, away from the project's folder, and shows its errors if it fails."""
+    """Runs a command of this environment, away from the project's folder, and shows its errors if
+    it fails."""
     command = [str(word) for word in command]
     command[0] = str(Path(sys.executable).parent / command[0])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **options)
-    assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, **options
+    )
+    assert not check or done.returncode == 0, (
+        f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    )
     return done
 
 
@@ -47,13 +53,16 @@ class ToyTask:
 
 
 def build_model(arch: str = "transformer", task=None, **options):
-    """A small random model of fairseq's registry: 2+2 layers, 16 wide, 4 heads, in evaluation mode."""
+    """A small random model of fairseq's registry: 2+2 layers, 16 wide, 4 heads, in evaluation
+    mode."""
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
     import fairseq_normalign.plugin  # noqa: F401  (registers)
 
     sizes = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2, "attention_heads": 4}
-    small = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()}
+    small = {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()
+    }
     args = Namespace(**{**small, "max_source_positions": 64, "max_target_positions": 64, **options})
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(1)
@@ -72,8 +81,24 @@ def batch() -> dict:
 
 
 TRAIN = (
-    *("fairseq-train", "--arch", "transformer_normalign_tiny", "--share-all-embeddings", "--max-tokens", 2000),
-    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1, "--optimizer", "adam", "--lr", 2e-3),
+    *(
+        "fairseq-train",
+        "--arch",
+        "transformer_normalign_tiny",
+        "--share-all-embeddings",
+        "--max-tokens",
+        2000,
+    ),
+    *(
+        "--criterion",
+        "label_smoothed_cross_entropy",
+        "--label-smoothing",
+        0.1,
+        "--optimizer",
+        "adam",
+        "--lr",
+        2e-3,
+    ),
     *("--no-progress-bar", "--disable-validation", "--cpu"),
 )
 
@@ -82,7 +107,17 @@ TRAIN = (
 def corpus(tmp_path_factory) -> Path:
     """A small synthetic corpus, prepared: text, gold, spm.model and data-bin."""
     folder = tmp_path_factory.mktemp("corpus")
-    run("python", ROOT / "data_prep/synthetic.py", folder, "--train", 1500, "--valid", 40, "--test", 40)
+    run(
+        "python",
+        ROOT / "data_prep/synthetic.py",
+        folder,
+        "--train",
+        1500,
+        "--valid",
+        40,
+        "--test",
+        40,
+    )
     run("python", ROOT / "data_prep/prepare.py", folder, folder, "--vocab-size", 400)
     return folder
 
@@ -91,5 +126,15 @@ def corpus(tmp_path_factory) -> Path:
 def checkpoint(corpus, tmp_path_factory) -> Path:
     """A model trained on it for a moment with ``fairseq-train``."""
     folder = tmp_path_factory.mktemp("model")
-    run(*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", folder, "--max-update", 30, cwd=folder)
+    run(
+        *TRAIN,
+        corpus / "data-bin",
+        "--user-dir",
+        PACKAGE,
+        "--save-dir",
+        folder,
+        "--max-update",
+        30,
+        cwd=folder,
+    )
     return folder / "checkpoint_last.pt"

@@ -28,7 +28,9 @@ def test_ratios_are_finite(name):
     rows = list(BENCHMARKS[name]())
     assert len({row.what for row in rows}) == len(rows) > 0
     for row in rows:
-        assert all(math.isfinite(number) and number > 0 for number in (row.ours, row.reference, row.ratio))
+        assert all(
+            math.isfinite(number) and number > 0 for number in (row.ours, row.reference, row.ratio)
+        )
         assert f"| {row.what} |" in format_row(row)
 
 
@@ -38,7 +40,9 @@ def test_memory_is_that_of_a_process_of_its_own():
 
 def test_tasks_take_turns_after_a_first_round():
     calls = []
-    seconds = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+    seconds = interleaved(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2
+    )
     assert calls == ["a", "b"] * 3
     assert [len(times) for times in seconds.values()] == [2, 2]
 

@@ -56,8 +56,20 @@ def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_pa
 
 
 def test_generate(corpus, checkpoint):
-    options = ["--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2, "--remove-bpe", "sentencepiece", "--cpu"]
-    lines = run("fairseq-generate", corpus / "data-bin", *options, "--max-len-b", 10).stdout.splitlines()
+    options = [
+        "--path",
+        checkpoint,
+        "--user-dir",
+        PACKAGE,
+        "--beam",
+        2,
+        "--remove-bpe",
+        "sentencepiece",
+        "--cpu",
+    ]
+    lines = run(
+        "fairseq-generate", corpus / "data-bin", *options, "--max-len-b", 10
+    ).stdout.splitlines()
     assert sum(line.startswith("H-") for line in lines) == 40
 
 
@@ -65,16 +77,30 @@ def test_interactive(corpus, checkpoint):
     options = ["--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2, "--cpu", "--max-len-b", 10]
     options += ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
     text = "".join((corpus / "test.src").open().readlines()[:2])
-    lines = run("fairseq-interactive", corpus / "data-bin", *options, input=text).stdout.splitlines()
+    lines = run(
+        "fairseq-interactive", corpus / "data-bin", *options, input=text
+    ).stdout.splitlines()
     assert sum(line.startswith("H-") for line in lines) == 2
 
 
 def test_a_converted_checkpoint_needs_no_plugin(corpus, checkpoint, tmp_path):
-    """With the plugin only for loading it safely: the model is fairseq's own and translates the same."""
+    """With the plugin only for loading it safely: the model is fairseq's own and translates the
+    same."""
     run("normalign", "convert", checkpoint, "--arch", "transformer", "-o", tmp_path / "plain.pt")
     assert torch.load(tmp_path / "plain.pt")["cfg"]["model"]._name == "transformer"
-    command = ["fairseq-generate", corpus / "data-bin", "--user-dir", PACKAGE, "--cpu", "--max-len-b", 10, "--path"]
+    command = [
+        "fairseq-generate",
+        corpus / "data-bin",
+        "--user-dir",
+        PACKAGE,
+        "--cpu",
+        "--max-len-b",
+        10,
+        "--path",
+    ]
     outputs = [run(*command, path).stdout for path in (checkpoint, tmp_path / "plain.pt")]
-    translations = [[line for line in output.splitlines() if line.startswith("H-")] for output in outputs]
+    translations = [
+        [line for line in output.splitlines() if line.startswith("H-")] for output in outputs
+    ]
     assert translations[0] == translations[1]
     assert len(translations[0]) == 40

@@ -1,15 +1,15 @@
 """The invented lexicon: source stems with their translations, drawn by Zipf's law.
 
-The two languages share vowels but no consonant, so no word can be copied from one to the other. Function words begin
-with a vowel, which no word coined here does.
+The two languages share vowels but no consonant, so no word can be copied from one to the other.
+Function words begin with a vowel, which no word coined here does.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Sequence
 
 # onsets, vowels and codas of a syllable; the two sides share no consonant
 SOURCE_SOUNDS = (
@@ -37,8 +37,8 @@ PARTICLES = ("al", "ob", "idu", "eg", "ulfa", "ab")
 class Lexeme:
     """A meaning: its source stem and its target stems, the preferred one first.
 
-    Each stem is a tuple of parts: `(noun, light verb)` in the source and `(verb, particle)` in the target are
-    verbs of two words; everything else has one part.
+    Each stem is a tuple of parts: `(noun, light verb)` in the source and `(verb, particle)` in the
+    target are verbs of two words; everything else has one part.
     """
 
     source: tuple[str, ...]
@@ -50,7 +50,8 @@ class Lexeme:
 
 
 class WordClass:
-    """Lexemes in the order of their frequency, drawn with probability ∝ 1 / (rank + 2) (Zipf–Mandelbrot)."""
+    """Lexemes in the order of their frequency, drawn with probability ∝ 1 / (rank + 2)
+    (Zipf–Mandelbrot)."""
 
     def __init__(self, lexemes: Sequence[Lexeme]):
         self.lexemes = list(lexemes)
@@ -72,7 +73,11 @@ class Coiner:
     def coin(self, syllables: int) -> str:
         """A new word; it grows by a syllable when the short ones are taken."""
         for attempt in range(1000):
-            word = "".join(self.rng.choice(sound) for _ in range(syllables + attempt // 20) for sound in self.sounds)
+            word = "".join(
+                self.rng.choice(sound)
+                for _ in range(syllables + attempt // 20)
+                for sound in self.sounds
+            )
             if word not in self.used:
                 self.used.add(word)
                 return word
@@ -86,7 +91,9 @@ class Lexicon:
         self.rng = rng
         self.source = Coiner(SOURCE_SOUNDS, rng)
         self.target = Coiner(TARGET_SOUNDS, rng)
-        self.determiners = self._coin_class(6)  # this, every, ...: closed classes first, they get the short words
+        self.determiners = self._coin_class(
+            6
+        )  # this, every, ...: closed classes first, they get the short words
         self.adpositions = self._coin_class(10)
         self.conjunctions = self._coin_class(5)
         self.adverbs = self._coin_class(60)
@@ -101,7 +108,11 @@ class Lexicon:
         for rank in range(size):
             # frequent words are short
             syllables = 1 if rank < 10 else 2 if rank < 200 else 3
-            lexemes.append(self._coin_verb(syllables, lexemes) if verbs else self._coin_lexeme(syllables, lexemes))
+            lexemes.append(
+                self._coin_verb(syllables, lexemes)
+                if verbs
+                else self._coin_lexeme(syllables, lexemes)
+            )
         return WordClass(lexemes)
 
     def _coin_lexeme(self, syllables: int, others: list[Lexeme]) -> Lexeme:
@@ -116,6 +127,11 @@ class Lexicon:
     def _coin_verb(self, syllables: int, others: list[Lexeme]) -> Lexeme:
         lexeme = self._coin_lexeme(syllables, others)
         light = (self.rng.choice(LIGHT_VERBS),) if self.rng.random() < LIGHT_VERB else ()
-        particles = [(self.rng.choice(PARTICLES),) if self.rng.random() < SEPARABLE else () for _ in lexeme.targets]
-        targets = tuple(stem[:1] + particle for stem, particle in zip(lexeme.targets, particles))
+        particles = [
+            (self.rng.choice(PARTICLES),) if self.rng.random() < SEPARABLE else ()
+            for _ in lexeme.targets
+        ]
+        targets = tuple(
+            stem[:1] + particle for stem, particle in zip(lexeme.targets, particles, strict=True)
+        )
         return Lexeme(lexeme.source + light, targets)

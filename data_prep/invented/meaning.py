@@ -13,7 +13,8 @@ PERSONS = (1, 2, 3)
 
 @dataclass(eq=False)
 class Node:
-    """One meaning in a sentence: a lexeme and the translation chosen for it here. Compared by identity."""
+    """One meaning in a sentence: a lexeme and the translation chosen for it here. Compared by
+    identity."""
 
     lexeme: Lexeme
     target: tuple[str, ...]
@@ -56,7 +57,8 @@ class Noun(Node):
 
 @dataclass(eq=False)
 class Argument:
-    """What depends on a verb, by its relation in Universal Dependencies: nsubj, obj, obl or advmod."""
+    """What depends on a verb, by its relation in Universal Dependencies: nsubj, obj, obl or
+    advmod."""
 
     relation: str
     node: Node | Pronoun
@@ -88,7 +90,9 @@ class Thinker:
 
     def sentence(self) -> Clause:
         """A main clause, perhaps with a subordinate one."""
-        clause = self._node(self.lexicon.impersonals, Clause) if self._chance(0.04) else self._personal()
+        clause = (
+            self._node(self.lexicon.impersonals, Clause) if self._chance(0.04) else self._personal()
+        )
         # the subject is the topic unless something else is; then it comes second
         fronted = clause.arguments and self._chance(0.35)
         clause.arguments.insert(1 if fronted else 0, Argument("nsubj", clause.subject))
@@ -105,7 +109,9 @@ class Thinker:
             noun.determiner = self._node(self.lexicon.determiners)
         else:
             noun.definite = self._chance(0.5)
-        noun.adjectives = [self._node(self.lexicon.adjectives) for share in (0.25, 0.1) if self._chance(share)]
+        noun.adjectives = [
+            self._node(self.lexicon.adjectives) for share in (0.25, 0.1) if self._chance(share)
+        ]
         if self._chance(0.12):
             noun.compound = self._node(self.lexicon.nouns)
         if depth == 0 and self._chance(0.1):
@@ -118,7 +124,9 @@ class Thinker:
     def _predicate(self, *, depth: int = 0) -> Clause:
         """A clause without its subject."""
         transitive = self._chance(0.6)
-        clause = self._node(self.lexicon.transitives if transitive else self.lexicon.intransitives, Clause)
+        clause = self._node(
+            self.lexicon.transitives if transitive else self.lexicon.intransitives, Clause
+        )
         clause.tense = self.rng.choice(TENSES)
         clause.negated = self._chance(0.1)
         if transitive:
@@ -127,7 +135,9 @@ class Thinker:
             if self._chance(0.2):
                 clause.arguments.append(Argument("advmod", self._node(self.lexicon.adverbs)))
             if self._chance(0.2):
-                clause.arguments.append(Argument("obl", self.noun(depth=1), self._node(self.lexicon.adpositions)))
+                clause.arguments.append(
+                    Argument("obl", self.noun(depth=1), self._node(self.lexicon.adpositions))
+                )
         self.rng.shuffle(clause.arguments)
         return clause
 

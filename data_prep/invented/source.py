@@ -1,4 +1,5 @@
-"""The source language: verb-final, with case endings and compounds, without articles and subject pronouns."""
+"""The source language: verb-final, with case endings and compounds, without articles and subject
+pronouns."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from .words import END, Word
 
 CASE = {"nsubj": "", "obj": "ka", "obl": "hen", "nmod": "no"}
 TENSE = {"present": "", "past": "ta", "future": "yo"}
-PERSON = {(1, False): "mi", (2, False): "si", (3, False): "", (1, True): "mur", (2, True): "sur", (3, True): "ur"}
+PERSON = {
+    (1, False): "mi",
+    (2, False): "si",
+    (3, False): "",
+    (1, True): "mur",
+    (2, True): "sur",
+    (3, True): "ur",
+}
 PLURAL, DEFINITE, COMPOUND, NEGATIVE, RELATIVE = "ir", "sa", "o", "nak", "ru"
 TOPIC, QUESTION = "e", "oka"  # particles without a counterpart
 
@@ -43,8 +51,19 @@ def _verb(clause: Clause, relation: str, head: Word | None) -> list[Word]:
     ending = RELATIVE if clause.relative else PERSON[subject.person, subject.plural]
     # a dropped pronoun lives on in the ending
     marks = (subject,) if isinstance(subject, Pronoun) else ()
-    verb = Word(stem + negation + TENSE[clause.tense] + ending, (clause,), marks, stem, "VERB", relation, head)
-    return [*(Word(noun, (clause,), (), noun, "NOUN", "compound:lvc", verb) for noun in nominal), verb]
+    verb = Word(
+        stem + negation + TENSE[clause.tense] + ending,
+        (clause,),
+        marks,
+        stem,
+        "VERB",
+        relation,
+        head,
+    )
+    return [
+        *(Word(noun, (clause,), (), noun, "NOUN", "compound:lvc", verb) for noun in nominal),
+        verb,
+    ]
 
 
 def _argument(argument: Argument, verb: Word) -> list[Word]:
@@ -53,7 +72,11 @@ def _argument(argument: Argument, verb: Word) -> list[Word]:
     if not isinstance(argument.node, Noun):
         return [_content_word(argument.node, "ADV", argument.relation, verb)]
     phrase = _noun(argument.node, argument.relation, verb)
-    return [*phrase, _function_word(argument.adposition, "ADP", "case", phrase[-1])] if argument.adposition else phrase
+    return (
+        [*phrase, _function_word(argument.adposition, "ADP", "case", phrase[-1])]
+        if argument.adposition
+        else phrase
+    )
 
 
 def _noun(noun: Noun, relation: str, head: Word) -> list[Word]:
@@ -62,7 +85,9 @@ def _noun(noun: Noun, relation: str, head: Word) -> list[Word]:
     means, stem = (noun,), noun.source[0]
     if noun.compound:
         means, stem = (noun.compound, noun), noun.compound.source[0] + COMPOUND + stem
-    word = Word(stem + (DEFINITE if noun.definite else "") + ending, means, (), stem, "NOUN", relation, head)
+    word = Word(
+        stem + (DEFINITE if noun.definite else "") + ending, means, (), stem, "NOUN", relation, head
+    )
     return [
         *([_function_word(noun.determiner, "DET", "det", word, ending)] if noun.determiner else []),
         *(_clause(noun.relative, "acl:relcl", word) if noun.relative else []),

@@ -1,12 +1,27 @@
-"""The target language: verb-second, with articles, prepositions, separable verbs and an auxiliary for the future."""
+"""The target language: verb-second, with articles, prepositions, separable verbs and an auxiliary
+for the future."""
 
 from __future__ import annotations
 
 from .meaning import Argument, Clause, Nobody, Node, Noun, Pronoun
 from .words import END, Word
 
-PERSON = {(1, False): "e", (2, False): "ed", (3, False): "ag", (1, True): "ef", (2, True): "elf", (3, True): "ef"}
-PRONOUN = {(1, False): "ib", (2, False): "ul", (3, False): "ez", (1, True): "iv", (2, True): "ulv", (3, True): "ezil"}
+PERSON = {
+    (1, False): "e",
+    (2, False): "ed",
+    (3, False): "ag",
+    (1, True): "ef",
+    (2, True): "elf",
+    (3, True): "ef",
+}
+PRONOUN = {
+    (1, False): "ib",
+    (2, False): "ul",
+    (3, False): "ez",
+    (1, True): "iv",
+    (2, True): "ulv",
+    (3, True): "ezil",
+}
 PAST, PLURAL, INFINITIVE, AUXILIARY = "iz", "ez", "ul", "av"
 DEFINITE, DEFINITE_PLURAL, INDEFINITE = "el", "eil", "ad"
 NOT, OF, THAT, EXPLETIVE = "olf", "ed", "aud", "igg"
@@ -37,7 +52,12 @@ def _predicate(clause: Clause, arguments: list[Argument]) -> list[Word]:
         finite = Word(stem + (PAST if clause.tense == "past" else "") + ending, (clause,))
         last = [Word(part, (clause,)) for part in particle]
     negation = [Word(NOT, (), (clause,))] if clause.negated else []
-    return [finite, *(word for argument in arguments for word in _argument(argument)), *negation, *last]
+    return [
+        finite,
+        *(word for argument in arguments for word in _argument(argument)),
+        *negation,
+        *last,
+    ]
 
 
 def _argument(argument: Argument) -> list[Word]:
@@ -47,7 +67,10 @@ def _argument(argument: Argument) -> list[Word]:
     if isinstance(node, Pronoun):
         return [Word(PRONOUN[node.person, node.plural], (), (node,))]
     if isinstance(node, Noun):
-        return [*([_function_word(argument.adposition)] if argument.adposition else []), *_noun(node)]
+        return [
+            *([_function_word(argument.adposition)] if argument.adposition else []),
+            *_noun(node),
+        ]
     return [Word(node.target[0], (node,))]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Iterable, Sequence
 
 END = "end"  # the meaning of the mark that closes a sentence
 
@@ -12,7 +12,8 @@ END = "end"  # the meaning of the mark that closes a sentence
 class Word:
     """A word: the meanings it expresses as content and those it marks as grammar.
 
-    Source words also have a lemma, a part of speech and a place in the dependency tree; the root's head is None.
+    Source words also have a lemma, a part of speech and a place in the dependency tree; the root's
+    head is None.
     """
 
     form: str
@@ -27,7 +28,8 @@ class Word:
 def links(source: Sequence[Word], target: Sequence[Word]) -> str:
     """Gold links of a sentence pair, 0-based, source first: `i-j` sure, `ipj` possible.
 
-    Two words that express the same meaning are surely linked; possibly, where one of them only marks it.
+    Two words that express the same meaning are surely linked; possibly, where one of them only
+    marks it.
     """
     found = []
     for i, here in enumerate(source):
@@ -48,8 +50,23 @@ def conllu(words: Sequence[Word], name: str) -> str:
     """The dependency tree in CoNLL-U; the empty line that ends it is the caller's newline."""
     number = {None: 0, **{word: i for i, word in enumerate(words, start=1)}}
     rows = [
-        (number[word], word.form, word.lemma, word.tag, "_", "_", number[word.head], word.relation, "_", "_")
+        (
+            number[word],
+            word.form,
+            word.lemma,
+            word.tag,
+            "_",
+            "_",
+            number[word.head],
+            word.relation,
+            "_",
+            "_",
+        )
         for word in words
     ]
-    lines = [f"# sent_id = {name}", f"# text = {text(words)}", *("\t".join(map(str, row)) for row in rows)]
+    lines = [
+        f"# sent_id = {name}",
+        f"# text = {text(words)}",
+        *("\t".join(map(str, row)) for row in rows),
+    ]
     return "\n".join(lines) + "\n"

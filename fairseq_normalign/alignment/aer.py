@@ -10,13 +10,21 @@ from __future__ import annotations
 import json
 import math
 from array import array
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
-from typing import AbstractSet, Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import Gold, GoldFile, Link, LinkFile, read_together, whole_file
+from fairseq_normalign.alignment.links import (
+    Gold,
+    GoldFile,
+    Link,
+    LinkFile,
+    read_together,
+    whole_file,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.version import __version__
 
@@ -30,7 +38,9 @@ class Counts(NamedTuple):
     in_sure: int = 0
 
     def __add__(self, other: Counts) -> Counts:  # type: ignore[override]  # a sum, not a longer tuple
-        return Counts(self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3])
+        return Counts(
+            self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]
+        )
 
     @property
     def aer(self) -> float:
@@ -55,7 +65,7 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else math.nan
 
 
-def count(links: AbstractSet[Link], gold: Gold) -> Counts:
+def count(links: Set[Link], gold: Gold) -> Counts:
     """The counts of one sentence pair."""
     return Counts(len(links), len(gold.sure), len(links & gold.possible), len(links & gold.sure))
 
@@ -80,24 +90,27 @@ def score(
     """Score systems in one pass over the files, in constant memory.
 
     Args:
-        lines: which sentence pairs count, a name in ``LINES``: to choose options on one half and report on the other.
+        lines: which sentence pairs count, a name in ``LINES``: to choose options on one half and
+            report on the other.
         keep: keep the counts of each sentence pair, for intervals and tests.
         beside: more files to read along, e.g. the texts.
-        watchers: called for each sentence pair with its number from 1, the gold, and a list of the systems' links
-            followed by what ``beside`` holds. Links are packed.
+        watchers: called for each sentence pair with its number from 1, the gold, and a list of the
+            systems' links followed by what ``beside`` holds. Links are packed.
     """
     tables = [_Table(keep) for _ in systems]
     pairs = enumerate(read_together(gold, *systems, *beside, packed=True), 1)
     for scored, (number, ((possible, unsure), *row)) in enumerate(islice(pairs, *LINES[lines]), 1):
-        for table, links in zip(tables, row):
+        for table, links in zip(tables, row[: len(tables)], strict=True):
             hits = len(links) - len(links - possible)  # faster than & because few links miss
-            table.rows.extend((len(links), len(possible) - len(unsure), hits, hits - len(links & unsure)))
+            table.rows.extend(
+                (len(links), len(possible) - len(unsure), hits, hits - len(links & unsure))
+            )
         if scored % BLOCK == 0 and not keep:
             for table in tables:
                 table.fold()
         for watch in watchers:
             watch(number, Gold(possible - unsure, possible), row)
-    return [Score(file.name, *table.fold()) for file, table in zip(systems, tables)]
+    return [Score(file.name, *table.fold()) for file, table in zip(systems, tables, strict=True)]
 
 
 LINES = {"all": (0, None), "odd": (0, None, 2), "even": (1, None, 2)}  # counted from 1
@@ -105,7 +118,8 @@ BLOCK = 4096  # sentence pairs between two additions: cheaper than adding after 
 
 
 class _Table:
-    """The counts of sentence pairs as they come, and their sum; only the latest block is held unless all are kept."""
+    """The counts of sentence pairs as they come, and their sum; only the latest block is held
+    unless all are kept."""
 
     def __init__(self, keep: bool) -> None:
         self.keep, self.rows, self.total = keep, array("q"), Counts()
@@ -145,7 +159,9 @@ def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> 
     return aers(totals)
 
 
-def interval(counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, seed: int = 12345) -> tuple[float, float]:
+def interval(
+    counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, seed: int = 12345
+) -> tuple[float, float]:
     """The bootstrap percentile interval of AER."""
     if len(counts) == 0:
         return math.nan, math.nan
@@ -154,17 +170,24 @@ def interval(counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, se
     return float(low), float(high)
 
 
-def paired_p_value(a: np.ndarray, b: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> float:
-    """How often two systems differ at least as much in AER if sentences are swapped at random between them.
+def paired_p_value(
+    a: np.ndarray, b: np.ndarray, *, samples: int = 1000, seed: int = 12345
+) -> float:
+    """How often two systems differ at least as much in AER if sentences are swapped at random
+    between them.
 
-    Approximate randomization, two-sided (Noreen, 1989; Riezler and Maxwell, 2005). ``a`` and ``b`` hold the counts of
-    the same N sentence pairs, (N, 4) each.
+    Approximate randomization, two-sided (Noreen, 1989; Riezler and Maxwell, 2005). ``a`` and ``b``
+    hold the counts of the same N sentence pairs, (N, 4) each.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.shape != b.shape:
-        raise ValueError(f"expected counts of the same sentences, got shapes {a.shape} and {b.shape}")
+        raise ValueError(
+            f"expected counts of the same sentences, got shapes {a.shape} and {b.shape}"
+        )
     random, total_a, total_b, change = np.random.default_rng(seed), a.sum(0), b.sum(0), b - a
-    moved = np.stack([random.integers(2, size=len(a)) @ change for _ in range(samples)])  # (samples, 4)
+    moved = np.stack(
+        [random.integers(2, size=len(a)) @ change for _ in range(samples)]
+    )  # (samples, 4)
     differences = np.abs(aers(total_a + moved) - aers(total_b - moved))
     observed = abs(aers(total_a) - aers(total_b))
     return float((1 + np.sum(differences >= observed - 1e-12)) / (1 + samples))
@@ -172,7 +195,9 @@ def paired_p_value(a: np.ndarray, b: np.ndarray, *, samples: int = 1000, seed: i
 
 def signature(options: Mapping[str, object]) -> str:
     """Everything that changes the number, in one string: ``AER|ref-index:1|…|version:0.1.0``."""
-    return "|".join(["AER", *(f"{key}:{value}" for key, value in options.items()), f"version:{__version__}"])
+    return "|".join(
+        ["AER", *(f"{key}:{value}" for key, value in options.items()), f"version:{__version__}"]
+    )
 
 
 def percent(value: float) -> float | None:
@@ -181,13 +206,15 @@ def percent(value: float) -> float | None:
 
 
 def write_signature(path: str | Path, options: Mapping[str, object]) -> None:
-    """Writes beside an alignment file what it was made with, and its size, by which a later file is told from it."""
+    """Writes beside an alignment file what it was made with, and its size, by which a later file is
+    told from it."""
     with whole_file(f"{path}.json") as file:
         json.dump({"signature": dict(options), "size": Path(path).stat().st_size}, file, indent=1)
 
 
 def made_with(path: str | Path) -> dict[str, object]:
-    """The options that an alignment file was made with, from the signature beside it; empty if there is none."""
+    """The options that an alignment file was made with, from the signature beside it; empty if
+    there is none."""
     beside = Path(f"{path}.json")
     if str(path) == "-" or not beside.is_file():
         return {}

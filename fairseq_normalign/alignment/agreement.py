@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Sequence
+from collections.abc import Sequence, Set
 
 from fairseq_normalign.alignment.links import Link
 
-Alignments = Sequence[AbstractSet[Link]]  # the links of each sentence pair
+Alignments = Sequence[Set[Link]]  # the links of each sentence pair
 
 
 def agreement(first: Alignments, second: Alignments) -> float:
     """Dice coefficient of the links of a corpus, 2|A∩B| / (|A| + |B|); 0 if there are none."""
-    shared = sum(len(a & b) for a, b in zip(first, second))
+    shared = sum(len(a & b) for a, b in zip(first, second, strict=True))
     total = sum(map(len, first)) + sum(map(len, second))
     return 2 * shared / total if total else 0.0

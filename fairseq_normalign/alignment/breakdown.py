@@ -1,9 +1,10 @@
-"""Scores by kind of link: how far apart the words are, how frequent they are, how long the sentence is."""
+"""Scores by kind of link: how far apart the words are, how frequent they are, how long the sentence
+is."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.links import Gold, Link, unpack
@@ -27,7 +28,8 @@ def word_counts(sentences: Iterable[Sequence[str]]) -> Counter:
 
 
 class Breakdown:
-    """Counts by band of one kind, for each system; a watcher for ``aer.score`` with source and target texts beside.
+    """Counts by band of one kind, for each system; a watcher for ``aer.score`` with source and
+    target texts beside.
 
     A hypothesis link and a gold link each count in the band they belong to themselves.
 
@@ -44,13 +46,15 @@ class Breakdown:
     def __call__(self, number: int, gold: Gold, row: Sequence) -> None:
         band = self._banding(*row[len(self.counts) :])
         sure, possible = _by_band(unpack(gold.sure), band), _by_band(unpack(gold.possible), band)
-        for bands, links in zip(self.counts, row):
+        for bands, links in zip(self.counts, row[: len(self.counts)], strict=True):
             found = _by_band(unpack(links), band)
             for b in {*found, *possible}:
                 part = count(found.get(b, set()), Gold(sure.get(b, set()), possible.get(b, set())))
                 bands[b] = bands.get(b, Counts()) + part
 
-    def _banding(self, source: Sequence[str] = (), target: Sequence[str] = ()) -> Callable[[Link], int]:
+    def _banding(
+        self, source: Sequence[str] = (), target: Sequence[str] = ()
+    ) -> Callable[[Link], int]:
         """The function that says the band of a link in this sentence pair."""
         starts, counts = FROM[self.kind], self.frequencies
         values: dict[str, Callable[[Link], int]] = {
@@ -64,7 +68,10 @@ class Breakdown:
 
     def table(self, system: int) -> list[tuple[str, Counts]]:
         """Label and counts of each band that has links."""
-        return [(_label(self.kind, start), counts) for start, counts in sorted(self.counts[system].items())]
+        return [
+            (_label(self.kind, start), counts)
+            for start, counts in sorted(self.counts[system].items())
+        ]
 
 
 def _by_band(links: Iterable[Link], band: Callable[[Link], int]) -> dict[int, set[Link]]:
@@ -82,20 +89,24 @@ def _label(kind: str, start: int) -> str:
 
 
 class BoundsCheck:
-    """A watcher that refuses links outside the sentence: the text is then not the text that was aligned."""
+    """A watcher that refuses links outside the sentence: the text is then not the text that was
+    aligned."""
 
-    def __init__(self, names: Sequence[str], source_name: str | None, target_name: str | None) -> None:
+    def __init__(
+        self, names: Sequence[str], source_name: str | None, target_name: str | None
+    ) -> None:
         self.names = names  # gold first, then the systems
         self.texts = [name for name in (source_name, target_name) if name]
         self.sides = [side for side, name in enumerate((source_name, target_name)) if name]
 
     def __call__(self, number: int, gold: Gold, row: Sequence) -> None:
         systems = len(self.names) - 1
-        for name, links in zip(self.names, [gold.possible, *row[:systems]]):
-            for side, text, words in zip(self.sides, self.texts, row[systems:]):
+        for name, links in zip(self.names, [gold.possible, *row[:systems]], strict=True):
+            for side, text, words in zip(self.sides, self.texts, row[systems:], strict=True):
                 last = max((link[side] for link in unpack(links)), default=-1)
                 if last >= len(words):
                     raise InputError(
-                        f"{name}:{number}: links word {last + 1} of {len(words)} in {text}:{number}; expected the "
+                        f"{name}:{number}: links word {last + 1} of {len(words)} in "
+                        f"{text}:{number}; expected the "
                         "tokenised text that was aligned (or another index base or direction)"
                     )

@@ -1,13 +1,15 @@
 """Several soft alignments of a sentence pair → one.
 
-Each evidence is a matrix (T, S) of shares: what a target word takes from each source word (or, for a model of the other
-direction, transposed, what a source word takes from each target word). Evidences that err independently agree where
-they are right, so their product, or a model fitted to what most of them say, beats each of them.
+Each evidence is a matrix (T, S) of shares: what a target word takes from each source word (or, for
+a model of the other direction, transposed, what a source word takes from each target word).
+Evidences that err independently agree where they are right, so their product, or a model fitted to
+what most of them say, beats each of them.
 """
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +18,17 @@ RIDGE = 1e-4  # keeps the weights of heads that say the same finite
 BLOCK = 20_000  # cells
 
 
-def geometric_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
-    """exp Σ_e w_e log p_e / Σ_e w_e: a product of experts, scaled so that more evidences do not sharpen it."""
+def geometric_mean(
+    shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
+) -> np.ndarray:
+    """exp Σ_e w_e log p_e / Σ_e w_e: a product of experts, scaled so that more evidences do not
+    sharpen it."""
     return np.exp(_mean(np.log(np.stack(shares) + FLOOR), weights))
 
 
-def harmonic_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
+def harmonic_mean(
+    shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
+) -> np.ndarray:
     """Σ_e w_e / Σ_e (w_e / p_e): low as soon as one evidence is low."""
     return 1 / _mean(1 / (np.stack(shares) + FLOOR), weights)
 
@@ -32,7 +39,9 @@ def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
     return np.tensordot(weights / weights.sum(), values, axes=1)
 
 
-def arithmetic_mean(shares: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
+def arithmetic_mean(
+    shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
+) -> np.ndarray:
     """Σ_e w_e p_e / Σ_e w_e: high as soon as one evidence is high."""
     return _mean(np.stack(shares), weights)
 
@@ -56,8 +65,11 @@ class LinkModel(NamedTuple):
         return _sigmoid(scores)
 
 
-def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray], *, rounds: int = 25) -> LinkModel:
-    """The model under which the given links are most likely: ridge logistic regression by Newton's method.
+def fit_links(
+    shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray], *, rounds: int = 25
+) -> LinkModel:
+    """The model under which the given links are most likely: ridge logistic regression by Newton's
+    method.
 
     Args:
         shares: the evidences of each sentence pair, E matrices (T, S).
@@ -68,7 +80,7 @@ def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray
     inputs = np.ones((cells, count + 1))  # log shares, and 1 for the bias
     truth = np.zeros(cells)
     start = 0
-    for pair, linked in zip(shares, links):
+    for pair, linked in zip(shares, links, strict=True):
         end = start + linked.size
         inputs[start:end, :-1] = np.log(np.stack(pair).reshape(count, linked.size).T + FLOOR)
         truth[start:end] = linked.ravel()
@@ -89,7 +101,9 @@ def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
     weights = np.zeros(inputs.shape[1])
     for _ in range(rounds):
         gradient, curvature = -ridge * weights, np.diag(ridge)
-        for rows in range(0, len(inputs), BLOCK):  # a block at a time: products of all cells are large
+        for rows in range(
+            0, len(inputs), BLOCK
+        ):  # a block at a time: products of all cells are large
             block = inputs[rows : rows + BLOCK]
             probability = _sigmoid(block @ weights)
             gradient += block.T @ (truth[rows : rows + BLOCK] - probability)

@@ -1,13 +1,15 @@
 """Recognise the usual mistakes behind an absurd AER, and say which flag mends them.
 
-Each mistake moves all links in the same way. So the links are moved back in every such way, and if one of them scores
+Each mistake moves all links in the same way. So the links are moved back in every such way, and if
+one of them scores
 far better, it is named. Only advice: the score itself is never changed.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.links import Gold, Link, unpack
@@ -15,7 +17,8 @@ from fairseq_normalign.alignment.links import Gold, Link, unpack
 SAMPLE = 1000  # sentence pairs looked at
 SUSPICIOUS = 0.4  # below this AER the conventions agree: every mistake here leaves few links right
 GAIN = 0.1  # how much AER a change must win to be worth a warning
-PLAUSIBLE = 0.7  # … and the AER it must reach: links of pieces, say, are near no gold, wherever they are moved
+# … and the AER it must reach: links of pieces, say, are near no gold, wherever they are moved
+PLAUSIBLE = 0.7
 ENOUGH = 50  # links; fewer prove nothing
 
 
@@ -28,7 +31,8 @@ class Conventions(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A way to move all links: swap the sides, then add to the source and target word; or move to a later line."""
+    """A way to move all links: swap the sides, then add to the source and target word; or move to a
+    later line."""
 
     reverse: bool = False
     source: int = 0
@@ -60,13 +64,19 @@ class Sample:
             self.golds.append(Gold(unpack(gold.sure), unpack(gold.possible)))
 
 
-def examine(links: Sequence[set[Link]], golds: Sequence[Gold], read: Conventions | None = None) -> list[str]:
-    """Advice about a system's links, read under the given conventions; empty if nothing looks wrong."""
+def examine(
+    links: Sequence[set[Link]], golds: Sequence[Gold], read: Conventions | None = None
+) -> list[str]:
+    """Advice about a system's links, read under the given conventions; empty if nothing looks
+    wrong."""
     total = _score(Change(), links, golds)
     if total.links == 0:
         return ["the hypothesis has no links at all"]
     if total.sure == 0:
-        return ["the gold has no sure links, so recall is undefined; if all its links are sure, give --possible sure"]
+        return [
+            "the gold has no sure links, so recall is undefined; if all its links are sure, give "
+            "--possible sure"
+        ]
     if total.aer < SUSPICIOUS or total.links < ENOUGH:
         return _confused_marks(links, golds)
     change, better = _best_change(links, golds)
@@ -79,7 +89,10 @@ def examine(links: Sequence[set[Link]], golds: Sequence[Gold], read: Conventions
 def _score(change: Change, links: Sequence[set[Link]], golds: Sequence[Gold]) -> Counts:
     if change.line:
         links, golds = (links[:-1], golds[1:]) if change.line > 0 else (links[1:], golds[:-1])
-    return sum((count(change.apply(found), gold) for found, gold in zip(links, golds)), Counts())
+    return sum(
+        (count(change.apply(found), gold) for found, gold in zip(links, golds, strict=True)),
+        Counts(),
+    )
 
 
 def _best_change(links: Sequence[set[Link]], golds: Sequence[Gold]) -> tuple[Change, float]:
@@ -90,7 +103,10 @@ def _best_change(links: Sequence[set[Link]], golds: Sequence[Gold]) -> tuple[Cha
 
 def _explain(change: Change, links: Sequence[set[Link]], read: Conventions) -> str:
     if change.line:
-        return f"if line n were compared with gold line n{change.line:+d}: is a line missing or extra at the top?"
+        return (
+            f"if line n were compared with gold line n{change.line:+d}: is a line missing or extra "
+            "at the top?"
+        )
     flags = []
     if change.reverse:
         flags.append("without --reverse-hyp" if read.reverse_hyp else "with --reverse-hyp")
@@ -99,8 +115,13 @@ def _explain(change: Change, links: Sequence[set[Link]], read: Conventions) -> s
     reason = " and ".join(flags)
     if change.source != change.target:
         side, by = ("source", change.source) if change.source else ("target", change.target)
-        reason += f"{' and ' if reason else ''}if {side} words were numbered {_one(by)}: is a dummy prefix or </s> "
-        reason += "counted as a word, or the other --step meant?" if side == "target" else "counted as a word?"
+        reason += " and " if reason else ""
+        reason += f"if {side} words were numbered {_one(by)}: is a dummy prefix or </s> "
+        reason += (
+            "counted as a word, or the other --step meant?"
+            if side == "target"
+            else "counted as a word?"
+        )
     return reason
 
 
@@ -111,33 +132,45 @@ def _one(by: int) -> str:
 def _index_flag(by: int, links: Sequence[set[Link]], read: Conventions) -> str:
     """The flag that moves the hypothesis by ``by`` against the gold.
 
-    Either file may be the wrong one; a hypothesis that never links a first word was read with too low an index.
+    Either file may be the wrong one; a hypothesis that never links a first word was read with too
+    low an index.
     """
     if by > 0:
         return "--ref-index 1" if read.ref_index == 0 else "--hyp-index 0"
     starts_late = all(min(pair) > 0 for found in links for pair in found)
-    return "--hyp-index 1" if read.hyp_index == 0 and (starts_late or read.ref_index == 0) else "--ref-index 0"
+    return (
+        "--hyp-index 1"
+        if read.hyp_index == 0 and (starts_late or read.ref_index == 0)
+        else "--ref-index 0"
+    )
 
 
 def _confused_marks(links: Sequence[set[Link]], golds: Sequence[Gold]) -> list[str]:
-    """Sure links are the easy ones: a system that finds possible ones more often was scored with the marks swapped."""
+    """Sure links are the easy ones: a system that finds possible ones more often was scored with
+    the marks swapped."""
     only = [Gold(gold.possible - gold.sure, gold.possible - gold.sure) for gold in golds]
     possible, sure = _score(Change(), links, only), _score(Change(), links, golds)
     if min(possible.sure, sure.sure) < ENOUGH or possible.recall < sure.recall + GAIN:
         return []
     return [
-        f"{possible.recall:.1%} of the gold's possible links are found, but only {sure.recall:.1%} of the sure ones: "
+        f"{possible.recall:.1%} of the gold's possible links are found, but only "
+        f"{sure.recall:.1%} of the sure ones: "
         "if '-' and 'p' are mixed up, give --sure-mark p"
     ]
 
 
 def _too_long(links: Sequence[set[Link]], golds: Sequence[Gold]) -> list[str]:
     """Piece numbers run far beyond the last word that gold links."""
-    pairs = [(found, gold.possible) for found, gold in zip(links, golds) if found and gold.possible]
+    pairs = [
+        (found, gold.possible)
+        for found, gold in zip(links, golds, strict=True)
+        if found and gold.possible
+    ]
     beyond = sum(max(map(sum, found)) > 1.2 * max(map(sum, gold)) + 2 for found, gold in pairs)
     if beyond < 0.2 * len(pairs):
         return []
     return [
-        f"in {beyond} of {len(pairs)} sentence pairs links go well beyond the gold's last word: are they links of "
+        f"in {beyond} of {len(pairs)} sentence pairs links go well beyond the gold's last word: "
+        "are they links of "
         "pieces instead of words, or of a text tokenised differently?"
     ]

@@ -1,13 +1,14 @@
 """Soft alignment matrices -> hard links.
 
-A soft alignment is non-negative, (T, S): a row per target word, a column per source word. ``null`` (T,) is what each
-row gives to the source's </s>: where it exceeds the whole row, the target word has no link. A row of zeros has none.
+A soft alignment is non-negative, (T, S): a row per target word, a column per source word. ``null``
+(T,) is what each row gives to the source's </s>: where it exceeds the whole row, the target word
+has no link. A row of zeros has none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Callable, Sequence
 
 import numpy as np
 
@@ -25,11 +26,13 @@ def to_words(
     source_merge: str = "sum",
     target_merge: str = "mean",
 ) -> np.ndarray:
-    """Pieces -> words: columns of a source word are added, rows of a target word averaged (Garg et al., 2019).
+    """Pieces -> words: columns of a source word are added, rows of a target word averaged (Garg et
+    al., 2019).
 
     Args:
         soft: (…, T pieces, S pieces).
-        source_ids: word of each column, never decreasing; a last group of its own may stand for </s>.
+        source_ids: word of each column, never decreasing; a last group of its own may stand for
+            </s>.
         target_ids: word of each row.
         source_merge: ``sum``, ``mean`` or ``max``.
         target_merge: likewise.
@@ -38,7 +41,9 @@ def to_words(
         (…, T words, S words); words without pieces get zeros.
     """
     if soft.shape[-2:] != (len(target_ids), len(source_ids)):
-        raise ValueError(f"expected soft of shape (…, {len(target_ids)}, {len(source_ids)}), got {soft.shape}")
+        raise ValueError(
+            f"expected soft of shape (…, {len(target_ids)}, {len(source_ids)}), got {soft.shape}"
+        )
     return _merge(_merge(soft, source_ids, -1, source_merge), target_ids, -2, target_merge)
 
 
@@ -65,30 +70,38 @@ def _merge(soft: np.ndarray, ids: Sequence[int], axis: int, how: str) -> np.ndar
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
-    """The best source word of each target word (Li et al., 2019; Kobayashi et al., 2020); ties to the lowest."""
+    """The best source word of each target word (Li et al., 2019; Kobayashi et al., 2020); ties to
+    the lowest."""
     return _links(_row_best(soft) & _linkable(soft, null))
 
 
-def threshold(soft: np.ndarray, *, null: np.ndarray | None = None, level: float = 0.2) -> list[Link]:
+def threshold(
+    soft: np.ndarray, *, null: np.ndarray | None = None, level: float = 0.2
+) -> list[Link]:
     """Every cell whose share of its row, </s> included, reaches ``level``."""
     return _links((row_shares(soft, null) >= level) & _linkable(soft, null))
 
 
 def mutual_argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
-    """Cells that are the best of their row and of their column (Matusov et al., 2004: intersection)."""
+    """Cells that are the best of their row and of their column (Matusov et al., 2004:
+    intersection)."""
     return _links(_mutual(soft) & _linkable(soft, null))
 
 
-def itermax(soft: np.ndarray, *, null: np.ndarray | None = None, rounds: int = 2, discount: float = 0.9) -> list[Link]:
+def itermax(
+    soft: np.ndarray, *, null: np.ndarray | None = None, rounds: int = 2, discount: float = 0.9
+) -> list[Link]:
     """Mutual argmax, repeated on what is left (Itermax: Jalili Sabet et al., 2020).
 
-    After each round a cell counts in full if both its words are free, ``discount`` times if one is, and not at all if
-    neither is.
+    After each round a cell counts in full if both its words are free, ``discount`` times if one is,
+    and not at all if neither is.
     """
     linkable = _linkable(soft, null)
     found = _mutual(soft) & linkable
     for _ in range(rounds - 1):
-        free = (~found.any(axis=1))[:, None].astype(int) + ~found.any(axis=0)  # (T, S): how many of the two words
+        free = (~found.any(axis=1))[:, None].astype(int) + ~found.any(
+            axis=0
+        )  # (T, S): how many of the two words
         left = soft * np.array([0.0, discount, 1.0])[free]
         new = _mutual(left) & linkable & (left > 0) & ~found
         if not new.any():
@@ -114,7 +127,10 @@ EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
 }
 
 
-PARAMETERS = {"threshold": "level", "relative": "share"}  # what a number after the name of an extractor sets
+PARAMETERS = {
+    "threshold": "level",
+    "relative": "share",
+}  # what a number after the name of an extractor sets
 
 
 def extractor(text: str) -> Callable[..., list[Link]]:
@@ -128,7 +144,9 @@ def extractor(text: str) -> Callable[..., list[Link]]:
         value = {PARAMETERS[name]: float(number)}
     except (KeyError, ValueError):
         takers = ", ".join(PARAMETERS)
-        raise InputError(f"bad extract {text!r}; expected NAME, or NAME:NUMBER for one of: {takers}") from None
+        raise InputError(
+            f"bad extract {text!r}; expected NAME, or NAME:NUMBER for one of: {takers}"
+        ) from None
     if not 0 < float(number) <= 1:
         raise InputError(f"bad extract {text!r}; expected a share from 0 to 1")
     return partial(EXTRACTORS[name], **value)
@@ -139,10 +157,17 @@ def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
     total = soft.sum(axis=1, keepdims=True)
     if null is not None:
         total = total + null[:, None]
-    return np.divide(soft, total, out=np.zeros_like(soft, dtype=np.result_type(soft, np.float32)), where=total > 0)
+    return np.divide(
+        soft,
+        total,
+        out=np.zeros_like(soft, dtype=np.result_type(soft, np.float32)),
+        where=total > 0,
+    )
 
 
-def confidences(soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None) -> list[float]:
+def confidences(
+    soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None
+) -> list[float]:
     """The share of its target word's row that each link holds, in the order of ``links``."""
     if not links:
         return []
@@ -172,4 +197,4 @@ def _linkable(soft: np.ndarray, null: np.ndarray | None) -> np.ndarray:
 
 def _links(cells: np.ndarray) -> list[Link]:
     targets, sources = np.nonzero(cells)
-    return list(zip(sources.tolist(), targets.tolist()))
+    return list(zip(sources.tolist(), targets.tolist(), strict=True))

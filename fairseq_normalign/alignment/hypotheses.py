@@ -1,4 +1,5 @@
-"""Translations to be aligned: one a line, or as ``fairseq-generate`` and ``fairseq-interactive`` print them."""
+"""Translations to be aligned: one a line, or as ``fairseq-generate`` and ``fairseq-interactive``
+print them."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ PRINTED = re.compile(r"([SH])-(\d+)\t(.*)")
 
 
 def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | None:
-    """Sources and best hypotheses of a generation log, in the order of the corpus; None if it is no such log.
+    """Sources and best hypotheses of a generation log, in the order of the corpus; None if it is no
+    such log.
 
-    The log has lines ``S-12 TAB source`` and ``H-12 TAB score TAB hypothesis``, sentences in any order, the best
-    hypothesis of each first, among other lines.
+    The log has lines ``S-12 TAB source`` and ``H-12 TAB score TAB hypothesis``, sentences in any
+    order, the best hypothesis of each first, among other lines.
     """
     found: dict[str, dict[int, list[str]]] = {"S": {}, "H": {}}
     for match in filter(None, map(PRINTED.match, read_lines(path))):
@@ -26,7 +28,11 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
     sources, hypotheses = found["S"], found["H"]
     if not hypotheses:
         return None
-    missing = [number for number in range(max(hypotheses) + 1) if number not in hypotheses or number not in sources]
+    missing = [
+        number
+        for number in range(max(hypotheses) + 1)
+        if number not in hypotheses or number not in sources
+    ]
     if missing:
         raise InputError(
             f"{name_of(path)}: sentence {missing[0]} has no S- or no H- line; is the log complete? "

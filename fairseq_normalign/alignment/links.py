@@ -1,8 +1,9 @@
 """Links of a sentence pair, read from and written to Pharaoh, talp and NAACL/WPT files.
 
-Pharaoh and talp have one line per sentence pair: ``i-j`` is a sure link, ``ipj`` a possible one, source word first; a
-link may carry a confidence, ``i-j:0.93``. NAACL/WPT has one line per link: ``sentence source target [S|P]
-[confidence]``, with sentences in ascending order and sentences without links left out (Mihalcea and Pedersen, 2003).
+Pharaoh and talp have one line per sentence pair: ``i-j`` is a sure link, ``ipj`` a possible one,
+source word first; a link may carry a confidence, ``i-j:0.93``. NAACL/WPT has one line per link:
+``sentence source target [S|P] [confidence]``, with sentences in ascending order and sentences
+without links left out (Mihalcea and Pedersen, 2003).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import gzip
 import itertools
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import AbstractSet, Any, Iterable, Iterator, NamedTuple, Sequence, TextIO, Tuple
+from typing import Any, NamedTuple, TextIO
 
 from fairseq_normalign.errors import InputError
 
-Link = Tuple[int, int]
+Link = tuple[int, int]
 FORMATS = ("auto", "pharaoh", "talp", "naacl")
 
 TOKEN = re.compile(r"([0-9]+)[-p]([0-9]+)(?::[0-9.eE+-]+)?")
@@ -26,7 +28,9 @@ NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-
 NONE: frozenset = frozenset()
 WORD_BITS = 32
 WORD_MASK = (1 << WORD_BITS) - 1
-CACHED_TOKENS = 1 << 20  # more than the pairs of two 1,000-word sentences; with confidences, every token may be new
+CACHED_TOKENS = (
+    1 << 20
+)  # more than the pairs of two 1,000-word sentences; with confidences, every token may be new
 
 
 class Gold(NamedTuple):
@@ -37,7 +41,8 @@ class Gold(NamedTuple):
 
 
 def pack(link: Link) -> int:
-    """A link as one number, source first: hashes three times as fast as a pair, and sorts the same."""
+    """A link as one number, source first: hashes three times as fast as a pair, and sorts the
+    same."""
     return link[0] << WORD_BITS | link[1]
 
 
@@ -47,7 +52,8 @@ def unpack(links: Iterable[int]) -> set[Link]:
 
 
 class _Links(dict):
-    """Token -> link, filled as tokens come: a corpus repeats few tokens many times, and a look-up beats parsing."""
+    """Token -> link, filled as tokens come: a corpus repeats few tokens many times, and a look-up
+    beats parsing."""
 
     def __init__(self, index: int, reverse: bool, packed: bool) -> None:
         self.index, self.reverse, self.packed = index, reverse, packed
@@ -58,7 +64,9 @@ class _Links(dict):
             raise InputError(f"bad link {_clip(token)}; expected 'i-j' (sure) or 'ipj' (possible)")
         source, target = int(match[1]) - self.index, int(match[2]) - self.index
         if source < 0 or target < 0:
-            raise InputError(f"link {token!r} has index 0 where words are counted from 1; is the file 0-based?")
+            raise InputError(
+                f"link {token!r} has index 0 where words are counted from 1; is the file 0-based?"
+            )
         pair = (target, source) if self.reverse else (source, target)
         link = pack(pair) if self.packed else pair
         if len(self) < CACHED_TOKENS:
@@ -79,12 +87,12 @@ class _Texts(dict):
         return text
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _links(index: int, reverse: bool, packed: bool = False) -> _Links:
     return _Links(index, reverse, packed)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _texts(index: int) -> _Texts:
     return _Texts(index)
 
@@ -108,8 +116,11 @@ def parse_links(line: str, *, index: int = 0, reverse: bool = False, where: str 
         raise _located(where, error) from None
 
 
-def parse_gold(line: str, *, index: int = 0, reverse: bool = False, sure: str = "-", where: str = "") -> Gold:
-    """The sure and possible links of a talp line; ``sure`` is the separator that marks sure links."""
+def parse_gold(
+    line: str, *, index: int = 0, reverse: bool = False, sure: str = "-", where: str = ""
+) -> Gold:
+    """The sure and possible links of a talp line; ``sure`` is the separator that marks sure
+    links."""
     try:
         possible, unsure = _gold(line, _links(index, reverse), sure)
     except InputError as error:
@@ -117,7 +128,7 @@ def parse_gold(line: str, *, index: int = 0, reverse: bool = False, sure: str = 
     return Gold(possible - unsure, possible)
 
 
-def _gold(line: str, links: _Links, sure: str) -> tuple[set, AbstractSet]:
+def _gold(line: str, links: _Links, sure: str) -> tuple[set, Set]:
     """The possible links, sure ones included, and the few that are not sure."""
     tokens = line.split()
     possible = set(map(links.__getitem__, tokens))
@@ -132,7 +143,11 @@ def _gold(line: str, links: _Links, sure: str) -> tuple[set, AbstractSet]:
 
 
 def format_links(
-    links: Iterable[Link], *, index: int = 0, reverse: bool = False, confidences: Sequence[float] | None = None
+    links: Iterable[Link],
+    *,
+    index: int = 0,
+    reverse: bool = False,
+    confidences: Sequence[float] | None = None,
 ) -> str:
     """A Pharaoh line, links in ascending order.
 
@@ -148,7 +163,9 @@ def format_links(
         return " ".join(map(texts.__getitem__, sorted(pairs)))
     if len(confidences) != len(pairs):
         raise ValueError(f"{len(confidences)} confidences for {len(pairs)} links")
-    return " ".join(f"{texts[pair]}:{value:.3f}" for pair, value in sorted(zip(pairs, confidences)))
+    return " ".join(
+        f"{texts[pair]}:{value:.3f}" for pair, value in sorted(zip(pairs, confidences, strict=True))
+    )
 
 
 def _located(where: str, error: Exception) -> InputError:
@@ -181,7 +198,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[Any]:
-    """A file to write that appears under its name only when complete; an error leaves the old file as it was."""
+    """A file to write that appears under its name only when complete; an error leaves the old file
+    as it was."""
     path = Path(path)
     part = path.with_name(f"{path.name}.part")
     try:
@@ -198,12 +216,15 @@ def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[Any]:
 class LinkFile:
     """The links of a file, one sentence pair at a time, in constant memory.
 
-    Iterating yields sets of links. ``format`` ``auto`` tells NAACL from Pharaoh and talp by the first line with text.
+    Iterating yields sets of links. ``format`` ``auto`` tells NAACL from Pharaoh and talp by the
+    first line with text.
     """
 
     empty: Any = NONE
 
-    def __init__(self, path: str | Path, *, index: int = 0, reverse: bool = False, format: str = "auto") -> None:
+    def __init__(
+        self, path: str | Path, *, index: int = 0, reverse: bool = False, format: str = "auto"
+    ) -> None:
         self.path, self.name, self.index, self.reverse = path, name_of(path), index, reverse
         self.format = format
 
@@ -218,7 +239,9 @@ class LinkFile:
             try:
                 return parse(line, links)
             except InputError as error:
-                raise _located(f"{self.name}:{' sentence ' if self.open_ended else ''}{number}", error) from None
+                raise _located(
+                    f"{self.name}:{' sentence ' if self.open_ended else ''}{number}", error
+                ) from None
 
         return map(parse_at, self._lines(), itertools.count(1))
 
@@ -229,16 +252,22 @@ class LinkFile:
         lines = read_lines(self.path)
         if self.format == "auto":
             self.format, lines = _recognise(lines)
-        return _talp_lines(lines, null=self.index == 1, name=self.name) if self.format == "naacl" else lines
+        return (
+            _talp_lines(lines, null=self.index == 1, name=self.name)
+            if self.format == "naacl"
+            else lines
+        )
 
     @property
     def open_ended(self) -> bool:
-        """NAACL cannot say that the last sentences have no links: the file may be shorter than the corpus."""
+        """NAACL cannot say that the last sentences have no links: the file may be shorter than the
+        corpus."""
         return self.format == "naacl"
 
 
 class GoldFile(LinkFile):
-    """The reference links of a file. Iterating yields ``Gold``; ``read`` yields (possible links, those not sure).
+    """The reference links of a file. Iterating yields ``Gold``; ``read`` yields (possible links,
+    those not sure).
 
     Args:
         sure: the separator that marks sure links, ``-`` or ``p``.
@@ -247,7 +276,9 @@ class GoldFile(LinkFile):
 
     empty = Gold(NONE, NONE)
 
-    def __init__(self, path: str | Path, *, sure: str = "-", possible: str = "keep", **options: Any) -> None:
+    def __init__(
+        self, path: str | Path, *, sure: str = "-", possible: str = "keep", **options: Any
+    ) -> None:
         super().__init__(path, **options)
         self.sure, self.possible = sure, possible
 
@@ -286,13 +317,16 @@ def _talp_lines(lines: Iterable[str], *, null: bool, name: str) -> Iterator[str]
         match = NAACL.fullmatch(" ".join(fields))
         if match is None:
             raise InputError(
-                f"{name}:{number}: bad line {_clip(line.strip())}; expected 'sentence source target [S|P]'"
+                f"{name}:{number}: bad line {_clip(line.strip())}; expected 'sentence source "
+                "target [S|P]'"
             )
         current, source, target = map(int, match.groups()[:3])
         if sentence is None:
             sentence = min(current, 1)
         if current < sentence:
-            raise InputError(f"{name}:{number}: sentence {current} after {sentence}; expected ascending order")
+            raise InputError(
+                f"{name}:{number}: sentence {current} after {sentence}; expected ascending order"
+            )
         for _ in range(current - sentence):
             yield " ".join(tokens)
             tokens = []
@@ -320,19 +354,31 @@ def read_together(*files: Any, packed: bool = False) -> Iterator[tuple]:
 
     NAACL files are filled up with sentences without links. ``packed`` reads links as numbers.
     """
-    streams = [file.read(packed=True) if packed and isinstance(file, LinkFile) else iter(file) for file in files]
+    streams = [
+        file.read(packed=True) if packed and isinstance(file, LinkFile) else iter(file)
+        for file in files
+    ]
     for number, row in enumerate(itertools.zip_longest(*streams)):
         if None in row:
-            ended = [item is None and not file.open_ended for file, item in zip(files, row)]
+            ended = [
+                item is None and not file.open_ended for file, item in zip(files, row, strict=True)
+            ]
             if any(ended):
                 raise _unequal(files, row, streams, number)
-            row = tuple(file.empty if item is None else item for file, item in zip(files, row))
+            row = tuple(
+                file.empty if item is None else item for file, item in zip(files, row, strict=True)
+            )
         yield row
 
 
-def _unequal(files: Sequence[Any], row: tuple, streams: Sequence[Iterator], number: int) -> InputError:
+def _unequal(
+    files: Sequence[Any], row: tuple, streams: Sequence[Iterator], number: int
+) -> InputError:
     counts = [
         f"{file.name} has {number + (0 if item is None else 1 + sum(1 for _ in stream))}"
-        for file, item, stream in zip(files, row, streams)
+        for file, item, stream in zip(files, row, streams, strict=True)
     ]
-    return InputError(f"line counts differ: {', '.join(counts)} lines; expected one line per sentence pair in each")
+    return InputError(
+        f"line counts differ: {', '.join(counts)} lines; expected one line per sentence pair in "
+        "each"
+    )

@@ -1,24 +1,26 @@
 """Two directions -> one alignment.
 
-Och and Ney (2003); Koehn et al. (2003). Growing visits links in a fixed order and sees what it has just added, so the
-order is part of each variant:
+Och and Ney (2003); Koehn et al. (2003). Growing visits links in a fixed order and sees what it has
+just added, so the order is part of each variant:
 
 ``moses``
     As symal does it: a neighbour joins if at least one of its words is free. Target-major order.
 ``lilt``
-    As lilt/alignment-scripts published its results: a neighbour joins only if both its words are free. Source-major
-    order.
+    As lilt/alignment-scripts published its results: a neighbour joins only if both its words are
+    free. Source-major order.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from typing import AbstractSet, Callable, Iterable, NamedTuple
+from collections.abc import Callable, Iterable, Set
+from typing import NamedTuple
 
 from fairseq_normalign.alignment.links import Link
 
-# Neighbours as (major, minor) steps, in the order of visiting. lilt's order decides which of two diagonal neighbours
-# takes a word that both want; its orthogonal neighbours never compete, as each shares a word with the link.
+# Neighbours as (major, minor) steps, in the order of visiting. lilt's order decides which of two
+# diagonal neighbours takes a word that both want; its orthogonal neighbours never compete, as each
+# shares a word with the link.
 ORTHOGONAL = [(-1, 0), (0, -1), (1, 0), (0, 1)]
 MOSES_DIAGONAL = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
 LILT_DIAGONAL = [(-1, 1), (-1, -1), (1, -1), (1, 1)]
@@ -40,14 +42,19 @@ HEURISTICS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-dia
 
 
 def symmetrize(
-    forward: AbstractSet[Link], reverse: AbstractSet[Link], heuristic: str, *, variant: str = "moses"
+    forward: Set[Link],
+    reverse: Set[Link],
+    heuristic: str,
+    *,
+    variant: str = "moses",
 ) -> set[Link]:
     """The links that a heuristic makes of two directions.
 
     Args:
         forward: links (source, target) of the source-to-target model.
         reverse: links of the other model, (source, target) as well.
-        heuristic: one of ``HEURISTICS``. ``final`` adds links with one free word, ``final-and`` with two.
+        heuristic: one of ``HEURISTICS``. ``final`` adds links with one free word, ``final-and``
+            with two.
         variant: one of ``VARIANTS``; it matters to growing only.
     """
     if heuristic == "intersection":
@@ -86,7 +93,7 @@ class _Growing:
 
 
 def _grow_and_finish(
-    forward: AbstractSet[Link], reverse: AbstractSet[Link], heuristic: str, rule: Variant
+    forward: Set[Link], reverse: Set[Link], heuristic: str, rule: Variant
 ) -> set[Link]:
     state = _Growing(set(forward & reverse))
     _grow(state, forward ^ reverse, rule)
@@ -100,8 +107,8 @@ def _grow_and_finish(
 def _grow(state: _Growing, pending: Iterable[Link], rule: Variant) -> None:
     """Add neighbours of links, pass after pass over all links in order, until nothing changes.
 
-    Words never become free again: a pending link that may not join now never will, and only links next to a pending
-    one need a visit. That leaves very few.
+    Words never become free again: a pending link that may not join now never will, and only links
+    next to a pending one need a visit. That leaves very few.
     """
     may_join = state.both_free if rule.both_free else state.has_free
     while True:
@@ -119,7 +126,8 @@ def _grow_once(
     neighbours: list[tuple[int, int]],
     may_join: Callable[[Link], bool],
 ) -> bool:
-    """One pass in ascending order. A link added behind the current one is visited in this pass, another in the next."""
+    """One pass in ascending order. A link added behind the current one is visited in this pass,
+    another in the next."""
     added, place = False, 0
     while place < len(visits):
         current = visits[place]
@@ -135,7 +143,7 @@ def _grow_once(
     return added
 
 
-def _finish(state: _Growing, direction: AbstractSet[Link], may_join: Callable[[Link], bool]) -> None:
+def _finish(state: _Growing, direction: Set[Link], may_join: Callable[[Link], bool]) -> None:
     """Add a direction's links to words that are still free, in ascending order."""
     for link in sorted(filter(may_join, direction - state.links)):
         if may_join(link):

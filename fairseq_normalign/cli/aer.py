@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Sequence
+from collections.abc import Sequence
 
 from fairseq_normalign.alignment import aer, breakdown, doctor
 from fairseq_normalign.alignment.links import FORMATS, GoldFile, LinkFile
@@ -16,14 +16,22 @@ from fairseq_normalign.errors import InputError
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="normalign aer",
-        description="Alignment error rate, precision and recall of word alignments. stdout has the scores; warnings "
+        description="Alignment error rate, precision and recall of word alignments. stdout has "
+        "the scores; warnings "
         "about files that look misread go to stderr.",
         epilog="example: normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("ref", metavar="REF", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines")
     parser.add_argument(
-        "-i", "--input", nargs="+", default=["-"], metavar="HYP", help="alignments to score; - is stdin"
+        "ref", metavar="REF", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines"
+    )
+    parser.add_argument(
+        "-i",
+        "--input",
+        nargs="+",
+        default=["-"],
+        metavar="HYP",
+        help="alignments to score; - is stdin",
     )
     add_reading_options(parser)
     add_statistics_options(parser)
@@ -34,41 +42,75 @@ def get_parser() -> argparse.ArgumentParser:
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
     for side, name in (("ref", "gold"), ("hyp", "hypotheses")):
-        group.add_argument(f"--{side}-index", type=int, choices=(0, 1), default=0, help=f"first word of the {name}")
-        group.add_argument(f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first")
-        group.add_argument(f"--{side}-format", choices=FORMATS, default="auto", help=f"format of the {name}")
-    group.add_argument("--sure-mark", choices=("-", "p"), default="-", help="what marks sure links in the gold")
+        group.add_argument(
+            f"--{side}-index", type=int, choices=(0, 1), default=0, help=f"first word of the {name}"
+        )
+        group.add_argument(
+            f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first"
+        )
+        group.add_argument(
+            f"--{side}-format", choices=FORMATS, default="auto", help=f"format of the {name}"
+        )
+    group.add_argument(
+        "--sure-mark", choices=("-", "p"), default="-", help="what marks sure links in the gold"
+    )
     group.add_argument(
         "--possible",
         choices=("keep", "drop", "sure"),
         default="keep",
         help="possible links: keep, drop, or take as sure",
     )
-    group.add_argument("--lines", choices=aer.LINES, default="all", help="score these lines only, counted from 1")
-    group.add_argument("--source", metavar="TEXT", help="tokenised source text; links outside it are refused")
+    group.add_argument(
+        "--lines", choices=aer.LINES, default="all", help="score these lines only, counted from 1"
+    )
+    group.add_argument(
+        "--source", metavar="TEXT", help="tokenised source text; links outside it are refused"
+    )
     group.add_argument("--target", metavar="TEXT", help="tokenised target text")
 
 
 def add_statistics_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("statistics")
-    group.add_argument("--alpha", type=float, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)")
+    group.add_argument(
+        "--alpha", type=float, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)"
+    )
     group.add_argument("--confidence", action="store_true", help="95%% bootstrap interval of AER")
     group.add_argument(
-        "--paired", action="store_true", help="p-value against the first HYP (approximate randomization)"
+        "--paired",
+        action="store_true",
+        help="p-value against the first HYP (approximate randomization)",
     )
-    group.add_argument("--samples", type=int, default=1000, help="samples for --confidence and --paired")
+    group.add_argument(
+        "--samples", type=int, default=1000, help="samples for --confidence and --paired"
+    )
     group.add_argument("--seed", type=int, default=12345, help="random seed for both")
-    group.add_argument("--breakdown", nargs="+", choices=breakdown.KINDS, default=[], help="also score by kind of link")
-    group.add_argument("--count-source", metavar="TEXT", help="text for source-frequency (else --source itself)")
-    group.add_argument("--count-target", metavar="TEXT", help="text for target-frequency (else --target itself)")
+    group.add_argument(
+        "--breakdown",
+        nargs="+",
+        choices=breakdown.KINDS,
+        default=[],
+        help="also score by kind of link",
+    )
+    group.add_argument(
+        "--count-source", metavar="TEXT", help="text for source-frequency (else --source itself)"
+    )
+    group.add_argument(
+        "--count-target", metavar="TEXT", help="text for target-frequency (else --target itself)"
+    )
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument("-f", "--format", choices=("text", "json"), default="text", help="output format")
-    group.add_argument("-b", "--score-only", action="store_true", help="print AER only, a line per HYP")
+    group.add_argument(
+        "-f", "--format", choices=("text", "json"), default="text", help="output format"
+    )
+    group.add_argument(
+        "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
+    )
     group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals")
-    group.add_argument("-q", "--quiet", action="store_true", help="no warnings about files that look misread")
+    group.add_argument(
+        "-q", "--quiet", action="store_true", help="no warnings about files that look misread"
+    )
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
@@ -86,12 +128,17 @@ def main(args: argparse.Namespace) -> None:
         possible=args.possible,
     )
     systems = [
-        LinkFile(path, index=args.hyp_index, reverse=args.reverse_hyp, format=args.hyp_format) for path in args.input
+        LinkFile(path, index=args.hyp_index, reverse=args.reverse_hyp, format=args.hyp_format)
+        for path in args.input
     ]
     texts = [TextFile(path) for path in (args.source, args.target) if path]
-    breakdowns = [breakdown.Breakdown(kind, len(systems), frequencies(args, kind)) for kind in args.breakdown]
+    breakdowns = [
+        breakdown.Breakdown(kind, len(systems), frequencies(args, kind)) for kind in args.breakdown
+    ]
     samples = [] if args.quiet else [doctor.Sample(k) for k in range(len(systems))]
-    bounds = [breakdown.BoundsCheck([gold.name, *args.input], args.source, args.target)] if texts else []
+    bounds = (
+        [breakdown.BoundsCheck([gold.name, *args.input], args.source, args.target)] if texts else []
+    )
     scores = aer.score(
         gold,
         systems,
@@ -115,11 +162,17 @@ def check(args: argparse.Namespace) -> None:
         raise InputError(f"--alpha {args.alpha}; expected a number from 0 to 1")
     if args.samples < 1:
         raise InputError(f"--samples {args.samples}; expected 1 or more")
-    texts = {"length": ["source"], "source-frequency": ["source"], "target-frequency": ["source", "target"]}
+    texts = {
+        "length": ["source"],
+        "source-frequency": ["source"],
+        "target-frequency": ["source", "target"],
+    }
     for kind in args.breakdown:
         missing = [f"--{side}" for side in texts.get(kind, []) if getattr(args, side) is None]
         if missing:
-            raise InputError(f"--breakdown {kind} needs the words; expected {' and '.join(missing)}")
+            raise InputError(
+                f"--breakdown {kind} needs the words; expected {' and '.join(missing)}"
+            )
 
 
 def frequencies(args: argparse.Namespace, kind: str):
@@ -130,33 +183,53 @@ def frequencies(args: argparse.Namespace, kind: str):
 
 
 def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
+    if args.quiet:
+        return
     read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
-    for path, sample in zip(args.input, samples):
+    for path, sample in zip(args.input, samples, strict=True):
         for advice in doctor.examine(sample.links, sample.golds, read):
             print(f"normalign aer: warning: {path}: {advice}", file=sys.stderr)
 
 
-def result(args: argparse.Namespace, scores: list[aer.Score], k: int, breakdowns: list[breakdown.Breakdown]) -> dict:
+def result(
+    args: argparse.Namespace, scores: list[aer.Score], k: int, breakdowns: list[breakdown.Breakdown]
+) -> dict:
     """All that is reported about a system; ratios in percent."""
     name, total, sentences = scores[k]
-    numbers = {"system": name, "signature": aer.signature(signature_of(args, args.input[k])), **measures(args, total)}
+    numbers = {
+        "system": name,
+        "signature": aer.signature(signature_of(args, args.input[k])),
+        **measures(args, total),
+    }
     if args.confidence:
         ends = aer.interval(sentences, samples=args.samples, seed=args.seed)
         numbers["interval"] = [aer.percent(end) for end in ends]
     if args.paired and k > 0:
-        numbers["p"] = aer.paired_p_value(scores[0].sentences, sentences, samples=args.samples, seed=args.seed)
+        numbers["p"] = aer.paired_p_value(
+            scores[0].sentences, sentences, samples=args.samples, seed=args.seed
+        )
     if breakdowns:
         numbers["breakdown"] = {
-            b.kind: {label: measures(args, counts) for label, counts in b.table(k)} for b in breakdowns
+            b.kind: {label: measures(args, counts) for label, counts in b.table(k)}
+            for b in breakdowns
         }
     return numbers
 
 
 def measures(args: argparse.Namespace, counts: aer.Counts) -> dict:
-    numbers = {"aer": counts.aer, "precision": counts.precision, "recall": counts.recall, "f1": counts.f()}
+    numbers = {
+        "aer": counts.aer,
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "f1": counts.f(),
+    }
     if args.alpha is not None:
         numbers["f_alpha"] = counts.f(args.alpha)
-    return {**{key: aer.percent(value) for key, value in numbers.items()}, "links": counts.links, "sure": counts.sure}
+    return {
+        **{key: aer.percent(value) for key, value in numbers.items()},
+        "links": counts.links,
+        "sure": counts.sure,
+    }
 
 
 def signature_of(args: argparse.Namespace, path: str) -> dict:
@@ -187,17 +260,24 @@ def as_text(args: argparse.Namespace, results: list[dict]) -> str:
     if len(results) == 1:
         return "\n".join([one_line(args, results[0]), *breakdown_tables(args, results)])
     names = [numbers["system"] for numbers in results]
-    lines = table(args, "system", list(zip(names, results)))
+    lines = table(args, "system", list(zip(names, results, strict=True)))
     lines += [f"{numbers['system']}: {numbers['signature']}" for numbers in results]
     return "\n".join([*lines, *breakdown_tables(args, results)])
 
 
 def one_line(args: argparse.Namespace, numbers: dict) -> str:
-    interval = f" [{', '.join(shown(args, end) for end in numbers['interval'])}]" if "interval" in numbers else ""
+    interval = (
+        f" [{', '.join(shown(args, end) for end in numbers['interval'])}]"
+        if "interval" in numbers
+        else ""
+    )
     names = {"precision": "P", "recall": "R", "f1": "F1", "f_alpha": f"F_{args.alpha}"}
-    parts = [f"{short} = {shown(args, numbers[key])}" for key, short in names.items() if key in numbers]
+    parts = [
+        f"{short} = {shown(args, numbers[key])}" for key, short in names.items() if key in numbers
+    ]
     counts = [f"{key} = {numbers[key]}" for key in ("links", "sure")]
-    return f"{numbers['signature']} = {shown(args, numbers['aer'])}{interval} ({' '.join(parts + counts)})"
+    score = f"{shown(args, numbers['aer'])}{interval}"
+    return f"{numbers['signature']} = {score} ({' '.join(parts + counts)})"
 
 
 def breakdown_tables(args: argparse.Namespace, results: list[dict]) -> list[str]:
@@ -222,10 +302,17 @@ def table(args: argparse.Namespace, corner: str, rows: list[tuple[str, dict]]) -
     }
     keys = [key for key in titles if any(key in numbers for _, numbers in rows)]
     cells = [[corner, *(titles[key] for key in keys)]]
-    cells += [[name, *(cell(args, key, numbers.get(key)) for key in keys)] for name, numbers in rows]
-    widths = [max(map(len, column)) for column in zip(*cells)]
+    cells += [
+        [name, *(cell(args, key, numbers.get(key)) for key in keys)] for name, numbers in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
-        "  ".join([row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:]))])
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
         for row in cells
     ]
 

@@ -1,4 +1,5 @@
-"""``normalign SUBCOMMAND``: finds the subcommand's module, imports it alone, and turns bad input into exit status 2."""
+"""``normalign SUBCOMMAND``: finds the subcommand's module, imports it alone, and turns bad input
+into exit status 2."""
 
 from __future__ import annotations
 
@@ -28,11 +29,20 @@ COMMANDS = {
 def usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(["usage: normalign COMMAND [options]", "", *lines, "", "normalign COMMAND --help tells more."])
+    return "\n".join(
+        [
+            "usage: normalign COMMAND [options]",
+            "",
+            *lines,
+            "",
+            "normalign COMMAND --help tells more.",
+        ]
+    )
 
 
 def quieten_fairseq() -> None:
-    """Keeps what is no news to the user off the screen: greetings, and how fairseq calls PyTorch."""
+    """Keeps what is no news to the user off the screen: greetings, and how fairseq calls
+    PyTorch."""
     logging.disable(logging.INFO)  # fairseq opens the root logger for everybody's debug messages
     warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
 
@@ -52,7 +62,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     name, *rest = argv
     if name not in COMMANDS:
-        print(f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(
+            f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}",
+            file=sys.stderr,
+        )
         return 2
     quieten_fairseq()
     warnings.showwarning = partial(show_warning, name)

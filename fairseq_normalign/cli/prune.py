@@ -1,25 +1,28 @@
-"""``normalign prune --path CHECKPOINT --out FILE``: a checkpoint without closed, weak or named heads."""
+"""``normalign prune --path CHECKPOINT --out FILE``: a checkpoint without closed, weak or named
+heads."""
 
 from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
+from fairseq_normalign.analysis.head_scores import SCORES, head_scores
+from fairseq_normalign.analysis.pruning import Prunable
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.heads.names import KINDS, Head, all_heads, parse_heads, parse_kinds
-from fairseq_normalign.plugin import options
-from fairseq_normalign.plugin.pruning import Prunable
-from fairseq_normalign.plugin.survey import SCORES, head_scores
+from fairseq_normalign.host import options
 from fairseq_normalign.report.tables import kept_heads
 
-DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: their rows of W_Q, W_K and W_V and their
-columns of W_O. The result is an ordinary checkpoint for fairseq's commands with --user-dir.
-Without other options, the heads whose gates are closed go (trained with --gate-heads)."""
+DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: their rows of W_Q,
+W_K and W_V and their columns of W_O. The result is an ordinary checkpoint for fairseq's commands
+with --user-dir. Without other options, the heads whose gates are closed go (trained with
+--gate-heads)."""
 EXAMPLE = """normalign prune --path gated/checkpoint_last.pt --out small.pt
-         normalign prune data-bin --path checkpoint_best.pt --gen-subset valid --keep-top 20 --by norm --out small.pt"""
+         normalign prune data-bin --path checkpoint_best.pt --gen-subset valid --keep-top 20 --by
+         norm --out small.pt"""
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
@@ -30,7 +33,9 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         epilog=f"Example: {EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    plain.add_argument("data", nargs="?", help="dictionaries and corpus, for scores that are measured on one")
+    plain.add_argument(
+        "data", nargs="?", help="dictionaries and corpus, for scores that are measured on one"
+    )
     plain.add_argument("--path", metavar="CHECKPOINT", required=True)
     plain.add_argument("--seed", type=int, default=1, help="for --by random (default: %(default)s)")
     add_pruning_options(plain)
@@ -38,8 +43,12 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     if known.by not in SCORES:
         return plain.parse_args(argv)
     if known.data is None:
-        raise InputError(f"--by {known.by} is measured on a corpus; expected DATA, as in `normalign align`")
-    parser = options.get_parser("prune", argv, description=DESCRIPTION, example=EXAMPLE)  # scores need a corpus
+        raise InputError(
+            f"--by {known.by} is measured on a corpus; expected DATA, as in `normalign align`"
+        )
+    parser = options.get_parser(
+        "prune", argv, description=DESCRIPTION, example=EXAMPLE
+    )  # scores need a corpus
     options.add_corpus_options(parser)
     add_pruning_options(parser)
     return options.parse_args(parser, argv)
@@ -49,16 +58,23 @@ def add_pruning_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("pruning")
     group.add_argument("--out", metavar="FILE", required=True, help="the checkpoint to write")
     group.add_argument(
-        "--close-rule", choices=CLOSE_RULES, help="when a gate is closed (default: as the model was trained)"
+        "--close-rule",
+        choices=CLOSE_RULES,
+        help="when a gate is closed (default: as the model was trained)",
     )
     which = group.add_mutually_exclusive_group()
-    which.add_argument("--keep", metavar="HEADS", help="keep these heads, as in 'encoder.1.3,cross.2.1'")
+    which.add_argument(
+        "--keep", metavar="HEADS", help="keep these heads, as in 'encoder.1.3,cross.2.1'"
+    )
     which.add_argument("--drop", metavar="HEADS", help="remove these heads")
-    which.add_argument("--keep-top", type=int, metavar="N", help="keep the N heads that --by ranks highest")
+    which.add_argument(
+        "--keep-top", type=int, metavar="N", help="keep the N heads that --by ranks highest"
+    )
     group.add_argument(
         "--by",
         choices=("gate", "random", *SCORES),
-        help="gate: log α; random: by --seed; others: what `normalign heads` shows, on the corpus of DATA (as in "
+        help="gate: log α; random: by --seed; others: what `normalign heads` shows, on the "
+        "corpus of DATA (as in "
         "`normalign align`)",
     )
     group.add_argument(
@@ -103,7 +119,10 @@ def scores(args: argparse.Namespace, prunable: Prunable) -> dict[Head, float]:
         return {head: generator.random() for head in all_heads(prunable.counts)}
     if args.by == "gate":
         if not prunable.log_alphas:
-            raise InputError(f"--by gate: {args.path} has no gates; expected a checkpoint trained with --gate-heads")
+            raise InputError(
+                f"--by gate: {args.path} has no gates; expected a checkpoint trained with "
+                "--gate-heads"
+            )
         return prunable.log_alphas
-    forced, encoder = options.load(args)
-    return head_scores(forced, options.pairs(args, encoder), args.by, max_tokens=args.max_tokens)
+    forcing, reader = options.load(args)
+    return head_scores(forcing, options.pairs(args, reader), args.by, max_tokens=args.max_tokens)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from fairseq_normalign.alignment.aer import made_with, write_signature
-from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together, whole_file
+from fairseq_normalign.alignment.links import (
+    FORMATS,
+    LinkFile,
+    format_links,
+    read_together,
+    whole_file,
+)
 from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, symmetrize
 from fairseq_normalign.errors import InputError
 
@@ -15,22 +21,40 @@ from fairseq_normalign.errors import InputError
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="normalign symmetrize",
-        description="Combine the word alignments of two directions. Writes Pharaoh lines, source word first.",
-        epilog="example: normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag > both.pharaoh",
+        description="Combine the word alignments of two directions. Writes Pharaoh lines, source "
+        "word first.",
+        epilog="example: normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag "
+        "> both.pharaoh",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("forward", metavar="FWD", help="alignment of the source-to-target direction; - is stdin")
-    parser.add_argument("reverse", metavar="REV", help="alignment of the target-to-source direction")
-    parser.add_argument("--heuristic", choices=HEURISTICS, default="grow-diag-final-and", help="what is kept")
     parser.add_argument(
-        "--variant", choices=VARIANTS, default="moses", help="a grown link needs one free word (moses) or two (lilt)"
+        "forward", metavar="FWD", help="alignment of the source-to-target direction; - is stdin"
     )
     parser.add_argument(
-        "--rev-order", choices=("target-source", "source-target"), default="target-source", help="order in REV's links"
+        "reverse", metavar="REV", help="alignment of the target-to-source direction"
     )
-    parser.add_argument("--index", type=int, choices=(0, 1), default=0, help="first word, in all three files")
+    parser.add_argument(
+        "--heuristic", choices=HEURISTICS, default="grow-diag-final-and", help="what is kept"
+    )
+    parser.add_argument(
+        "--variant",
+        choices=VARIANTS,
+        default="moses",
+        help="a grown link needs one free word (moses) or two (lilt)",
+    )
+    parser.add_argument(
+        "--rev-order",
+        choices=("target-source", "source-target"),
+        default="target-source",
+        help="order in REV's links",
+    )
+    parser.add_argument(
+        "--index", type=int, choices=(0, 1), default=0, help="first word, in all three files"
+    )
     parser.add_argument("--format", choices=FORMATS, default="auto", help="format of FWD and REV")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json"
+    )
     return parser
 
 
@@ -63,7 +87,8 @@ def signature_of(args: argparse.Namespace) -> dict:
     """How both directions were made, where it is known, and how they were combined."""
     forward, reverse = made_with(args.forward), made_with(args.reverse)
     options = {
-        key: value if value == reverse.get(key, value) else f"{value}+{reverse[key]}" for key, value in forward.items()
+        key: value if value == reverse.get(key, value) else f"{value}+{reverse[key]}"
+        for key, value in forward.items()
     }
     options.update({key: value for key, value in reverse.items() if key not in forward})
     return {**options, "heuristic": args.heuristic, "variant": args.variant}

@@ -1,4 +1,5 @@
-"""Which cells of an attention count when maxima are looked for: not padding, not the future, not </s>."""
+"""Which cells of an attention count when maxima are looked for: not padding, not the future, not
+</s>."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from torch import Tensor
 
 
 class Cells(NamedTuple):
-    """What the queries of a batch may look at. Marks are </s>, the decoder's start and language tokens."""
+    """What the queries of a batch may look at. Marks are </s>, the decoder's start and language
+    tokens."""
 
     visible: Tensor  # the query is a token and sees the key, (B, T, S)
     words: Tensor  # of these, the key is no mark, (B, T, S)
@@ -31,7 +33,8 @@ def cells(queries: Tensor, keys: Tensor, *, causal: bool = False) -> Cells:
 
 
 def maxima(weights: Tensor, allowed: Tensor) -> Tensor:
-    """The key with most weight among those allowed, (B, H, T); ties to the first. Rows without any give 0.
+    """The key with most weight among those allowed, (B, H, T); ties to the first. Rows without any
+    give 0.
 
     Args:
         weights: (B, H, T, S), not negative.
@@ -47,4 +50,8 @@ def choosing(seen: Cells) -> Tensor:
 
 def by_head(values: Tensor, rows: Tensor) -> Tensor:
     """The values (B, H, T) of some rows (B, T), (H, N)."""
-    return torch.stack([head[rows] for head in values.unbind(1)]) if values.shape[1] else values.new_empty(0, 0)
+    return (
+        torch.stack([head[rows] for head in values.unbind(1)])
+        if values.shape[1]
+        else values.new_empty(0, 0)
+    )

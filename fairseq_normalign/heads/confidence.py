@@ -6,18 +6,21 @@ from torch import Tensor
 
 from fairseq_normalign.heads.cells import Cells
 
-# Which </s> is left out: as a candidate for the maximum, or also as a query. The wording leaves both open.
+# Which </s> is left out: as a candidate for the maximum, or also as a query. The wording leaves
+# both open.
 EOS = ("key", "both")
 
 
 def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tensor, int]:
-    """Σ_t max_s α[t,s] by head, (H,), and how many t: confidence is the mean (Voita et al., 2019), </s> excluded.
+    """Σ_t max_s α[t,s] by head, (H,), and how many t: confidence is the mean (Voita et al., 2019),
+    </s> excluded.
 
     Queries that see no word are skipped, as is the decoder's start, which sees only itself.
 
     Args:
         shares: α, or another non-negative quantity as shares of its row, (B, H, T, S).
-        eos: ``key``: marks are no candidates for the maximum; ``both``: and as queries they do not count.
+        eos: ``key``: marks are no candidates for the maximum; ``both``: and as queries they do not
+            count.
     """
     rows = seen.words.any(-1) if eos == "key" else seen.words.any(-1) & seen.queries  # (B, T)
     best = shares.masked_fill(~seen.words.unsqueeze(1), 0).amax(-1)  # (B, H, T)
@@ -33,7 +36,8 @@ def row_shares(norms: Tensor) -> Tensor:
 def norm_sums(norms: Tensor, seen: Cells) -> tuple[Tensor, int]:
     """Σ_t Σ_s ‖αf(x_s)‖ by head over all cells that are seen, (H,), and how many queries t.
 
-    Its mean is what a head adds to one query, which can be compared between kinds of attention. The mean over cells
-    (Kobayashi et al., 2020) ranks the heads of one kind alike, but halves with twice as many keys.
+    Its mean is what a head adds to one query, which can be compared between kinds of attention. The
+    mean over cells (Kobayashi et al., 2020) ranks the heads of one kind alike, but halves with
+    twice as many keys.
     """
     return (norms * seen.visible.unsqueeze(1)).sum((0, 2, 3)), int(seen.visible.any(-1).sum())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from itertools import combinations
-from typing import Collection, Mapping, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
@@ -35,7 +36,10 @@ def correlations(
     found = {}
     for one, other in combinations(scores, 2):
         both = [head for head in heads if head in scores[one] and head in scores[other]]
-        columns = (np.array([scores[name][head] for head in both], dtype=np.float64) for name in (one, other))
+        columns = (
+            np.array([scores[name][head] for head in both], dtype=np.float64)
+            for name in (one, other)
+        )
         found[one, other] = Correlation(spearman(*columns), len(both))
     return found
 
@@ -43,9 +47,12 @@ def correlations(
 def correlations_within_layers(
     scores: Mapping[str, Mapping[Head, float]], heads: Collection[Head]
 ) -> dict[tuple[str, str], Correlation]:
-    """The mean over layers of the ρ of each layer's heads: for scores that compare the heads of one layer alone."""
+    """The mean over layers of the ρ of each layer's heads: for scores that compare the heads of one
+    layer alone."""
     layers = dict.fromkeys(head[:2] for head in heads)
-    by_layer = [correlations(scores, [head for head in heads if head[:2] == layer]) for layer in layers]
+    by_layer = [
+        correlations(scores, [head for head in heads if head[:2] == layer]) for layer in layers
+    ]
     found = {}
     for pair in combinations(scores, 2):
         defined = [layer[pair] for layer in by_layer if layer[pair].rho is not None]

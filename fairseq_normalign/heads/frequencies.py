@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.errors import InputError
@@ -30,7 +30,8 @@ def read_frequencies(path: str) -> dict[str, float]:
 class Frequencies:
     """Counts of pieces or of words; what was never counted has 0.
 
-    A piece is as frequent as its word if the counts are those of words: which they are is found out on some sentences.
+    A piece is as frequent as its word if the counts are those of words: which they are is found out
+    on some sentences.
 
     Args:
         counts: by piece or word.
@@ -39,16 +40,28 @@ class Frequencies:
     """
 
     def __init__(
-        self, counts: Mapping[str, float], name: str, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
+        self,
+        counts: Mapping[str, float],
+        name: str,
+        sentences: Iterable[tuple[Sequence[str], Sequence[str]]],
     ):
         if len(set(counts.values())) < 2:
-            raise InputError(f"{name}: all counts are equal; expected how often tokens are in the training data")
+            raise InputError(
+                f"{name}: all counts are equal; expected how often tokens are in the training data"
+            )
         self.counts, self.name = counts, name
-        sides = [[token for side in group for token in side] for group in zip(*sentences)]
+        sides = [
+            [token for side in group for token in side] for group in zip(*sentences, strict=True)
+        ]
         known = [sum(token in counts for token in side) / max(1, len(side)) for side in sides]
         if not known or max(known) < KNOWN:
-            shares = " and ".join(f"{share:.0%} of its {unit}" for share, unit in zip(known, ("pieces", "words")))
-            raise InputError(f"{name}: has {shares or 'nothing'} of the corpus; are they of another vocabulary?")
+            shares = " and ".join(
+                f"{share:.0%} of its {unit}"
+                for share, unit in zip(known, ("pieces", "words")[: len(known)], strict=True)
+            )
+            raise InputError(
+                f"{name}: has {shares or 'nothing'} of the corpus; are they of another vocabulary?"
+            )
         self.of_words = known[1] > known[0]
 
     def __call__(self, pieces: Sequence[str], words: Sequence[str]) -> list[float]:

@@ -1,7 +1,8 @@
 """Hard-concrete gates on attention heads (Louizos et al., 2018; Voita et al., 2019).
 
-A gate is a random number g in [0, 1] that is exactly 0 or exactly 1 with positive probability. Its one parameter log α
-says how far it is open; the expected number of open gates is a differentiable function of all of them.
+A gate is a random number g in [0, 1] that is exactly 0 or exactly 1 with positive probability. Its
+one parameter log α says how far it is open; the expected number of open gates is a differentiable
+function of all of them.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ def _stretched(share: Tensor) -> Tensor:
 
 
 def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
-    """g = clip(s·(h − l) + l, 0, 1) with s = σ((log U − log(1 − U) + log α) / τ); U is uniform on (0, 1)."""
+    """g = clip(s·(h − l) + l, 0, 1) with s = σ((log U − log(1 − U) + log α) / τ); U is uniform on
+    (0, 1)."""
     uniform = uniform.clamp(EPSILON, 1 - EPSILON)
     return _stretched(torch.sigmoid((torch.logit(uniform) + log_alpha) / TEMPERATURE))
 
 
 def evaluation_gates(log_alpha: Tensor, rule: str = "value") -> Tensor:
-    """g = clip(σ(log α)·(h − l) + l, 0, 1): no noise, no temperature; a gate may stay between 0 and 1.
+    """g = clip(σ(log α)·(h − l) + l, 0, 1): no noise, no temperature; a gate may stay between 0 and
+    1.
 
-    Rule ``value`` takes this as it is: 0 from log α ≤ −2.398. Rule ``paper`` also closes a gate that is more often 0
-    than 1 in training, P(g = 0) > P(g = 1), which is log α < 0.
+    Rule ``value`` takes this as it is: 0 from log α ≤ −2.398. Rule ``paper`` also closes a gate
+    that is more often 0 than 1 in training, P(g = 0) > P(g = 1), which is log α < 0.
     """
     gates = _stretched(torch.sigmoid(log_alpha))
     return gates * (log_alpha >= 0) if rule == "paper" else gates

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 
-KINDS = ("encoder", "decoder", "cross")  # self-attention of either side, and source–target attention
+KINDS = (
+    "encoder",
+    "decoder",
+    "cross",
+)  # self-attention of either side, and source–target attention
 ALL, NONE = "all", "none"  # of the heads
 
 
@@ -27,7 +32,9 @@ HeadCounts = Mapping[tuple, int]  # (kind, layer from 0) → number of heads
 
 def all_heads(counts: HeadCounts) -> list[Head]:
     """Every head of a model, by kind, layer and number."""
-    return [Head(kind, layer, head) for (kind, layer), heads in counts.items() for head in range(heads)]
+    return [
+        Head(kind, layer, head) for (kind, layer), heads in counts.items() for head in range(heads)
+    ]
 
 
 def parse_kinds(option: str, text: str | None) -> list[str]:
@@ -35,7 +42,9 @@ def parse_kinds(option: str, text: str | None) -> list[str]:
     names = [] if not text else list(KINDS) if text == ALL else text.split(",")
     for name in names:
         if name not in KINDS:
-            raise InputError(f"{option} {text}: unknown attention {name!r}; expected any of: {', '.join(KINDS)}")
+            raise InputError(
+                f"{option} {text}: unknown attention {name!r}; expected any of: {', '.join(KINDS)}"
+            )
     return names
 
 
@@ -43,12 +52,15 @@ def parse_head(text: str) -> Head:
     """``encoder.1.3`` → Head."""
     found = re.fullmatch(rf"({'|'.join(KINDS)})\.([1-9]\d*)\.([1-9]\d*)", text)
     if found is None:
-        raise InputError(f"{text!r} is no head; expected a name such as encoder.1.3, decoder.2.1 or cross.3.4")
+        raise InputError(
+            f"{text!r} is no head; expected a name such as encoder.1.3, decoder.2.1 or cross.3.4"
+        )
     return Head(found.group(1), int(found.group(2)) - 1, int(found.group(3)) - 1)
 
 
 def parse_heads(text: str, counts: HeadCounts) -> list[Head]:
-    """Heads of a model, named with commas or blanks between, or ``all`` or ``none``, in the model's order."""
+    """Heads of a model, named with commas or blanks between, or ``all`` or ``none``, in the model's
+    order."""
     known = all_heads(counts)
     if text in (ALL, NONE):
         return known if text == ALL else []
@@ -56,7 +68,9 @@ def parse_heads(text: str, counts: HeadCounts) -> list[Head]:
     if not named:
         raise InputError("no heads are named; expected names such as encoder.1.3, or none")
     for head in sorted(named - set(known)):
-        raise InputError(f"head {head}: the model has no such head; it has {', '.join(_ranges(counts))}")
+        raise InputError(
+            f"head {head}: the model has no such head; it has {', '.join(_ranges(counts))}"
+        )
     return [head for head in known if head in named]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import Head
-from fairseq_normalign.heads.relevance import Contributions
 from fairseq_normalign.heads.roles import POSITIONAL
 from fairseq_normalign.heads.syntax import Accuracy
 
@@ -36,12 +36,18 @@ class Profile:
     steps: dict[Head, str] = field(default_factory=dict)  # the decoder's step of each AER
 
     def position(self, head: Head) -> str:
-        """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if that was not measured."""
+        """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if that was not
+        measured."""
         found = self.positions.get(head)
-        return _labelled(f"{found['offset']:+d}" if found["offset"] else "0", found["share"]) if found else ""
+        return (
+            _labelled(f"{found['offset']:+d}" if found["offset"] else "0", found["share"])
+            if found
+            else ""
+        )
 
     def roles(self, head: Head, criteria: Criteria) -> list[str]:
-        """Labels such as ``-1 (97 %)``, ``nsubj→head 62/35`` (accuracy and baseline in %) or ``rare (55 %)``."""
+        """Labels such as ``-1 (97 %)``, ``nsubj→head 62/35`` (accuracy and baseline in %) or ``rare
+        (55 %)``."""
         labels = []
         place = self.positions.get(head)
         if place and place["share"] >= criteria.positional:
@@ -51,7 +57,9 @@ class Profile:
         number = self.parsed.index(head) if head in self.parsed else None
         for name, accuracy in self.relations.items():
             if number is not None and accuracy.found(number, criteria.margin):
-                labels.append(f"{name} {100 * accuracy.heads[number]:.0f}/{100 * accuracy.baseline:.0f}")
+                labels.append(
+                    f"{name} {100 * accuracy.heads[number]:.0f}/{100 * accuracy.baseline:.0f}"
+                )
         share = self.rare.get(head, {}).get("rarest", {}).get("tokens", 0)
         if share >= criteria.rare:
             labels.append(_labelled("rare", share))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -55,30 +55,46 @@ def log_alphas(state: State) -> dict[Head, float]:
 
 
 def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
-    """The state dict of the ungated model that does what the gated one does at test time: W_O^h ← g_h W_O^h."""
-    folded = {key: value for key, value in state.items() if not key.endswith(LOG_ALPHA) and STEERING not in key}
+    """The state dict of the ungated model that does what the gated one does at test time: W_O^h ←
+    g_h W_O^h."""
+    folded = {
+        key: value
+        for key, value in state.items()
+        if not key.endswith(LOG_ALPHA) and STEERING not in key
+    }
     for _, _, prefix in _places(state):
         if prefix + LOG_ALPHA in state:
             gates = evaluation_gates(state[prefix + LOG_ALPHA].float(), rule)
-            folded[f"{prefix}out_proj.weight"] = scale_heads(state[f"{prefix}out_proj.weight"], gates)
+            folded[f"{prefix}out_proj.weight"] = scale_heads(
+                state[f"{prefix}out_proj.weight"], gates
+            )
     return folded
 
 
 def scale_heads(out_weight: Tensor, gates: Tensor) -> Tensor:
     """W_O (C, H·D) with the columns of head h multiplied by g_h."""
-    return (out_weight.unflatten(1, (len(gates), -1)) * gates.to(out_weight.dtype)[:, None]).flatten(1)
+    return (
+        out_weight.unflatten(1, (len(gates), -1)) * gates.to(out_weight.dtype)[:, None]
+    ).flatten(1)
 
 
 def columns_of(heads: Collection[int], head_dim: int) -> Tensor:
     """The neurons of some heads, in their order."""
-    return torch.tensor([head * head_dim + number for head in heads for number in range(head_dim)], dtype=torch.long)
+    return torch.tensor(
+        [head * head_dim + number for head in heads for number in range(head_dim)], dtype=torch.long
+    )
 
 
-def keep_heads(state: State, kept: Collection[Head], head_dims: Mapping[str, int]) -> dict[str, Tensor]:
-    """The state dict without all other heads: their rows of W_Q, W_K, W_V and b, and their columns of W_O, go."""
+def keep_heads(
+    state: State, kept: Collection[Head], head_dims: Mapping[str, int]
+) -> dict[str, Tensor]:
+    """The state dict without all other heads: their rows of W_Q, W_K, W_V and b, and their columns
+    of W_O, go."""
     smaller = {key: value for key, value in state.items() if not COPIES.search(key)}
     for kind, layer, prefix in _places(state):
-        neurons = columns_of([head.head for head in kept if head[:2] == (kind, layer)], head_dims[kind])
+        neurons = columns_of(
+            [head.head for head in kept if head[:2] == (kind, layer)], head_dims[kind]
+        )
         for projection in ("q_proj", "k_proj", "v_proj"):
             for part in ("weight", "bias"):
                 key = f"{prefix}{projection}.{part}"

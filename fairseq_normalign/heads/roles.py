@@ -1,7 +1,8 @@
-"""What a head looks at: a position, the rarest token, the other end of a syntactic relation (Voita et al., 2019).
+"""What a head looks at: a position, the rarest token, the other end of a syntactic relation (Voita
+et al., 2019).
 
-Everything is read off the maxima of the weights. Marks such as </s> are never counted as a maximum, except in the
-pattern ``last``.
+Everything is read off the maxima of the weights. Marks such as </s> are never counted as a maximum,
+except in the pattern ``last``.
 """
 
 from __future__ import annotations
@@ -15,19 +16,26 @@ from torch.nn import functional
 from fairseq_normalign.heads.cells import Cells, by_head, choosing, maxima
 
 POSITIONAL = 0.9  # share of maxima on one relative position (Voita et al., 2019)
-PATTERNS = {"itself": 0, "previous": -1, "next": 1}  # Raganato and Tiedemann, 2018; their fourth is `last`
+PATTERNS = {
+    "itself": 0,
+    "previous": -1,
+    "next": 1,
+}  # Raganato and Tiedemann, 2018; their fourth is `last`
 
 
 def offsets(weights: Tensor, seen: Cells) -> Tensor:
-    """Where the maximum of each word lies relative to it, (H, N), in self-attention; for words that have a choice."""
+    """Where the maximum of each word lies relative to it, (H, N), in self-attention; for words that
+    have a choice."""
     positions = torch.arange(weights.shape[2], device=weights.device)
     return by_head(maxima(weights, seen.words) - positions, choosing(seen))
 
 
 def last_hits(weights: Tensor, seen: Cells) -> tuple[Tensor, int]:
-    """How many words have their maximum on the sentence's last token, usually </s>, by head, (H,); and of how many.
+    """How many words have their maximum on the sentence's last token, usually </s>, by head, (H,);
+    and of how many.
 
-    Raganato and Tiedemann (2018) name this pattern with the end of sentence as a token: here, marks count.
+    Raganato and Tiedemann (2018) name this pattern with the end of sentence as a token: here, marks
+    count.
     """
     last = seen.visible.any(1).sum(1) - 1  # (B,)
     hits = maxima(weights, seen.visible) == last[:, None, None]
@@ -35,7 +43,8 @@ def last_hits(weights: Tensor, seen: Cells) -> tuple[Tensor, int]:
 
 
 def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
-    """Tokens of a sentence whose frequency is among its ``rank`` lowest, (B, S); equal ones share a place.
+    """Tokens of a sentence whose frequency is among its ``rank`` lowest, (B, S); equal ones share a
+    place.
 
     Args:
         frequencies: of each token in the training data, (B, S).
@@ -47,11 +56,14 @@ def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
     return keys & (frequencies <= bar)
 
 
-def rare_hits(weights: Tensor, seen: Cells, rare: Tensor, chosen: Tensor) -> dict[str, tuple[Tensor, int]]:
+def rare_hits(
+    weights: Tensor, seen: Cells, rare: Tensor, chosen: Tensor
+) -> dict[str, tuple[Tensor, int]]:
     """How often the maximum is on a rare token, by head, (H,), and of how many cases.
 
-    ``tokens``: words whose maximum is a rare token; ``sentences``: sentences where the token that gets most weight from
-    all words together is one; ``chance``: the share of rare tokens among those seen, as if the maximum were any.
+    ``tokens``: words whose maximum is a rare token; ``sentences``: sentences where the token that
+    gets most weight from all words together is one; ``chance``: the share of rare tokens among
+    those seen, as if the maximum were any.
 
     Args:
         rare: tokens that count as rare, (B, S).
@@ -81,8 +93,10 @@ class Positions:
     def add(self, found: Tensor) -> None:
         """Adds offsets (H, N)."""
         self.counts = self.counts or [Counter() for _ in found]
-        for counter, line in zip(self.counts, found):
-            counter.update(dict(zip(*(part.tolist() for part in line.unique(return_counts=True)))))
+        for counter, line in zip(self.counts, found, strict=True):
+            counter.update(
+                dict(zip(*(part.tolist() for part in line.unique(return_counts=True)), strict=True))
+            )
 
     def favourite(self, head: int) -> tuple[int, float] | None:
         """The most frequent position and its share; None without any case."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,21 +21,27 @@ class Accuracy(NamedTuple):
     """How often the maximum of a word is the other end of its relation, in one direction."""
 
     cases: int
-    offset: int | None  # the most frequent relative position of the other end, and its share: the baseline
+    offset: (
+        int | None
+    )  # the most frequent relative position of the other end, and its share: the baseline
     baseline: float | None
     heads: list[float]  # (H,), empty without cases
 
     def found(self, head: int, margin: str) -> bool:
-        """Whether a head is above the baseline by a margin: 10 %, or 10 points (the paper's text allows both)."""
+        """Whether a head is above the baseline by a margin: 10 %, or 10 points (the paper's text
+        allows both)."""
         return self.cases >= MIN_CASES and self.heads[head] >= MARGINS[margin](self.baseline)
 
 
 def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
-    """Cases of a tree: (relation and direction, word that looks, word to be found). Subtypes are other relations."""
-    for dependent, (head, label) in enumerate(zip(tree.heads, tree.relations)):
+    """Cases of a tree: (relation and direction, word that looks, word to be found). Subtypes are
+    other relations."""
+    for dependent, (head, label) in enumerate(zip(tree.heads, tree.relations, strict=True)):
         for relation, labels in RELATIONS.items():
             if head >= 0 and label in labels:
-                for direction, case in zip(DIRECTIONS, ((dependent, head), (head, dependent))):
+                for direction, case in zip(
+                    DIRECTIONS, ((dependent, head), (head, dependent)), strict=True
+                ):
                     yield (direction.format(relation), *case)
 
 
@@ -53,15 +60,20 @@ class Syntax:
         """Adds a sentence.
 
         Args:
-            weights: between its words, (H, N, N): what a word gives to all pieces of another, averaged over its own.
+            weights: between its words, (H, N, N): what a word gives to all pieces of another,
+                averaged over its own.
         """
         maxima = weights.argmax(2)  # (H, N)
         for name, query, other in ends(tree):
             self.hits[name] = self.hits[name] + (maxima[:, query] == other)
             self.offsets[name][other - query] += 1
-        induced = [attachments(maximum_spanning_tree(head, tree.root), tree.heads) for head in weights]
+        induced = [
+            attachments(maximum_spanning_tree(head, tree.root), tree.heads) for head in weights
+        ]
         self.attached = self.attached + np.array(induced)
-        self.branching.update({name: branching(tree.heads, offset) for name, offset in BASELINES.items()})
+        self.branching.update(
+            {name: branching(tree.heads, offset) for name, offset in BASELINES.items()}
+        )
         self.words += len(tree.words) - 1
 
     def accuracies(self) -> dict[str, Accuracy]:
@@ -70,12 +82,16 @@ class Syntax:
 
     def missing(self) -> list[str]:
         """Relations that no sentence has."""
-        return [relation for relation in RELATIONS if not self.offsets[DIRECTIONS[0].format(relation)]]
+        return [
+            relation for relation in RELATIONS if not self.offsets[DIRECTIONS[0].format(relation)]
+        ]
 
     def attachment_scores(self) -> tuple[list[float], dict[str, float]]:
-        """UAS of the trees of every head, and of the baselines; punctuation counts, the root, which is given, not.
+        """UAS of the trees of every head, and of the baselines; punctuation counts, the root, which
+        is given, not.
 
-        An arc is as good as the weight that the dependent gives to its head (Raganato and Tiedemann, 2018).
+        An arc is as good as the weight that the dependent gives to its head (Raganato and
+        Tiedemann, 2018).
         """
         words = max(1, self.words)
         baselines = {name: self.branching[name] / words for name in BASELINES}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import NamedTuple
 
 from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.errors import InputError
@@ -37,9 +38,9 @@ class _Row(NamedTuple):
 def read_conllu(path: str | Path) -> Iterator[Tree]:
     """The trees of a file, over words as they are written.
 
-    A multiword token (``3-4 zum``) is one word. It takes its head and relation from the first of its parts whose head
-    lies outside it; all dependents of its parts are its own. Empty nodes (``5.1``) and comments are skipped. A blank
-    inside a word becomes a no-break space.
+    A multiword token (``3-4 zum``) is one word. It takes its head and relation from the first of
+    its parts whose head lies outside it; all dependents of its parts are its own. Empty nodes
+    (``5.1``) and comments are skipped. A blank inside a word becomes a no-break space.
     """
     none = True
     for lines in _paragraphs(path):
@@ -67,7 +68,10 @@ def _trees(lines: list[tuple[int, str]], name: str) -> Iterator[Tree]:
         fields = line.split("\t")
         where = f"{name}:{number}"
         if len(fields) != COLUMNS:
-            raise InputError(f"{where}: {len(fields)} columns; expected the {COLUMNS} of CoNLL-U, with tabs between")
+            raise InputError(
+                f"{where}: {len(fields)} columns; expected the {COLUMNS} of CoNLL-U, with tabs "
+                "between"
+            )
         if re.fullmatch(r"\d+-\d+", fields[0]):
             ranges.append((*map(int, fields[0].split("-")), _form(fields[1]), where))
         elif not re.fullmatch(r"\d+\.\d+", fields[0]):
@@ -84,7 +88,9 @@ def _row(fields: list[str], expected: int, where: str) -> _Row:
     if fields[0] != str(expected):
         raise InputError(f"{where}: word number {fields[0]!r}; expected {expected}")
     if not fields[6].isdecimal():
-        raise InputError(f"{where}: head {fields[6]!r} of word {expected}; expected a number, 0 for the root")
+        raise InputError(
+            f"{where}: head {fields[6]!r} of word {expected}; expected a number, 0 for the root"
+        )
     return _Row(expected, _form(fields[1]), int(fields[6]), fields[7])
 
 
@@ -94,13 +100,19 @@ def _surface(rows: list[_Row], ranges: list[tuple], where: str) -> Tree:
     forms, place = {row.number: row.form for row in rows}, {row.number: row.number for row in rows}
     for first, last, form, range_where in ranges:
         if not 1 <= first < last <= len(rows):
-            raise InputError(f"{range_where}: multiword token {first}-{last}; expected words of the sentence")
+            raise InputError(
+                f"{range_where}: multiword token {first}-{last}; expected words of the sentence"
+            )
         place.update(dict.fromkeys(range(first, last + 1), first))
         forms[first] = form
     index = {number: i for i, number in enumerate(sorted(set(place.values())))}
-    of_word = {number: index[place[number]] for number in place}  # syntactic word from 1 → surface word from 0
+    of_word = {
+        number: index[place[number]] for number in place
+    }  # syntactic word from 1 → surface word from 0
     heads, relations = {}, {}
-    for row in sorted(rows, key=lambda row: _depth(row, rows)):  # the part nearest to the root: so it stays a tree
+    for row in sorted(
+        rows, key=lambda row: _depth(row, rows)
+    ):  # the part nearest to the root: so it stays a tree
         word = of_word[row.number]
         if word not in heads:
             heads[word], relations[word] = of_word.get(row.head, -1), row.relation
@@ -126,7 +138,9 @@ def _check(rows: list[_Row], where: str) -> None:
         raise InputError(f"{where}: the sentence has {roots} roots; expected 1")
     for row in rows:
         if row.head > len(rows):
-            raise InputError(f"{where}: head {row.head} of word {row.number}; the sentence has {len(rows)} words")
+            raise InputError(
+                f"{where}: head {row.head} of word {row.number}; the sentence has {len(rows)} words"
+            )
         seen, number = set(), row.number
         while number and number not in seen:
             seen.add(number)
@@ -144,9 +158,13 @@ def check_text(trees: Iterable[Tree], lines: Iterable[Sequence[str]], name: str)
     for number, (tree, words) in enumerate(zip_longest(trees, lines), 1):
         if tree is None or words is None:
             longer = "the treebank" if words is None else name
-            raise InputError(f"sentence {number}: only {longer} has it; expected a treebank of the same text")
+            raise InputError(
+                f"sentence {number}: only {longer} has it; expected a treebank of the same text"
+            )
         if tree.words != list(words):
-            here, there = next(pair for pair in zip_longest(tree.words, words, fillvalue="") if pair[0] != pair[1])
+            here, there = next(
+                pair for pair in zip_longest(tree.words, words, fillvalue="") if pair[0] != pair[1]
+            )
             raise InputError(
                 f"{tree.where}: sentence {number} has the word {here!r}, and {name} {there!r}; "
                 "expected a treebank of the same text"

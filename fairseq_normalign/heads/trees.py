@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 
 def maximum_spanning_tree(scores: np.ndarray, root: int) -> np.ndarray:
-    """The heads of the tree below ``root`` whose arcs have the largest sum (Chu and Liu, 1965; Edmonds, 1967).
+    """The heads of the tree below ``root`` whose arcs have the largest sum (Chu and Liu, 1965;
+    Edmonds, 1967).
 
     Args:
         scores: of each arc, (dependent, head): (N, N). The diagonal does not count.
@@ -24,16 +25,21 @@ def maximum_spanning_tree(scores: np.ndarray, root: int) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
-    """Every word takes its best head; a cycle becomes one word, and the tree of what is left says where it opens."""
+    """Every word takes its best head; a cycle becomes one word, and the tree of what is left says
+    where it opens."""
     heads = scores.argmax(1)
     heads[root] = root
     cycle = _cycle(heads, root)
     if not cycle:
         return heads
     rest = np.setdiff1d(np.arange(len(scores)), cycle)
-    gains = scores[np.ix_(cycle, rest)] - scores[cycle, heads[cycle]][:, None]  # if the cycle opens there
+    gains = (
+        scores[np.ix_(cycle, rest)] - scores[cycle, heads[cycle]][:, None]
+    )  # if the cycle opens there
     opened = gains.argmax(0)  # which word of the cycle each head outside would take
-    held = scores[np.ix_(rest, cycle)].argmax(1)  # which word of the cycle each word outside would hang on
+    held = scores[np.ix_(rest, cycle)].argmax(
+        1
+    )  # which word of the cycle each word outside would hang on
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)  # the cycle comes last
     smaller[:-1, :-1] = scores[np.ix_(rest, rest)]
     smaller[:-1, -1] = scores[rest, np.asarray(cycle)[held]]
@@ -62,10 +68,13 @@ def _cycle(heads: np.ndarray, root: int) -> list[int]:
 
 def attachments(heads: Sequence[int], gold: Sequence[int]) -> int:
     """How many words have their gold head. The root, which is given, does not count."""
-    return sum(head == there for head, there in zip(heads, gold) if there >= 0)
+    return sum(head == there for head, there in zip(heads, gold, strict=True) if there >= 0)
 
 
-BASELINES = {"left-branching": 1, "right-branching": -1}  # every word hangs on the next, or on the one before
+BASELINES = {
+    "left-branching": 1,
+    "right-branching": -1,
+}  # every word hangs on the next, or on the one before
 
 
 def branching(gold: Sequence[int], offset: int) -> int:

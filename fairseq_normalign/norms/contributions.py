@@ -12,14 +12,19 @@ Shapes: B batch, H heads, T queries, S keys, C model width, D head width. No fun
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-BLOCK = 2**20  # how many numbers of f(x) exist at once: few enough for the processor's cache, whatever the batch
+BLOCK = (
+    2**20
+    # how many numbers of f(x) exist at once: few enough for the processor's cache, whatever the
+    # batch
+)
 
 
 class Norms(NamedTuple):
@@ -45,15 +50,18 @@ class Recorded:
 
 
 def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
-    """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of half precision overflow."""
+    """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of half precision
+    overflow."""
     dtype = torch.promote_types(values.dtype, torch.float32)
     return torch.einsum("bhsd,hdc->bshc", values.to(dtype), out_weight.to(dtype))
 
 
 def gram_matrices(values: Tensor, out_weight: Tensor) -> Tensor:
-    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H), in float32 at least.
+    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H), in float32 at
+    least.
 
-    f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors, which need no copy.
+    f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors,
+    which need no copy.
     """
     dtype = torch.promote_types(values.dtype, torch.float32)
     values, out_weight = values.to(dtype), out_weight.to(dtype)
@@ -67,7 +75,8 @@ def _gram(values: Tensor, out_weight: Tensor) -> Tensor:
     """(H, N, D) and (H, D, C) → (N, H, H)."""
     heads, keys, _ = values.shape
     vectors = values.new_empty(keys, heads, out_weight.shape[-1])
-    # Written in the order that the next product is fast in; to permute the result of a product would copy it.
+    # Written in the order that the next product is fast in; to permute the result of a product
+    # would copy it.
     vectors.transpose(0, 1).baddbmm_(values, out_weight, beta=0)
     return torch.bmm(vectors, vectors.transpose(1, 2))
 
@@ -75,18 +84,24 @@ def _gram(values: Tensor, out_weight: Tensor) -> Tensor:
 def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
     """All three norms from one product with W_O; shapes as in :class:`Recorded`.
 
-    ‖α_h f_h‖ = α_h ‖f_h‖ as α ≥ 0, and ‖Σ_h α_h f_h(x_s)‖² = αᵀ G[s] α, so no vector α f(x) is built.
+    ‖α_h f_h‖ = α_h ‖f_h‖ as α ≥ 0, and ‖Σ_h α_h f_h(x_s)‖² = αᵀ G[s] α, so no vector α f(x) is
+    built.
     """
     gram = gram_matrices(values, out_weight)  # (S, B, H, H)
     weights = weights.to(gram.dtype)
     by_key = weights.flatten(0, 2).t().contiguous().unflatten(1, weights.shape[:3])  # (S, B, H, T)
     squared = ((gram @ by_key) * by_key).sum(2)  # (S, B, T)
     transformed = _sqrt(gram.diagonal(dim1=-2, dim2=-1).permute(1, 2, 0).contiguous())  # (B, H, S)
-    return Norms(transformed, weights * transformed.unsqueeze(2), _sqrt(squared.permute(1, 2, 0).contiguous()))
+    return Norms(
+        transformed,
+        weights * transformed.unsqueeze(2),
+        _sqrt(squared.permute(1, 2, 0).contiguous()),
+    )
 
 
 def _sqrt(squared: Tensor) -> Tensor:
-    """√x; at 0 (padding) and below (rounding) 0 with gradient 0, where PyTorch's has gradient ∞ and nan."""
+    """√x; at 0 (padding) and below (rounding) 0 with gradient 0, where PyTorch's has gradient ∞ and
+    nan."""
     if not squared.requires_grad:
         return squared.clamp(min=0).sqrt()
     positive = squared > 0
@@ -100,14 +115,16 @@ def summed_vectors(recorded: Recorded) -> Tensor:
 
 
 def weighted_vectors(recorded: Recorded) -> Iterator[Tensor]:
-    """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each. Large: T·S·C numbers a sentence."""
+    """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each. Large: T·S·C
+    numbers a sentence."""
     vectors = transformed_vectors(recorded.values, recorded.out_weight)
-    for weights, transformed in zip(recorded.weights.unbind(1), vectors.unbind(2)):
+    for weights, transformed in zip(recorded.weights.unbind(1), vectors.unbind(2), strict=True):
         yield weights.to(vectors.dtype).unsqueeze(-1) * transformed.unsqueeze(1)
 
 
 def attention_output(recorded: Recorded) -> Tensor:
-    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): what the attention returned, rebuilt from its parts."""
+    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): what the attention returned, rebuilt from its
+    parts."""
     vectors = transformed_vectors(recorded.values, recorded.out_weight)
     output = torch.einsum("bhts,bshc->btc", recorded.weights.to(vectors.dtype), vectors)
     return output if recorded.out_bias is None else output + recorded.out_bias.to(vectors.dtype)

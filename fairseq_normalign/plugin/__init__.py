@@ -1,8 +1,6 @@
-"""The only imports of fairseq. Importing this package registers the plugin and lets fairseq run on today's PyTorch."""
+"""What fairseq's commands see. Importing this package registers it with fairseq."""
 
+from fairseq_normalign.host.compat import disable_fused_encoder_layers
 from fairseq_normalign.plugin import criterion, model, task  # noqa: F401  (register)
-from fairseq_normalign.plugin.checkpoint import allow_checkpoint_classes
-from fairseq_normalign.plugin.compat import disable_fused_encoder_layers
 
-allow_checkpoint_classes()
 disable_fused_encoder_layers()

@@ -1,7 +1,7 @@
-"""``label_smoothed_cross_entropy_l0``: fairseq's translation loss, and a price for every head that stays open."""
+"""``label_smoothed_cross_entropy_l0``: fairseq's translation loss, and a price for every head that
+stays open."""
 
 from dataclasses import dataclass, field
-from typing import Dict, Optional, Tuple
 
 import torch
 from fairseq.criterions import register_criterion
@@ -23,22 +23,23 @@ class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
         default=0.005,
         metadata={"help": "λ: what one open head costs, in the unit of the loss of a target token"},
     )
-    l0_lambda_encoder: Optional[float] = field(
+    l0_lambda_encoder: float | None = field(
         default=None, metadata={"help": "λ of encoder self-attention (default: --l0-lambda)"}
     )
-    l0_lambda_decoder: Optional[float] = field(
+    l0_lambda_decoder: float | None = field(
         default=None, metadata={"help": "λ of decoder self-attention (default: --l0-lambda)"}
     )
-    l0_lambda_cross: Optional[float] = field(
+    l0_lambda_cross: float | None = field(
         default=None, metadata={"help": "λ of source–target attention (default: --l0-lambda)"}
     )
     l0_warmup_updates: int = field(
         default=0,
         metadata={
-            "help": "updates over which λ rises from 0 or, with --target-heads, the wanted heads fall from all to these"
+            "help": "updates over which λ rises from 0 or, with --target-heads, the wanted heads "
+            "fall from all to these"
         },
     )
-    target_heads: Optional[int] = field(
+    target_heads: int | None = field(
         default=None, metadata={"help": "steer λ until this many of the gated heads are open"}
     )
 
@@ -71,9 +72,14 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         for kind, value in self.lambdas.items():
             option = f"--l0-lambda{'' if own[kind] is None else f'-{kind}'} {value}"
             if not value >= 0:
-                raise InputError(f"{option}: expected 0 or more; below, heads would be paid to stay open")
+                raise InputError(
+                    f"{option}: expected 0 or more; below, heads would be paid to stay open"
+                )
             if value == 0 and target_heads is not None:
-                raise InputError(f"{option}: nothing closes at this price; expected more than 0 with --target-heads")
+                raise InputError(
+                    f"{option}: nothing closes at this price; expected more than 0 with "
+                    "--target-heads"
+                )
         if l0_warmup_updates < 0:
             raise InputError(f"--l0-warmup-updates {l0_warmup_updates}: expected 0 or more")
 
@@ -81,32 +87,47 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
         penalty, state = self.penalty(model)
         if model.training:
-            # The loss is a sum over tokens, which the trainer divides: so λ is per token whatever it divides by.
+            # The loss is a sum over tokens, which the trainer divides: so λ is per token whatever
+            # it divides by.
             loss = loss + penalty * sample["ntokens"]
             logging_output["loss"] = loss.data
         logging_output.update(state, gate_logs=1)
         return loss, sample_size, logging_output
 
-    def penalty(self, model: nn.Module) -> Tuple[Tensor, Dict[str, float]]:
-        """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged: how far the heads of each kind are open."""
+    def penalty(self, model: nn.Module) -> tuple[Tensor, dict[str, float]]:
+        """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged: how far the heads of each kind are
+        open."""
         projections = gates(model)
         if not projections:
             raise InputError(
-                "the model has no gates to close; expected --gate-heads encoder,decoder,cross or some of them"
+                "the model has no gates to close; expected --gate-heads encoder,decoder,cross or "
+                "some of them"
             )
-        probabilities = torch.cat([projection.open_probabilities() for projection in projections.values()])
-        kinds = [kind for (kind, _), projection in projections.items() for _ in projection.log_alpha]
-        closed = int(sum((projection.gate_values() == 0).sum() for projection in projections.values()))
+        probabilities = torch.cat(
+            [projection.open_probabilities() for projection in projections.values()]
+        )
+        kinds = [
+            kind for (kind, _), projection in projections.items() for _ in projection.log_alpha
+        ]
+        closed = int(
+            sum((projection.gate_values() == 0).sum() for projection in projections.values())
+        )
         factor = self._factor(model, len(kinds), closed)
         prices = probabilities.new_tensor([factor * self.lambdas[kind] for kind in kinds])
-        if self.target is not None and len(kinds) - closed < self.target:  # they closed together: some are to reopen
+        if (
+            self.target is not None and len(kinds) - closed < self.target
+        ):  # they closed together: some are to reopen
             widest = probabilities.detach().argsort(descending=True)[: self.target]
-            prices[widest] = -probabilities.new_tensor([self.lambdas[kind] for kind in kinds])[widest]
+            prices[widest] = -probabilities.new_tensor([self.lambdas[kind] for kind in kinds])[
+                widest
+            ]
         penalty = (prices * probabilities).sum()
         state = {"closed_heads": closed, "l0_penalty": penalty.item()}
         for kind in dict.fromkeys(kinds):
-            heads = zip(probabilities.tolist(), kinds)
-            state[f"open_{kind}"] = sum(probability for probability, found in heads if found == kind)
+            heads = zip(probabilities.tolist(), kinds, strict=True)
+            state[f"open_{kind}"] = sum(
+                probability for probability, found in heads if found == kind
+            )
             state[f"lambda_{kind}"] = factor * self.lambdas[kind]
         return penalty, state
 
@@ -117,11 +138,15 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         if self.target is None:
             return progress
         if not 0 <= self.target <= total:
-            raise InputError(f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads")
+            raise InputError(
+                f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads"
+            )
         excess = total - closed - max(self.target, total - progress * (total - self.target))
         if model.training:
             steering.steer(excess)
-        return steering.factor if excess > 0 else 0.0  # enough are closed: the rest is left to the translation loss
+        return (
+            steering.factor if excess > 0 else 0.0
+        )  # enough are closed: the rest is left to the translation loss
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:

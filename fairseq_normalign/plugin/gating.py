@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Collection
+from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates, open_probabilities, sample_gates
+from fairseq_normalign.heads.gates import (
+    CLOSE_RULES,
+    evaluation_gates,
+    open_probabilities,
+    sample_gates,
+)
 from fairseq_normalign.heads.pruning import scale_heads
-from fairseq_normalign.plugin.recorder import attentions
+from fairseq_normalign.host.recorder import attentions
 
 # Chosen by experiment; see the README.
 INITIAL = 2.0
@@ -21,18 +26,23 @@ LR_SCALE = 100.0
 class GatedProjection(nn.Module):
     """W_O whose columns are scaled by a gate for each head: g_h · head_h W_O^h.
 
-    Gates are shared by sentences and positions, so this is all that a gate does, and PyTorch's fused attention, which
-    takes the matrix, needs to know nothing of it. In training, each use of ``weight`` draws new gates: one draw for
-    each forward pass.
+    Gates are shared by sentences and positions, so this is all that a gate does, and PyTorch's
+    fused attention, which takes the matrix, needs to know nothing of it. In training, each use of
+    ``weight`` draws new
+    gates: one draw for each forward pass.
 
-    The state dict has ``weight`` and ``bias`` under fairseq's names, and ``log_alpha``, which a plain checkpoint lacks:
-    then gates start anew. The optimiser sees log α / lr_scale, so that its steps on log α are ``lr_scale`` times as
-    long, whichever optimiser it is.
+    The state dict has ``weight`` and ``bias`` under fairseq's names, and ``log_alpha``, which a
+    plain checkpoint lacks: then gates start anew. The optimiser sees log α / lr_scale, so that its
+    steps on log α are ``lr_scale`` times as long, whichever optimiser it is.
     """
 
-    def __init__(self, projection: nn.Linear, heads: int, *, initial: float, lr_scale: float, close_rule: str):
+    def __init__(
+        self, projection: nn.Linear, heads: int, *, initial: float, lr_scale: float, close_rule: str
+    ):
         super().__init__()
-        self._parameters["weight"] = projection.weight  # not by its setter: the name is that of a property, below
+        self._parameters["weight"] = (
+            projection.weight
+        )  # not by its setter: the name is that of a property, below
         self.bias = projection.bias
         self.lr_scale, self.close_rule = lr_scale, close_rule
         self.scaled_log_alpha = nn.Parameter(torch.full((heads,), initial / lr_scale))
@@ -40,8 +50,11 @@ class GatedProjection(nn.Module):
 
     @property
     def log_alpha(self) -> Tensor:
-        """(H,), in float32 at least. Its gradient arrives at the parameter as it is, not multiplied by the scale."""
-        scaled = self.scaled_log_alpha.to(torch.promote_types(self.scaled_log_alpha.dtype, torch.float32))
+        """(H,), in float32 at least. Its gradient arrives at the parameter as it is, not multiplied
+        by the scale."""
+        scaled = self.scaled_log_alpha.to(
+            torch.promote_types(self.scaled_log_alpha.dtype, torch.float32)
+        )
         return scaled + (self.lr_scale - 1) * scaled.detach()
 
     def gate_values(self) -> Tensor:
@@ -61,7 +74,9 @@ class GatedProjection(nn.Module):
     @property
     def last_weight(self) -> Tensor:
         """The same as when it was last used, without a new draw."""
-        gates = self.gate_values() if self.noise is None else sample_gates(self.log_alpha, self.noise)
+        gates = (
+            self.gate_values() if self.noise is None else sample_gates(self.log_alpha, self.noise)
+        )
         return scale_heads(self._parameters["weight"], gates)
 
     def forward(self, heads: Tensor) -> Tensor:
@@ -69,19 +84,23 @@ class GatedProjection(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[f"{prefix}log_alpha"] = destination.pop(f"{prefix}scaled_log_alpha") * self.lr_scale
+        destination[f"{prefix}log_alpha"] = (
+            destination.pop(f"{prefix}scaled_log_alpha") * self.lr_scale
+        )
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         found = state_dict.pop(f"{prefix}log_alpha", None)
         scaled = self.scaled_log_alpha if found is None else found / self.lr_scale
-        super()._load_from_state_dict({**state_dict, f"{prefix}scaled_log_alpha": scaled}, prefix, *args)
+        super()._load_from_state_dict(
+            {**state_dict, f"{prefix}scaled_log_alpha": scaled}, prefix, *args
+        )
 
 
 class Steering(nn.Module):
     """A factor on λ that grows while too many heads are open and shrinks while too few are.
 
-    It lives in the model, whose checkpoints fairseq saves, so that a resumed training goes on with it; as a number, not
-    as a buffer, which training in half precision would round.
+    It lives in the model, whose checkpoints fairseq saves, so that a resumed training goes on with
+    it; as a number, not as a buffer, which training in half precision would round.
     """
 
     RATE = 1.005  # by which the factor changes with an update
@@ -96,7 +115,8 @@ class Steering(nn.Module):
         self.updates = updates
 
     def steer(self, excess: float) -> None:
-        """One step at most for each update, however many batches it has; ``excess`` is open heads minus wanted ones."""
+        """One step at most for each update, however many batches it has; ``excess`` is open heads
+        minus wanted ones."""
         if self.updates == self.steered or excess == 0:
             return
         self.steered = self.updates
@@ -110,7 +130,9 @@ class Steering(nn.Module):
         self.factor = state.item()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        super()._load_from_state_dict({f"{prefix}_extra_state": self.get_extra_state(), **state_dict}, prefix, *args)
+        super()._load_from_state_dict(
+            {f"{prefix}_extra_state": self.get_extra_state(), **state_dict}, prefix, *args
+        )
 
 
 def gate_heads(
@@ -129,13 +151,23 @@ def gate_heads(
         if kind not in kinds or attention.num_heads == 0:
             continue
         if type(attention.out_proj) is not nn.Linear or attention.out_proj._forward_pre_hooks:
-            raise InputError(f"{kind} attention of layer {layer + 1}: gates do not go with quantization noise")
+            raise InputError(
+                f"{kind} attention of layer {layer + 1}: gates do not go with quantization noise"
+            )
         attention.out_proj = GatedProjection(
-            attention.out_proj, attention.num_heads, initial=initial, lr_scale=lr_scale, close_rule=close_rule
+            attention.out_proj,
+            attention.num_heads,
+            initial=initial,
+            lr_scale=lr_scale,
+            close_rule=close_rule,
         )
 
 
 def gates(model: nn.Module) -> dict[tuple[str, int], GatedProjection]:
     """The gated projections of a model by (kind, layer from 0)."""
     found = {name: attention.out_proj for name, attention in attentions(model).items()}
-    return {name: projection for name, projection in found.items() if isinstance(projection, GatedProjection)}
+    return {
+        name: projection
+        for name, projection in found.items()
+        if isinstance(projection, GatedProjection)
+    }

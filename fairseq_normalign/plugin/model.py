@@ -1,9 +1,10 @@
-"""``transformer_normalign``: fairseq's Transformer with gates on its heads, with heads removed, and with exports."""
+"""``transformer_normalign``: fairseq's Transformer with gates on its heads, with heads removed, and
+with exports."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
-from typing import Collection
 
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
@@ -12,15 +13,17 @@ from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.heads.names import parse_kinds
+from fairseq_normalign.host.recorder import attentions, record
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
-from fairseq_normalign.plugin.recorder import attentions, record
 
 
-# Registered the legacy way, without a dataclass: Hydra fails to parse one derived from TransformerConfig.
+# Registered the legacy way, without a dataclass: Hydra fails to parse one derived from
+# TransformerConfig.
 @register_model("transformer_normalign")
 class NormalignTransformer(TransformerModel):
-    """A Transformer with the parameters and options of fairseq's ``transformer``: their checkpoints fit each other."""
+    """A Transformer with the parameters and options of fairseq's ``transformer``: their checkpoints
+    fit each other."""
 
     @classmethod
     def add_args(cls, parser):
@@ -28,7 +31,8 @@ class NormalignTransformer(TransformerModel):
         parser.add_argument(
             "--gate-heads",
             metavar="KINDS",
-            help="gates on the heads of encoder, decoder (self-attention) and cross (source–target), or some of them, "
+            help="gates on the heads of encoder, decoder (self-attention) and cross "
+            "(source–target), or some of them, "
             "with commas between; or all",
         )
         parser.add_argument(
@@ -49,16 +53,21 @@ class NormalignTransformer(TransformerModel):
             "--close-rule",
             choices=CLOSE_RULES,
             default=CLOSE_RULES[0],
-            help="a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: %(default)s)",
+            help="a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: "
+            "%(default)s)",
         )
         parser.add_argument(
             "--alive-heads",
-            default=None,  # fairseq leaves out what has no default; checkpoints of other models lack it, too
+            # fairseq leaves out what has no default; checkpoints of other models lack it, too
+            default=None,
             metavar="HEADS",
-            help="build these heads alone, as in 'encoder.1.3 cross.2.1', or those of the checkpoint of this name "
+            help="build these heads alone, as in 'encoder.1.3 cross.2.1', or those of the "
+            "checkpoint of this name "
             "(default: those of the checkpoint that --finetune-from-model or --restore-file names)",
         )
-        parser.add_argument("--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has")
+        parser.add_argument(
+            "--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has"
+        )
 
     @classmethod
     def build_model(cls, args, task):
@@ -67,14 +76,25 @@ class NormalignTransformer(TransformerModel):
         remove_heads(model, args.alive_heads)
         kinds = parse_kinds("--gate-heads", getattr(args, "gate_heads", None))
         if kinds:
-            options = {"initial": "gate_init", "lr_scale": "gate_lr_scale", "close_rule": "close_rule"}
+            options = {
+                "initial": "gate_init",
+                "lr_scale": "gate_lr_scale",
+                "close_rule": "close_rule",
+            }
             gate_heads(
-                model, kinds, **{name: getattr(args, key) for name, key in options.items() if hasattr(args, key)}
+                model,
+                kinds,
+                **{name: getattr(args, key) for name, key in options.items() if hasattr(args, key)},
             )
         if getattr(args, "freeze", None):
-            frozen = {"encoder": {"encoder"}, "decoder": {"decoder", "cross"}}[args.freeze] & set(kinds)
+            frozen = {"encoder": {"encoder"}, "decoder": {"decoder", "cross"}}[args.freeze] & set(
+                kinds
+            )
             if frozen:
-                raise InputError(f"--freeze {args.freeze}: gates of {', '.join(sorted(frozen))} would never close")
+                raise InputError(
+                    f"--freeze {args.freeze}: gates of {', '.join(sorted(frozen))} would never "
+                    "close"
+                )
             freeze(model, args.freeze)
         return model
 
@@ -89,12 +109,13 @@ class NormalignTransformer(TransformerModel):
         alignment_heads: int | None = None,
         export: Collection[str] = (),
     ):
-        """As fairseq's, with what attentions did in the second output if ``export`` names their kinds.
+        """As fairseq's, with what attentions did in the second output if ``export`` names their
+        kinds.
 
         For each kind (``encoder``, ``decoder``, ``cross``), a list with an entry for each layer:
         ``extra["attentions"][kind]`` holds weights α (B, H, T, S), ``extra["norms"][kind]`` the
-        :class:`~fairseq_normalign.norms.contributions.Norms`; None for a layer that layerdrop left out. Gradients pass,
-        so that a criterion may use them.
+        :class:`~fairseq_normalign.norms.contributions.Norms`; None for a layer that layerdrop left
+        out. Gradients pass, so that a criterion may use them.
         """
         run = partial(
             super().forward,
@@ -110,10 +131,14 @@ class NormalignTransformer(TransformerModel):
             return run()
         with record(self, export, detach=False) as recording:
             logits, extra = run()
-        found = {kind: [recording.get(name) for name in attentions(self) if name[0] == kind] for kind in export}
+        found = {
+            kind: [recording.get(name) for name in attentions(self) if name[0] == kind]
+            for kind in export
+        }
         for entry, attribute in (("attentions", "weights"), ("norms", "norms")):
             extra[entry] = {
-                kind: [getattr(layer, attribute, None) for layer in layers] for kind, layers in found.items()
+                kind: [getattr(layer, attribute, None) for layer in layers]
+                for kind, layers in found.items()
             }
         return logits, extra
 
@@ -129,7 +154,12 @@ def freeze(model: TransformerModel, side: str) -> None:
 def tiny(args) -> None:
     """3+3 layers, 128 wide, 4 heads: learns a toy language in minutes on a CPU."""
     for side in ("encoder", "decoder"):
-        for option, value in (("embed_dim", 128), ("ffn_embed_dim", 256), ("layers", 3), ("attention_heads", 4)):
+        for option, value in (
+            ("embed_dim", 128),
+            ("ffn_embed_dim", 256),
+            ("layers", 3),
+            ("attention_heads", 4),
+        ):
             name = f"{side}_{option}"
             setattr(args, name, getattr(args, name, value))
     fairseq_sizes.base_architecture(args)
@@ -142,4 +172,6 @@ for _suffix, _architecture in {
     "_big": fairseq_sizes.transformer_wmt_en_de_big,
     "_tiny": tiny,
 }.items():
-    register_model_architecture("transformer_normalign", f"transformer_normalign{_suffix}")(_architecture)
+    register_model_architecture("transformer_normalign", f"transformer_normalign{_suffix}")(
+        _architecture
+    )

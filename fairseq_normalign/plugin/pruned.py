@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
-from fairseq_normalign.plugin.checkpoint import read
-from fairseq_normalign.plugin.compat import shrink_copies
-from fairseq_normalign.plugin.recorder import attentions, head_counts, layers_of, split_heads
+from fairseq_normalign.host.checkpoint import read
+from fairseq_normalign.host.compat import shrink_copies
+from fairseq_normalign.host.recorder import attentions, head_counts, layers_of, split_heads
 
 DEFAULT_RESTORE = "checkpoint_last.pt"
 
@@ -20,7 +20,8 @@ DEFAULT_RESTORE = "checkpoint_last.pt"
 class PrunedAttention(MultiheadAttention):
     """fairseq's attention with fewer heads than fit the width of the model.
 
-    fairseq's own code can do this where it computes step by step, as with incremental decoding. Its fused path cannot,
+    fairseq's own code can do this where it computes step by step, as with incremental decoding. Its
+    fused path cannot,
     nor can it do without any head: these are here.
     """
 
@@ -39,7 +40,11 @@ class PrunedAttention(MultiheadAttention):
     ):
         asked = need_weights or need_head_weights
         if self.num_heads == 0:
-            return self._without_heads(query, key, need_head_weights) if asked else (self._bias(query), None)
+            return (
+                self._without_heads(query, key, need_head_weights)
+                if asked
+                else (self._bias(query), None)
+            )
         if asked or incremental_state is not None or before_softmax or self.beam_size > 1:
             return super().forward(
                 query,
@@ -63,10 +68,14 @@ class PrunedAttention(MultiheadAttention):
         mask = None if attn_mask is None else attn_mask.to(q.dtype)
         if key_padding_mask is not None:
             hidden = key_padding_mask.bool()[:, None, None]  # (B, 1, 1, S)
-            mask = q.new_zeros(hidden.shape).masked_fill(hidden, float("-inf")) + (0 if mask is None else mask)
+            mask = q.new_zeros(hidden.shape).masked_fill(hidden, float("-inf")) + (
+                0 if mask is None else mask
+            )
         drop = self.dropout_module
         dropout = drop.p if self.training or drop.apply_during_inference else 0.0
-        attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        attended = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout
+        )
         return self.out_proj(attended.permute(2, 0, 1, 3).flatten(2))  # (T, B, C)
 
     def _bias(self, query):
@@ -107,8 +116,8 @@ def _shrink(attention: MultiheadAttention, heads: list[int]) -> None:
 def alive_heads(options, model: nn.Module) -> str:
     """Which heads a model is to have, by its options, as ``heads.names`` writes them.
 
-    In training, they may be those of the checkpoint that it starts from. What is found is kept in the options, so that
-    checkpoints say it.
+    In training, they may be those of the checkpoint that it starts from. What is found is kept in
+    the options, so that checkpoints say it.
     """
     counts = head_counts(model)
     text = getattr(options, "alive_heads", ALL)

@@ -1,7 +1,8 @@
-"""Arrays of a corpus in one ``.npz`` file, one for each sentence, written and read one sentence at a time.
+"""Arrays of a corpus in one ``.npz`` file, one for each sentence, written and read one sentence at
+a time.
 
-``numpy.load`` reads the file too: ``3.array`` is the array of sentence 3 (from 0), ``3.tokens.json`` and
-``metadata.json`` are bytes of JSON.
+``numpy.load`` reads the file too: ``3.array`` is the array of sentence 3 (from 0),
+``3.tokens.json`` and ``metadata.json`` are bytes of JSON.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import contextlib
 import json
 import operator
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Iterator, NamedTuple, Sequence
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -19,7 +21,9 @@ from fairseq_normalign.alignment.links import whole_file
 from fairseq_normalign.errors import InputError
 
 METADATA = "metadata.json"
-OVERHEAD = 1000  # bytes that names, headers and tokens of a sentence take beside its numbers, roughly
+OVERHEAD = (
+    1000  # bytes that names, headers and tokens of a sentence take beside its numbers, roughly
+)
 
 
 class Item(NamedTuple):
@@ -36,14 +40,17 @@ class Writer:
     def __init__(self, archive: zipfile.ZipFile):
         self.archive, self.sentences = archive, 0
 
-    def add(self, index: int, array: np.ndarray, source: Sequence[str], target: Sequence[str]) -> None:
+    def add(
+        self, index: int, array: np.ndarray, source: Sequence[str], target: Sequence[str]
+    ) -> None:
         with self._member(_array_name(index)) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         self._write_json(_tokens_name(index), {"source": source, "target": target})
         self.sentences += 1
 
     def finish(self, metadata: dict) -> None:
-        """Adds the metadata, and lists the sentences in their order, whatever the one they came in."""
+        """Adds the metadata, and lists the sentences in their order, whatever the one they came
+        in."""
         self._write_json(METADATA, {**metadata, "sentences": self.sentences})
         self.archive.infolist().sort(key=lambda member: _place(member.filename))
 
@@ -73,7 +80,9 @@ class Export:
             self._archive = zipfile.ZipFile(path)
             self.metadata = json.loads(self._archive.read(METADATA))
         except (zipfile.BadZipFile, KeyError):
-            raise InputError(f"{path}: not an export; expected a file that normalign export wrote") from None
+            raise InputError(
+                f"{path}: not an export; expected a file that normalign export wrote"
+            ) from None
 
     def __len__(self) -> int:
         return self.metadata["sentences"]
@@ -85,7 +94,11 @@ class Export:
             raise IndexError(f"sentence {index} of an export of {len(self)}")
         tokens = json.loads(self._archive.read(_tokens_name(place)))
         with self._archive.open(_array_name(place)) as file:
-            return Item(np.lib.format.read_array(file, allow_pickle=False), tokens["source"], tokens["target"])
+            return Item(
+                np.lib.format.read_array(file, allow_pickle=False),
+                tokens["source"],
+                tokens["target"],
+            )
 
     def __iter__(self) -> Iterator[Item]:
         return (self[index] for index in range(len(self)))

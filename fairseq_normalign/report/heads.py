@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fairseq_normalign.heads.correlation import Correlation, correlations, correlations_within_layers
+from fairseq_normalign.heads.correlation import (
+    Correlation,
+    correlations,
+    correlations_within_layers,
+)
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.heads.profile import Criteria, Profile
 from fairseq_normalign.heads.syntax import Accuracy
 from fairseq_normalign.version import __version__
 
-TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "source–target attention"}
+TITLES = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "source–target attention",
+}
 PERCENT = ("AER", "UAS")
 NOTHING = "–"
 POSITIONS = 10  # of the target, whose source share is shown
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first row being the header; the first and the last column to the left, all others right."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
+    """Rows of cells, the first row being the header; the first and the last column to the left, all
+    others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     lines = (
         "  ".join(
             cell.ljust(width) if place in (0, last) else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths))
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     )
@@ -48,7 +57,9 @@ def _cell(name: str, value: float | None) -> str:
 def heads_table(profile: Profile, kind: str, criteria: Criteria) -> str:
     """A row for each head of one kind; columns without data are absent."""
     heads = _by_kind(profile.heads)[kind]
-    columns = [name for name, scores in profile.scores.items() if any(head in scores for head in heads)]
+    columns = [
+        name for name, scores in profile.scores.items() if any(head in scores for head in heads)
+    ]
     placed = ["position"] if any(head in profile.positions for head in heads) else []
     rows = [["head", *columns, *placed, "role"]]
     for head in heads:
@@ -71,7 +82,12 @@ def _baseline(found: Accuracy, heads: Sequence[Head]) -> list[str]:
     if not found.cases:
         return [NOTHING] * 4
     best = int(np.argmax(found.heads))
-    return [f"{100 * found.baseline:.1f}", f"{found.offset:+d}", f"{100 * found.heads[best]:.1f}", str(heads[best])]
+    return [
+        f"{100 * found.baseline:.1f}",
+        f"{found.offset:+d}",
+        f"{100 * found.heads[best]:.1f}",
+        str(heads[best]),
+    ]
 
 
 def rare_line(profile: Profile) -> str:
@@ -79,7 +95,8 @@ def rare_line(profile: Profile) -> str:
     best = max(profile.rare, key=lambda head: profile.rare[head]["rarest"]["tokens"])
     whole, swapped = profile.rare[best], profile.rare_swapped[best]
     parts = [
-        f"{100 * whole[rank]['tokens']:.1f} % ({100 * swapped[rank]['tokens']:.1f} % with tokens swapped, "
+        f"{100 * whole[rank]['tokens']:.1f} % ({100 * swapped[rank]['tokens']:.1f} % with tokens "
+        "swapped, "
         f"{100 * whole[rank]['chance']:.1f} % by chance) on the {rank}"
         for rank in whole
     ]
@@ -95,13 +112,16 @@ def relevance_lines(profile: Profile) -> str:
     return (
         f"relevance: largest distance of a total from 1: {distances}\n"
         f"share of the source in the relevance of {what}: {' '.join(shown)}\n"
-        f"entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens {prefix.mean():.2f} nats"
+        f"entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
+        f"{prefix.mean():.2f} nats"
     )
 
 
 def all_correlations(profile: Profile) -> dict[str, dict[tuple[str, str], Correlation]]:
     """Over the heads of each kind, over all together, and as the mean over layers."""
-    found = {kind: correlations(profile.scores, heads) for kind, heads in _by_kind(profile.heads).items()}
+    found = {
+        kind: correlations(profile.scores, heads) for kind, heads in _by_kind(profile.heads).items()
+    }
     found["all"] = correlations(profile.scores, profile.heads)
     found["mean of all layers"] = correlations_within_layers(profile.scores, profile.heads)
     return found
@@ -119,7 +139,8 @@ def correlations_table(name: str, found: Mapping[tuple[str, str], Correlation]) 
         cells = [defined.get((other, score)) for other in names[:place]]
         shown = [NOTHING if cell is None else f"{cell.rho:+.2f}" for cell in cells]
         rows.append([score, *shown, *[""] * (len(names) - place)])
-    return f"{name} (n = {' to '.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))})\n{table(rows)}"
+    ends = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
+    return f"{name} (n = {ends})\n{table(rows)}"
 
 
 def as_text(profile: Profile, criteria: Criteria) -> str:
@@ -136,7 +157,8 @@ def as_text(profile: Profile, criteria: Criteria) -> str:
 
 
 def as_json(profile: Profile, criteria: Criteria, signature: Mapping[str, object]) -> dict:
-    """Everything: how it was measured, scores, roles with baselines and numbers of cases, correlations."""
+    """Everything: how it was measured, scores, roles with baselines and numbers of cases,
+    correlations."""
     return {
         "signature": {**signature, "version": __version__},
         "heads": [_head_as_json(profile, head, criteria) for head in profile.heads],
@@ -147,7 +169,10 @@ def as_json(profile: Profile, criteria: Criteria, signature: Mapping[str, object
         "trees": profile.branching,
         "relevance": _relevance_as_json(profile),
         "correlations": {
-            name: [{"scores": list(pair), "rho": value.rho, "heads": value.heads} for pair, value in found.items()]
+            name: [
+                {"scores": list(pair), "rho": value.rho, "heads": value.heads}
+                for pair, value in found.items()
+            ]
             for name, found in all_correlations(profile).items()
         },
     }
@@ -156,12 +181,18 @@ def as_json(profile: Profile, criteria: Criteria, signature: Mapping[str, object
 def _relevance_as_json(profile: Profile) -> dict | None:
     if profile.contributions is None:
         return None
-    by_position = {name: values.tolist() for name, values in profile.contributions._asdict().items()}
+    by_position = {
+        name: values.tolist() for name, values in profile.contributions._asdict().items()
+    }
     return {"deviation": profile.deviation, "by_position": by_position}
 
 
 def _head_as_json(profile: Profile, head: Head, criteria: Criteria) -> dict:
-    details = {"position": profile.positions, "rare": profile.rare, "rare_swapped": profile.rare_swapped}
+    details = {
+        "position": profile.positions,
+        "rare": profile.rare,
+        "rare_swapped": profile.rare_swapped,
+    }
     found = {
         "head": str(head),
         "scores": {name: scores[head] for name, scores in profile.scores.items() if head in scores},
@@ -170,19 +201,24 @@ def _head_as_json(profile: Profile, head: Head, criteria: Criteria) -> dict:
     }
     if head in profile.parsed:
         number = profile.parsed.index(head)
-        found["relations"] = {name: a.heads[number] for name, a in profile.relations.items() if a.cases}
+        found["relations"] = {
+            name: a.heads[number] for name, a in profile.relations.items() if a.cases
+        }
     if head in profile.steps:
         found["step"] = profile.steps[head]
     return found
 
 
 def picture(profile: Profile) -> Figure:
-    """Heat maps layers × heads: a row of panels for each kind of attention, a column for each score."""
+    """Heat maps layers × heads: a row of panels for each kind of attention, a column for each
+    score."""
     kinds, names = _by_kind(profile.heads), list(profile.scores)
     figure = Figure(figsize=(2.6 * len(names), 2.4 * len(kinds)), layout="constrained")
     FigureCanvasAgg(figure)
-    for line, (kind, heads) in zip(figure.subplots(len(kinds), len(names), squeeze=False), kinds.items()):
-        for axes, name in zip(line, names):
+    for line, (kind, heads) in zip(
+        figure.subplots(len(kinds), len(names), squeeze=False), kinds.items(), strict=True
+    ):
+        for axes, name in zip(line, names, strict=True):
             values = grid(profile.scores[name], heads)
             if np.isnan(values).all():
                 axes.set_axis_off()
@@ -198,7 +234,9 @@ def picture(profile: Profile) -> Figure:
 
 def grid(scores: Mapping[Head, float], heads: Sequence[Head]) -> np.ndarray:
     """Scores by layer and head, (L, H); nan where there is no such head."""
-    values = np.full((1 + max(head.layer for head in heads), 1 + max(head.head for head in heads)), np.nan)
+    values = np.full(
+        (1 + max(head.layer for head in heads), 1 + max(head.head for head in heads)), np.nan
+    )
     for head in heads:
         values[head.layer, head.head] = scores.get(head, np.nan)
     return values

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -23,7 +23,8 @@ def soft_alignments(
     target: Sequence[str],
     gold: Gold | None = None,
 ) -> Figure:
-    """Heat maps side by side, gold framed: solid for sure links, dotted for possible ones (Kobayashi et al., Fig. 8).
+    """Heat maps side by side, gold framed: solid for sure links, dotted for possible ones
+    (Kobayashi et al., Fig. 8).
 
     Args:
         panels: title and soft alignment (T, S) of each; every row is scaled to its own maximum.
@@ -31,21 +32,36 @@ def soft_alignments(
     width, height = INCH_PER_WORD * len(source) + 1.6, INCH_PER_WORD * len(target) + 1.8
     figure = Figure(figsize=(width * len(panels), height), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (title, soft) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
-        axes.imshow(soft / np.maximum(soft.max(axis=1, keepdims=True), 1e-12), cmap="Blues", vmin=0, vmax=1)
+    for axes, (title, soft) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
+        axes.imshow(
+            soft / np.maximum(soft.max(axis=1, keepdims=True), 1e-12), cmap="Blues", vmin=0, vmax=1
+        )
         axes.set_title(title)
         axes.set_xticks(range(len(source)), source, rotation=90)
         axes.set_yticks(range(len(target)), target)
         for s, t in sorted(gold.possible) if gold else ():
             style = "-" if (s, t) in gold.sure else ":"
             frame = Rectangle(
-                (s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor="tab:red", lw=1.5, ls=style, clip_on=False
+                (s - 0.5, t - 0.5),
+                1,
+                1,
+                fill=False,
+                edgecolor="tab:red",
+                lw=1.5,
+                ls=style,
+                clip_on=False,
             )
             axes.add_patch(frame)
     return figure
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes a picture in the format that the name asks for, with text that stays text in PDF and SVG."""
-    with mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}), whole_file(path, binary=True) as file:
+    """Writes a picture in the format that the name asks for, with text that stays text in PDF and
+    SVG."""
+    with (
+        mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}),
+        whole_file(path, binary=True) as file,
+    ):
         figure.savefig(file, dpi=150, bbox_inches="tight", format=Path(path).suffix[1:])

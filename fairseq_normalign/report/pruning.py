@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,12 +13,17 @@ from matplotlib.ticker import MaxNLocator
 from fairseq_normalign.heads.names import KINDS
 
 if TYPE_CHECKING:
-    from fairseq_normalign.plugin.evaluation import Row
+    from fairseq_normalign.analysis.evaluation import Row
 
 SHORT = {"encoder": "e", "decoder": "d", "cross": "d-e"}  # as in Voita et al. (2019)
-LONG = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "source–target attention"}
+LONG = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "source–target attention",
+}
 LEGEND = (
-    f"Heads: {', '.join(f'{SHORT[kind]} {LONG[kind]}' for kind in KINDS)}. Parameters in millions and in MB.\n"
+    f"Heads: {', '.join(f'{SHORT[kind]} {LONG[kind]}' for kind in KINDS)}. Parameters in "
+    "millions and in MB.\n"
     "Speed: generated tokens per second of process time, as a multiple of the first model's."
 )
 
@@ -28,7 +34,8 @@ def heads_of(row: Row, kind: str | None = None) -> int:
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
-    """One line for each model (Voita et al., 2019, Table 2), what the columns mean, and the scores' signatures."""
+    """One line for each model (Voita et al., 2019, Table 2), what the columns mean, and the scores'
+    signatures."""
     metrics = list(rows[0].scores)
     table = [["model", "heads", *SHORT.values(), "params", "MB", *metrics, "speed"]]
     for row in rows:
@@ -36,8 +43,11 @@ def comparison_table(rows: Sequence[Row]) -> str:
         sizes = [f"{row.parameters / 1e6:.2f}", f"{row.megabytes:.1f}"]
         scores = [f"{row.scores[metric]:.1f}" for metric in metrics]
         table.append([row.name, *map(str, heads), *sizes, *scores, f"{row.speed:.2f}×"])
-    widths = [max(map(len, column)) for column in zip(*table)]
-    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in table
+    ]
     return "\n".join([*lines, LEGEND, *_signatures(rows)])
 
 
@@ -48,7 +58,10 @@ def _signatures(rows: Sequence[Row]) -> Iterator[str]:
         if len(set(made)) == 1:
             yield f"{metric}: {made[0]}"
         else:
-            yield from (f"{metric} of {row.name}: {signature}" for row, signature in zip(rows, made))
+            yield from (
+                f"{metric} of {row.name}: {signature}"
+                for row, signature in zip(rows, made, strict=True)
+            )
 
 
 def as_json(rows: Sequence[Row]) -> list[dict]:
@@ -57,7 +70,10 @@ def as_json(rows: Sequence[Row]) -> list[dict]:
         {
             "model": row.name,
             "heads": heads_of(row),
-            **{f"{kind}_heads": [heads for (found, _), heads in row.heads.items() if found == kind] for kind in KINDS},
+            **{
+                f"{kind}_heads": [heads for (found, _), heads in row.heads.items() if found == kind]
+                for kind in KINDS
+            },
             "parameters": row.parameters,
             "megabytes": round(row.megabytes, 3),
             **{metric: round(value, 6) for metric, value in row.scores.items()},
@@ -69,7 +85,8 @@ def as_json(rows: Sequence[Row]) -> list[dict]:
 
 
 def pruning_picture(rows: Sequence[Row]) -> Figure:
-    """BLEU against heads, heads of each kind against all, heads of each layer (Voita et al., 2019, Fig. 7, 9, 10)."""
+    """BLEU against heads, heads of each kind against all, heads of each layer (Voita et al., 2019,
+    Fig. 7, 9, 10)."""
     rows = sorted(rows, key=heads_of)
     sizes = [3.6, 3.6, 1.2 + 0.28 * len(_attentions(rows))]
     height = max(3.2, 1.4 + 0.32 * len(rows))
@@ -85,15 +102,22 @@ def pruning_picture(rows: Sequence[Row]) -> Figure:
 def draw_quality(axes: Axes, rows: Sequence[Row]) -> None:
     counts, scores = [heads_of(row) for row in rows], [row.scores["BLEU"] for row in rows]
     axes.plot(counts, scores, marker="o")
-    for row, *place in zip(rows, counts, scores):
-        axes.annotate(row.name, place, xytext=(5, -9), textcoords="offset points", fontsize="x-small")
+    for row, *place in zip(rows, counts, scores, strict=True):
+        axes.annotate(
+            row.name, place, xytext=(5, -9), textcoords="offset points", fontsize="x-small"
+        )
     axes.margins(x=0.25, y=0.15)
     _label(axes, "BLEU", "BLEU against retained heads")
 
 
 def draw_kinds(axes: Axes, rows: Sequence[Row]) -> None:
     for kind in KINDS:
-        axes.plot(list(map(heads_of, rows)), [heads_of(row, kind) for row in rows], marker="o", label=LONG[kind])
+        axes.plot(
+            list(map(heads_of, rows)),
+            [heads_of(row, kind) for row in rows],
+            marker="o",
+            label=LONG[kind],
+        )
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize="x-small")
@@ -101,7 +125,8 @@ def draw_kinds(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
-    """A row for each model, most heads on top, a column for each layer, and the number of its heads in each cell."""
+    """A row for each model, most heads on top, a column for each layer, and the number of its heads
+    in each cell."""
     rows = rows[::-1]
     names = _attentions(rows)
     counts = [[row.heads.get(name, 0) for name in names] for row in rows]
@@ -109,7 +134,14 @@ def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
     axes.imshow(counts, cmap="Blues", vmin=0, vmax=1.4 * max(most, 1), aspect="auto")
     for y, line in enumerate(counts):
         for x, heads in enumerate(line):
-            axes.text(x, y, heads, ha="center", va="center", color="white" if 1.3 * heads > most else "black")
+            axes.text(
+                x,
+                y,
+                heads,
+                ha="center",
+                va="center",
+                color="white" if 1.3 * heads > most else "black",
+            )
     for x in range(1, len(names)):
         if names[x][0] != names[x - 1][0]:
             axes.axvline(x - 0.5, color="black", lw=1)
@@ -120,7 +152,10 @@ def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
 
 def _attentions(rows: Sequence[Row]) -> list[tuple[str, int]]:
     """The attentions that some model has, by kind and layer."""
-    return sorted({name for row in rows for name in row.heads}, key=lambda name: (KINDS.index(name[0]), name[1]))
+    return sorted(
+        {name for row in rows for name in row.heads},
+        key=lambda name: (KINDS.index(name[0]), name[1]),
+    )
 
 
 def _label(axes: Axes, y: str, title: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fairseq_normalign.heads.names import Head, HeadCounts
 
 STEPS = {"input": "align with input", "output": "align with output"}
-LEGEND = "AER in %, lower is better; * marks the best of a column, + the layer that is chosen without gold."
+LEGEND = (
+    "AER in %, lower is better; * marks the best of a column, "
+    "+ the layer that is chosen without gold."
+)
 
 
 def aer_table(scores: Mapping[Any, Any], choices: Mapping[str, Any]) -> str:
@@ -18,20 +22,37 @@ def aer_table(scores: Mapping[Any, Any], choices: Mapping[str, Any]) -> str:
         choices: method → layers and step that are chosen without gold.
     """
     aers = {(e.step, e.method, e.layer, e.head): 100 * counts.aer for e, counts in scores.items()}
-    steps, methods, layers, heads = (list(dict.fromkeys(keys)) for keys in zip(*aers))
-    best = {min((k for k in aers if k[:2] == (step, method)), key=aers.get) for step in steps for method in methods}
-    chosen = {(step, method, choice.layers[step], None) for method, choice in choices.items() for step in steps}
+    steps, methods, layers, heads = (list(dict.fromkeys(keys)) for keys in zip(*aers, strict=True))
+    best = {
+        min((k for k in aers if k[:2] == (step, method)), key=aers.get)
+        for step in steps
+        for method in methods
+    }
+    chosen = {
+        (step, method, choice.layers[step], None)
+        for method, choice in choices.items()
+        for step in steps
+    }
     width = max(map(len, methods)) + 4
     lines = [" " * 6 + "".join(f"    {STEPS[step]:<{width * len(methods) - 4}}" for step in steps)]
-    lines.append("layer " + "".join(f"{method:>{width - 2}}  " for _ in steps for method in methods))
+    lines.append(
+        "layer " + "".join(f"{method:>{width - 2}}  " for _ in steps for method in methods)
+    )
     for layer in layers:
         for head in heads:
             keys = [(step, method, layer, head) for step in steps for method in methods]
             marks = [("*" if key in best else "") + ("+" if key in chosen else "") for key in keys]
-            cells = [f"{aers[key]:{width - 2}.1f}{mark:<2}" for key, mark in zip(keys, marks)]
-            lines.append(f"{layer + 1}{'' if head is None else f'.{head + 1}'}".ljust(6) + "".join(cells))
+            cells = [
+                f"{aers[key]:{width - 2}.1f}{mark:<2}"
+                for key, mark in zip(keys, marks, strict=True)
+            ]
+            lines.append(
+                f"{layer + 1}{'' if head is None else f'.{head + 1}'}".ljust(6) + "".join(cells)
+            )
     better = ", ".join(f"{choice.step} for {method}" for method, choice in choices.items())
-    return "\n".join([*(line.rstrip() for line in lines), LEGEND, f"Step chosen without gold: {better}."])
+    return "\n".join(
+        [*(line.rstrip() for line in lines), LEGEND, f"Step chosen without gold: {better}."]
+    )
 
 
 def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:
@@ -48,5 +69,8 @@ def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:
         for kind in dict.fromkeys(kind for kind, _ in counts)
     )
     return "\n".join(
-        [*(line.rstrip() for line in lines), f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}"]
+        [
+            *(line.rstrip() for line in lines),
+            f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}",
+        ]
     )

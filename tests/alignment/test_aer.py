@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.links import Gold, GoldFile, LinkFile, format_links, parse_gold, parse_links
+from fairseq_normalign.alignment.links import (
+    Gold,
+    GoldFile,
+    LinkFile,
+    format_links,
+    parse_gold,
+    parse_links,
+)
 from fairseq_normalign.errors import InputError
 
 links = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12)
@@ -48,7 +55,11 @@ def test_f_by_hand():
 @given(st.lists(st.tuples(links, golds), max_size=8))
 def test_identities(pairs):
     total = sum((count(*pair) for pair in pairs), Counts())
-    assert total == Counts(*np.sum([count(*pair) for pair in pairs], axis=0)) if pairs else total == Counts()
+    assert (
+        total == Counts(*np.sum([count(*pair) for pair in pairs], axis=0))
+        if pairs
+        else total == Counts()
+    )
     assert 0 <= total.in_sure <= total.in_possible <= total.links
     assert total.in_sure <= total.sure
     assert math.isnan(total.aer) or 0 <= total.aer <= 1
@@ -74,11 +85,13 @@ def test_files_score_like_sentences(tmp_path_factory, block, rows):
     """Streaming in blocks of packed links gives what counting sentence by sentence gives."""
     folder = tmp_path_factory.mktemp("files")
     gold = GoldFile(write(folder / "gold", [gold_line(row[0]) for row in rows]))
-    systems = [LinkFile(write(folder / str(k), [format_links(row[k]) for row in rows])) for k in (1, 2)]
+    systems = [
+        LinkFile(write(folder / str(k), [format_links(row[k]) for row in rows])) for k in (1, 2)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aer, "BLOCK", block)
         kept, summed = aer.score(gold, systems, keep=True), aer.score(gold, systems)
-    for k, (one, other) in enumerate(zip(kept, summed), 1):
+    for k, (one, other) in enumerate(zip(kept, summed, strict=True), 1):
         expected = [count(row[k], row[0]) for row in rows]
         assert one.total == other.total == sum(expected, Counts())
         assert [tuple(row) for row in one.sentences] == expected
@@ -144,7 +157,9 @@ def test_paired_counts_must_be_of_the_same_sentences():
 
 
 def test_signature():
-    assert aer.signature({"ref-index": 1, "method": "norms"}).startswith("AER|ref-index:1|method:norms|version:")
+    assert aer.signature({"ref-index": 1, "method": "norms"}).startswith(
+        "AER|ref-index:1|method:norms|version:"
+    )
 
 
 def test_a_signature_beside_the_file_is_read(tmp_path):
@@ -158,5 +173,7 @@ def test_a_signature_beside_the_file_is_read(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"signature": 3}', '{"signature": "ab"}'])
 def test_a_broken_signature_is_refused(tmp_path, text):
     (tmp_path / "hyp.json").write_text(text)
-    with pytest.raises(InputError, match=r"hyp\.json: not the signature of an alignment; expected JSON with a dict"):
+    with pytest.raises(
+        InputError, match=r"hyp\.json: not the signature of an alignment; expected JSON with a dict"
+    ):
         aer.made_with(tmp_path / "hyp")

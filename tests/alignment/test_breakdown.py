@@ -22,7 +22,10 @@ SOURCE, TARGET = list("aabaac"), list("xyz")
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("distance", [("0", Counts(2, 1, 2, 1)), ("1", Counts(0, 1, 0, 0)), ("4–7", Counts(1, 0, 0, 0))]),
+        (
+            "distance",
+            [("0", Counts(2, 1, 2, 1)), ("1", Counts(0, 1, 0, 0)), ("4–7", Counts(1, 0, 0, 0))],
+        ),
         ("length", [("1–10", Counts(3, 2, 2, 1))]),
         ("source-frequency", [("0", Counts(1, 0, 0, 0)), ("10–99", Counts(2, 2, 2, 1))]),
         ("target-frequency", [("0", Counts(3, 2, 2, 1))]),
@@ -50,7 +53,9 @@ def test_words_are_counted():
 def test_links_outside_the_sentence_are_refused():
     check = BoundsCheck(["gold", "hyp"], "src", "tgt")
     check(1, GOLD, [SYSTEM, SOURCE, TARGET])
-    with pytest.raises(InputError, match=r"hyp:7: links word 6 of 5 in src:7; expected the tokenised text"):
+    with pytest.raises(
+        InputError, match=r"hyp:7: links word 6 of 5 in src:7; expected the tokenised text"
+    ):
         check(7, GOLD, [SYSTEM, SOURCE[:5], TARGET])
     with pytest.raises(InputError, match=r"gold:7: links word 3 of 2 in tgt:7"):
         check(7, GOLD, [SYSTEM, SOURCE, TARGET[:2]])

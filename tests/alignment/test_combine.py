@@ -13,7 +13,9 @@ def test_means_by_hand():
     assert product[1, 2] == pytest.approx(((A[1, 2] + FLOOR) * (B[1, 2] + FLOOR) ** 3) ** 0.25)
     harmonic = combine.harmonic_mean([A, B])
     assert harmonic[1, 2] == pytest.approx(2 / (1 / (A[1, 2] + FLOOR) + 1 / (B[1, 2] + FLOOR)))
-    assert combine.arithmetic_mean([A, B], [1, 3])[1, 2] == pytest.approx((A[1, 2] + 3 * B[1, 2]) / 4)
+    assert combine.arithmetic_mean([A, B], [1, 3])[1, 2] == pytest.approx(
+        (A[1, 2] + 3 * B[1, 2]) / 4
+    )
 
 
 @pytest.mark.parametrize("mean", combine.MEANS.values())

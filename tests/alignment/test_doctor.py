@@ -11,14 +11,25 @@ from fairseq_normalign.alignment.links import Gold
 
 @pytest.fixture(scope="module")
 def corpus():
-    """Golds near the diagonal and a system that is right four times out of five; the first words are linked."""
+    """Golds near the diagonal and a system that is right four times out of five; the first words
+    are linked."""
     generator = random.Random(0)
     golds, systems = [], []
     for _ in range(60):
         length = generator.randint(5, 15)
-        sure = {(0, 0)} | {(max(0, t + generator.choice([-2, 0, 0, 3])), t) for t in range(1, length)}
+        sure = {(0, 0)} | {
+            (max(0, t + generator.choice([-2, 0, 0, 3])), t) for t in range(1, length)
+        }
         golds.append(
-            Gold(sure, sure | {(s + generator.choice([1, 2, 4]), t) for s, t in sure if generator.random() < 0.3})
+            Gold(
+                sure,
+                sure
+                | {
+                    (s + generator.choice([1, 2, 4]), t)
+                    for s, t in sure
+                    if generator.random() < 0.3
+                },
+            )
         )
         systems.append({(s, t) if generator.random() < 0.8 else (s + 3, t) for s, t in sure})
     return systems, golds
@@ -46,11 +57,31 @@ def test_what_is_right_is_left_alone(corpus):
         (lambda links: moved(links, 1, 1), Conventions(1, 1), "with --ref-index 0$"),
         (swapped, Conventions(), "with --reverse-hyp$"),
         (swapped, Conventions(reverse_hyp=True), "without --reverse-hyp$"),
-        (lambda links: swapped(moved(links, -1, -1)), Conventions(), "with --reverse-hyp and with --ref-index 1$"),
-        (lambda links: moved(links, 1, 0), Conventions(), "if source words were numbered one lower: is a dummy prefix"),
-        (lambda links: moved(links, -1, 0), Conventions(), "if source words were numbered one higher"),
-        (lambda links: moved(links, 0, 1), Conventions(), "if target words were numbered one lower: .* other --step"),
-        (lambda links: [set(), *links[:-1]], Conventions(), "compared with gold line n-1: is a line missing or extra"),
+        (
+            lambda links: swapped(moved(links, -1, -1)),
+            Conventions(),
+            "with --reverse-hyp and with --ref-index 1$",
+        ),
+        (
+            lambda links: moved(links, 1, 0),
+            Conventions(),
+            "if source words were numbered one lower: is a dummy prefix",
+        ),
+        (
+            lambda links: moved(links, -1, 0),
+            Conventions(),
+            "if source words were numbered one higher",
+        ),
+        (
+            lambda links: moved(links, 0, 1),
+            Conventions(),
+            "if target words were numbered one lower: .* other --step",
+        ),
+        (
+            lambda links: [set(), *links[:-1]],
+            Conventions(),
+            "compared with gold line n-1: is a line missing or extra",
+        ),
         (lambda links: [*links[1:], set()], Conventions(), r"compared with gold line n\+1"),
     ],
 )
@@ -71,7 +102,10 @@ def test_swapped_marks(corpus):
 def test_pieces_instead_of_words(corpus):
     systems, golds = corpus
     advice = examine([{(2 * s + 1, 2 * t) for s, t in links} for links in systems], golds)
-    assert "links go well beyond the gold's last word: are they links of pieces instead of words" in advice[-1]
+    assert (
+        "links go well beyond the gold's last word: are they links of pieces instead of words"
+        in advice[-1]
+    )
 
 
 def test_nothing_to_score(corpus):
@@ -82,5 +116,8 @@ def test_nothing_to_score(corpus):
 
 
 def test_a_few_links_prove_nothing():
-    assert examine([{(1, 1), (2, 2)}], [Gold({(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 1), (2, 2)})]) == []
+    assert (
+        examine([{(1, 1), (2, 2)}], [Gold({(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 1), (2, 2)})])
+        == []
+    )
     assert examine([], []) == ["the hypothesis has no links at all"]

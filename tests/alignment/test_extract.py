@@ -20,7 +20,9 @@ from fairseq_normalign.alignment.extract import (
 )
 from fairseq_normalign.errors import InputError
 
-SOFT = np.array([[0.6, 0.1, 0.2], [0.5, 0.4, 0.0], [0.1, 0.1, 0.1]])  # three target words, three source words
+SOFT = np.array(
+    [[0.6, 0.1, 0.2], [0.5, 0.4, 0.0], [0.1, 0.1, 0.1]]
+)  # three target words, three source words
 
 cells = st.sampled_from([0.0, 0.1, 0.2, 0.25, 0.5, 0.9, 1.0])  # few values: ties are likely
 softs = arrays.arrays(float, st.tuples(st.integers(0, 6), st.integers(0, 6)), elements=cells)
@@ -116,7 +118,9 @@ def test_confidence_is_the_share_of_the_row():
 
 
 def test_shares_of_a_row_of_zeros_are_zero():
-    np.testing.assert_array_equal(row_shares(np.array([[0.0, 0.0], [1.0, 3.0]])), [[0, 0], [0.25, 0.75]])
+    np.testing.assert_array_equal(
+        row_shares(np.array([[0.0, 0.0], [1.0, 3.0]])), [[0, 0], [0.25, 0.75]]
+    )
 
 
 def slow_to_words(soft, source_ids, target_ids, source_merge, target_merge):
@@ -131,7 +135,9 @@ def slow_to_words(soft, source_ids, target_ids, source_merge, target_merge):
     return words
 
 
-ids = st.lists(st.sampled_from([0, 0, 1, 2]), max_size=6).map(lambda steps: np.cumsum(steps, dtype=int).tolist())
+ids = st.lists(st.sampled_from([0, 0, 1, 2]), max_size=6).map(
+    lambda steps: np.cumsum(steps, dtype=int).tolist()
+)
 merges = st.sampled_from(["sum", "mean", "max"])
 
 
@@ -139,14 +145,21 @@ merges = st.sampled_from(["sum", "mean", "max"])
 @given(ids, ids, merges, merges, st.integers(0, 2**32 - 1))
 def test_to_words_has_a_slow_twin(source_ids, target_ids, source_merge, target_merge, seed):
     soft = np.random.default_rng(seed).random((len(target_ids), len(source_ids)))
-    merged = to_words(soft, source_ids, target_ids, source_merge=source_merge, target_merge=target_merge)
-    np.testing.assert_allclose(merged, slow_to_words(soft, source_ids, target_ids, source_merge, target_merge))
+    merged = to_words(
+        soft, source_ids, target_ids, source_merge=source_merge, target_merge=target_merge
+    )
+    np.testing.assert_allclose(
+        merged, slow_to_words(soft, source_ids, target_ids, source_merge, target_merge)
+    )
 
 
 def test_to_words_by_hand():
-    """Source pieces are added, target pieces averaged, </s> is a group of its own (Kobayashi et al., 2020)."""
+    """Source pieces are added, target pieces averaged, </s> is a group of its own (Kobayashi et
+    al., 2020)."""
     soft = np.array([[0.1, 0.2, 0.4, 0.3], [0.3, 0.2, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
-    np.testing.assert_allclose(to_words(soft, [0, 0, 1, 2], [0, 0, 1]), [[0.4, 0.2, 0.4], [0.0, 1.0, 0.0]])
+    np.testing.assert_allclose(
+        to_words(soft, [0, 0, 1, 2], [0, 0, 1]), [[0.4, 0.2, 0.4], [0.0, 1.0, 0.0]]
+    )
 
 
 def test_to_words_of_many_layers_at_once():
@@ -170,10 +183,14 @@ def test_extractors_by_name_and_number():
 
 @pytest.mark.parametrize("text", ["argmax:1", "relative:", "relative:x"])
 def test_bad_numbers_of_extractors(text):
-    with pytest.raises(InputError, match="expected NAME, or NAME:NUMBER for one of: threshold, relative"):
+    with pytest.raises(
+        InputError, match="expected NAME, or NAME:NUMBER for one of: threshold, relative"
+    ):
         extractor(text)
 
 
 def test_shares_are_shares():
-    with pytest.raises(InputError, match="bad extract 'threshold:20'; expected a share from 0 to 1"):
+    with pytest.raises(
+        InputError, match="bad extract 'threshold:20'; expected a share from 0 to 1"
+    ):
         extractor("threshold:20")

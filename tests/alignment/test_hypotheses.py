@@ -17,7 +17,10 @@ A-0\t
 
 def test_a_generation_log(tmp_path):
     (tmp_path / "gen.out").write_text(LOG)
-    assert read_printed(tmp_path / "gen.out") == ([[], ["ein", "haus"]], [["yes"], ["one", "house"]])
+    assert read_printed(tmp_path / "gen.out") == (
+        [[], ["ein", "haus"]],
+        [["yes"], ["one", "house"]],
+    )
 
 
 def test_plain_text_is_no_log(tmp_path):

@@ -65,13 +65,17 @@ def test_parse_gold(line, sure, expected):
 
 @pytest.mark.parametrize("token", ["3x4", "3-", "-3", "1-2-3", "a-b", "--", "³-1", "3-4:", "\x00"])
 def test_a_bad_link_is_named(token):
-    with pytest.raises(InputError, match=r"gold:12: bad link .*; expected 'i-j' \(sure\) or 'ipj' \(possible\)"):
+    with pytest.raises(
+        InputError, match=r"gold:12: bad link .*; expected 'i-j' \(sure\) or 'ipj' \(possible\)"
+    ):
         parse_links(f"0-0 {token}", where="gold:12")
 
 
 @pytest.mark.parametrize("parse", [parse_links, parse_gold])
 def test_index_0_in_a_1_based_line_is_refused(parse):
-    with pytest.raises(InputError, match=r"here:1: link '0-3' has index 0 where words are counted from 1"):
+    with pytest.raises(
+        InputError, match=r"here:1: link '0-3' has index 0 where words are counted from 1"
+    ):
         parse("1-1 0-3", index=1, where="here:1")
 
 
@@ -169,8 +173,12 @@ def test_possible_links_are_kept_dropped_or_taken_as_sure(tmp_path):
 
 
 def test_unequal_line_counts_state_both(tmp_path):
-    paths = [write(tmp_path / name, "0-0\n" * count) for name, count in (("a", 5), ("b", 2), ("c", 3))]
-    with pytest.raises(InputError, match=r"line counts differ: \S*a has 5, \S*b has 2, \S*c has 3 lines"):
+    paths = [
+        write(tmp_path / name, "0-0\n" * count) for name, count in (("a", 5), ("b", 2), ("c", 3))
+    ]
+    with pytest.raises(
+        InputError, match=r"line counts differ: \S*a has 5, \S*b has 2, \S*c has 3 lines"
+    ):
         list(read_together(*map(LinkFile, paths)))
 
 
@@ -201,7 +209,9 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_stdin_is_a_dash():
     code = "from fairseq_normalign.alignment.links import LinkFile; print(list(LinkFile('-')))"
-    done = subprocess.run([sys.executable, "-c", code], input="0-1\n", capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="0-1\n", capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[{(0, 1)}]\n"
 
 
@@ -216,5 +226,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(InputError, match="out: cannot be written: No such file"), whole_file(tmp_path / "no" / "out"):
+    with (
+        pytest.raises(InputError, match="out: cannot be written: No such file"),
+        whole_file(tmp_path / "no" / "out"),
+    ):
         pass

@@ -1,7 +1,8 @@
-"""The published outputs of fast_align and GIZA++ score as published and symmetrise to the stored lines.
+"""The published outputs of fast_align and GIZA++ score as published and symmetrise to the stored
+lines.
 
-Looks for ``published/TOOL/PAIR-results.txt`` and ``published/TOOL/test.PAIR*.talp`` under ``$NORMALIGN_DATA``, with the
-gold in ``PAIR/test.talp``; pairs that are not there are not tested.
+Looks for ``published/TOOL/PAIR-results.txt`` and ``published/TOOL/test.PAIR*.talp`` under
+``$NORMALIGN_DATA``, with the gold in ``PAIR/test.talp``; pairs that are not there are not tested.
 """
 
 import os
@@ -23,7 +24,9 @@ STORED = {  # heuristic: its name in the stored files
     "grow-diag-final-and": "grow-diagonal-final",
 }
 
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="NORMALIGN_DATA is unset: it names the folder of real data")
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason="NORMALIGN_DATA is unset: it names the folder of real data"
+)
 
 
 def published():
@@ -33,18 +36,26 @@ def published():
         for name, *numbers in RESULT.findall(results.read_text()):
             if gold.exists() and (results.parent / name).exists():
                 yield pytest.param(
-                    results.parent / name, gold, *map(float, numbers), id=f"{results.parent.name}-{name}"
+                    results.parent / name,
+                    gold,
+                    *map(float, numbers),
+                    id=f"{results.parent.name}-{name}",
                 )
 
 
 @pytest.mark.parametrize(("path", "gold", "aer", "precision", "recall"), list(published()))
 def test_scores(path, gold, aer, precision, recall):
     [found] = score(GoldFile(gold, index=1), [LinkFile(path, reverse=".reverse." in path.name)])
-    numbers = [100 * value for value in (found.total.aer, found.total.precision, found.total.recall)]
+    numbers = [
+        100 * value for value in (found.total.aer, found.total.precision, found.total.recall)
+    ]
     assert numbers == pytest.approx([aer, precision, recall], abs=0.1)
 
 
-LINKS = {"fastalign": (9931, 9416, 6863, 12484, 7419, 7963), "giza": (8292, 7819, 6480, 9631, 6974, 7541)}
+LINKS = {
+    "fastalign": (9931, 9416, 6863, 12484, 7419, 7963),
+    "giza": (8292, 7819, 6480, 9631, 6974, 7541),
+}
 
 
 @pytest.mark.parametrize("tool", LINKS)
@@ -54,12 +65,18 @@ def test_numbers_of_links(tool):
     assert tuple(sum(map(len, file)) for file in files) == LINKS[tool]
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("published/*/test.*.reverse.talp")), ids=lambda path: str(path)[-40:])
+@pytest.mark.parametrize(
+    "path", sorted(DATA.glob("published/*/test.*.reverse.talp")), ids=lambda path: str(path)[-40:]
+)
 @pytest.mark.parametrize("heuristic", STORED)
 def test_symmetrization(path, heuristic):
     stem = path.name[: -len("reverse.talp")]
     forward, stored = path.parent / f"{stem}talp", path.parent / f"{stem}{STORED[heuristic]}.talp"
     rows = list(read_together(LinkFile(forward), LinkFile(path, reverse=True), LinkFile(stored)))
-    different = [n for n, (a, b, both) in enumerate(rows, 1) if symmetrize(a, b, heuristic, variant="lilt") != both]
+    different = [
+        n
+        for n, (a, b, both) in enumerate(rows, 1)
+        if symmetrize(a, b, heuristic, variant="lilt") != both
+    ]
     assert rows
     assert different == []

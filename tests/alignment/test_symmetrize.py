@@ -1,4 +1,5 @@
-"""Symmetrization against the textbook's full-matrix loops, by hand, and by what every heuristic must keep."""
+"""Symmetrization against the textbook's full-matrix loops, by hand, and by what every heuristic
+must keep."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +12,16 @@ directions = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=1
 
 
 def slow_symmetrize(forward, reverse, heuristic, variant):
-    """Koehn et al. (2003) in the Moses manual's notation: e runs over rows, f over columns, until nothing changes."""
+    """Koehn et al. (2003) in the Moses manual's notation: e runs over rows, f over columns, until
+    nothing changes."""
     moses = variant == "moses"
     if moses:  # rows are target words
         forward, reverse = ({(t, s) for s, t in links} for links in (forward, reverse))
     union, alignment = forward | reverse, forward & reverse
     size = range(1 + max((max(link) for link in union), default=-1))
-    diagonal = [(-1, -1), (-1, 1), (1, -1), (1, 1)] if moses else [(-1, 1), (-1, -1), (1, -1), (1, 1)]
+    diagonal = (
+        [(-1, -1), (-1, 1), (1, -1), (1, 1)] if moses else [(-1, 1), (-1, -1), (1, -1), (1, 1)]
+    )
 
     def free(e, f):
         return [all(a != e for a, _ in alignment), all(b != f for _, b in alignment)]
@@ -40,7 +44,9 @@ def slow_symmetrize(forward, reverse, heuristic, variant):
     for links in (forward, reverse) if heuristic != "grow-diag" else ():
         for e in size:
             for f in size:
-                if (e, f) in links - alignment and (all if heuristic.endswith("and") else any)(free(e, f)):
+                if (e, f) in links - alignment and (all if heuristic.endswith("and") else any)(
+                    free(e, f)
+                ):
                     alignment.add((e, f))
     return {(s, t) for t, s in alignment} if moses else alignment
 

@@ -1,10 +1,18 @@
 """Pieces to words: marks where they can be trusted, spelling where the words are known."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_normalign.alignment.words import SCHEMES, TextFile, normalise_bpe_name, split_words, word_ids
+from fairseq_normalign.alignment.words import (
+    SCHEMES,
+    TextFile,
+    normalise_bpe_name,
+    split_words,
+    word_ids,
+)
 from fairseq_normalign.errors import InputError
 
 
@@ -42,7 +50,12 @@ def test_marks(pieces, bpe, expected):
         ("▁wir ▁glau ben", "sentencepiece", "wir glauben", [0, 1, 1]),
         ("wir ▁glau ben", "sentencepiece", "wir glauben", [0, 1, 1]),
         ("▁a ▁b ▁c", "sentencepiece", "a▁b c", [0, 0, 1]),  # ▁ in the text looks like a space
-        ("▁a ▁b ▁c", "sentencepiece", "a\u00a0b c", [0, 0, 1]),  # NFKC makes a no-break space a space
+        (
+            "▁a ▁b ▁c",
+            "sentencepiece",
+            "a\u00a0b c",
+            [0, 0, 1],
+        ),  # NFKC makes a no-break space a space
         ("▁a ▁b", "sentencepiece", "a\u200bb", [0, 0]),  # … and nmt_nfkc a zero-width one
         ("▁ca fe \u0301", "sentencepiece", "café", [0, 0, 0]),  # a combining mark of its own
         ("▁ca fé ▁x", "sentencepiece", "cafe\u0301 x", [0, 0, 1]),
@@ -50,10 +63,20 @@ def test_marks(pieces, bpe, expected):
         ("▁straße", "sentencepiece", "STRASSE", [0]),  # a model that folds case
         ("▁a ▁b", "sentencepiece", "a \u200b b", [0, 2]),  # a word that vanished has no pieces
         ("▁a ▁b ▁", "sentencepiece", "a b", [0, 1, 1]),
-        ("<unk> <unk>", "sentencepiece", "wir glauben", [0, 1]),  # the unknown pieces lost their marks
+        (
+            "<unk> <unk>",
+            "sentencepiece",
+            "wir glauben",
+            [0, 1],
+        ),  # the unknown pieces lost their marks
         ("▁wir <unk> ben ▁.", "sentencepiece", "wir glauben .", [0, 1, 1, 2]),
         ("<unk> <unk> <unk>", "sentencepiece", "ab cd", [0, 1, 1]),
-        ("▁fo o <unk> bar ▁b", "sentencepiece", "foo\u00a0bar b", [0, 0, 0, 0, 1]),  # an unknown no-break space
+        (
+            "▁fo o <unk> bar ▁b",
+            "sentencepiece",
+            "foo\u00a0bar b",
+            [0, 0, 0, 0, 1],
+        ),  # an unknown no-break space
         ("▁a ▁ <unk> ▁b", "sentencepiece", "a \u200b b", [0, 1, 1, 2]),
         ("▁a ▁b <unk>", "sentencepiece", "a▁b\u00ad", [0, 0, 0]),
         ("<unk> en", "subword_nmt", "glauben", [0, 0]),
@@ -76,8 +99,16 @@ def test_words_decide(pieces, bpe, words, expected):
 @pytest.mark.parametrize(
     ("pieces", "words", "message"),
     [
-        ("▁wir ▁glau ben", "wir", r"test.de:7: 3 pieces do not spell the 1 words: found … '▁wir ▁glau ben'"),
-        ("▁wir ▁x", "wir y", r"found … '▁wir ▁x' …, expected … 'wir y' …; is the text the tokenised text"),
+        (
+            "▁wir ▁glau ben",
+            "wir",
+            r"test.de:7: 3 pieces do not spell the 1 words: found … '▁wir ▁glau ben'",
+        ),
+        (
+            "▁wir ▁x",
+            "wir y",
+            r"found … '▁wir ▁x' …, expected … 'wir y' …; is the text the tokenised text",
+        ),
         ("▁wir", "wir glauben", "1 pieces do not spell the 2 words"),
         ("▁of▁the", "of the", "1 pieces do not spell the 2 words"),
         ("<unk>", "wir glauben", "1 pieces do not spell the 2 words"),
@@ -115,7 +146,9 @@ def test_names_of_schemes(name, expected):
 
 @pytest.mark.parametrize("name", ["byte_bpe", "bytes", "characters", "bert", "fastbpe2"])
 def test_other_schemes_are_refused_by_name(name):
-    with pytest.raises(InputError, match=f"unsupported BPE '{name}'; expected one of: sentencepiece, gpt2"):
+    with pytest.raises(
+        InputError, match=f"unsupported BPE '{name}'; expected one of: sentencepiece, gpt2"
+    ):
         normalise_bpe_name(name)
 
 
@@ -132,7 +165,7 @@ letters = st.text(st.sampled_from("abé漢🙂\u0301ﬁ▁@_|Ġ"), min_size=1, m
 
 def segmented(word, cuts):
     places = sorted({0, len(word), *(cut % (len(word) + 1) for cut in cuts)})
-    return [word[a:b] for a, b in zip(places, places[1:])]
+    return [word[a:b] for a, b in itertools.pairwise(places)]
 
 
 def pieces_of(word, cuts, bpe, first):
@@ -146,7 +179,8 @@ def pieces_of(word, cuts, bpe, first):
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(letters, st.lists(st.integers(0, 6)))), st.sampled_from(["sentencepiece", "subword_nmt", "none"])
+    st.lists(st.tuples(letters, st.lists(st.integers(0, 6)))),
+    st.sampled_from(["sentencepiece", "subword_nmt", "none"]),
 )
 def test_pieces_find_their_words(segmentation, bpe):
     pieces, expected = [], []
@@ -171,4 +205,4 @@ def test_ids_start_at_0_and_never_skip(pieces, bpe):
         assert "spans several words" in str(error)
         return
     assert ids[:1] in ([], [0])
-    assert all(later - earlier in (0, 1) for earlier, later in zip(ids, ids[1:]))
+    assert all(later - earlier in (0, 1) for earlier, later in itertools.pairwise(ids))

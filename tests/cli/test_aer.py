@@ -46,7 +46,12 @@ def test_one_line_with_signature(files, capsys):
     ],
 )
 def test_options_that_move_the_number(files, capsys, options, expected):
-    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options]) == 0
+    assert (
+        main(
+            ["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == expected
 
 
@@ -54,19 +59,45 @@ def test_several_systems_make_a_table(files, capsys):
     options = ["--paired", "--confidence", "--samples", "20", "--alpha", "0.3"]
     main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["system", "AER", "95%", "p", "P", "R", "F1", "F_0.3", "links", "sure"]
+    assert lines[0].split() == [
+        "system",
+        "AER",
+        "95%",
+        "p",
+        "P",
+        "R",
+        "F1",
+        "F_0.3",
+        "links",
+        "sure",
+    ]
     assert lines[1].split()[:2] == [files["good"], "0.0"]
     assert lines[3].startswith(f"{files['good']}: AER|ref-index:1|")
     assert "|samples:20|seed:12345|" in lines[4]
 
 
 def test_json(files, capsys):
-    main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], "-f", "json", "--confidence"])
+    main(
+        ["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], "-f", "json", "--confidence"]
+    )
     numbers = json.loads(capsys.readouterr().out)
     assert numbers["aer"] == pytest.approx(200 / 3, abs=1e-4)
     assert numbers["links"] == numbers["sure"] == 3
     assert len(numbers["interval"]) == 2
-    main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], files["good"], "-f", "json", "--paired"])
+    main(
+        [
+            "aer",
+            files["gold"],
+            "--ref-index",
+            "1",
+            "-i",
+            files["bad"],
+            files["good"],
+            "-f",
+            "json",
+            "--paired",
+        ]
+    )
     first, second = json.loads(capsys.readouterr().out)
     assert "p" not in first
     assert 0 < second["p"] <= 1
@@ -76,7 +107,10 @@ def test_undefined_numbers(tmp_path, capsys):
     (tmp_path / "empty").write_text("\n")
     path = str(tmp_path / "empty")
     main(["aer", path, "-i", path, "-q"])
-    assert "= undefined (P = undefined R = undefined F1 = undefined links = 0 sure = 0)" in capsys.readouterr().out
+    assert (
+        "= undefined (P = undefined R = undefined F1 = undefined links = 0 sure = 0)"
+        in capsys.readouterr().out
+    )
     main(["aer", path, "-i", path, "-q", "-f", "json"])
     assert json.loads(capsys.readouterr().out)["aer"] is None
 
@@ -102,7 +136,9 @@ def test_breakdowns(files, tmp_path, capsys):
 def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
     gold, system = tmp_path / "gold", tmp_path / "system"
     lines = [[(i * k) % 7 for i in range(1, 7)] for k in (1, 2, 3, 4, 5, 6)] * 4
-    gold.write_text("\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in enumerate(line)) for line in lines))
+    gold.write_text(
+        "\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in enumerate(line)) for line in lines)
+    )
     system.write_text("\n".join(" ".join(f"{i}-{j}" for i, j in enumerate(line)) for line in lines))
     assert main(["aer", str(gold), "-i", str(system)]) == 0
     out, err = capsys.readouterr()
@@ -117,18 +153,35 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["gold", "-i", "nowhere"], "nowhere: No such file or directory"),
-        (["gold", "--ref-index", "1", "--hyp-index", "1", "-i", "good"], "good:1: link '0-0' has index 0"),
-        (["gold", "--ref-index", "1", "-i", "short"], "line counts differ: gold has 3, short has 1 lines"),
+        (
+            ["gold", "--ref-index", "1", "--hyp-index", "1", "-i", "good"],
+            "good:1: link '0-0' has index 0",
+        ),
+        (
+            ["gold", "--ref-index", "1", "-i", "short"],
+            "line counts differ: gold has 3, short has 1 lines",
+        ),
         (["gold", "-i", "garbage"], "garbage: not UTF-8 text"),
         (["-", "-i", "-"], "stdin ('-') can be read only once"),
-        (["gold", "-i", "good", "--paired"], "--paired compares with the first HYP; expected two or more"),
+        (
+            ["gold", "-i", "good", "--paired"],
+            "--paired compares with the first HYP; expected two or more",
+        ),
         (["gold", "-i", "good", "--alpha", "2"], "--alpha 2.0; expected a number from 0 to 1"),
         (["gold", "-i", "good", "--samples", "0"], "--samples 0; expected 1 or more"),
-        (["gold", "-i", "good", "--breakdown", "length"], "--breakdown length needs the words; expected --source"),
-        (["gold", "-i", "good", "--source", "text"], "line counts differ: gold has 3, good has 3, text has 1 lines"),
+        (
+            ["gold", "-i", "good", "--breakdown", "length"],
+            "--breakdown length needs the words; expected --source",
+        ),
+        (
+            ["gold", "-i", "good", "--source", "text"],
+            "line counts differ: gold has 3, good has 3, text has 1 lines",
+        ),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(files, tmp_path, monkeypatch, capsys, arguments, message):
+def test_bad_input_is_one_line_and_status_2(
+    files, tmp_path, monkeypatch, capsys, arguments, message
+):
     (tmp_path / "short").write_text("0-0\n")
     (tmp_path / "text").write_text("a b c d\n")
     (tmp_path / "garbage").write_bytes(bytes(range(256)))

@@ -1,4 +1,5 @@
-"""``normalign align`` and ``normalign plot`` through the installed command, on a model trained for a moment."""
+"""``normalign align`` and ``normalign plot`` through the installed command, on a model trained for
+a moment."""
 
 import json
 import re
@@ -13,7 +14,9 @@ pytestmark = pytest.mark.slow
 
 
 def align(corpus, checkpoint, *options, command="align", **more):
-    return run("normalign", command, corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more)
+    return run(
+        "normalign", command, corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +31,45 @@ def pieces(corpus):
 
 def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, pieces, tmp_path):
     binarised = align(
-        corpus, checkpoint, "--remove-bpe", "sentencepiece", "--layer", 2, "--step", "input", "--max-tokens", 100
+        corpus,
+        checkpoint,
+        "--remove-bpe",
+        "sentencepiece",
+        "--layer",
+        2,
+        "--step",
+        "input",
+        "--max-tokens",
+        100,
     )
-    from_text = align(corpus, checkpoint, *text, *pieces, "--layer", 2, "--step", "input", "--user-dir", PACKAGE)
+    from_text = align(
+        corpus, checkpoint, *text, *pieces, "--layer", 2, "--step", "input", "--user-dir", PACKAGE
+    )
     assert binarised.stdout == from_text.stdout
     assert "method:norms|layer:2|head:all|step:input|eos:null" in binarised.stderr
     lines = binarised.stdout.splitlines()
     assert len(lines) == 40
-    for line, source, target in zip(lines, (corpus / "test.src").open(), (corpus / "test.tgt").open()):
+    for line, source, target in zip(
+        lines, (corpus / "test.src").open(), (corpus / "test.tgt").open(), strict=True
+    ):
         words = len(source.split()), len(target.split())
         assert all(s < words[0] and t < words[1] for s, t in parse_links(line))
 
 
 def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, pieces, tmp_path):
     output = tmp_path / "test.pharaoh"
-    done = align(corpus, checkpoint, *text, *pieces, "--method", "weights", "--step", "output", "--output", output)
+    done = align(
+        corpus,
+        checkpoint,
+        *text,
+        *pieces,
+        "--method",
+        "weights",
+        "--step",
+        "output",
+        "--output",
+        output,
+    )
     assert done.stdout == ""
     signature = json.loads((tmp_path / "test.pharaoh.json").read_text())["signature"]
     assert signature["method"] == "weights"
@@ -52,23 +79,54 @@ def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, piece
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test.pharaoh", "test.pharaoh.json"]
 
 
-def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, text, pieces, tmp_path):
+def test_the_table_has_the_numbers_that_single_alignments_score(
+    corpus, checkpoint, text, pieces, tmp_path
+):
     gold = corpus / "test.talp"
-    table = align(corpus, checkpoint, *text, *pieces, "--all", "--heads", "--gold", gold, "--json", tmp_path / "t.json")
+    table = align(
+        corpus,
+        checkpoint,
+        *text,
+        *pieces,
+        "--all",
+        "--heads",
+        "--gold",
+        gold,
+        "--json",
+        tmp_path / "t.json",
+    )
     rows = json.loads((tmp_path / "t.json").read_text())
     assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
     assert table.stdout.count("*") == 2 * 3 + 1  # the best of each column, and what the mark means
     assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
     assert sum(row["chosen_without_gold"] for row in rows) == 2 * 3
-    (row,) = [r for r in rows if (r["method"], r["layer"], r["head"], r["step"]) == ("weights", 3, 2, "output")]
-    one = ["--method", "weights", "--layer", 3, "--head", 2, "--step", "output", "--output", tmp_path / "one"]
+    (row,) = [
+        r
+        for r in rows
+        if (r["method"], r["layer"], r["head"], r["step"]) == ("weights", 3, 2, "output")
+    ]
+    one = [
+        "--method",
+        "weights",
+        "--layer",
+        3,
+        "--head",
+        2,
+        "--step",
+        "output",
+        "--output",
+        tmp_path / "one",
+    ]
     align(corpus, checkpoint, *text, *pieces, *one)
     score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
     assert float(score) == pytest.approx(row["aer"], abs=1e-4)
 
 
-def test_generated_translations_are_aligned_as_they_are_generated(corpus, checkpoint, pieces, tmp_path):
-    """--print-alignment of the task and --hypotheses on the log give the same links, whatever the beam."""
+def test_generated_translations_are_aligned_as_they_are_generated(
+    corpus, checkpoint, pieces, tmp_path
+):
+    """--print-alignment of the task and --hypotheses on the log give the same links, whatever the
+    beam."""
     options = [
         "--task",
         "translation_normalign",
@@ -79,8 +137,25 @@ def test_generated_translations_are_aligned_as_they_are_generated(corpus, checkp
         "--align-step",
         "input",
     ]
-    options += ["--align-words", "sentencepiece", "--remove-bpe", "sentencepiece", "--beam", 3, "--nbest", 2]
-    command = ["fairseq-generate", corpus / "data-bin", "--path", checkpoint, "--user-dir", PACKAGE, "--cpu"]
+    options += [
+        "--align-words",
+        "sentencepiece",
+        "--remove-bpe",
+        "sentencepiece",
+        "--beam",
+        3,
+        "--nbest",
+        2,
+    ]
+    command = [
+        "fairseq-generate",
+        corpus / "data-bin",
+        "--path",
+        checkpoint,
+        "--user-dir",
+        PACKAGE,
+        "--cpu",
+    ]
     log = run(*command, *options, "--max-len-b", 12).stdout
     (tmp_path / "gen.out").write_text(log)
     printed = {}
@@ -89,14 +164,31 @@ def test_generated_translations_are_aligned_as_they_are_generated(corpus, checkp
             number, _, links = line[2:].partition("\t")
             printed.setdefault(int(number), parse_links(links))
     aligned = align(
-        corpus, checkpoint, *pieces, "--layer", 2, "--step", "input", "--hypotheses", tmp_path / "gen.out"
+        corpus,
+        checkpoint,
+        *pieces,
+        "--layer",
+        2,
+        "--step",
+        "input",
+        "--hypotheses",
+        tmp_path / "gen.out",
     ).stdout.splitlines()
     assert [parse_links(line) for line in aligned] == [printed[number] for number in range(40)]
 
 
 def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_path):
     """The reverse model here is the same model: source and target share a dictionary."""
-    options = [*text, *pieces, "--combine", "learned", "--reverse-path", checkpoint, "--output", tmp_path / "out"]
+    options = [
+        *text,
+        *pieces,
+        "--combine",
+        "learned",
+        "--reverse-path",
+        checkpoint,
+        "--output",
+        tmp_path / "out",
+    ]
     align(corpus, checkpoint, *options, "--confidence")
     lines = (tmp_path / "out").read_text().splitlines()
     assert len(lines) == 40
@@ -107,12 +199,48 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_p
 
 
 def test_a_multilingual_model_with_language_tokens(corpus, text, pieces, tmp_path):
-    sizes = ["--encoder-embed-dim", 16, "--decoder-embed-dim", 16, "--encoder-layers", 2, "--decoder-layers", 2]
+    sizes = [
+        "--encoder-embed-dim",
+        16,
+        "--decoder-embed-dim",
+        16,
+        "--encoder-layers",
+        2,
+        "--decoder-layers",
+        2,
+    ]
     sizes += ["--encoder-ffn-embed-dim", 16, "--decoder-ffn-embed-dim", 16]
-    task = ["--task", "multilingual_translation", "--lang-pairs", "src-tgt,tgt-src", "--encoder-langtok", "tgt"]
-    model = ["--arch", "multilingual_transformer_iwslt_de_en", *sizes, "--share-encoders", "--share-decoders"]
-    train = [corpus / "data-bin", "--user-dir", PACKAGE, *task, *model, "--max-update", 1, "--save-dir", tmp_path]
-    run(*(word for word in TRAIN if word != "--share-all-embeddings"), *train, "--share-decoder-input-output-embed")
+    task = [
+        "--task",
+        "multilingual_translation",
+        "--lang-pairs",
+        "src-tgt,tgt-src",
+        "--encoder-langtok",
+        "tgt",
+    ]
+    model = [
+        "--arch",
+        "multilingual_transformer_iwslt_de_en",
+        *sizes,
+        "--share-encoders",
+        "--share-decoders",
+    ]
+    train = [
+        corpus / "data-bin",
+        "--user-dir",
+        PACKAGE,
+        *task,
+        *model,
+        "--max-update",
+        1,
+        "--save-dir",
+        tmp_path,
+    ]
+    run(
+        *(word for word in TRAIN if word != "--share-all-embeddings"),
+        *train,
+        "--share-decoder-input-output-embed",
+    )
     links = {
         languages: align(
             corpus, tmp_path / "checkpoint_last.pt", *texts, *pieces, "--layer", 1, "-s", s, "-t", t
@@ -142,7 +270,8 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
 
 
 def test_misread_gold_is_recognised():
-    """Gold that counts from 1, and gold with the target word first, as a table of --all would read them."""
+    """Gold that counts from 1, and gold with the target word first, as a table of --all would read
+    them."""
     from fairseq_normalign.cli.align import warn
 
     links = [{(s, (s * 3 + n) % 7) for s in range(7)} for n in range(20)]
@@ -165,16 +294,32 @@ BAD = {
         r"--source-file and --target-file \(or --hypotheses\) go together",
     ),
     "unequal texts": (
-        ["--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt", "--layer", "1"],
+        [
+            "--source-file",
+            "{corpus}/test.src",
+            "--target-file",
+            "{corpus}/train.tgt",
+            "--layer",
+            "1",
+        ],
         "test.src has 40, .*train.tgt has 1500 lines",
     ),
     "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
-    "reverse model without a way to combine": (["--reverse-path", "x.pt"], "--reverse-path needs --combine"),
-    "combination of one layer": (["--combine", "product", "--layer", "1"], "name layers with --evidence, not --layer"),
+    "reverse model without a way to combine": (
+        ["--reverse-path", "x.pt"],
+        "--reverse-path needs --combine",
+    ),
+    "combination of one layer": (
+        ["--combine", "product", "--layer", "1"],
+        "name layers with --evidence, not --layer",
+    ),
     "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     "two targets": (["--target-file", "a", "--hypotheses", "b"], "both name the target"),
     "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
-    "bad overrides": (["--model-overrides", "{"], "--model-overrides '{': expected a Python dictionary"),
+    "bad overrides": (
+        ["--model-overrides", "{"],
+        "--model-overrides '{': expected a Python dictionary",
+    ),
 }
 
 

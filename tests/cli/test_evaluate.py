@@ -13,7 +13,9 @@ from tests.conftest import PACKAGE, run
 
 
 def evaluate(corpus, paths, *options, **more):
-    return run("normalign", "evaluate", corpus / "data-bin", "--path", *paths, "--cpu", *options, **more)
+    return run(
+        "normalign", "evaluate", corpus / "data-bin", "--path", *paths, "--cpu", *options, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,14 @@ def text(corpus):
 
 @pytest.fixture(scope="module")
 def gold(corpus):
-    return ["--gold", corpus / "test.talp", "--gold-source", corpus / "test.src", "--gold-target", corpus / "test.tgt"]
+    return [
+        "--gold",
+        corpus / "test.talp",
+        "--gold-source",
+        corpus / "test.src",
+        "--gold-target",
+        corpus / "test.tgt",
+    ]
 
 
 @pytest.mark.slow
@@ -45,16 +54,32 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
     options = [*text, *gold, "--tokenize", "none", "--max-tokens", 300]
     done = evaluate(corpus, [checkpoint, other], *options, *files, "--user-dir", PACKAGE)
     header, *lines = done.stdout.splitlines()
-    assert header.split() == ["model", "heads", "e", "d", "d-e", "params", "MB", "BLEU", "chrF", "AER", "speed"]
+    assert header.split() == [
+        "model",
+        "heads",
+        "e",
+        "d",
+        "d-e",
+        "params",
+        "MB",
+        "BLEU",
+        "chrF",
+        "AER",
+        "speed",
+    ]
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [row["model"] for row in rows] == ["checkpoint_last.pt", "other.pt"]
-    for line, row, path in zip(lines, rows, (checkpoint, other)):
+    for line, row, path in zip(lines, rows, (checkpoint, other), strict=True):
         name, *cells = line.split()
         assert name == row["model"]
         assert cells[:4] == ["36", "12", "12", "12"]
         assert row["cross_heads"] == [4, 4, 4]
-        assert float(cells[5]) < path.stat().st_size / 1e6  # what an optimiser remembers does not count
-        assert [float(cell) for cell in cells[6:9]] == [round(row[metric], 1) for metric in ("BLEU", "chrF", "AER")]
+        assert (
+            float(cells[5]) < path.stat().st_size / 1e6
+        )  # what an optimiser remembers does not count
+        assert [float(cell) for cell in cells[6:9]] == [
+            round(row[metric], 1) for metric in ("BLEU", "chrF", "AER")
+        ]
     assert rows[0]["speed"] == 1
     assert rows[0]["megabytes"] == rows[1]["megabytes"]
     assert f"\nBLEU: {rows[0]['signatures']['BLEU']}\n" in done.stdout
@@ -64,25 +89,56 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
 
     align = ["normalign", "align", corpus / "data-bin", "--path", checkpoint, "--cpu", *text]
     run(*align, "-o", tmp_path / "test.pharaoh")
-    scored = run("normalign", "aer", corpus / "test.talp", "-i", tmp_path / "test.pharaoh", "-f", "json").stdout
+    scored = run(
+        "normalign", "aer", corpus / "test.talp", "-i", tmp_path / "test.pharaoh", "-f", "json"
+    ).stdout
     assert rows[0]["AER"] == pytest.approx(json.loads(scored)["aer"], abs=1e-4)
 
 
 @pytest.mark.slow
 def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tmp_path):
     """By their scores: of the text, and of the binarised data."""
-    search = ["--beam", 3, "--lenpen", 0.8, "--max-len-a", 0, "--max-len-b", 20, "--remove-bpe", "sentencepiece"]
-    command = ["fairseq-generate", corpus / "data-bin", "--path", checkpoint, "--user-dir", PACKAGE, "--cpu"]
+    search = [
+        "--beam",
+        3,
+        "--lenpen",
+        0.8,
+        "--max-len-a",
+        0,
+        "--max-len-b",
+        20,
+        "--remove-bpe",
+        "sentencepiece",
+    ]
+    command = [
+        "fairseq-generate",
+        corpus / "data-bin",
+        "--path",
+        checkpoint,
+        "--user-dir",
+        PACKAGE,
+        "--cpu",
+    ]
     printed = run(*command, *search, "--required-batch-size-multiple", 1).stdout
     found = {int(n): line for n, line in re.findall(r"^D-(\d+)\t\S+\t(.*)$", printed, re.MULTILINE)}
-    hypotheses, references = [found[n] for n in range(40)], (corpus / "test.tgt").read_text().splitlines()
-    bleu = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="13a", lowercase=True, force=True).score
+    hypotheses, references = (
+        [found[n] for n in range(40)],
+        (corpus / "test.tgt").read_text().splitlines(),
+    )
+    bleu = sacrebleu.corpus_bleu(
+        hypotheses, [references], tokenize="13a", lowercase=True, force=True
+    ).score
     chrf = sacrebleu.CHRF(lowercase=True).corpus_score(hypotheses, [references]).score
     assert chrf > 0
     for options in (text, []):
-        evaluate(corpus, [checkpoint], *options, *search, "--lowercase", "-o", tmp_path / "rows.json")
+        evaluate(
+            corpus, [checkpoint], *options, *search, "--lowercase", "-o", tmp_path / "rows.json"
+        )
         (row,) = json.loads((tmp_path / "rows.json").read_text())
-        assert (row["BLEU"], row["chrF"]) == (pytest.approx(bleu, abs=1e-5), pytest.approx(chrf, abs=1e-5))
+        assert (row["BLEU"], row["chrF"]) == (
+            pytest.approx(bleu, abs=1e-5),
+            pytest.approx(chrf, abs=1e-5),
+        )
 
 
 SOME = ["data", "--path", "a.pt"]
@@ -93,9 +149,15 @@ REFUSED = {
     "no sentences": (["--limit", "0"], "--limit 0: expected a number from 1"),
     "no beam": (["--beam", "0"], "--beam 0: expected a number from 1"),
     "no search": (["--score-reference"], "--score-reference translates nothing"),
-    "no picture": (["--plot", "x.txt"], r"--plot x\.txt: expected a name that ends in \.png, \.pdf, \.svg"),
+    "no picture": (
+        ["--plot", "x.txt"],
+        r"--plot x\.txt: expected a name that ends in \.png, \.pdf, \.svg",
+    ),
     "no folder": (["-o", "none/x.json"], r"none/x\.json: cannot be written: no such directory"),
-    "no folder for the picture": (["--plot", "none/x.png"], r"none/x\.png: cannot be written: no such directory"),
+    "no folder for the picture": (
+        ["--plot", "none/x.png"],
+        r"none/x\.png: cannot be written: no such directory",
+    ),
 }
 
 
@@ -109,7 +171,13 @@ def test_options_are_refused_before_anything_is_loaded(case):
 def test_defaults():
     args = parse_args(["data", "--path", "a.pt", "b.pt", "--lenpen", "0.6"])
     assert args.path == ["a.pt", "b.pt"]
-    assert (args.beam, args.lenpen, args.max_len_a, args.max_len_b, args.tokenize) == (4, 0.6, 1.2, 10, "13a")
+    assert (args.beam, args.lenpen, args.max_len_a, args.max_len_b, args.tokenize) == (
+        4,
+        0.6,
+        1.2,
+        10,
+        "13a",
+    )
 
 
 @pytest.mark.slow
@@ -118,10 +186,16 @@ def test_defaults():
     [
         (["none.pt"], [], r"none\.pt: no such checkpoint"),
         ([], ["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
-        ([], ["--gold", "none", "--gold-source", "none", "--gold-target", "none"], "none: No such file"),
+        (
+            [],
+            ["--gold", "none", "--gold-source", "none", "--gold-target", "none"],
+            "none: No such file",
+        ),
     ],
 )
-def test_bad_input_exits_2_and_leaves_the_old_file(paths, options, message, corpus, checkpoint, tmp_path):
+def test_bad_input_exits_2_and_leaves_the_old_file(
+    paths, options, message, corpus, checkpoint, tmp_path
+):
     output = tmp_path / "old.json"
     output.write_text("old\n")
     done = evaluate(corpus, [checkpoint, *paths], *options, "-o", output, check=False)

@@ -19,7 +19,9 @@ SHAPES = {  # quantity → axes after the layers, by (queries, keys) of a pair
 
 
 def export(data, checkpoint, output, *options, **more):
-    return run("normalign", "export", data, "--path", checkpoint, "--cpu", *options, "-o", output, **more)
+    return run(
+        "normalign", "export", data, "--path", checkpoint, "--cpu", *options, "-o", output, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +33,22 @@ def text(corpus):
 @pytest.fixture(scope="module")
 def pieces(corpus):
     """The pieces of each side of the test set, by line."""
-    return {side: [line.split() for line in (corpus / "pieces" / f"test.{side}").open()] for side in ("src", "tgt")}
+    return {
+        side: [line.split() for line in (corpus / "pieces" / f"test.{side}").open()]
+        for side in ("src", "tgt")
+    }
 
 
 @pytest.mark.parametrize("quantity", SHAPES)
 def test_text_in_input_order(quantity, corpus, checkpoint, text, pieces, tmp_path):
-    done = export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *text, "--quantity", quantity)
+    done = export(
+        corpus / "data-bin", checkpoint, tmp_path / "x.npz", *text, "--quantity", quantity
+    )
     assert done.stdout == ""
     assert re.fullmatch(r"40 sentences, [0-9.e-]+ GB\n", done.stderr)
     with open_export(tmp_path / "x.npz") as found:
         assert len(found) == 40
-        for item, source, target in zip(found, pieces["src"], pieces["tgt"]):
+        for item, source, target in zip(found, pieces["src"], pieces["tgt"], strict=True):
             assert item.source == [*source, "</s>"]
             assert item.target == ["</s>", *target]
             assert item.array.shape == (3, *SHAPES[quantity](len(item.target), len(item.source)))
@@ -56,11 +63,20 @@ def test_text_in_input_order(quantity, corpus, checkpoint, text, pieces, tmp_pat
 def test_batching_and_binarised_data_change_nothing(corpus, checkpoint, text, tmp_path):
     options = ["--attention", "decoder", "--quantity", "head-norms", "--layer", 3, 1, "--head", 2]
     export(corpus / "data-bin", checkpoint, tmp_path / "text.npz", *text, *options)
-    export(corpus / "data-bin", checkpoint, tmp_path / "small.npz", *options, "--max-tokens", 60, "--user-dir", PACKAGE)
+    export(
+        corpus / "data-bin",
+        checkpoint,
+        tmp_path / "small.npz",
+        *options,
+        "--max-tokens",
+        60,
+        "--user-dir",
+        PACKAGE,
+    )
     with open_export(tmp_path / "text.npz") as one, open_export(tmp_path / "small.npz") as other:
         assert one.metadata == other.metadata
         assert (one.metadata["layers"], one.metadata["heads"]) == ([1, 3], [2])
-        for first, second in zip(one, other):
+        for first, second in zip(one, other, strict=True):
             assert first[1:] == second[1:]
             assert first.array.shape == (2, 1, len(first.target), len(first.target))
             np.testing.assert_allclose(first.array, second.array, atol=1e-5)
@@ -86,13 +102,32 @@ def test_encoder_attention_of_source_text_alone(corpus, checkpoint, text, tmp_pa
 def roberta(corpus, tmp_path_factory):
     """A masked language model and its data."""
     folder = tmp_path_factory.mktemp("roberta")
-    prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)]
+    prefixes = [
+        word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)
+    ]
     for split in ("train", "valid", "test"):
         (folder / split).write_bytes((corpus / "pieces" / f"{split}.src").read_bytes())
-    run("fairseq-preprocess", "--only-source", "--srcdict", corpus / "dict.txt", *prefixes, "--destdir", folder)
+    run(
+        "fairseq-preprocess",
+        "--only-source",
+        "--srcdict",
+        corpus / "dict.txt",
+        *prefixes,
+        "--destdir",
+        folder,
+    )
     sizes = ["--encoder-layers", 2, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 32]
     sizes += ["--encoder-attention-heads", 4, "--tokens-per-sample", 64, "--max-tokens", 2000]
-    command = ["fairseq-train", folder, "--user-dir", PACKAGE, "--task", "masked_lm", "--arch", "roberta"]
+    command = [
+        "fairseq-train",
+        folder,
+        "--user-dir",
+        PACKAGE,
+        "--task",
+        "masked_lm",
+        "--arch",
+        "roberta",
+    ]
     command += ["--criterion", "masked_lm", "--optimizer", "adam", "--lr", 1e-3, "--max-update", 3]
     command += [*sizes, "--disable-validation", "--cpu", "--save-dir", folder]
     run(*command, cwd=folder)
@@ -101,11 +136,21 @@ def roberta(corpus, tmp_path_factory):
 
 def test_roberta(roberta, text, pieces, tmp_path):
     options = ["--attention", "encoder", "--quantity", "norms"]
-    export(roberta, roberta / "checkpoint_last.pt", tmp_path / "text.npz", *text[:2], *text[4:], *options)
+    export(
+        roberta,
+        roberta / "checkpoint_last.pt",
+        tmp_path / "text.npz",
+        *text[:2],
+        *text[4:],
+        *options,
+    )
     export(roberta, roberta / "checkpoint_last.pt", tmp_path / "binarised.npz", *options)
-    with open_export(tmp_path / "text.npz") as one, open_export(tmp_path / "binarised.npz") as other:
+    with (
+        open_export(tmp_path / "text.npz") as one,
+        open_export(tmp_path / "binarised.npz") as other,
+    ):
         assert len(one) == len(other) == 40
-        for first, second, source in zip(one, other, pieces["src"]):
+        for first, second, source in zip(one, other, pieces["src"], strict=True):
             assert first.source == second.source == ["<s>", *source, "</s>"]
             assert first.array.shape == (2, len(source) + 2, len(source) + 2)
             np.testing.assert_allclose(first.array, second.array, atol=1e-6)
@@ -114,10 +159,14 @@ def test_roberta(roberta, text, pieces, tmp_path):
 BAD = {
     "too large": (
         ["--quantity", "vectors", "--max-gigabytes", "0.001"],
-        r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of --layer and --head",
+        r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of "
+        r"--layer and --head",
     ),
     "no such layer": (["--layer", "1", "7"], "layer 7: the model has layers 1 to 3"),
-    "one text only": (["--source-file", "{corpus}/test.src"], "--source-file and --target-file .*go together"),
+    "one text only": (
+        ["--source-file", "{corpus}/test.src"],
+        "--source-file and --target-file .*go together",
+    ),
     "target text only": (
         ["--target-file", "{corpus}/test.tgt", "--attention", "encoder"],
         "--source-file and --target-file .*go together",

@@ -1,4 +1,5 @@
-"""``normalign heads`` on a model trained for a moment: through the installed command, and in this process."""
+"""``normalign heads`` on a model trained for a moment: through the installed command, and in this
+process."""
 
 import json
 import re
@@ -12,14 +13,18 @@ pytestmark = pytest.mark.slow
 
 
 def heads(corpus, checkpoint, *options, **more):
-    return run("normalign", "heads", corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more)
+    return run(
+        "normalign", "heads", corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more
+    )
 
 
 def heads_here(data, checkpoint, *options):
     """The same in this process, which need not load all libraries again."""
     from fairseq_normalign.cli import heads
 
-    heads.main(heads.parse_args([str(word) for word in (data, "--path", checkpoint, "--cpu", *options)]))
+    heads.main(
+        heads.parse_args([str(word) for word in (data, "--path", checkpoint, "--cpu", *options)])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,25 +35,53 @@ def text(corpus):
 
 def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     options = ["--conllu", corpus / "test.src.conllu", "--frequencies", corpus / "freq.src.txt"]
-    options += ["--gold", corpus / "test.talp", "--ablation", 5, "--relevance", "epsilon", "--relevance-mode", "pooled"]
+    options += [
+        "--gold",
+        corpus / "test.talp",
+        "--ablation",
+        5,
+        "--relevance",
+        "epsilon",
+        "--relevance-mode",
+        "pooled",
+    ]
     options += ["--ablation-bleu", 2]
-    done = heads(corpus, checkpoint, *text, *options, "-o", tmp_path / "x.json", "--plot", tmp_path / "x.png")
+    done = heads(
+        corpus, checkpoint, *text, *options, "-o", tmp_path / "x.json", "--plot", tmp_path / "x.png"
+    )
     tables = done.stdout.split("\n\n")
-    columns = ["head", "relevance", "confidence", "norm-confidence", "norm", "importance", "ablation"]
+    columns = [
+        "head",
+        "relevance",
+        "confidence",
+        "norm-confidence",
+        "norm",
+        "importance",
+        "ablation",
+    ]
     assert tables[0].splitlines()[1].split() == [*columns, "UAS", "BLEU", "position", "role"]
     assert tables[1].splitlines()[1].split() == [*columns, "BLEU", "position", "role"]
     assert tables[2].splitlines()[1].split() == [*columns, "AER", "BLEU", "role"]
     assert [len(table.splitlines()) for table in tables[:3]] == [14, 14, 14]
-    assert re.search(r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE)
+    assert re.search(
+        r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE
+    )
     assert "all (n = 12 to 36)" in done.stdout
-    signature = "sentences:40|confidence-eos:both|relevance:epsilon-pooled|ablation:5|ablation-bleu:2-13a|step:best|"
+    signature = (
+        "sentences:40|confidence-eos:both|relevance:epsilon-pooled|ablation:5|"
+        "ablation-bleu:2-13a|step:best|"
+    )
     assert signature in done.stderr
     found = json.loads((tmp_path / "x.json").read_text())
     assert len(found["heads"]) == 36
     assert all(head["scores"]["confidence"] > 0 for head in found["heads"])
     for kind in ("encoder", "cross"):
         for layer in (1, 2, 3):
-            shares = [h["scores"]["relevance"] for h in found["heads"] if h["head"].startswith(f"{kind}.{layer}.")]
+            shares = [
+                h["scores"]["relevance"]
+                for h in found["heads"]
+                if h["head"].startswith(f"{kind}.{layer}.")
+            ]
             assert sum(shares) == pytest.approx(1, abs=1e-4)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
@@ -57,12 +90,23 @@ def test_binarised_data_and_batches_change_nothing(corpus, checkpoint, text):
     options = ["--remove-bpe", "sentencepiece", "--max-tokens", 100]
     one, other = heads(corpus, checkpoint, *text), heads(corpus, checkpoint, *options)
     assert re.sub(r"\d+", "", one.stdout) == re.sub(r"\d+", "", other.stdout)
-    numbers = [[float(number) for number in re.findall(r" \d\.\d+", done.stdout)] for done in (one, other)]
+    numbers = [
+        [float(number) for number in re.findall(r" \d\.\d+", done.stdout)] for done in (one, other)
+    ]
     assert numbers[0] == pytest.approx(numbers[1], abs=0.02)
 
 
 def test_the_encoder_alone_needs_no_target(corpus, checkpoint, text, capsys):
-    heads_here(corpus / "data-bin", checkpoint, *text[:2], *text[4:], "--attention", "encoder", "--limit", 7)
+    heads_here(
+        corpus / "data-bin",
+        checkpoint,
+        *text[:2],
+        *text[4:],
+        "--attention",
+        "encoder",
+        "--limit",
+        7,
+    )
     done = capsys.readouterr()
     assert "encoder.3.4" in done.out
     assert "decoder" not in done.out
@@ -87,9 +131,13 @@ def test_a_treebank_of_its_own(corpus, checkpoint, text, capsys):
 def test_a_dictionary_without_counts_is_told(corpus, checkpoint, text, tmp_path, capsys):
     for side in ("src", "tgt"):
         lines = (corpus / "data-bin" / f"dict.{side}.txt").read_text().splitlines()
-        (tmp_path / f"dict.{side}.txt").write_text("".join(f"{line.split()[0]} 1\n" for line in lines))
+        (tmp_path / f"dict.{side}.txt").write_text(
+            "".join(f"{line.split()[0]} 1\n" for line in lines)
+        )
     options = ["--source-lang", "src", "--target-lang", "tgt", "--limit", 5]
-    with pytest.warns(UserWarning, match="no rare-token roles: the dictionary: all counts are equal"):
+    with pytest.warns(
+        UserWarning, match="no rare-token roles: the dictionary: all counts are equal"
+    ):
         heads_here(tmp_path, checkpoint, *text, *options)
     assert "rare tokens" not in capsys.readouterr().out
 
@@ -97,21 +145,49 @@ def test_a_dictionary_without_counts_is_told(corpus, checkpoint, text, tmp_path,
 BAD = {
     "other text": (
         ["--conllu", "{corpus}/valid.src.conllu"],
-        r"valid\.src\.conllu:1: sentence 1 has the word .*; if it is of another one, add --conllu-apart",
+        r"valid\.src\.conllu:1: sentence 1 has the word .*; if it is of another one, add "
+        r"--conllu-apart",
     ),
-    "no trees": (["--conllu", "{corpus}/test.src"], r"test\.src:1: 1 columns; expected the 10 of CoNLL-U"),
-    "other frequencies": (["--frequencies", "{tmp}/other"], "other: has 0% of its pieces and 0% of its words"),
+    "no trees": (
+        ["--conllu", "{corpus}/test.src"],
+        r"test\.src:1: 1 columns; expected the 10 of CoNLL-U",
+    ),
+    "other frequencies": (
+        ["--frequencies", "{tmp}/other"],
+        "other: has 0% of its pieces and 0% of its words",
+    ),
     "equal frequencies": (["--frequencies", "{tmp}/equal"], "equal: all counts are equal"),
-    "no frequencies": (["--frequencies", "{corpus}/test.src"], r"test\.src:1: found .*; expected a word and its count"),
-    "gold of another text": (["--gold", "{tmp}/gold"], "line counts differ: .*gold has 1, the corpus has 40 lines"),
+    "no frequencies": (
+        ["--frequencies", "{corpus}/test.src"],
+        r"test\.src:1: found .*; expected a word and its count",
+    ),
+    "gold of another text": (
+        ["--gold", "{tmp}/gold"],
+        "line counts differ: .*gold has 1, the corpus has 40 lines",
+    ),
     "no such file": (["--conllu", "none"], "none: No such file or directory"),
-    "no decoder": (["--attention", "encoder", "--ablation"], "--ablation needs the decoder, which --attention enc"),
-    "step alone": (["--step", "input"], "--step input is the step of the AER; expected --gold FILE with it"),
-    "lowercase alone": (["--lowercase"], "--lowercase and --conllu-apart are about the treebank; expected --conllu"),
-    "no rare token": (["--frequencies", "{tmp}/all", "--rare-top", "99999"], "--rare-top 99999: the rarest token of"),
+    "no decoder": (
+        ["--attention", "encoder", "--ablation"],
+        "--ablation needs the decoder, which --attention enc",
+    ),
+    "step alone": (
+        ["--step", "input"],
+        "--step input is the step of the AER; expected --gold FILE with it",
+    ),
+    "lowercase alone": (
+        ["--lowercase"],
+        "--lowercase and --conllu-apart are about the treebank; expected --conllu",
+    ),
+    "no rare token": (
+        ["--frequencies", "{tmp}/all", "--rare-top", "99999"],
+        "--rare-top 99999: the rarest token of",
+    ),
     "nothing": (["--limit", "0"], "--limit 0: expected 1 sentence at least"),
     "no sentence": (["--ablation-bleu", "-1"], "--ablation-bleu -1: expected 1 sentence at least"),
-    "other picture": (["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png, \.pdf, \.svg"),
+    "other picture": (
+        ["--plot", "x.jpg"],
+        r"--plot x\.jpg: expected a name that ends in \.png, \.pdf, \.svg",
+    ),
 }
 
 
@@ -122,7 +198,9 @@ def test_bad_input(case, corpus, checkpoint, text, tmp_path, capsys):
     (tmp_path / "equal").write_text("x 1\ny 1\n")
     (tmp_path / "gold").write_text("0-0\n")
     words = sorted(set((corpus / "test.src").read_text().split()))
-    (tmp_path / "all").write_text("".join(f"{word} {1 + number % 2}\n" for number, word in enumerate(words)))
+    (tmp_path / "all").write_text(
+        "".join(f"{word} {1 + number % 2}\n" for number, word in enumerate(words))
+    )
     options = [option.format(corpus=corpus, tmp=tmp_path) for option in options]
     with pytest.raises(InputError, match=message):
         heads_here(corpus / "data-bin", checkpoint, *text, *options, "-o", tmp_path / "x.json")

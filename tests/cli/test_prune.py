@@ -13,7 +13,14 @@ from tests.conftest import PACKAGE, ROOT, TRAIN, run
 pytestmark = pytest.mark.slow
 
 GATES = (
-    *("--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", "all", "--gate-lr-scale", 400),
+    *(
+        "--criterion",
+        "label_smoothed_cross_entropy_l0",
+        "--gate-heads",
+        "all",
+        "--gate-lr-scale",
+        400,
+    ),
     *("--target-heads", 20, "--l0-lambda", 0.5, "--log-format", "simple", "--log-interval", 1),
 )
 
@@ -34,13 +41,18 @@ def generate(corpus, path):
 
 @pytest.fixture(scope="module")
 def gated(corpus, checkpoint, tmp_path_factory):
-    """Fine-tuned from a plain checkpoint, then resumed; its gates are set to what longer training might find."""
+    """Fine-tuned from a plain checkpoint, then resumed; its gates are set to what longer training
+    might find."""
     folder = tmp_path_factory.mktemp("gated")
     train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 3)
     before = torch.load(folder / "checkpoint_last.pt")["model"]["steering._extra_state"].item()
     assert before == pytest.approx(Steering.RATE**3)
-    log = train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 5).stdout
-    price = float(re.search(r"lambda_cross=([\d.]+)", log).group(1))  # the first one after the training is resumed
+    log = train(
+        corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 5
+    ).stdout
+    price = float(
+        re.search(r"lambda_cross=([\d.]+)", log).group(1)
+    )  # the first one after the training is resumed
     assert price == pytest.approx(0.5 * before * Steering.RATE, abs=1e-3)
     for name in ("open_encoder", "open_decoder", "open_cross", "closed_heads", "l0_penalty"):
         assert f"{name}=" in log
@@ -66,7 +78,10 @@ def test_pruned_translates_as_gated(corpus, gated, small):
     report = small.with_suffix(".txt").read_text()
     left = int(re.search(r"(\d+) of 36 heads left", report).group(1))
     assert 0 < left < 36
-    sizes = [float(size) for size in re.search(r"([\d.]+) MB of parameters; before, ([\d.]+) MB", report).groups()]
+    sizes = [
+        float(size)
+        for size in re.search(r"([\d.]+) MB of parameters; before, ([\d.]+) MB", report).groups()
+    ]
     assert sizes[0] < sizes[1]
     after = torch.load(small)
     assert after["cfg"]["criterion"]["_name"] == "label_smoothed_cross_entropy"
@@ -101,33 +116,65 @@ def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
     train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 2)
     train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 3)
     # A name of its own is not looked for in --save-dir.
-    restored = ["--restore-file", small.name, "--reset-optimizer", "--save-dir", tmp_path / "restored"]
-    run(*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, *restored, "--max-update", 1, cwd=small.parent)
+    restored = [
+        "--restore-file",
+        small.name,
+        "--reset-optimizer",
+        "--save-dir",
+        tmp_path / "restored",
+    ]
+    run(
+        *TRAIN,
+        corpus / "data-bin",
+        "--user-dir",
+        PACKAGE,
+        *restored,
+        "--max-update",
+        1,
+        cwd=small.parent,
+    )
     tuned = torch.load(tmp_path / "checkpoint_last.pt")
     assert tuned["optimizer_history"][-1]["num_updates"] == 3
     original = torch.load(small)
     assert tuned["cfg"]["model"].alive_heads == original["cfg"]["model"].alive_heads
-    assert {k: v.shape for k, v in tuned["model"].items()} == {k: v.shape for k, v in original["model"].items()}
+    assert {k: v.shape for k, v in tuned["model"].items()} == {
+        k: v.shape for k, v in original["model"].items()
+    }
     options = ["--path", tmp_path / "checkpoint_last.pt", "--cpu", "--remove-bpe", "sentencepiece"]
     assert len(run("normalign", "align", corpus / "data-bin", *options).stdout.splitlines()) == 40
-    table = run("normalign", "align", corpus / "data-bin", *options, "--all", "--gold", corpus / "test.talp")
+    table = run(
+        "normalign", "align", corpus / "data-bin", *options, "--all", "--gold", corpus / "test.talp"
+    )
     assert "layer" in table.stdout
     # The control experiment: the same heads, from scratch.
     scratch = tmp_path / "scratch"
     train(corpus, scratch, "--alive-heads", small, "--max-update", 1)
-    assert torch.load(scratch / "checkpoint_last.pt")["cfg"]["model"].alive_heads == tuned["cfg"]["model"].alive_heads
+    assert (
+        torch.load(scratch / "checkpoint_last.pt")["cfg"]["model"].alive_heads
+        == tuned["cfg"]["model"].alive_heads
+    )
 
 
 def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
     out = tmp_path / "small.pt"
-    assert "5 of 36 heads left" in prune("--path", gated, "--keep-top", 5, "--by", "gate", "--out", out).stdout
-    assert "heads kept have closed gates" in prune("--path", gated, "--keep", "all", "--out", out).stderr
+    assert (
+        "5 of 36 heads left"
+        in prune("--path", gated, "--keep-top", 5, "--by", "gate", "--out", out).stdout
+    )
+    assert (
+        "heads kept have closed gates"
+        in prune("--path", gated, "--keep", "all", "--out", out).stderr
+    )
     random = [
-        prune("--path", checkpoint, "--keep-top", 9, "--by", "random", "--seed", n, "--out", out).stdout
+        prune(
+            "--path", checkpoint, "--keep-top", 9, "--by", "random", "--seed", n, "--out", out
+        ).stdout
         for n in (1, 1, 2)
     ]
     assert random[0] == random[1] != random[2]
-    text = prune("--path", checkpoint, "--drop", "cross.1.1 cross.1.2,cross.1.3,cross.1.4", "--out", out).stdout
+    text = prune(
+        "--path", checkpoint, "--drop", "cross.1.1 cross.1.2,cross.1.3,cross.1.4", "--out", out
+    ).stdout
     assert re.search(r"cross +– +1 2 3 4 +1 2 3 4", text)
     assert "32 of 36 heads left: 12/12/8" in text
     assert generate(corpus, out)
@@ -139,7 +186,15 @@ def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
 
 @pytest.mark.parametrize("by", ["norm", "confidence", "importance", "relevance"])
 def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
-    options = ["--path", checkpoint, "--gen-subset", "valid", "--remove-bpe", "sentencepiece", "--cpu"]
+    options = [
+        "--path",
+        checkpoint,
+        "--gen-subset",
+        "valid",
+        "--remove-bpe",
+        "sentencepiece",
+        "--cpu",
+    ]
     ranked = ["--keep-top", 4, "--by", by, "--kinds", "cross"]
     done = prune(corpus / "data-bin", *options, *ranked, "--out", tmp_path / "small.pt")
     assert "28 of 36 heads left: 12/12/4" in done.stdout
@@ -150,7 +205,10 @@ def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
     [
         ([], "has no gates"),
         (["--keep", ""], "no heads are named"),
-        (["--keep", "all", "--out", "nowhere/x.pt"], "nowhere/x.pt: cannot be written: no such directory"),
+        (
+            ["--keep", "all", "--out", "nowhere/x.pt"],
+            "nowhere/x.pt: cannot be written: no such directory",
+        ),
         (["--keep-top", 3, "--by", "gate"], "--by gate: .* has no gates"),
         (["--keep-top", 99, "--by", "random"], "--keep-top 99: expected 0 to 36"),
         (["--keep-top", 3, "--by", "norm"], "--by norm is measured on a corpus; expected DATA"),
@@ -173,15 +231,27 @@ def test_gates_that_never_closed(corpus, checkpoint, tmp_path):
     gated = tmp_path / "checkpoint_last.pt"
     done = prune("--path", gated, "--out", tmp_path / "x.pt", check=False)
     assert done.returncode == 2
-    assert re.search(r"all 36 gates are open \(lowest log α \d\.\d\d\).*--keep-top N --by gate", done.stderr)
+    assert re.search(
+        r"all 36 gates are open \(lowest log α \d\.\d\d\).*--keep-top N --by gate", done.stderr
+    )
     assert not (tmp_path / "x.pt").exists()
-    plain = run("normalign", "convert", gated, "--arch", "transformer", "-o", tmp_path / "x.pt", check=False)
+    plain = run(
+        "normalign", "convert", gated, "--arch", "transformer", "-o", tmp_path / "x.pt", check=False
+    )
     assert "has gates" in plain.stderr
 
 
 def test_sweep(corpus, checkpoint, tmp_path):
     fast = "--lr 2e-3 --warmup-updates 1 --max-update 14 --gate-lr-scale 400 --cpu"
-    command = ["python", ROOT / "scripts/prune_sweep.py", corpus / "data-bin", "--path", checkpoint, "--out", tmp_path]
+    command = [
+        "python",
+        ROOT / "scripts/prune_sweep.py",
+        corpus / "data-bin",
+        "--path",
+        checkpoint,
+        "--out",
+        tmp_path,
+    ]
     options = ["--l0-lambda", 1e-6, 2.0, "--l0-warmup-updates", 0, "--train", fast]
     done = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
     assert re.search(r"^checkpoint_last.pt +36 +12 +12 +12", done.stdout, re.MULTILINE)

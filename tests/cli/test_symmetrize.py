@@ -40,7 +40,9 @@ def test_lines_in_order(capsys, options, expected):
 
 def test_output_file_and_its_signature(files, capsys):
     (files / "fwd.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 2}}))
-    (files / "rev.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 3, "eos": "null"}}))
+    (files / "rev.json").write_text(
+        json.dumps({"signature": {"method": "norms", "layer": 3, "eos": "null"}})
+    )
     run("--heuristic", "intersection", "--output", "both")
     assert capsys.readouterr().out == ""
     assert (files / "both").read_text() == "0-0 1-2\n\n0-0\n"

@@ -90,6 +90,8 @@ def test_too_long_a_beginning_is_dropped(server, tmp_path):
 
 
 def test_no_network(tmp_path):
-    with pytest.raises(InputError, match=r"expected a network connection, or the file as .*file$") as error:
+    with pytest.raises(
+        InputError, match=r"expected a network connection, or the file as .*file$"
+    ) as error:
         download("http://127.0.0.1:9/file", tmp_path / "file")
     assert "\n" not in str(error.value)

@@ -1,4 +1,5 @@
-"""The Europarl recipe, all but the download, on an archive made here and on the real gold set where there is one."""
+"""The Europarl recipe, all but the download, on an archive made here and on the real gold set where
+there is one."""
 
 from __future__ import annotations
 
@@ -31,13 +32,15 @@ def pack(archive: Path, files: dict[str, bytes]) -> Path:
 
 def gold_files(german=GERMAN, english=ENGLISH, talp=TALP) -> dict[str, bytes]:
     texts = ("\n".join(lines) + "\n" for lines in (german, english, talp))
-    return {name: text.encode("latin-1") for name, text in zip(europarl.GOLD, texts)}
+    return {name: text.encode("latin-1") for name, text in zip(europarl.GOLD, texts, strict=True)}
 
 
 def gold_set(folder: Path, **files):
     raw = folder / "raw"
     raw.mkdir(exist_ok=True)
-    return europarl.gold_set(*europarl.extract(pack(folder / "gold.tgz", gold_files(**files)), europarl.GOLD, raw))
+    return europarl.gold_set(
+        *europarl.extract(pack(folder / "gold.tgz", gold_files(**files)), europarl.GOLD, raw)
+    )
 
 
 def test_gold_set(tmp_path):
@@ -61,14 +64,21 @@ def test_bad_gold_set(tmp_path, talp, message):
 
 
 def test_real_gold_set(tmp_path):
-    """508 pairs with 9,613 sure and 921 possible links, the same text after a round through Latin-1 and blank lines."""
+    """508 pairs with 9,613 sure and 921 possible links, the same text after a round through Latin-1
+    and blank lines."""
     if "NORMALIGN_DATA" not in os.environ:
         pytest.skip("NORMALIGN_DATA is unset: it names the folder of real data")
     folder = Path(os.environ["NORMALIGN_DATA"]) / "deen"
     files = [list(read_lines(folder / name)) for name in ("test.de", "test.en", "test.talp")]
-    pairs, links = gold_set(tmp_path, german=[*files[0], ""], english=["", *files[1]], talp=[*files[2], " "])
-    assert pairs == list(zip(*files[:2]))
-    assert (len(links), sum(line.count("-") for line in links), sum(line.count("p") for line in links)) == (
+    pairs, links = gold_set(
+        tmp_path, german=[*files[0], ""], english=["", *files[1]], talp=[*files[2], " "]
+    )
+    assert pairs == list(zip(*files[:2], strict=True))
+    assert (
+        len(links),
+        sum(line.count("-") for line in links),
+        sum(line.count("p") for line in links),
+    ) == (
         508,
         9613,
         921,
@@ -113,10 +123,14 @@ def test_lowercase():
 
 def test_write_corpus(tmp_path, monkeypatch):
     monkeypatch.setattr(europarl, "VALID", 1)
-    write_lines(tmp_path / "tok.de", ["Ein Satz .", "Das ist gut .", "Noch einer .", "Der letzte ."])
+    write_lines(
+        tmp_path / "tok.de", ["Ein Satz .", "Das ist gut .", "Noch einer .", "Der letzte ."]
+    )
     write_lines(tmp_path / "tok.en", ["A sentence .", "That we !", "Another one .", "The last ."])
     test = [("Das ist gut .", "That is good ."), ("Daß wir !", "That we !")]
-    europarl.write_corpus(tmp_path, [tmp_path / "tok.de", tmp_path / "tok.en"], test, ["1-1", "2-2"])
+    europarl.write_corpus(
+        tmp_path, [tmp_path / "tok.de", tmp_path / "tok.en"], test, ["1-1", "2-2"]
+    )
     assert list(read_lines(tmp_path / "train.de")) == ["ein satz .", "noch einer ."]
     assert list(read_lines(tmp_path / "valid.en")) == ["the last ."]
     assert list(read_lines(tmp_path / "test.de")) == ["das ist gut .", "daß wir !"]
@@ -125,10 +139,14 @@ def test_write_corpus(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_tokenize(jobs):
-    """As the gold set is tokenised: apostrophes and brackets as they are, hyphens inside words kept."""
+    """As the gold set is tokenised: apostrophes and brackets as they are, hyphens inside words
+    kept."""
     pytest.importorskip("sacremoses")
     lines = ["We don't cherry-pick, (Mr.) Smith & co.", "", "Ja, z.B. heute!"]
-    assert list(europarl.tokenize(lines[:2], "en", jobs)) == ["We don 't cherry-pick , ( Mr. ) Smith & co .", ""]
+    assert list(europarl.tokenize(lines[:2], "en", jobs)) == [
+        "We don 't cherry-pick , ( Mr. ) Smith & co .",
+        "",
+    ]
     assert list(europarl.tokenize(lines[2:], "de", jobs)) == ["Ja , z.B. heute !"]
 
 
@@ -143,7 +161,10 @@ def test_missing_gold_names_its_page(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         europarl.main([str(tmp_path), "--gold", str(tmp_path / "none.tgz")])
     assert stop.value.code == 2
-    assert "not found; expected DeEnGoldAlignment.tar.gz, from https://www-i6" in capsys.readouterr().err
+    assert (
+        "not found; expected DeEnGoldAlignment.tar.gz, from https://www-i6"
+        in capsys.readouterr().err
+    )
 
 
 def test_whole_recipe(tmp_path, monkeypatch):
@@ -152,10 +173,15 @@ def test_whole_recipe(tmp_path, monkeypatch):
     monkeypatch.setattr(europarl, "VALID", 3)
     monkeypatch.setattr(europarl, "VOCAB_SIZE", 60)
     (tmp_path / "raw").mkdir()
-    sides = [f"{language} wort{n} und wort{n * n} .\n" for n in range(30) for language in ("Ein", "A")]
+    sides = [
+        f"{language} wort{n} und wort{n * n} .\n" for n in range(30) for language in ("Ein", "A")
+    ]
     texts = ("".join(sides[0::2]).encode(), "".join(sides[1::2]).encode())
-    pack(tmp_path / "raw" / "de-en.tgz", dict(zip(europarl.TEXT, texts)))
+    pack(tmp_path / "raw" / "de-en.tgz", dict(zip(europarl.TEXT, texts, strict=True)))
     europarl.europarl(tmp_path, pack(tmp_path / "gold.tgz", gold_files()))
-    counts = {split: len(list(read_lines(tmp_path / f"{split}.de"))) for split in ("train", "valid", "test")}
+    counts = {
+        split: len(list(read_lines(tmp_path / f"{split}.de")))
+        for split in ("train", "valid", "test")
+    }
     assert counts == {"train": 27, "valid": 3, "test": 2}
     assert (tmp_path / "data-bin" / "train.de-en.en.idx").exists()

@@ -41,12 +41,16 @@ def test_missing_file(tmp_path):
         list(read_lines(tmp_path / "none"))
 
 
-@pytest.mark.parametrize(("ours", "theirs", "short"), [(["a"], ["b", "c"], "src"), (["a", "b"], ["c"], "tgt")])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "short"), [(["a"], ["b", "c"], "src"), (["a", "b"], ["c"], "tgt")]
+)
 def test_unequal_files(tmp_path, ours, theirs, short):
     paths = tmp_path / "x.src", tmp_path / "x.tgt"
-    for path, lines in zip(paths, (ours, theirs)):
+    for path, lines in zip(paths, (ours, theirs), strict=True):
         write_lines(path, lines)
-    with pytest.raises(InputError, match=rf"x\.{short}: 1 lines, but .* has more; expected as many in both"):
+    with pytest.raises(
+        InputError, match=rf"x\.{short}: 1 lines, but .* has more; expected as many in both"
+    ):
         list(read_pairs(*paths))
 
 

@@ -26,16 +26,21 @@ def load(outdir, split: str, langs=("src", "tgt")):
     """The split as fairseq's translation task sees it."""
     from fairseq.data import Dictionary, data_utils
 
-    dictionaries = [Dictionary.load(str(outdir / "data-bin" / f"dict.{lang}.txt")) for lang in langs]
+    dictionaries = [
+        Dictionary.load(str(outdir / "data-bin" / f"dict.{lang}.txt")) for lang in langs
+    ]
     prefix = str(outdir / "data-bin" / f"{split}.{'-'.join(langs)}.")
-    return [(data_utils.load_indexed_dataset(prefix + lang, d), d) for lang, d in zip(langs, dictionaries)]
+    return [
+        (data_utils.load_indexed_dataset(prefix + lang, d), d)
+        for lang, d in zip(langs, dictionaries, strict=True)
+    ]
 
 
 def test_joint_vocabulary(text, tmp_path):
     run(text, tmp_path, "--vocab-size", 500)
     vocab = [line.split("\t")[0] for line in read_lines(tmp_path / "spm.vocab")]
     assert [line.split()[0] for line in read_lines(tmp_path / "dict.txt")] == vocab[3:]
-    for (dataset, dictionary), lang in zip(load(tmp_path, "test"), ("src", "tgt")):
+    for (dataset, dictionary), lang in zip(load(tmp_path, "test"), ("src", "tgt"), strict=True):
         pieces = list(read_lines(tmp_path / "pieces" / f"test.{lang}"))
         assert len(dataset) == len(pieces) == 30
         assert [dictionary.string(ids) for ids in dataset] == pieces
@@ -106,5 +111,7 @@ def test_too_large_a_vocabulary_is_refused(text, tmp_path):
 
 def test_a_failing_preprocess_shows_its_output(tmp_path):
     (tmp_path / "pieces").mkdir()
-    with pytest.raises(RuntimeError, match=r"(?s)fairseq-preprocess ended with status 1:.*dict\.txt"):
+    with pytest.raises(
+        RuntimeError, match=r"(?s)fairseq-preprocess ended with status 1:.*dict\.txt"
+    ):
         prepare.binarize(tmp_path, ("src", "tgt"), separate=False)

@@ -1,4 +1,5 @@
-"""The synthetic corpus: hand-worked sentences, and what its documentation promises of every sentence."""
+"""The synthetic corpus: hand-worked sentences, and what its documentation promises of every
+sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from invented.words import Word, conllu, links, text
 
 from fairseq_normalign.alignment.links import parse_gold
 
-RELATIONS = "acl:relcl advcl advmod amod case compound:lvc det discourse mark nmod nsubj obj obl punct root"
+RELATIONS = (
+    "acl:relcl advcl advmod amod case compound:lvc det discourse mark nmod nsubj obj obl punct root"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +33,13 @@ def gold(pairs) -> list:
     return [parse_gold(links(pair.source, pair.target)) for pair in pairs]
 
 
-# Hand-worked sentences ------------------------------------------------------------------------------------------------
+# Hand-worked sentences
+# ----------------------------------------------------------------------------------------
 
 
 def node(stem: str, *targets: str, kind: type = Node, **what):
-    """A node with the parts of its source stem, separated by spaces, and those of its target stem."""
+    """A node with the parts of its source stem, separated by spaces, and those of its target
+    stem."""
     return kind(Lexeme(tuple(stem.split()), (targets,)), targets, **what)
 
 
@@ -64,7 +69,16 @@ def topic_and_pronoun() -> Clause:
 
 def compound_and_future() -> Clause:
     name = dog(compound=node("sho", "zeil"), owner=node("wen", "lilf", kind=Noun, plural=True))
-    return node("hi", "jad", "al", kind=Clause, arguments=[subject(name)], subject=name, tense="future", negated=True)
+    return node(
+        "hi",
+        "jad",
+        "al",
+        kind=Clause,
+        arguments=[subject(name)],
+        subject=name,
+        tense="future",
+        negated=True,
+    )
 
 
 def relative_clause() -> Clause:
@@ -82,7 +96,12 @@ def subordinate_clause() -> Clause:
 
 
 HAND_WORKED = [
-    (transitive, "komasair ryoka nuka mitaur .", "eil baldez vadizef ad flid gel .", "0p0 0-1 1-4 2p3 2-5 3-2 4-6"),
+    (
+        transitive,
+        "komasair ryoka nuka mitaur .",
+        "eil baldez vadizef ad flid gel .",
+        "0p0 0-1 1-4 2p3 2-5 3-2 4-6",
+    ),
     (
         topic_and_pronoun,
         "pehen ra e tana orumur .",
@@ -95,7 +114,12 @@ HAND_WORKED = [
         "ad zeil bald ed lilfez avag olf aljadul .",
         "0p3 0-4 1p0 1-1 1-2 2p5 2p6 2-7 3-8",
     ),
-    (relative_clause, "so yu miru koma ne oka ?", "zolag fub bald , aud vadag fleb ?", "0p1 1-6 2p4 2-5 3-2 4-0 6-7"),
+    (
+        relative_clause,
+        "so yu miru koma ne oka ?",
+        "zolag fub bald , aud vadag fleb ?",
+        "0p1 1-6 2p4 2-5 3-2 4-0 6-7",
+    ),
     (subordinate_clause, "misi to kyu .", "igg belzag , vaul ul vaded .", "0p4 0-5 1p3 2-1 3-6"),
 ]
 
@@ -125,30 +149,37 @@ def test_hand_worked_tree():
 
 def test_links_are_sure_only_where_both_words_mean_the_same():
     assert (
-        links([Word("a", ("x",), ("y",))], [Word("b", ("x",)), Word("c", ("y",)), Word("d", (), ("x",))])
+        links(
+            [Word("a", ("x",), ("y",))],
+            [Word("b", ("x",)), Word("c", ("y",)), Word("d", (), ("x",))],
+        )
         == "0-0 0p1 0p2"
     )
     assert links([Word("a", (), ("x",))], [Word("b", (), ("x",)), Word("c")]) == "0p0"
 
 
-# Promises -------------------------------------------------------------------------------------------------------------
+# Promises
+# ----------------------------------------------------------------------------------------
 
 
 def test_links_are_in_range(pairs, gold):
-    for pair, sentence in zip(pairs, gold):
+    for pair, sentence in zip(pairs, gold, strict=True):
         assert all(s < len(pair.source) and t < len(pair.target) for s, t in sentence.possible)
 
 
 def test_every_content_word_is_surely_linked(pairs, gold):
     content = {"NOUN", "VERB", "ADJ", "ADV"}
-    for pair, sentence in zip(pairs, gold):
+    for pair, sentence in zip(pairs, gold, strict=True):
         linked = {s for s, _ in sentence.sure}
-        assert all((word.tag in content or word.tag == "PUNCT") == (i in linked) for i, word in enumerate(pair.source))
+        assert all(
+            (word.tag in content or word.tag == "PUNCT") == (i in linked)
+            for i, word in enumerate(pair.source)
+        )
 
 
 def test_all_kinds_of_links_occur(pairs, gold):
     kinds = Counter()
-    for pair, (sure, possible) in zip(pairs, gold):
+    for pair, (sure, possible) in zip(pairs, gold, strict=True):
         sources, targets = Counter(s for s, _ in sure), Counter(t for _, t in sure)
         kinds["one-to-many"] += max(sources.values()) > 1
         kinds["many-to-one"] += max(targets.values()) > 1
@@ -162,7 +193,11 @@ def test_all_kinds_of_links_occur(pairs, gold):
 
 def test_trees_are_trees(pairs):
     for pair in pairs:
-        rows = [line.split("\t") for line in conllu(pair.source, "x").splitlines() if not line.startswith("#")]
+        rows = [
+            line.split("\t")
+            for line in conllu(pair.source, "x").splitlines()
+            if not line.startswith("#")
+        ]
         heads = {int(row[0]): int(row[6]) for row in rows if row != [""]}
         assert list(heads) == list(range(1, len(pair.source) + 1))
         assert [row[1] for row in rows if row != [""]] == [word.form for word in pair.source]
@@ -189,7 +224,9 @@ def test_verbs_are_last_in_the_source_and_second_in_the_target(pairs):
         root = next(i for i, word in enumerate(pair.source) if word.relation == "root")
         assert all(word.tag in ("PART", "PUNCT") for word in pair.source[root + 1 :])
     statement = transitive()
-    assert [statement in word.means for word in target.sentence(statement)].index(True) == 2  # after article and noun
+    assert [statement in word.means for word in target.sentence(statement)].index(
+        True
+    ) == 2  # after article and noun
 
 
 def test_only_marks_are_the_same_in_both_languages(pairs):
@@ -200,10 +237,26 @@ def test_only_marks_are_the_same_in_both_languages(pairs):
 
 def test_coined_words_never_begin_with_a_vowel():
     lexicon = Lexicon(random.Random(3))
-    lexemes = [lexeme for words in vars(lexicon).values() if hasattr(words, "lexemes") for lexeme in words.lexemes]
-    stems = [stem for lexeme in lexemes for stem in (lexeme.source[0], *(parts[0] for parts in lexeme.targets))]
+    lexemes = [
+        lexeme
+        for words in vars(lexicon).values()
+        if hasattr(words, "lexemes")
+        for lexeme in words.lexemes
+    ]
+    stems = [
+        stem
+        for lexeme in lexemes
+        for stem in (lexeme.source[0], *(parts[0] for parts in lexeme.targets))
+    ]
     assert not any(stem[0] in "aeiou" for stem in stems)
-    functions = [source.TOPIC, source.QUESTION, *LIGHT_VERBS, target.AUXILIARY, target.NOT, *target.PRONOUN.values()]
+    functions = [
+        source.TOPIC,
+        source.QUESTION,
+        *LIGHT_VERBS,
+        target.AUXILIARY,
+        target.NOT,
+        *target.PRONOUN.values(),
+    ]
     assert all(word[0] in "aeiou" for word in functions)
 
 
@@ -215,8 +268,11 @@ def test_lexemes_are_zipfian():
     """Frequency falls as 1 / (rank + 2): slope −1 between shifted rank and count, on log scales."""
     words = Lexicon(random.Random(1)).nouns
     counts = Counter(words.draw(rng) for rng in [random.Random(2)] for _ in range(50000))
-    points = [(math.log(rank + 2), math.log(counts[lexeme])) for rank, lexeme in enumerate(words.lexemes[:100])]
-    x, y = (sum(axis) / len(points) for axis in zip(*points))
+    points = [
+        (math.log(rank + 2), math.log(counts[lexeme]))
+        for rank, lexeme in enumerate(words.lexemes[:100])
+    ]
+    x, y = (sum(axis) / len(points) for axis in zip(*points, strict=True))
     slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
     assert slope == pytest.approx(-1, abs=0.05)
 
@@ -225,10 +281,14 @@ def test_nobody_is_said_only_in_the_target():
     clause = node("kyu", "belz", kind=Clause)
     clause.arguments = [subject(clause.subject)]
     assert isinstance(clause.subject, Nobody)
-    assert (text(source.sentence(clause)), text(target.sentence(clause))) == ("kyu .", "igg belzag .")
+    assert (text(source.sentence(clause)), text(target.sentence(clause))) == (
+        "kyu .",
+        "igg belzag .",
+    )
 
 
-# The command ----------------------------------------------------------------------------------------------------------
+# The command
+# ----------------------------------------------------------------------------------------
 
 
 def generate(folder, *options: str) -> dict[str, bytes]:
@@ -242,7 +302,9 @@ def test_files(tmp_path):
     gold = [f"{split}.{kind}" for split in ("test", "valid") for kind in ("src.conllu", "talp")]
     assert sorted(files) == sorted([*sides, *gold, "freq.src.txt"])
     lines = {name: content.decode().count("\n") for name, content in files.items()}
-    assert [lines[name] for name in ("train.src", "train.tgt", "valid.src", "test.tgt", "test.talp")] == [
+    assert [
+        lines[name] for name in ("train.src", "train.tgt", "valid.src", "test.tgt", "test.talp")
+    ] == [
         50,
         50,
         20,
@@ -255,14 +317,22 @@ def test_files(tmp_path):
 def test_same_seed_same_bytes_whatever_the_training_size(tmp_path):
     once, again = generate(tmp_path / "a"), generate(tmp_path / "b")
     assert once == again
-    longer, other = generate(tmp_path / "c", "--train", "60"), generate(tmp_path / "d", "--seed", "2")
-    assert {name for name in once if once[name] != longer[name]} == {"train.src", "train.tgt", "freq.src.txt"}
+    longer, other = (
+        generate(tmp_path / "c", "--train", "60"),
+        generate(tmp_path / "d", "--seed", "2"),
+    )
+    assert {name for name in once if once[name] != longer[name]} == {
+        "train.src",
+        "train.tgt",
+        "freq.src.txt",
+    }
     assert longer["train.src"].startswith(once["train.src"])
     assert not any(once[name] == other[name] for name in once)
 
 
 def test_bytes_do_not_depend_on_python_or_platform(tmp_path):
-    """Changes with the grammar: then put the new value here, and new figures in the documentation."""
+    """Changes with the grammar: then put the new value here, and new figures in the
+    documentation."""
     files = generate(tmp_path)
     digest = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
     assert digest == "058a43dd7a2a6baff34c16f852f7cd525dec299a8d76554a3a6b59ed0a8d325d"
@@ -270,7 +340,9 @@ def test_bytes_do_not_depend_on_python_or_platform(tmp_path):
 
 def test_splits_share_no_sentence(tmp_path):
     files = generate(tmp_path, "--train", "3000")
-    train, valid, test = (set(files[f"{split}.src"].decode().splitlines()) for split in ("train", "valid", "test"))
+    train, valid, test = (
+        set(files[f"{split}.src"].decode().splitlines()) for split in ("train", "valid", "test")
+    )
     assert not train & test
     assert not train & valid
     assert not valid & test
@@ -279,7 +351,9 @@ def test_splits_share_no_sentence(tmp_path):
 def test_frequencies_count_the_training_words(tmp_path):
     files = generate(tmp_path)
     rows = [line.split("\t") for line in files["freq.src.txt"].decode().splitlines()]
-    assert {word: int(count) for word, count in rows} == Counter(files["train.src"].decode().split())
+    assert {word: int(count) for word, count in rows} == Counter(
+        files["train.src"].decode().split()
+    )
     assert rows == sorted(rows, key=lambda row: (-int(row[1]), row[0]))
 
 

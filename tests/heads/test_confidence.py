@@ -9,7 +9,11 @@ from fairseq_normalign.heads.confidence import confidences, norm_sums, row_share
 MARK, PAD = -1, -2
 SOURCE = torch.tensor([[0, 0, 1, 2, MARK], [0, MARK, PAD, PAD, PAD], [MARK, PAD, PAD, PAD, PAD]])
 TARGET = torch.tensor([[MARK, 0, 1, 1], [MARK, 0, PAD, PAD], [MARK, PAD, PAD, PAD]])
-KINDS = {"encoder": (SOURCE, SOURCE, False), "decoder": (TARGET, TARGET, True), "cross": (TARGET, SOURCE, False)}
+KINDS = {
+    "encoder": (SOURCE, SOURCE, False),
+    "decoder": (TARGET, TARGET, True),
+    "cross": (TARGET, SOURCE, False),
+}
 
 
 def attention(kind, heads=3):
@@ -26,7 +30,9 @@ def slow_confidence(weights, queries, keys, causal, eos):
     found = []
     for b, line in enumerate(queries.tolist()):
         for t, query in enumerate(line):
-            candidates = [s for s, key in enumerate(keys[b].tolist()) if key >= 0 and not (causal and s > t)]
+            candidates = [
+                s for s, key in enumerate(keys[b].tolist()) if key >= 0 and not (causal and s > t)
+            ]
             if query == PAD or not candidates or (eos == "both" and query == MARK):
                 continue
             found.append([max(head[t][s] for s in candidates) for head in weights[b].tolist()])
@@ -44,7 +50,8 @@ def test_confidence_equals_the_slow_twin(kind, eos):
 
 
 def test_readings_of_the_wording():
-    """Three words and </s>: the row of </s> counts in one reading only; the decoder's start sees no word in either."""
+    """Three words and </s>: the row of </s> counts in one reading only; the decoder's start sees no
+    word in either."""
     weights, seen, *_ = attention("encoder")
     assert [confidences(weights, seen, eos=eos)[1] for eos in ("key", "both")] == [7, 5]
     weights, seen, *_ = attention("decoder")
@@ -60,7 +67,9 @@ def test_a_head_that_looks_at_eos_alone_has_no_confidence():
 
 def test_norms_are_summed_over_what_is_seen():
     weights, seen, queries, keys, _ = attention("decoder")
-    sums, count = norm_sums(weights + 1, seen)  # padding and future must not count, whatever is there
+    sums, count = norm_sums(
+        weights + 1, seen
+    )  # padding and future must not count, whatever is there
     visible = [
         (b, t, s)
         for b, line in enumerate(queries.tolist())

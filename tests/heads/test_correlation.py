@@ -31,20 +31,29 @@ def test_undefined(first, second):
 
 def test_all_pairs_of_scores_over_heads_that_have_both():
     heads = [Head("encoder", 0, number) for number in range(4)]
-    rising = dict(zip(heads, [0.1, 0.2, 0.3, 0.4]))
-    falling = dict(zip(heads[:3], [3, 2, 1]))
+    rising = dict(zip(heads, [0.1, 0.2, 0.3, 0.4], strict=True))
+    falling = dict(zip(heads[:3], [3, 2, 1], strict=True))
     found = correlations({"a": rising, "b": falling, "c": {}}, heads)
-    assert found == {("a", "b"): (pytest.approx(-1), 3), ("a", "c"): (None, 0), ("b", "c"): (None, 0)}
+    assert found == {
+        ("a", "b"): (pytest.approx(-1), 3),
+        ("a", "c"): (None, 0),
+        ("b", "c"): (None, 0),
+    }
     assert correlations({"a": rising, "b": falling}, heads[:2])["a", "b"] == (None, 2)
 
 
 def test_within_layers_leaves_out_what_differs_between_them():
     """Both scores rise from head to head; between layers, one rises and the other falls."""
     heads = [Head("cross", layer, number) for layer in range(2) for number in range(3)]
-    first = dict(zip(heads, [1, 2, 3, 11, 12, 13]))
-    second = dict(zip(heads, [51, 52, 53, 1, 2, 3]))
+    first = dict(zip(heads, [1, 2, 3, 11, 12, 13], strict=True))
+    second = dict(zip(heads, [51, 52, 53, 1, 2, 3], strict=True))
     assert correlations({"a": first, "b": second}, heads)["a", "b"].rho < 0
-    assert correlations_within_layers({"a": first, "b": second}, heads)["a", "b"] == (pytest.approx(1), 6)
-    third = dict(zip(heads, [51, 52, 53, 3, 2, 1]))
-    assert correlations_within_layers({"a": first, "b": third}, heads)["a", "b"].rho == pytest.approx(0)
+    assert correlations_within_layers({"a": first, "b": second}, heads)["a", "b"] == (
+        pytest.approx(1),
+        6,
+    )
+    third = dict(zip(heads, [51, 52, 53, 3, 2, 1], strict=True))
+    assert correlations_within_layers({"a": first, "b": third}, heads)[
+        "a", "b"
+    ].rho == pytest.approx(0)
     assert correlations_within_layers({"a": first, "b": third}, heads[:2])["a", "b"] == (None, 0)

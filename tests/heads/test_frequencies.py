@@ -18,7 +18,9 @@ def test_a_file(tmp_path):
 def test_bad_lines(line, tmp_path):
     path = tmp_path / "freq.txt"
     path.write_text(f"big 3\n{line}\n")
-    with pytest.raises(InputError, match=rf"freq\.txt:2: found '{line}'; expected a word and its count"):
+    with pytest.raises(
+        InputError, match=rf"freq\.txt:2: found '{line}'; expected a word and its count"
+    ):
         read_frequencies(path)
 
 
@@ -36,7 +38,10 @@ def test_the_bar_of_the_most_frequent():
 
 BAD = {
     "all counts are equal; expected how often": {"big": 1, "house": 1},
-    "has 0% of its pieces and 0% of its words of the corpus; are they of another vocabulary?": {"a": 1, "b": 2},
+    "has 0% of its pieces and 0% of its words of the corpus; are they of another vocabulary?": {
+        "a": 1,
+        "b": 2,
+    },
     "has 25% of its pieces and 0% of its words of the corpus": {"▁hou": 1, "b": 2},
 }
 

@@ -23,7 +23,9 @@ def test_samples_are_open_as_often_as_the_formula_says():
     gates = sample_gates(log_alpha, torch.rand(100_000, 5))
     assert torch.allclose((gates > 0).float().mean(0), open_probabilities(log_alpha), atol=0.006)
     # P(g = 1) mirrors P(g = 0)
-    assert torch.allclose((gates == 1).float().mean(0), 1 - open_probabilities(-log_alpha), atol=0.006)
+    assert torch.allclose(
+        (gates == 1).float().mean(0), 1 - open_probabilities(-log_alpha), atol=0.006
+    )
     assert ((gates >= 0) & (gates <= 1)).all()
 
 
@@ -54,4 +56,6 @@ def test_paper_rule_closes_what_is_more_often_0_than_1():
     closed = evaluation_gates(log_alpha, "paper") == 0
     zero, one = 1 - open_probabilities(log_alpha), 1 - open_probabilities(-log_alpha)
     assert (closed == (zero > one)).all()
-    assert torch.equal(evaluation_gates(log_alpha, "paper")[~closed], evaluation_gates(log_alpha)[~closed])
+    assert torch.equal(
+        evaluation_gates(log_alpha, "paper")[~closed], evaluation_gates(log_alpha)[~closed]
+    )

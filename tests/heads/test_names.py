@@ -16,10 +16,15 @@ def test_round_trip(text):
 
 
 def test_parsed_in_the_order_of_the_model():
-    assert parse_heads("cross.2.1, encoder.1.2\nencoder.1.2", COUNTS) == [Head("encoder", 0, 1), Head("cross", 1, 0)]
+    assert parse_heads("cross.2.1, encoder.1.2\nencoder.1.2", COUNTS) == [
+        Head("encoder", 0, 1),
+        Head("cross", 1, 0),
+    ]
 
 
-@pytest.mark.parametrize("text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1"])
+@pytest.mark.parametrize(
+    "text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1"]
+)
 def test_what_is_no_head_is_named(text):
     with pytest.raises(InputError, match=r"encoder\.1\.1|is no head"):
         parse_heads(text, COUNTS)
@@ -35,6 +40,7 @@ def test_kinds():
     assert parse_kinds("--gate-heads", "all") == ["encoder", "decoder", "cross"]
     assert parse_kinds("--gate-heads", None) == []
     with pytest.raises(
-        InputError, match="--gate-heads encoder,self: unknown attention 'self'; expected any of: encoder"
+        InputError,
+        match="--gate-heads encoder,self: unknown attention 'self'; expected any of: encoder",
     ):
         parse_kinds("--gate-heads", "encoder,self")

@@ -1,7 +1,14 @@
 import torch
 
 from fairseq_normalign.heads.names import Head
-from fairseq_normalign.heads.pruning import columns_of, count_heads, fold_gates, keep_heads, log_alphas, scale_heads
+from fairseq_normalign.heads.pruning import (
+    columns_of,
+    count_heads,
+    fold_gates,
+    keep_heads,
+    log_alphas,
+    scale_heads,
+)
 
 PREFIX = "encoder.layers.0.self_attn."
 DIMS = {"encoder": 2, "decoder": 2, "cross": 2}
@@ -20,7 +27,9 @@ def attention_state(prefix: str = PREFIX, heads: int = 3, width: int = 6) -> dic
 
 def run(state: dict, x: torch.Tensor, heads: int) -> torch.Tensor:
     """Self-attention of one sentence, (T, C), head by head as the formulas say."""
-    q, k, v = (x @ state[f"{PREFIX}{n}_proj.weight"].t() + state[f"{PREFIX}{n}_proj.bias"] for n in "qkv")
+    q, k, v = (
+        x @ state[f"{PREFIX}{n}_proj.weight"].t() + state[f"{PREFIX}{n}_proj.bias"] for n in "qkv"
+    )
     output = state[f"{PREFIX}out_proj.bias"].expand(x.shape).clone()
     for head in range(heads):
         part = slice(2 * head, 2 * head + 2)
@@ -55,7 +64,11 @@ def test_all_heads_may_go():
 def test_log_alphas_of_gated_attentions_alone():
     state = {**attention_state(), **attention_state("decoder.layers.0.encoder_attn.")}
     state["decoder.layers.0.encoder_attn.out_proj.log_alpha"] = torch.tensor([1.0, -2.0, 0.5])
-    assert log_alphas(state) == {Head("cross", 0, 0): 1.0, Head("cross", 0, 1): -2.0, Head("cross", 0, 2): 0.5}
+    assert log_alphas(state) == {
+        Head("cross", 0, 0): 1.0,
+        Head("cross", 0, 1): -2.0,
+        Head("cross", 0, 2): 0.5,
+    }
 
 
 def test_scaled_columns():

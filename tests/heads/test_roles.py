@@ -10,11 +10,14 @@ from fairseq_normalign.heads.roles import Positions, last_hits, offsets, rare_hi
 from fairseq_normalign.heads.syntax import Accuracy
 
 MARK, PAD = -1, -2
-WORDS = torch.tensor([[0, 1, 2, 2, 3, MARK], [0, 1, 2, MARK, PAD, PAD], [0, MARK, PAD, PAD, PAD, PAD]])
+WORDS = torch.tensor(
+    [[0, 1, 2, 2, 3, MARK], [0, 1, 2, MARK, PAD, PAD], [0, MARK, PAD, PAD, PAD, PAD]]
+)
 
 
 def looking_at(target, words=WORDS):
-    """Weights of one head whose row t gives 0.6 to ``target(t, last)``, cut to the sentence, and the rest evenly."""
+    """Weights of one head whose row t gives 0.6 to ``target(t, last)``, cut to the sentence, and
+    the rest evenly."""
     weights = torch.zeros(len(words), 1, words.shape[1], words.shape[1])
     for b, line in enumerate(words.tolist()):
         length = sum(word != PAD for word in line)
@@ -37,7 +40,9 @@ def slow_maximum(weights, b, head, t):
     return max(candidates(b), key=lambda s: weights[b, head, t, s].item())
 
 
-CHOOSING = [(b, t) for b in (0, 1) for t in candidates(b)]  # the third sentence has one word: no choice
+CHOOSING = [
+    (b, t) for b in (0, 1) for t in candidates(b)
+]  # the third sentence has one word: no choice
 
 
 def test_positions_equal_the_slow_twin():
@@ -50,7 +55,10 @@ def test_a_head_that_looks_back():
     positions = Positions()
     for batch in (WORDS[:1], WORDS[1:]):
         positions.add(offsets(looking_at(lambda t, last: t - 1, batch), cells(batch, batch)))
-    assert positions.favourite(0) == (-1, 6 / 8)  # first words have none before them, and then look at themselves
+    assert positions.favourite(0) == (
+        -1,
+        6 / 8,
+    )  # first words have none before them, and then look at themselves
     assert positions.share(0, 0) == 2 / 8
     assert positions.share(0, 1) == 0
 
@@ -58,7 +66,9 @@ def test_a_head_that_looks_back():
 def test_a_head_of_the_decoder_that_looks_back():
     """The start is no word: the first word has no choice, the second can look back."""
     words = torch.tensor([[MARK, 0, 1, 2]])
-    found = offsets(looking_at(lambda t, last: t - 1, words).tril(), cells(words, words, causal=True))
+    found = offsets(
+        looking_at(lambda t, last: t - 1, words).tril(), cells(words, words, causal=True)
+    )
     assert found.tolist() == [[-1, -1]]
 
 
@@ -83,19 +93,34 @@ FREQUENCIES = torch.tensor([[9.0, 5, 1, 3, 7, 0], [4, 2, 2, 0, 0, 0], [1, 0, 0, 
 def test_rarest_tokens():
     keys = WORDS.ge(0)
     assert rarest(FREQUENCIES, keys).nonzero().tolist() == [[0, 2], [1, 1], [1, 2], [2, 0]]
-    assert rarest(FREQUENCIES, keys, rank=2).nonzero().tolist() == [[0, 2], [0, 3], [1, 0], [1, 1], [1, 2], [2, 0]]
+    assert rarest(FREQUENCIES, keys, rank=2).nonzero().tolist() == [
+        [0, 2],
+        [0, 3],
+        [1, 0],
+        [1, 1],
+        [1, 2],
+        [2, 0],
+    ]
 
 
 def slow_rare(weights, head, rare, sentences):
-    tokens = [rare[b, slow_maximum(weights, b, head, t)].item() for b, t in CHOOSING if b in sentences]
+    tokens = [
+        rare[b, slow_maximum(weights, b, head, t)].item() for b, t in CHOOSING if b in sentences
+    ]
     favourites = [
-        max(candidates(b), key=lambda s, b=b: sum(weights[b, head, t, s].item() for t in candidates(b)))
+        max(
+            candidates(b),
+            key=lambda s, b=b: sum(weights[b, head, t, s].item() for t in candidates(b)),
+        )
         for b in sentences
     ]
     chance = [rare[b].sum().item() / len(candidates(b)) for b, t in CHOOSING if b in sentences]
     return {
         "tokens": (sum(tokens), len(tokens)),
-        "sentences": (sum(rare[b, s].item() for b, s in zip(sentences, favourites)), len(sentences)),
+        "sentences": (
+            sum(rare[b, s].item() for b, s in zip(sentences, favourites, strict=True)),
+            len(sentences),
+        ),
         "chance": (sum(chance), len(chance)),
     }
 
@@ -122,7 +147,9 @@ def test_no_heads():
     weights, seen = random_weights(heads=0), cells(WORDS, WORDS)
     assert offsets(weights, seen).shape[0] == last_hits(weights, seen)[0].shape[0] == 0
     rare = rarest(FREQUENCIES, WORDS.ge(0))
-    assert rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))["tokens"][0].shape == (0,)
+    assert rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))["tokens"][0].shape == (
+        0,
+    )
 
 
 FIRST, SECOND = Head("encoder", 0, 0), Head("encoder", 0, 1)
@@ -136,7 +163,10 @@ def test_labels():
             SECOND: {"offset": 0, "share": 0.5, "patterns": {"last": 0.95}},
         },
         rare={FIRST: {"rarest": {"tokens": 0.1}}, SECOND: {"rarest": {"tokens": 0.55}}},
-        relations={"nsubj→head": Accuracy(40, 1, 0.4, [0.45, 0.43]), "obj→head": Accuracy(0, None, None, [])},
+        relations={
+            "nsubj→head": Accuracy(40, 1, 0.4, [0.45, 0.43]),
+            "obj→head": Accuracy(0, None, None, []),
+        },
         parsed=[FIRST, SECOND],
     )
     assert profile.roles(FIRST, Criteria()) == ["-1 (97 %)", "nsubj→head 45/40"]

@@ -29,13 +29,20 @@ ZUM = [
     row(4, "gehen", 0, "root"),
 ]
 # gib's = gib es: the second part depends on the first, and is lost
-GIBS = [row("1-2", "gib's", "_", "_"), row(1, "gib", 0, "root"), row(2, "es", 1, "obj"), row(3, "ihm", 1, "iobj")]
+GIBS = [
+    row("1-2", "gib's", "_", "_"),
+    row(1, "gib", 0, "root"),
+    row(2, "es", 1, "obj"),
+    row(3, "ihm", 1, "iobj"),
+]
 
 
 @pytest.mark.parametrize("end", ["\n\n", "\n", ""])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_sentences_whatever_the_ends_of_lines(end, newline, tmp_path):
-    path = write(tmp_path, "# newdoc", "", "# sent_id = 1", *DOGS, "", "", *SHORT, end=end, newline=newline)
+    path = write(
+        tmp_path, "# newdoc", "", "# sent_id = 1", *DOGS, "", "", *SHORT, end=end, newline=newline
+    )
     first, second = read_conllu(path)
     assert first == Tree(["Dogs", "eat", "fish"], [1, -1, 1], ["nsubj", "root", "obj"], f"{path}:3")
     assert second == Tree(["Go"], [-1], ["root"], f"{path}:9")
@@ -49,13 +56,23 @@ def test_multiword_tokens_and_empty_nodes(tmp_path):
 
 
 def test_a_part_whose_head_is_inside_gives_way_to_one_whose_head_is_outside(tmp_path):
-    lines = [row("1-2", "am", "_", "_"), row(1, "an", 2, "case"), row(2, "dem", 3, "det"), row(3, "Haus", 0, "root")]
+    lines = [
+        row("1-2", "am", "_", "_"),
+        row(1, "an", 2, "case"),
+        row(2, "dem", 3, "det"),
+        row(3, "Haus", 0, "root"),
+    ]
     (tree,) = read_conllu(write(tmp_path, *lines))
     assert tree[:3] == (["am", "Haus"], [1, -1], ["det", "root"])
 
 
 def test_a_part_that_is_the_root_makes_the_token_the_root(tmp_path):
-    lines = [row("1-2", "ab", "_", "_"), row(1, "a", 3, "x"), row(2, "b", 0, "root"), row(3, "c", 2, "y")]
+    lines = [
+        row("1-2", "ab", "_", "_"),
+        row(1, "a", 3, "x"),
+        row(2, "b", 0, "root"),
+        row(3, "c", 2, "y"),
+    ]
     (tree,) = read_conllu(write(tmp_path, *lines))
     assert tree[:3] == (["ab", "c"], [-1, 0], ["root", "y"])
 
@@ -66,7 +83,10 @@ def test_a_blank_inside_a_word(tmp_path):
 
 
 def test_lowercase():
-    assert lowercased(Tree(["Die", "ÄPFEL"], [1, -1], ["det", "root"], "")).words == ["die", "äpfel"]
+    assert lowercased(Tree(["Die", "ÄPFEL"], [1, -1], ["det", "root"], "")).words == [
+        "die",
+        "äpfel",
+    ]
 
 
 BAD = {
@@ -74,12 +94,22 @@ BAD = {
     r":1: 1 columns; expected the 10": ["1 Go _ _ _ _ 0 root _ _"],
     r":2: word number '3'; expected 2": [SHORT[0], row(3, "on", 1, "x")],
     r":1: word number 'a'; expected 1": [row("a", "on", 0, "x")],
-    r":2: head '_' of word 2; expected a number, 0 for the root": [SHORT[0], row(2, "on", "_", "x")],
+    r":2: head '_' of word 2; expected a number, 0 for the root": [
+        SHORT[0],
+        row(2, "on", "_", "x"),
+    ],
     r":1: the sentence has 0 roots; expected 1": [row(1, "Go", 2, "x"), row(2, "on", 1, "x")],
     r":1: the sentence has 2 roots; expected 1": [SHORT[0], row(2, "on", 0, "x")],
     r":1: head 7 of word 2; the sentence has 2 words": [SHORT[0], row(2, "on", 7, "x")],
-    r":1: word 2 is its own ancestor; expected a tree": [SHORT[0], row(2, "on", 3, "x"), row(3, "and", 2, "x")],
-    r":1: multiword token 1-3; expected words of the sentence": [row("1-3", "Go", "_", "_"), *SHORT],
+    r":1: word 2 is its own ancestor; expected a tree": [
+        SHORT[0],
+        row(2, "on", 3, "x"),
+        row(3, "and", 2, "x"),
+    ],
+    r":1: multiword token 1-3; expected words of the sentence": [
+        row("1-3", "Go", "_", "_"),
+        *SHORT,
+    ],
 }
 
 
@@ -102,11 +132,17 @@ def test_trees_of_a_text(tmp_path):
     trees = list(read_conllu(write(tmp_path, *DOGS, "", *SHORT)))
     lines = [["Dogs", "eat", "fish"], ["Go"]]
     check_text(trees, lines, "text")
-    with pytest.raises(InputError, match=r"conllu:5: sentence 2 has the word 'Go', and text 'go'; expected a treebank"):
+    with pytest.raises(
+        InputError,
+        match=r"conllu:5: sentence 2 has the word 'Go', and text 'go'; expected a treebank",
+    ):
         check_text(trees, [lines[0], ["go"]], "text")
     with pytest.raises(InputError, match="conllu:1: sentence 1 has the word 'fish', and text ''"):
         check_text(trees, [lines[0][:2], lines[1]], "text")
-    with pytest.raises(InputError, match="sentence 2: only the treebank has it; expected a treebank of the same text"):
+    with pytest.raises(
+        InputError,
+        match="sentence 2: only the treebank has it; expected a treebank of the same text",
+    ):
         check_text(trees, lines[:1], "text")
     with pytest.raises(InputError, match="sentence 3: only text has it"):
         check_text(trees, [*lines, ["more"]], "text")

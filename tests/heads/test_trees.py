@@ -1,4 +1,5 @@
-"""The maximum spanning tree against all trees; relations and trees of weights that were made to show them."""
+"""The maximum spanning tree against all trees; relations and trees of weights that were made to
+show them."""
 
 from itertools import product
 
@@ -27,7 +28,9 @@ def total(scores, heads):
 
 def slow_best(scores, root):
     size = len(scores)
-    choices = [[-1] if word == root else [h for h in range(size) if h != word] for word in range(size)]
+    choices = [
+        [-1] if word == root else [h for h in range(size) if h != word] for word in range(size)
+    ]
     return max(total(scores, heads) for heads in product(*choices) if is_tree(heads, root))
 
 
@@ -35,7 +38,11 @@ def slow_best(scores, root):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_best_tree_is_that_of_enumeration(size, seed):
     random = np.random.default_rng([size, seed])
-    scores = random.random((size, size)) if seed % 2 else random.integers(3, size=(size, size)).astype(float)
+    scores = (
+        random.random((size, size))
+        if seed % 2
+        else random.integers(3, size=(size, size)).astype(float)
+    )
     root = int(random.integers(size))
     heads = maximum_spanning_tree(scores, root).tolist()
     assert heads[root] == -1
@@ -44,7 +51,8 @@ def test_the_best_tree_is_that_of_enumeration(size, seed):
 
 
 def test_cycles_within_cycles():
-    """0 and 1 prefer each other, and so do their pair and 2; only 2 may hang on the root, and then all turn."""
+    """0 and 1 prefer each other, and so do their pair and 2; only 2 may hang on the root, and then
+    all turn."""
     scores = np.array([[0, 9, 5, 0], [9, 0, 6, 0], [7, 7, 0, 1], [0, 0, 0, 0]], dtype=float)
     assert maximum_spanning_tree(scores, 3).tolist() == [1, 2, 3, -1]
 
@@ -62,7 +70,12 @@ def test_attachments():
     assert branching(gold, -1) == 2  # 2 → 1, 3 → 2
 
 
-TREE = Tree(["old", "dogs", "often", "eat", "fish"], [1, 3, 3, -1, 3], ["amod", "nsubj", "advmod", "root", "obj"], "")
+TREE = Tree(
+    ["old", "dogs", "often", "eat", "fish"],
+    [1, 3, 3, -1, 3],
+    ["amod", "nsubj", "advmod", "root", "obj"],
+    "",
+)
 
 
 def test_cases_of_a_tree():
@@ -94,14 +107,21 @@ def test_relations_and_trees():
     back = [0, 0, 1, 2, 3]
     syntax.add(np.concatenate([weights_of(towards_heads), weights_of(back)]), TREE)
     syntax.add(
-        np.concatenate([weights_of([1, 1]), weights_of([0, 0])]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], "")
+        np.concatenate([weights_of([1, 1]), weights_of([0, 0])]),
+        Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""),
     )
     found = syntax.accuracies()
     assert found["nsubj→head"] == Accuracy(2, 2, 0.5, [1.0, 0.0])
-    assert found["head→nsubj"].heads == [0.0, 0.5]  # of two verbs that look back, one has its subject there
+    assert found["head→nsubj"].heads == [
+        0.0,
+        0.5,
+    ]  # of two verbs that look back, one has its subject there
     assert found["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
     scores, baselines = syntax.attachment_scores()
-    assert scores == [1.0, pytest.approx(2 / 5)]  # the second: fish → eat, and dogs → eat, as the root is given
+    assert scores == [
+        1.0,
+        pytest.approx(2 / 5),
+    ]  # the second: fish → eat, and dogs → eat, as the root is given
     assert baselines == {"left-branching": 3 / 5, "right-branching": 1 / 5}
     assert syntax.missing() == []
 

@@ -12,7 +12,9 @@ D = C // H
 def recorded() -> Recorded:
     random = torch.Generator().manual_seed(0)
     weights = torch.rand(B, H, T, S, generator=random).softmax(-1)
-    values, out_weight = (torch.randn(*shape, generator=random) for shape in ((B, H, S, D), (H, D, C)))
+    values, out_weight = (
+        torch.randn(*shape, generator=random) for shape in ((B, H, S, D), (H, D, C))
+    )
     return Recorded(weights, values, out_weight, torch.randn(C, generator=random))
 
 
@@ -30,14 +32,20 @@ def test_norms_equal_those_of_the_materialised_vectors(recorded):
     norms = recorded.norms
     torch.testing.assert_close(norms.weighted, vectors.norm(dim=-1))
     torch.testing.assert_close(norms.summed, vectors.sum(1).norm(dim=-1))
-    torch.testing.assert_close(norms.transformed, (vectors / recorded.weights[..., None])[:, :, 0].norm(dim=-1))
+    torch.testing.assert_close(
+        norms.transformed, (vectors / recorded.weights[..., None])[:, :, 0].norm(dim=-1)
+    )
 
 
 def test_vectors(recorded):
     vectors = slow_vectors(recorded)
-    torch.testing.assert_close(torch.stack(list(contributions.weighted_vectors(recorded)), 1), vectors)
+    torch.testing.assert_close(
+        torch.stack(list(contributions.weighted_vectors(recorded)), 1), vectors
+    )
     torch.testing.assert_close(contributions.summed_vectors(recorded), vectors.sum(1))
-    torch.testing.assert_close(contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
+    torch.testing.assert_close(
+        contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias
+    )
 
 
 def test_opposite_heads_cancel_in_the_sum_only():
@@ -49,24 +57,37 @@ def test_opposite_heads_cancel_in_the_sum_only():
 
 
 def test_half_precision_is_computed_in_single(recorded):
-    half = Recorded(recorded.weights.half(), 200 * recorded.values.half(), 200 * recorded.out_weight.half())
+    half = Recorded(
+        recorded.weights.half(), 200 * recorded.values.half(), 200 * recorded.out_weight.half()
+    )
     assert half.norms.summed.dtype == torch.float32
     assert half.norms.summed.isfinite().all()  # 16-bit squares would not be
 
 
 def test_double_precision_stays_double(recorded):
-    double = Recorded(recorded.weights.double(), recorded.values.double(), recorded.out_weight.double())
+    double = Recorded(
+        recorded.weights.double(), recorded.values.double(), recorded.out_weight.double()
+    )
     assert double.norms.summed.dtype == torch.float64
 
 
 def test_blocks_of_keys_change_nothing(recorded, monkeypatch):
     whole = recorded.norms
-    monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)  # 3 keys, which do not divide the B·S of them
-    for norm, expected in zip(contributions.norms(recorded.weights, recorded.values, recorded.out_weight), whole):
+    monkeypatch.setattr(
+        contributions, "BLOCK", 3 * H * C
+    )  # 3 keys, which do not divide the B·S of them
+    for norm, expected in zip(
+        contributions.norms(recorded.weights, recorded.values, recorded.out_weight),
+        whole,
+        strict=True,
+    ):
         torch.testing.assert_close(norm, expected)
 
 
 def test_gradients_pass_through_all_norms(recorded, monkeypatch):
     monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)
-    parts = [part.double().requires_grad_() for part in (recorded.weights, recorded.values, recorded.out_weight)]
+    parts = [
+        part.double().requires_grad_()
+        for part in (recorded.weights, recorded.values, recorded.out_weight)
+    ]
     assert torch.autograd.gradcheck(lambda *parts: tuple(contributions.norms(*parts)), parts)

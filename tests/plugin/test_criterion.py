@@ -34,12 +34,18 @@ def test_each_kind_may_have_its_own_lambda():
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_loss_rises_by_the_penalty_per_sample(sample, sentence_avg):
     """Per token, whatever the trainer divides by, so that it does not depend on the batch."""
-    model = build_model("transformer_normalign", gate_heads="all", gate_init=9.0, dropout=0.0).train()
-    (with_l0, size, _), (without, _, _) = (build(sentence_avg, l0_lambda=value)(model, sample) for value in (0.5, 0.0))
+    model = build_model(
+        "transformer_normalign", gate_heads="all", gate_init=9.0, dropout=0.0
+    ).train()
+    (with_l0, size, _), (without, _, _) = (
+        build(sentence_avg, l0_lambda=value)(model, sample) for value in (0.5, 0.0)
+    )
     assert size == (2 if sentence_avg else 6)
     assert ((with_l0 - without) / 6).item() == pytest.approx(0.5 * 24, rel=1e-3)
     _, _, log = build(l0_lambda=0.5)(model.eval(), sample)
-    assert log["loss"].item() == pytest.approx(build(l0_lambda=0.0)(model, sample)[2]["loss"].item())
+    assert log["loss"].item() == pytest.approx(
+        build(l0_lambda=0.0)(model, sample)[2]["loss"].item()
+    )
 
 
 def test_lambda_warms_up():
@@ -53,15 +59,20 @@ def test_lambda_warms_up():
 
 
 def test_target_steers_until_enough_are_closed():
-    """Gates alone, without a translation loss: the penalty must stop where the target is reached."""
+    """Gates alone, without a translation loss: the penalty must stop where the target is
+    reached."""
     model = build_model("transformer_normalign", gate_heads="all", gate_init=0.0).train()
     criterion = build(target_heads=20, l0_warmup_updates=50)
     worth = {name: torch.linspace(0, 0.02, 4) + 0.01 * name[1] for name in gates(model)}
-    optimizer = torch.optim.Adam([projection.scaled_log_alpha for projection in gates(model).values()], lr=1e-3)
+    optimizer = torch.optim.Adam(
+        [projection.scaled_log_alpha for projection in gates(model).values()], lr=1e-3
+    )
     for update in range(900):
         model.set_num_updates(update)
         penalty, state = criterion.penalty(model)
-        gain = sum((worth[name] * gate.open_probabilities()).sum() for name, gate in gates(model).items())
+        gain = sum(
+            (worth[name] * gate.open_probabilities()).sum() for name, gate in gates(model).items()
+        )
         optimizer.zero_grad()
         (penalty - gain).backward()
         optimizer.step()
@@ -75,7 +86,9 @@ def test_gates_that_close_together_are_opened_again():
     """All alike, and fast, they close at once: as many as are wanted are then paid to open."""
     model = build_model("transformer_normalign", gate_heads="all", gate_lr_scale=400.0).train()
     criterion = build(target_heads=20, l0_lambda=2.0)
-    optimizer = torch.optim.Adam([projection.scaled_log_alpha for projection in gates(model).values()], lr=2e-3)
+    optimizer = torch.optim.Adam(
+        [projection.scaled_log_alpha for projection in gates(model).values()], lr=2e-3
+    )
     seen = set()
     for update in range(100):
         model.set_num_updates(update)
@@ -106,7 +119,14 @@ def test_bad_input(sample):
 def test_logs_are_averaged_over_workers():
     from fairseq.logging import metrics
 
-    log = {"loss": 1.0, "nll_loss": 1.0, "ntokens": 2, "sample_size": 2, "gate_logs": 1, "closed_heads": 3}
+    log = {
+        "loss": 1.0,
+        "nll_loss": 1.0,
+        "ntokens": 2,
+        "sample_size": 2,
+        "gate_logs": 1,
+        "closed_heads": 3,
+    }
     with metrics.aggregate() as aggregated:
         L0Criterion.reduce_metrics([{**log, "open_cross": 4.0}, {**log, "open_cross": 5.0}])
     assert aggregated["closed_heads"].avg == pytest.approx(3)

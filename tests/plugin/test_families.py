@@ -1,4 +1,5 @@
-"""Every kind of model that the recorder supports: the parts of every attention add up to its output."""
+"""Every kind of model that the recorder supports: the parts of every attention add up to its
+output."""
 
 from argparse import Namespace
 
@@ -9,15 +10,23 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.recorder import KINDS, attentions, record
 from fairseq_normalign.norms.contributions import attention_output
-from fairseq_normalign.plugin.recorder import KINDS, attentions, record
 from tests.conftest import ToyTask, build_model
 
-NORMALIGN = [f"transformer_normalign{suffix}" for suffix in ("", "_iwslt_de_en", "_wmt_en_de", "_big", "_tiny")]
+NORMALIGN = [
+    f"transformer_normalign{suffix}"
+    for suffix in ("", "_iwslt_de_en", "_wmt_en_de", "_big", "_tiny")
+]
 TRANSFORMERS = {
     **{
         arch: {}
-        for arch in ("transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de_big_t2t", "transformer_tiny")
+        for arch in (
+            "transformer",
+            "transformer_iwslt_de_en",
+            "transformer_wmt_en_de_big_t2t",
+            "transformer_tiny",
+        )
     },
     **{arch: {} for arch in NORMALIGN},
     "transformer_align": {},
@@ -30,7 +39,11 @@ OPTIONS = {
     "quant-noise": {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
     "layerdrop": {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5},
     "learned positions": {"encoder_learned_pos": True, "decoder_learned_pos": True},
-    "no cross-attention width": {"encoder_embed_dim": 24, "encoder_ffn_embed_dim": 24, "decoder_embed_dim": 16},
+    "no cross-attention width": {
+        "encoder_embed_dim": 24,
+        "encoder_ffn_embed_dim": 24,
+        "decoder_embed_dim": 16,
+    },
     "adaptive softmax": {"adaptive_softmax_cutoff": "10,20"},
     "activation checkpoints": {"checkpoint_activations": True},
 }
@@ -48,7 +61,9 @@ def check_exact(model, run, kinds, tolerance=1e-5):
     assert set(recording) == {name for name in attentions(model) if name[0] in kinds}
     for name, recorded in recording.items():
         actual = kept[name].transpose(0, 1).float()
-        torch.testing.assert_close(attention_output(recorded).float(), actual, atol=tolerance, rtol=tolerance)
+        torch.testing.assert_close(
+            attention_output(recorded).float(), actual, atol=tolerance, rtol=tolerance
+        )
         assert recorded.norms.summed.isfinite().all()
 
 
@@ -78,9 +93,13 @@ def test_layers_in_training_are_not_dropped_at_random():
 
 def test_roberta(batch):
     args = Namespace(
-        encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=4, max_positions=64,
+        encoder_layers=2,
+        encoder_embed_dim=16,
+        encoder_ffn_embed_dim=32,
+        encoder_attention_heads=4,
+        max_positions=64,
         tokens_per_sample=64,
-    )  # fmt: skip
+    )
     ARCH_CONFIG_REGISTRY["roberta"](args)
     model = RobertaModel.build_model(args, ToyTask()).eval()
     check_exact(model, lambda: model(batch["src_tokens"], features_only=True), ("encoder",))
@@ -89,22 +108,43 @@ def test_roberta(batch):
 def test_language_model(batch):
     task = ToyTask()
     task.output_dictionary = task.source_dictionary
-    sizes = {"embed_dim": 16, "input_dim": 16, "output_dim": 16, "ffn_embed_dim": 32, "layers": 2, "attention_heads": 4}
-    config = TransformerLanguageModelConfig(**{f"decoder_{name}": value for name, value in sizes.items()})
+    sizes = {
+        "embed_dim": 16,
+        "input_dim": 16,
+        "output_dim": 16,
+        "ffn_embed_dim": 32,
+        "layers": 2,
+        "attention_heads": 4,
+    }
+    config = TransformerLanguageModelConfig(
+        **{f"decoder_{name}": value for name, value in sizes.items()}
+    )
     config.max_target_positions = 64
     model = TransformerLanguageModel.build_model(config, task).eval()
-    check_exact(model, lambda: model(batch["src_tokens"][:1]), ("decoder",))  # left padding would be all it sees
-    with pytest.raises(InputError, match="TransformerLanguageModel has no cross attention to record"), record(model):
+    check_exact(
+        model, lambda: model(batch["src_tokens"][:1]), ("decoder",)
+    )  # left padding would be all it sees
+    with (
+        pytest.raises(
+            InputError, match="TransformerLanguageModel has no cross attention to record"
+        ),
+        record(model),
+    ):
         pass
 
 
 def test_convolutions_have_cross_attention_only(batch):
     sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()}
-    model = build_model("lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0)
+    options = {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()
+    }
+    model = build_model(
+        "lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0
+    )
     check_exact(model, lambda: model(**batch), ("cross",))
-    with pytest.raises(InputError, match="LightConvModel has no decoder attention to record"), record(
-        model, ("decoder",)
+    with (
+        pytest.raises(InputError, match="LightConvModel has no decoder attention to record"),
+        record(model, ("decoder",)),
     ):
         pass
 
@@ -112,7 +152,9 @@ def test_convolutions_have_cross_attention_only(batch):
 def test_xformers_is_refused_by_option():
     model = build_model()
     model.encoder.layers[0].self_attn.use_xformers = True
-    with pytest.raises(InputError, match="encoder attention of layer 1 uses --encoder-xformers-att-config"):
+    with pytest.raises(
+        InputError, match="encoder attention of layer 1 uses --encoder-xformers-att-config"
+    ):
         record(model, ("encoder",)).__enter__()
 
 
@@ -125,7 +167,7 @@ def test_every_architecture_has_the_size_of_fairseqs_own():
     }
     for ours, theirs in sizes.items():
         namespaces = Namespace(), Namespace()
-        for arch, args in zip((ours, theirs), namespaces):
+        for arch, args in zip((ours, theirs), namespaces, strict=True):
             ARCH_CONFIG_REGISTRY[arch](args)
         assert namespaces[0] == namespaces[1]
         assert issubclass(ARCH_MODEL_REGISTRY[ours], ARCH_MODEL_REGISTRY[theirs])

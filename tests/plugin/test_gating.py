@@ -3,9 +3,9 @@ import torch
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.recorder import attentions, record
 from fairseq_normalign.norms.contributions import attention_output
 from fairseq_normalign.plugin.gating import GatedProjection, Steering, gates
-from fairseq_normalign.plugin.recorder import attentions, record
 from tests.conftest import build_model
 
 
@@ -58,7 +58,9 @@ def test_keys_are_those_of_fairseq_and_log_alpha():
     plain, model = build_model(), gated(gate_init=1.5, gate_lr_scale=20.0)
     extra = set(model.state_dict()) - set(plain.state_dict())
     assert extra == {"steering._extra_state"} | {
-        key.replace("weight", "log_alpha") for key in plain.state_dict() if key.endswith("out_proj.weight")
+        key.replace("weight", "log_alpha")
+        for key in plain.state_dict()
+        if key.endswith("out_proj.weight")
     }
     assert model.state_dict()["encoder.layers.0.self_attn.out_proj.log_alpha"].tolist() == [1.5] * 4
 
@@ -73,14 +75,18 @@ def test_log_alpha_keeps_its_meaning_at_another_scale():
 
 def test_some_kinds_alone():
     model = build_model("transformer_normalign", gate_heads="cross,encoder")
-    assert set(gates(model)) == {(kind, layer) for kind in ("encoder", "cross") for layer in range(2)}
+    assert set(gates(model)) == {
+        (kind, layer) for kind in ("encoder", "cross") for layer in range(2)
+    }
     assert not gates(build_model("transformer_normalign"))
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
 def test_learning_rate_of_gates_is_scaled(optimizer):
     def step(scale: float) -> float:
-        projection = GatedProjection(torch.nn.Linear(4, 4), 2, initial=0.0, lr_scale=scale, close_rule="value")
+        projection = GatedProjection(
+            torch.nn.Linear(4, 4), 2, initial=0.0, lr_scale=scale, close_rule="value"
+        )
         training = optimizer(projection.parameters(), lr=1e-3)
         (projection.open_probabilities().sum()).backward()
         training.step()
@@ -93,7 +99,12 @@ def test_learning_rate_of_gates_is_scaled(optimizer):
 def test_close_rule_of_the_paper():
     model = gated(close_rule="paper")
     set_gates(model, [-1.0, -0.01, 0.01, 3.0])
-    assert [gate > 0 for gate in gates(model)["decoder", 0].gate_values().tolist()] == [False, False, True, True]
+    assert [gate > 0 for gate in gates(model)["decoder", 0].gate_values().tolist()] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_half_precision():
@@ -103,7 +114,9 @@ def test_half_precision():
 
 
 def test_freezing_spares_what_both_sides_share():
-    model = build_model("transformer_normalign", gate_heads="encoder", freeze="decoder", share_all_embeddings=True)
+    model = build_model(
+        "transformer_normalign", gate_heads="encoder", freeze="decoder", share_all_embeddings=True
+    )
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert "encoder.embed_tokens.weight" in trained
     assert "encoder.layers.0.self_attn.out_proj.scaled_log_alpha" in trained
@@ -124,7 +137,9 @@ def test_what_is_recorded_in_training_is_of_the_same_draw(batch):
     model = gated(gate_init=0.0, dropout=0.0).train()
     outputs = {}
     for name, attention in attentions(model).items():
-        attention.register_forward_hook(lambda module, args, output, name=name: outputs.update({name: output[0]}))
+        attention.register_forward_hook(
+            lambda module, args, output, name=name: outputs.update({name: output[0]})
+        )
     with record(model, KINDS, detach=False) as recording:
         model(**batch)
     for name, recorded in recording.items():
@@ -132,7 +147,9 @@ def test_what_is_recorded_in_training_is_of_the_same_draw(batch):
 
 
 def test_gates_that_cannot_learn_are_refused():
-    with pytest.raises(InputError, match="--freeze decoder: gates of cross, decoder would never close"):
+    with pytest.raises(
+        InputError, match="--freeze decoder: gates of cross, decoder would never close"
+    ):
         gated(freeze="decoder")
     with pytest.raises(InputError, match="--gate-lr-scale 0: expected more than 0"):
         gated(gate_lr_scale=0)

@@ -1,6 +1,6 @@
 import torch
 
-from fairseq_normalign.plugin.recorder import KINDS, record
+from fairseq_normalign.host.recorder import KINDS, record
 from tests.conftest import build_model
 
 
@@ -15,7 +15,9 @@ def test_export_gives_what_the_recorder_gives(batch):
     for kind in KINDS:
         for layer in (0, 1):
             assert torch.equal(extra["attentions"][kind][layer], recording[kind, layer].weights)
-            assert torch.equal(extra["norms"][kind][layer].summed, recording[kind, layer].norms.summed)
+            assert torch.equal(
+                extra["norms"][kind][layer].summed, recording[kind, layer].norms.summed
+            )
 
 
 def test_without_a_request_nothing_is_exported(batch):

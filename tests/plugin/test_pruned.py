@@ -7,22 +7,28 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS, Head, parse_heads
 from fairseq_normalign.heads.pruning import fold_gates, keep_heads
+from fairseq_normalign.host.recorder import attentions, record
 from fairseq_normalign.norms.contributions import attention_output
 from fairseq_normalign.plugin.gating import gates
-from fairseq_normalign.plugin.recorder import attentions, record
 from tests.conftest import ToyTask, build_model
 
-ALIVE = {  # some of each kind, no cross-attention in layer 1, no self-attention in the encoder's layer 2; and none
-    "some": "encoder.1.2 encoder.1.4 decoder.1.1 decoder.2.2 decoder.2.3 cross.2.1 cross.2.3 cross.2.4",
+# some of each kind, no cross-attention in layer 1, no self-attention in the encoder's layer 2; and
+# none
+ALIVE = {
+    "some": "encoder.1.2 encoder.1.4 decoder.1.1 decoder.2.2 decoder.2.3 cross.2.1 cross.2.3 "
+    "cross.2.4",
     "none": "none",
     "all": "all",
 }
 
 
 def gated_and_pruned(alive: str, **options):
-    """A gated model with random gates, closed but for some, and the same one with the closed heads removed."""
+    """A gated model with random gates, closed but for some, and the same one with the closed heads
+    removed."""
     gated = build_model("transformer_normalign", gate_heads="all", **options)
-    kept = parse_heads(alive, {name: attention.num_heads for name, attention in attentions(gated).items()})
+    kept = parse_heads(
+        alive, {name: attention.num_heads for name, attention in attentions(gated).items()}
+    )
     with torch.no_grad():
         for parameter in gated.parameters():
             parameter.normal_(std=0.3)
@@ -31,7 +37,9 @@ def gated_and_pruned(alive: str, **options):
                 value = 2 * torch.rand(()) if Head(*name, head) in kept else -5
                 projection.scaled_log_alpha[head] = value / projection.lr_scale
     pruned = build_model("transformer_normalign", alive_heads=alive, **options)
-    pruned.load_state_dict(keep_heads(fold_gates(gated.state_dict()), kept, dict.fromkeys(KINDS, 4)))
+    pruned.load_state_dict(
+        keep_heads(fold_gates(gated.state_dict()), kept, dict.fromkeys(KINDS, 4))
+    )
     return gated, pruned
 
 
@@ -42,7 +50,9 @@ def test_pruned_does_what_gated_does(batch, alive, pre_ln):
     gated, pruned = gated_and_pruned(ALIVE[alive], **options)
     assert torch.allclose(gated(**batch)[0], pruned(**batch)[0], atol=1e-5)
     if alive != "all":
-        assert sum(p.numel() for p in pruned.parameters()) < sum(p.numel() for p in gated.parameters())
+        assert sum(p.numel() for p in pruned.parameters()) < sum(
+            p.numel() for p in gated.parameters()
+        )
 
 
 @pytest.mark.parametrize("alive", ALIVE)
@@ -50,10 +60,18 @@ def test_beam_search_finds_the_same(batch, alive):
     models = gated_and_pruned(ALIVE[alive])
     found = []
     for model in models:
-        generator = SequenceGenerator([model], ToyTask().target_dictionary, beam_size=3, max_len_b=12)
+        generator = SequenceGenerator(
+            [model], ToyTask().target_dictionary, beam_size=3, max_len_b=12
+        )
         hypotheses = generator.generate([model], {"net_input": batch})
-        found.append([(hypo["tokens"].tolist(), hypo["score"].item()) for beam in hypotheses for hypo in beam])
-    for (tokens, score), (expected, expected_score) in zip(*found):
+        found.append(
+            [
+                (hypo["tokens"].tolist(), hypo["score"].item())
+                for beam in hypotheses
+                for hypo in beam
+            ]
+        )
+    for (tokens, score), (expected, expected_score) in zip(*found, strict=True):
         assert tokens == expected
         assert score == pytest.approx(expected_score, abs=1e-5)
 
@@ -63,14 +81,17 @@ def test_incremental_decoding_is_the_forced_one(batch):
     encoder_out = model.encoder(batch["src_tokens"][:1], batch["src_lengths"][:1])
     target, state, steps = batch["prev_output_tokens"][:1], {}, []
     for length in range(1, 5):
-        steps.append(model.decoder(target[:, :length], encoder_out=encoder_out, incremental_state=state)[0])
-    forced = model.decoder(target, encoder_out=encoder_out)[0]
-    assert torch.allclose(torch.cat(steps, dim=1), forced, atol=1e-5)
+        steps.append(
+            model.decoder(target[:, :length], encoder_out=encoder_out, incremental_state=state)[0]
+        )
+    forcing = model.decoder(target, encoder_out=encoder_out)[0]
+    assert torch.allclose(torch.cat(steps, dim=1), forcing, atol=1e-5)
 
 
 @pytest.mark.parametrize("alive", ["some", "none"])
 def test_fused_and_explicit_path_agree_in_training(batch, alive):
-    """In training nobody asks for weights, so cross-attention takes the fused path as well; gradients included."""
+    """In training nobody asks for weights, so cross-attention takes the fused path as well;
+    gradients included."""
     _, model = gated_and_pruned(ALIVE[alive], dropout=0.0)
     model.train()
     other = copy.deepcopy(model)
@@ -82,7 +103,9 @@ def test_fused_and_explicit_path_agree_in_training(batch, alive):
         else:
             logits = network(**batch)[0]
         logits.square().sum().backward()
-        gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+        gradients = [
+            parameter.grad for parameter in network.parameters() if parameter.grad is not None
+        ]
         results.append((logits, torch.cat([gradient.flatten() for gradient in gradients])))
     assert torch.allclose(results[0][0], results[1][0], atol=1e-5)
     assert torch.allclose(results[0][1], results[1][1], rtol=1e-3, atol=1e-3)
@@ -100,7 +123,9 @@ def test_what_is_recorded_adds_up(batch, alive):
     _, model = gated_and_pruned(ALIVE[alive])
     outputs = {}
     for name, attention in attentions(model).items():
-        attention.register_forward_hook(lambda module, args, output, name=name: outputs.update({name: output[0]}))
+        attention.register_forward_hook(
+            lambda module, args, output, name=name: outputs.update({name: output[0]})
+        )
     with torch.no_grad(), record(model, KINDS) as recording:
         model(**batch)
     for name, recorded in recording.items():
@@ -110,7 +135,10 @@ def test_what_is_recorded_adds_up(batch, alive):
 
 
 def test_from_scratch_starts_as_the_full_model_does():
-    full, model = build_model("transformer_normalign"), build_model("transformer_normalign", alive_heads="cross.1.3")
+    full, model = (
+        build_model("transformer_normalign"),
+        build_model("transformer_normalign", alive_heads="cross.1.3"),
+    )
     third = full.decoder.layers[0].encoder_attn.q_proj.weight[8:12]
     assert torch.equal(model.decoder.layers[0].encoder_attn.q_proj.weight, third)
 

@@ -15,11 +15,15 @@ def sentences(name: str, corpus, monkeypatch) -> int:
     argv = [str(corpus / "data-bin"), "--task", name, "-s", "src", "-t", "tgt"]
     task = tasks.setup_task(options.parse_args_and_arch(options.get_generation_parser(), argv))
     task.load_dataset("test")
-    epochs = task.get_batch_iterator(task.dataset("test"), max_tokens=150, required_batch_size_multiple=8)
+    epochs = task.get_batch_iterator(
+        task.dataset("test"), max_tokens=150, required_batch_size_multiple=8
+    )
     return sum(batch["nsentences"] for batch in epochs.next_epoch_itr(shuffle=False))
 
 
 def test_all_sentences_are_translated(corpus, monkeypatch):
     assert sentences("translation_normalign", corpus, monkeypatch) == 40
-    if "b = b[:-1]" in inspect.getsource(batch_by_size):  # fairseq's that the task mends; 0.12.2 does not have it
+    if "b = b[:-1]" in inspect.getsource(
+        batch_by_size
+    ):  # fairseq's that the task mends; 0.12.2 does not have it
         assert sentences("translation", corpus, monkeypatch) < 40

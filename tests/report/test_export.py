@@ -83,8 +83,9 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(path):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"none/x\.npz: cannot be written: No such file"), create_export(
-        tmp_path / "none" / "x.npz", {}
+    with (
+        pytest.raises(InputError, match=r"none/x\.npz: cannot be written: No such file"),
+        create_export(tmp_path / "none" / "x.npz", {}),
     ):
         pass
 
@@ -93,7 +94,9 @@ def test_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     (tmp_path / "text.npz").write_text("text")
     for name in ("other.npz", "text.npz"):
-        with pytest.raises(InputError, match=rf"{name}: not an export; expected a file that normalign export wrote"):
+        with pytest.raises(
+            InputError, match=rf"{name}: not an export; expected a file that normalign export wrote"
+        ):
             open_export(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         open_export(tmp_path / "none.npz")
@@ -101,7 +104,8 @@ def test_other_files_are_refused(tmp_path):
 
 def test_the_reader_needs_neither_torch_nor_fairseq(path):
     code = (
-        "import sys; from fairseq_normalign import open_export; assert len(open_export(sys.argv[1])[2].source) == 4; "
+        "import sys; from fairseq_normalign import open_export; assert "
+        "len(open_export(sys.argv[1])[2].source) == 4; "
         "assert not {'torch', 'fairseq'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)

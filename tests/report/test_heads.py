@@ -24,7 +24,10 @@ CROSS = [Head("cross", 1, 0)]
 
 
 def rare(share):
-    return {rank: {"tokens": share, "sentences": share, "chance": 0.1} for rank in ("rarest", "two rarest")}
+    return {
+        rank: {"tokens": share, "sentences": share, "chance": 0.1}
+        for rank in ("rarest", "two rarest")
+    }
 
 
 @pytest.fixture
@@ -32,14 +35,19 @@ def profile():
     return Profile(
         ENCODER + CROSS,
         scores={
-            "confidence": dict(zip(ENCODER + CROSS, [0.5, 0.25, 0.75, 0.125])),
-            "norm": dict(zip(ENCODER, [3.0, 1.0, 2.0])),
+            "confidence": dict(zip(ENCODER + CROSS, [0.5, 0.25, 0.75, 0.125], strict=True)),
+            "norm": dict(zip(ENCODER, [3.0, 1.0, 2.0], strict=True)),
             "AER": {CROSS[0]: 0.321},
         },
-        positions={ENCODER[0]: {"offset": 1, "share": 0.934, "patterns": {"next": 0.934, "last": 0.1}}},
+        positions={
+            ENCODER[0]: {"offset": 1, "share": 0.934, "patterns": {"next": 0.934, "last": 0.1}}
+        },
         rare={ENCODER[0]: rare(0.2), ENCODER[1]: rare(0.6)},
         rare_swapped={ENCODER[0]: rare(0.3), ENCODER[1]: rare(0.4)},
-        relations={"nsubj→head": Accuracy(50, 1, 0.3, [0.1, 0.2, 0.4]), "obj→head": Accuracy(0, None, None, [])},
+        relations={
+            "nsubj→head": Accuracy(50, 1, 0.3, [0.1, 0.2, 0.4]),
+            "obj→head": Accuracy(0, None, None, []),
+        },
         parsed=ENCODER,
         branching={"left-branching": 0.25},
         steps={CROSS[0]: "output"},
@@ -73,7 +81,8 @@ def test_relations(profile):
 
 def test_the_head_for_rare_tokens(profile):
     assert rare_line(profile).startswith(
-        "rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with tokens swapped, 10.0 % by chance) on the"
+        "rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with tokens swapped, "
+        "10.0 % by chance) on the"
     )
 
 
@@ -92,7 +101,10 @@ def test_correlations_as_a_triangle():
         "b  +0.50",
         "c  -1.00  –",
     ]
-    assert correlations_table("all", {("a", "b"): Correlation(None, 2)}) == "all: no rank correlation is defined"
+    assert (
+        correlations_table("all", {("a", "b"): Correlation(None, 2)})
+        == "all: no rank correlation is defined"
+    )
 
 
 def test_text_has_all_parts(profile):
@@ -103,7 +115,10 @@ def test_text_has_all_parts(profile):
 
 
 def test_text_of_scores_alone():
-    text = as_text(Profile(ENCODER, scores={"norm": dict(zip(ENCODER, [3.0, 1.0, 2.0]))}), Criteria())
+    text = as_text(
+        Profile(ENCODER, scores={"norm": dict(zip(ENCODER, [3.0, 1.0, 2.0], strict=True))}),
+        Criteria(),
+    )
     assert text.splitlines()[1] == "head          norm  role"
     assert "syntax" not in text
     assert "rare" not in text
@@ -117,12 +132,17 @@ def test_json_is_complete(profile):
     assert first["scores"] == {"confidence": 0.5, "norm": 3.0}
     assert first["roles"] == ["+1 (93 %)"]
     assert first["position"]["patterns"] == {"next": 0.934, "last": 0.1}
-    assert (second["rare"]["rarest"]["tokens"], second["rare_swapped"]["rarest"]["tokens"]) == (0.6, 0.4)
+    assert (second["rare"]["rarest"]["tokens"], second["rare_swapped"]["rarest"]["tokens"]) == (
+        0.6,
+        0.4,
+    )
     assert second["relations"] == {"nsubj→head": 0.2}
     assert (cross["scores"]["AER"], cross["step"]) == (0.321, "output")
     assert found["relations"]["nsubj→head"] == {"cases": 50, "baseline": 0.3, "offset": 1}
     assert found["relations"]["obj→head"] == {"cases": 0, "baseline": None, "offset": None}
-    assert {"scores": ["confidence", "norm"], "rho": pytest.approx(0.5), "heads": 3} in found["correlations"]["encoder"]
+    assert {"scores": ["confidence", "norm"], "rho": pytest.approx(0.5), "heads": 3} in found[
+        "correlations"
+    ]["encoder"]
     assert found["trees"] == {"left-branching": 0.25}
 
 

@@ -11,20 +11,37 @@ from fairseq_normalign.report.pruning import as_json, comparison_table, heads_of
 
 
 def row(name: str, heads: dict, bleu: float, speed: float, layer: int) -> SimpleNamespace:
-    by_layer = {(kind, layer): count for kind, counts in heads.items() for layer, count in enumerate(counts)}
+    by_layer = {
+        (kind, layer): count for kind, counts in heads.items() for layer, count in enumerate(counts)
+    }
     made = {"BLEU": "tok:none", "AER": f"AER|layer:auto:{layer}"}
     sizes = {"parameters": 4_973_568, "megabytes": 19.94544}
     return SimpleNamespace(
-        name=name, heads=by_layer, **sizes, scores={"BLEU": bleu, "AER": 37.25}, signatures=made, speed=speed
+        name=name,
+        heads=by_layer,
+        **sizes,
+        scores={"BLEU": bleu, "AER": 37.25},
+        signatures=made,
+        speed=speed,
     )
 
 
 @pytest.fixture
 def rows():
     return [
-        row("half.pt", {"encoder": (0, 1), "decoder": (2, 0), "cross": (4, 3)}, 20.55, 1.0, layer=1),
-        row("full.pt", {"encoder": (4, 4), "decoder": (4, 4), "cross": (4, 4)}, 21.34, 0.875, layer=2),
-        row("small.pt", {"encoder": (0, 0), "decoder": (0, 0), "cross": (1, 2)}, 9.96, 1.5, layer=1),
+        row(
+            "half.pt", {"encoder": (0, 1), "decoder": (2, 0), "cross": (4, 3)}, 20.55, 1.0, layer=1
+        ),
+        row(
+            "full.pt",
+            {"encoder": (4, 4), "decoder": (4, 4), "cross": (4, 4)},
+            21.34,
+            0.875,
+            layer=2,
+        ),
+        row(
+            "small.pt", {"encoder": (0, 0), "decoder": (0, 0), "cross": (1, 2)}, 9.96, 1.5, layer=1
+        ),
     ]
 
 
@@ -47,7 +64,12 @@ def test_table(rows):
 
 
 def test_heads_are_counted_by_kind_and_in_all(rows):
-    assert [heads_of(rows[0], kind) for kind in (None, "encoder", "decoder", "cross")] == [10, 1, 2, 7]
+    assert [heads_of(rows[0], kind) for kind in (None, "encoder", "decoder", "cross")] == [
+        10,
+        1,
+        2,
+        7,
+    ]
 
 
 def test_json(rows):
@@ -84,7 +106,11 @@ def test_pictures_show_the_models_by_number_of_heads(rows):
     }
     counts = [[4, 4, 4, 4, 4, 4], [0, 1, 2, 0, 4, 3], [0, 0, 0, 0, 1, 2]]
     np.testing.assert_array_equal(layers.images[0].get_array(), counts)
-    assert [label.get_text() for label in layers.get_yticklabels()] == ["full.pt", "half.pt", "small.pt"]
+    assert [label.get_text() for label in layers.get_yticklabels()] == [
+        "full.pt",
+        "half.pt",
+        "small.pt",
+    ]
     assert [label.get_text() for label in layers.get_xticklabels()] == [
         "e\n1",
         "e\n2",
@@ -100,12 +126,16 @@ def test_pictures_show_the_models_by_number_of_heads(rows):
 
 @pytest.mark.parametrize("heads", [0, 4])
 def test_one_model_alone_can_be_drawn(heads, tmp_path):
-    alone = row("a.pt", {"encoder": (heads,), "decoder": (heads,), "cross": (heads,)}, 0.0, 1.0, layer=1)
+    alone = row(
+        "a.pt", {"encoder": (heads,), "decoder": (heads,), "cross": (heads,)}, 0.0, 1.0, layer=1
+    )
     save(pruning_picture([alone]), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_models_may_differ_in_depth(rows):
-    deep = row("deep.pt", {"encoder": (4, 4, 2), "decoder": (1,), "cross": (3,)}, 20.0, 1.0, layer=1)
+    deep = row(
+        "deep.pt", {"encoder": (4, 4, 2), "decoder": (1,), "cross": (3,)}, 20.0, 1.0, layer=1
+    )
     *_, layers = pruning_picture([*rows, deep]).axes
     assert layers.images[0].get_array()[1].tolist() == [4, 4, 2, 1, 0, 3, 0]

@@ -1,18 +1,27 @@
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.plugin.forced import Evidence
-from fairseq_normalign.plugin.layers import Choice
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.layer_choice import Choice
 from fairseq_normalign.report.tables import aer_table
 
 
 def test_layers_by_step_and_method():
-    hits = {("input", 0): 8, ("input", 1): 5, ("output", 0): 1, ("output", 1): 4}  # AER is 1 - hits / 10
-    scores = {Evidence("head-norms", layer, step): Counts(10, 10, hit, hit) for (step, layer), hit in hits.items()}
+    hits = {
+        ("input", 0): 8,
+        ("input", 1): 5,
+        ("output", 0): 1,
+        ("output", 1): 4,
+    }  # AER is 1 - hits / 10
+    scores = {
+        Evidence("head-norms", layer, step): Counts(10, 10, hit, hit)
+        for (step, layer), hit in hits.items()
+    }
     table = aer_table(scores, {"head-norms": Choice({"input": 0, "output": 0}, "input")})
     assert table.splitlines() == [
         "          align with input    align with output",
         "layer   head-norms    head-norms",
         "1             20.0*+        90.0+",
         "2             50.0          60.0*",
-        "AER in %, lower is better; * marks the best of a column, + the layer that is chosen without gold.",
+        "AER in %, lower is better; * marks the best of a column, + the layer that is chosen "
+        "without gold.",
         "Step chosen without gold: input for head-norms.",
     ]

@@ -1,0 +1,2 @@
+"""What combines the model and the pure rooms: soft methods, the aligner, head scores, LRP, pruning,
+evaluation."""

@@ -1,0 +1,115 @@
+"""Weights, norms or vectors of one attention, one array for each sentence pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.corpus import Pair, PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.norms.contributions import Recorded
+from fairseq_normalign.norms.quantities import QUANTITIES, of_sentence
+
+SIDES = {  # what the queries and keys of each attention are
+    "encoder": {"query": "source", "key": "source"},
+    "decoder": {"query": "target", "key": "target"},
+    "cross": {"query": "target", "key": "source"},
+}
+
+
+class Arrays:
+    """One quantity of the attention that ``forced`` looks at, for some of its layers and heads.
+
+    Args:
+        quantity: a name in ``norms.quantities.QUANTITIES``.
+        layers: which, from 1; all of them by default.
+        heads: which of each layer, from 1; all of them by default. Norms and vectors of summed
+            heads sum these.
+        dtype: of the arrays.
+    """
+
+    def __init__(
+        self,
+        forcing: TeacherForcing,
+        quantity: str,
+        *,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+    ):
+        self.forcing, self.name, self.quantity, self.dtype = (
+            forcing,
+            quantity,
+            QUANTITIES[quantity],
+            np.dtype(dtype),
+        )
+        self.layers = _chosen("layer", layers, forcing.layers)
+        counts = {forcing.head_counts[layer] for layer in self.layers}
+        if len(counts) > 1:
+            raise InputError(
+                f"layers have different numbers of heads ({sorted(counts)}); export one --layer "
+                "at a time"
+            )
+        self.heads = _chosen("head", heads, counts.pop())
+
+    def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
+        """The arrays of a batch, (L, *axes) each, unpadded. Built one pair at a time: vectors are
+        large."""
+        recording = self.forcing.recorded(pairs, layers=self.layers, values=self.name != "weights")
+        for index, pair in enumerate(pairs):
+            yield self._array(
+                pair, [recording[self.forcing.attention, layer] for layer in self.layers], index
+            )
+
+    def _array(self, pair: Pair, layers: list[Recorded], index: int) -> np.ndarray:
+        array = np.empty(self.shape(pair), self.dtype)
+        for row, recorded in enumerate(layers):
+            alone = of_sentence(recorded, index, *self._lengths(pair).values(), self.heads)
+            with np.errstate(over="ignore"):  # reported below, with its place
+                array[row] = self.quantity.compute(alone)[0].float().cpu().numpy()
+        if np.isinf(array).any():
+            raise InputError(f"{pair.where}: a value is beyond the range of {self.dtype}")
+        return array
+
+    def shape(self, pair: Pair) -> tuple[int, ...]:
+        sizes = {"head": len(self.heads), "width": self.forcing.width, **self._lengths(pair)}
+        return (len(self.layers), *(sizes[axis] for axis in self.quantity.axes))
+
+    def _lengths(self, pair: Pair) -> dict[str, int]:
+        return {
+            axis: len(getattr(pair, side).tokens)
+            for axis, side in SIDES[self.forcing.attention].items()
+        }
+
+    def tokens(self, pair: Pair, reader: PairReader) -> tuple[list[str], list[str]]:
+        """The symbols that encoder and decoder read. The decoder reads one behind: a start mark,
+        and not the last."""
+        target = pair.target.tokens.tolist()
+        read = [self.forcing.start, *target[:-1]] if target else []
+        return reader.symbols(pair.source.tokens.tolist(), "source"), reader.symbols(read, "target")
+
+    def description(self) -> dict:
+        """What a reader of the arrays must know; layers and heads from 1."""
+        attention = self.forcing.attention
+        return {
+            "attention": attention,
+            "quantity": self.name,
+            "formula": self.quantity.formula,
+            "axes": ["layer", *self.quantity.axes],
+            **SIDES[attention],
+            "layers": [layer + 1 for layer in self.layers],
+            "heads": [head + 1 for head in self.heads],
+            "dtype": str(self.dtype),
+        }
+
+
+def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> list[int]:
+    """Numbers from 1 as ascending indices from 0."""
+    if count == 0:
+        raise InputError(f"the attention has no {name}s left")
+    for number in numbers or ():
+        if not 1 <= number <= count:
+            raise InputError(f"{name} {number}: the model has {name}s 1 to {count}")
+    return list(range(count)) if numbers is None else sorted({number - 1 for number in numbers})

@@ -1,0 +1,122 @@
+"""Runs a model over a corpus once and shows every attention of every batch to those who measure
+heads."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from fairseq_normalign.analysis.arrays import SIDES
+from fairseq_normalign.heads.cells import Cells, cells
+from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
+from fairseq_normalign.heads.names import KINDS, Head
+from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.host.corpus import Pair, numbered_batches
+from fairseq_normalign.host.recorder import Recording, head_counts, record
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.norms.contributions import Recorded
+
+PADDING = -2  # in the place of a word
+
+
+class Seen(NamedTuple):
+    """One attention and what it did on a batch."""
+
+    attention: tuple[str, int]  # kind, layer from 0
+    recorded: Recorded
+    cells: Cells
+    pairs: Sequence[Pair]
+
+
+Watcher = Callable[[Seen], None]
+
+
+def watch(
+    forcing: TeacherForcing,
+    pairs: Iterable[Pair],
+    watchers: Sequence[Watcher],
+    *,
+    max_tokens: int = 4000,
+) -> None:
+    """Shows every attention that has heads, of every batch, to every watcher. Memory does not grow
+    with the corpus."""
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        batch = [pair for _, pair in numbered]
+        forcing.check_lengths(batch)
+        with torch.no_grad(), record_heads(forcing) as recording:
+            forcing.forward(batch)
+        device = next(forcing.model.parameters()).device
+        by_kind = {
+            kind: batch_cells(batch, kind, device) for kind in {kind for kind, _ in recording}
+        }
+        for attention in running_heads(forcing):
+            for watcher in watchers:
+                watcher(Seen(attention, recording[attention], by_kind[attention[0]], batch))
+
+
+def running_heads(forcing: TeacherForcing) -> dict[tuple[str, int], int]:
+    """How many heads each attention that runs has, those without any left out."""
+    kinds = ("encoder",) if forcing.attention == "encoder" else KINDS
+    return {
+        name: heads
+        for name, heads in head_counts(forcing.model).items()
+        if heads and name[0] in kinds
+    }
+
+
+@contextmanager
+def record_heads(forcing: TeacherForcing, *, values: bool = True) -> Iterator[Mapping]:
+    """Records all attentions that have heads (see ``recorder.record``)."""
+    layers: dict[str, list[int]] = {}
+    for kind, layer in running_heads(forcing):
+        layers.setdefault(kind, []).append(layer)
+    with ExitStack() as stack:
+        recordings: list[Recording] = [
+            stack.enter_context(record(forcing.model, (kind,), layers=chosen, values=values))
+            for kind, chosen in layers.items()
+        ]
+        yield ChainMap(*recordings)
+
+
+def batch_cells(pairs: Sequence[Pair], kind: str, device: torch.device) -> Cells:
+    """Which cells of one kind of attention count on a batch."""
+    words = {side: read_words(pairs, side).to(device) for side in set(SIDES[kind].values())}
+    return cells(words[SIDES[kind]["query"]], words[SIDES[kind]["key"]], causal=kind == "decoder")
+
+
+def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
+    """The word of each token that encoder or decoder reads, (B, T); -1 for marks. The decoder reads
+    one behind."""
+    if side == "source":
+        words = [pair.source.words for pair in pairs]
+    else:
+        words = [[-1, *pair.target.words[:-1]] for pair in pairs]
+    rows = [torch.tensor(line) for line in words]
+    return pad_sequence(rows, batch_first=True, padding_value=PADDING)
+
+
+class Means:
+    """Confidence, confidence by norms, and mean norm, of every head."""
+
+    def __init__(self, *, eos: str = "both"):
+        self.eos = eos
+        self.tallies = {"confidence": Tally(), "norm-confidence": Tally(), "norm": Tally()}
+
+    def __call__(self, seen: Seen) -> None:
+        norms = seen.recorded.norms.weighted
+        found = {
+            "confidence": confidences(seen.recorded.weights, seen.cells, eos=self.eos),
+            "norm-confidence": confidences(row_shares(norms), seen.cells, eos=self.eos),
+            "norm": norm_sums(norms, seen.cells),
+        }
+        for name, (sums, cases) in found.items():
+            self.tallies[name].add(seen.attention, sums.cpu(), cases)
+
+    def scores(self) -> dict[str, dict[Head, float]]:
+        return {name: tally.means() for name, tally in self.tallies.items()}

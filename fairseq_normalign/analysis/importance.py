@@ -1,0 +1,74 @@
+"""What the loss says of heads: by its gradient, and by its change when a head is off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.host.corpus import Pair, numbered_batches
+from fairseq_normalign.host.recorder import attentions, record
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+
+
+def losses(forcing: TeacherForcing, pairs: Sequence[Pair]) -> Tensor:
+    """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
+    forcing.check_lengths(pairs)
+    src_tokens, prev_output_tokens, target = forcing.tensors(pairs)
+    model = forcing.model
+    output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
+    log_probs = model.get_normalized_probs(
+        output, log_probs=True, sample={"target": target}
+    )  # (B, T, V)
+    chosen = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()
+    return -(chosen * target.ne(forcing.pad)).sum(1)
+
+
+def gradient_importance(
+    forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int = 4000
+) -> dict[Head, float]:
+    """I_h = mean over pairs of |∂L/∂ξ_h| at ξ = 1, where ξ_h multiplies the output of head h
+    (Michel et al., 2019).
+
+    ξ_h stands before W_O, so that ∂L/∂ξ_h = ⟨∂L/∂head_h, head_h⟩; L is the summed cross-entropy of
+    the pair. Pairs of a
+    batch do not see each other: one backward pass gives the gradients of all. Not normalised by
+    layer.
+    """
+    tally = Tally()
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        batch = [pair for _, pair in numbered]
+        with torch.enable_grad(), head_outputs(forcing.model) as outputs:
+            gradients = torch.autograd.grad(losses(forcing, batch).sum(), list(outputs.values()))
+        for (attention, output), gradient in zip(outputs.items(), gradients, strict=True):
+            heads = attentions(forcing.model)[attention].num_heads
+            products = (output.detach().float() * gradient.float()).unflatten(
+                2, (heads, -1)
+            )  # (T, B, H, D)
+            tally.add(attention, products.sum((0, 3)).abs().sum(0).cpu(), len(batch))
+    return tally.means()
+
+
+@contextmanager
+def head_outputs(model: nn.Module) -> Iterator[dict[tuple[str, int], Tensor]]:
+    """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
+    outputs: dict[tuple[str, int], Tensor] = {}
+
+    def keeper(name):
+        def keep(module, args):
+            outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
+
+        return keep
+
+    names = attentions(model)
+    with ExitStack() as stack:
+        # Evaluation mode, and the path on which W_O is a module that is called.
+        stack.enter_context(record(model, {kind for kind, _ in names}, values=False))
+        for name, attention in names.items():
+            handle = attention.out_proj.register_forward_pre_hook(keeper(name))
+            stack.callback(handle.remove)
+        yield outputs

@@ -1,0 +1,127 @@
+"""Checkpoints without some of their heads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
+from fairseq_normalign.heads.names import ALL, Head, all_heads, format_heads, parse_heads
+from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads, log_alphas
+from fairseq_normalign.host.checkpoint import read_transformer, rename, save
+
+ARCH = "transformer_normalign"
+GATED_CRITERION, PLAIN_CRITERION = "label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"
+SIDES = {
+    "encoder": "encoder",
+    "decoder": "decoder",
+    "cross": "decoder",
+}  # whose options are those of an attention
+
+
+class Prunable:
+    """A checkpoint of a translation Transformer, gated or not, that heads can be removed from.
+
+    Args:
+        close_rule: when a gate counts as closed; by default as in training.
+    """
+
+    def __init__(self, path: str, close_rule: str | None = None):
+        self.path = path
+        self.state, self.options = read_transformer(path)
+        self.head_dims = {
+            kind: getattr(self.options, f"{side}_embed_dim")
+            // getattr(self.options, f"{side}_attention_heads")
+            for kind, side in SIDES.items()
+        }
+        self.counts = count_heads(self.state["model"], self.head_dims)
+        if not self.counts or any("attn.in_proj_weight" in key for key in self.state["model"]):
+            raise InputError(
+                f"{path}: of fairseq before 0.9; expected attentions of q_proj, k_proj and v_proj"
+            )
+        self.close_rule = close_rule or getattr(self.options, "close_rule", CLOSE_RULES[0])
+        self.log_alphas = log_alphas(self.state["model"])
+        gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
+        self.closed = {
+            head for head, gate in zip(self.log_alphas, gates.tolist(), strict=True) if gate == 0
+        }
+
+    @property
+    def megabytes(self) -> float:
+        """Of the model's parameters: a checkpoint of a training also holds what the optimiser
+        remembers."""
+        sizes = {
+            t.data_ptr(): t.numel() * t.element_size() for t in self.state["model"].values()
+        }  # some are shared
+        return sum(sizes.values()) / 1e6
+
+    def open_heads(self) -> list[Head]:
+        """All heads but those whose gate is closed."""
+        if not self.log_alphas:
+            raise InputError(
+                f"{self.path}: has no gates, and so nothing says which heads to remove; expected "
+                "a checkpoint trained "
+                "with --gate-heads, or --keep-top, --keep or --drop"
+            )
+        if not self.closed:
+            lowest = min(self.log_alphas.values())
+            raise InputError(
+                f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α "
+                f"{lowest:.2f}): nothing to "
+                "remove; train longer, with a larger --l0-lambda or --gate-lr-scale, or name "
+                "--keep-top N --by gate"
+            )
+        return [head for head in all_heads(self.counts) if head not in self.closed]
+
+    def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
+        """The heads of highest score, and all that have no score."""
+        if not 0 <= count <= len(scores):
+            raise InputError(
+                f"--keep-top {count}: expected 0 to {len(scores)}, the number of heads to choose "
+                "from"
+            )
+        best = set(sorted(scores, key=lambda head: (-scores[head], head))[:count])
+        return [head for head in all_heads(self.counts) if head in best or head not in scores]
+
+    def write(self, kept: Sequence[Head], output: str) -> None:
+        """Writes the checkpoint with these heads alone, their gates folded into W_O."""
+        self.state["model"] = keep_heads(
+            fold_gates(self.state["model"], self.close_rule), kept, self.head_dims
+        )
+        if self.closed & set(kept):
+            count = len(self.closed & set(kept))
+            warnings.warn(
+                f"{count} of the heads kept have closed gates: they do nothing", stacklevel=2
+            )
+        self.options.alive_heads, self.options.gate_heads = self._names(kept), None
+        rename(self.state, self.options, ARCH)
+        self._forget_training()
+        save(self.state, output)
+
+    def _forget_training(self) -> None:
+        """Drops what belongs to more parameters than are left, and the criterion that needs
+        gates."""
+        self.state["last_optimizer_state"] = None
+        for average in ("ema", "ema_fp32_params"):
+            self.state.get("extra_state", {}).pop(average, None)
+        criterion = (self.state.get("cfg") or {}).get("criterion")
+        if criterion and criterion["_name"] == GATED_CRITERION:
+            kept = {
+                key: value
+                for key, value in criterion.items()
+                if not key.startswith(("l0_", "target_heads"))
+            }
+            self.state["cfg"]["criterion"] = {**kept, "_name": PLAIN_CRITERION}
+            self.options.criterion = PLAIN_CRITERION
+
+    def _names(self, kept: Sequence[Head]) -> str:
+        """Heads as they are called in the model that none was removed from."""
+        full = {
+            name: getattr(self.options, f"{SIDES[name[0]]}_attention_heads") for name in self.counts
+        }
+        alive = parse_heads(getattr(self.options, "alive_heads", None) or ALL, full)
+        original = dict(zip(all_heads(self.counts), alive, strict=True))
+        return format_heads([original[head] for head in kept], full)

@@ -1,0 +1,361 @@
+"""Layer-wise relevance propagation: how relevance passes back through one operation, by three sets
+of rules.
+
+An activation (B, T, C) has relevance (B, P, T, C): P counts the predictions that relevance starts
+from. Dropout is off
+and activation functions are ignored: relevance passes them unchanged.
+
+Each rule set has the same functions, each taking an operation's inputs and the relevance of its
+output, and returning the relevance of its inputs; a rule set is one line in :data:`RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ALPHA = BETA = 0.5  # Voita et al., 2021, in their code
+EPS = 1e-5  # the same
+BLOCK = 1 << 22  # numbers in the largest temporary tensor of attention
+CACHED = (
+    1 << 18
+)  # the same for layer norm, whose numbers are used up at once: what fits a processor's cache
+
+
+def _stable(total: Tensor) -> Tensor:
+    """x + ε sign(x) with sign(0) = +: something that can be divided by."""
+    return torch.where(total < 0, total - EPS, total + EPS)
+
+
+def _attended(weights: Tensor, relevance: Tensor) -> Tensor:
+    """Σ_t α_ts R_t: (B, H, T, S) and (B, P, H, T, D) → (B, P, H, S, D)."""
+    return torch.einsum("bhts,bphtd->bphsd", weights, relevance)
+
+
+class Epsilon:
+    """R_i = Σ_j R_j z_ji / (Σ_i z_ji + ε sign) (Bach et al., 2015; Voita et al., 2019, after Ding
+    et al., 2017).
+
+    A bias is part of the sum and keeps its share: relevance is conserved where there is no bias.
+    The standard deviation of a layer norm and attention weights are held constant. Differentiated
+    in full, the terms of a layer norm add up to 0, as its output does not change with the scale of
+    its input, and those of attention weights to a
+    covariance, which may be 0 as well: nothing to divide by.
+    """
+
+    @staticmethod
+    def shares(terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        """z_i / (Σ_i z_i + b + ε sign) over the last axis."""
+        return terms / _stable(terms.sum(-1) + bias).unsqueeze(-1)
+
+    @staticmethod
+    def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
+        """Through y_j = Σ_i W_ji x_i + b_j, where z_ji = W_ji x_i.
+
+        Args:
+            x: (B, T, C).
+            weight: (N, C).
+            relevance: of y, (B, P, T, N).
+
+        Returns:
+            Relevance of x, (B, P, T, C).
+        """
+        total = _stable(F.linear(x, weight, bias)).unsqueeze(1)
+        return ((relevance * total.reciprocal()) @ weight).mul_(x.unsqueeze(1))
+
+    @classmethod
+    def add(cls, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+        """Through u + w, elementwise: both (B, T, C)."""
+        share_u, share_w = cls.shares(torch.stack([u, w], dim=-1)).unsqueeze(1).unbind(-1)
+        return relevance * share_u.contiguous(), relevance * share_w.contiguous()
+
+    @classmethod
+    def logit(cls, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
+        """From a logit w·x + b of relevance 1 to x: all (B, T, C), each x with a row w of its
+        own."""
+        return cls.shares(row * x, bias)
+
+    @staticmethod
+    def layer_norm(
+        x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
+    ) -> Tensor:
+        """Through y_j = γ_j (x_j − μ)/σ + β_j with σ held constant: z_ji = γ_j/σ (δ_ji − 1/C)
+        x_i."""
+        scale = weight * (x.var(-1, unbiased=False, keepdim=True) + eps).rsqrt()  # γ/σ, (B, T, C)
+        total = _stable(scale * (x - x.mean(-1, keepdim=True)) + bias)
+        passed = relevance * (scale / total).unsqueeze(1)
+        return passed.sub_(passed.mean(-1, keepdim=True)).mul_(x.unsqueeze(1))
+
+    @staticmethod
+    def attention(
+        q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """Through o_t = Σ_s α_ts v_s with α held constant: z = α_ts v_sd.
+
+        Args:
+            q: scaled queries, (B, H, T, D).
+            k, v: keys and values, (B, H, S, D).
+            weights: α, (B, H, T, S), 0 where masked.
+            relevance: of o, (B, P, H, T, D).
+
+        Returns:
+            Relevance of q, k and v, shaped like them with P after B; None stands for zeros.
+        """
+        total = _stable(weights @ v).unsqueeze(1)
+        return None, None, _attended(weights, relevance * total.reciprocal()).mul_(v.unsqueeze(1))
+
+
+class AttnLRP(Epsilon):
+    """AttnLRP (Achtibat et al., 2024): the ε rule, and own rules for the products and the softmax
+    of attention.
+
+    A layer norm passes relevance unchanged where it divides by σ (Proposition 3.4), and by the ε
+    rule where it centres, which together is the ε rule with σ held constant, as in the authors'
+    code. Biases keep their share, and the softmax rule does not conserve relevance.
+    """
+
+    @staticmethod
+    def attention(
+        q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Through o = αv, α = softmax(l) and l = q·k; arguments as in :meth:`Epsilon.attention`.
+
+        R(α_ts) = Σ_d α_ts v_sd R_td / 2o_td, and likewise R(v_sd) (Proposition 3.3);
+        R(l_ts) = l_ts (R(α_ts) − α_ts Σ_s R(α_ts)) (Proposition 3.1);
+        R(q_te) = Σ_s q_te k_se R(l_ts) / 2l_ts, and likewise R(k_se).
+        """
+        logits = q @ k.transpose(-2, -1)
+        half = (logits / _stable(2 * logits)).unsqueeze(1)  # l/2l: ½, or 0 at 0
+        relevance = relevance * _stable(2 * (weights @ v)).unsqueeze(1).reciprocal()
+        of_v = _attended(weights, relevance).mul_(v.unsqueeze(1))
+        weights = weights.unsqueeze(1)
+        of_weights = torch.einsum("bphtd,bhsd->bphts", relevance, v).mul_(weights)
+        of_logits = of_weights.sub_(weights * of_weights.sum(-1, keepdim=True)).mul_(
+            half
+        )  # R(l)/2l
+        of_q = torch.einsum("bphts,bhsd->bphtd", of_logits, k).mul_(q.unsqueeze(1))
+        of_k = torch.einsum("bphts,bhtd->bphsd", of_logits, q).mul_(k.unsqueeze(1))
+        return of_q, of_k, of_v
+
+
+def _signs(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x⁺ and x⁻, which add up to x."""
+    return x.clamp(min=0), x.clamp(max=0)
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole; 0 where the whole is 0."""
+    return torch.where(whole > 0, part / whole, torch.zeros_like(whole))
+
+
+class Voita(Epsilon):
+    """R_i = Σ_j R_j (α z⁺_ji / (Σ_i z⁺_ji + ε) + β z⁻_ji / (Σ_i z⁻_ji − ε)), then rescaled (Voita
+    et al., 2021).
+
+    z_ji = ∂y_j/∂x_i x_i, layer norm and softmax differentiated in full. Relevance is never
+    negative, and conserved: what biases, ε and rows of one sign have kept back is given to the
+    inputs in proportion, by token where the operation works on single tokens, then by prediction.
+    Differs from their code: a bias is one more input, not spread evenly over the others, which
+    would keep the sums from being products of matrices; a rescaling divides without ε, which would
+    shrink tokens of little relevance.
+    """
+
+    @staticmethod
+    def shares(terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        """α z⁺_i / (Σ_i z⁺_i + b⁺ + ε) + β z⁻_i / (Σ_i z⁻_i + b⁻ − ε) over the last axis."""
+        bias_up, bias_down = _signs(torch.as_tensor(bias))
+        up, down = _signs(terms)
+        up = up * (ALPHA / (up.sum(-1) + bias_up + EPS)).unsqueeze(-1)
+        return up + down * (BETA / (down.sum(-1) + bias_down - EPS)).unsqueeze(-1)
+
+    @staticmethod
+    def rescaled(relevance: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        """The parts (B, P, T, ·) with the sum of the relevance they came from: of each token, then
+        of a prediction.
+
+        A token whose parts are all 0 leaves its relevance to the others.
+        """
+        mass, found = relevance.sum(-1), sum(part.sum(-1) for part in parts)  # (B, P, T)
+        kept = (mass * (found > 0)).sum(-1, keepdim=True)
+        factor = (_ratio(mass, found) * _ratio(mass.sum(-1, keepdim=True), kept)).unsqueeze(-1)
+        return tuple(part * factor for part in parts)
+
+    @classmethod
+    def linear(cls, x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
+        """As :meth:`Epsilon.linear`: z⁺ and z⁻ are W⁺x⁺ + W⁻x⁻ and W⁺x⁻ + W⁻x⁺."""
+        (x_up, x_down), (w_up, w_down) = _signs(x), _signs(weight)
+        bias_up, bias_down = (None, None) if bias is None else _signs(bias)
+        up = F.linear(x_up, w_up, bias_up) + F.linear(x_down, w_down)
+        down = F.linear(x_up, w_down, bias_down) + F.linear(x_down, w_up)
+        up = relevance * (ALPHA / (up + EPS)).unsqueeze(1)
+        down = relevance * (BETA / (down - EPS)).unsqueeze(1)
+        passed = x_up.unsqueeze(1) * (up @ w_up + down @ w_down) + x_down.unsqueeze(1) * (
+            up @ w_down + down @ w_up
+        )
+        return cls.rescaled(relevance, passed)[0]
+
+    @classmethod
+    def add(cls, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+        return cls.rescaled(relevance, *super().add(u, w, relevance))
+
+    @classmethod
+    def logit(cls, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
+        shares = super().logit(x, row, bias)
+        return shares * _ratio(torch.ones_like(shares[..., :1]), shares.sum(-1, keepdim=True))
+
+    @classmethod
+    def layer_norm(
+        cls, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
+    ) -> Tensor:
+        """Through y_j = γ_j n_j + β_j, n = (x − μ)/σ: z_ji = γ_j/σ (δ_ji − 1/C − n_i n_j/C) x_i.
+
+        Their signs do not factor: C × C numbers for each token, a block of tokens at a time.
+        """
+        deviation = (x.var(-1, unbiased=False, keepdim=True) + eps).sqrt()
+        normed = (x - x.mean(-1, keepdim=True)) / deviation
+        by_token = relevance.transpose(1, 2).flatten(0, 1)  # (B·T, P, C)
+        rows = [part.flatten(0, 1) for part in (x, normed, weight / deviation)]  # (B·T, C)
+        size = max(1, CACHED // x.shape[-1] ** 2)
+        passed = torch.cat(
+            [
+                found @ cls.shares(cls._layer_norm_terms(*parts), bias)
+                for found, *parts in zip(
+                    by_token.split(size), *(row.split(size) for row in rows), strict=True
+                )
+            ]
+        )
+        return cls.rescaled(relevance, passed.unflatten(0, x.shape[:2]).transpose(1, 2))[0]
+
+    @staticmethod
+    def _layer_norm_terms(x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
+        """z_ji of each token, from (N, C) to (N, C, C): the diagonal s_j x_j, and two outer
+        products."""
+        left = torch.stack([scale, scale * normed], dim=-1) / -x.shape[-1]
+        terms = left @ torch.stack([x, normed * x], dim=-2)
+        terms.diagonal(dim1=-2, dim2=-1).add_(scale * x)
+        return terms
+
+    @classmethod
+    def attention(
+        cls, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Through o_t = Σ_s α_ts v_s, α = softmax(q·k); arguments as in :meth:`Epsilon.attention`.
+
+        For an output o_td, the terms of v_sd are α_ts v_sd, those of k_se are u_tsd q_te k_se with
+        u_tsd = α_ts (v_sd − o_td), and those of q_te are their sum over s. Normalised and rescaled
+        together. Works on a block of queries at a time.
+        """
+        size = max(1, BLOCK // (q[:, :, 0].numel() * (k.shape[2] + q.shape[-1])))
+        blocks = zip(
+            q.split(size, 2), weights.split(size, 2), relevance.split(size, 3), strict=True
+        )
+        of_q, of_k, of_v = zip(
+            *(cls._attention_block(q, k, v, weights, found) for q, weights, found in blocks),
+            strict=True,
+        )
+        parts = torch.cat(of_q, dim=3), sum(of_k), sum(of_v)
+        axes = (2, 3, 4)
+        factor = _ratio(relevance.sum(axes), sum(part.sum(axes) for part in parts))
+        return tuple(part * factor[:, :, None, None, None] for part in parts)
+
+    @staticmethod
+    def _attention_block(
+        q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        (q_up, q_down), (k_up, k_down), (v_up, v_down) = _signs(q), _signs(k), _signs(v)
+        u = weights.unsqueeze(-1) * (v.unsqueeze(2) - (weights @ v).unsqueeze(3))  # (B, H, T, S, D)
+        (u_up, u_down) = _signs(u)
+        of_q_up, of_q_down = _signs(
+            torch.einsum("bhtsd,bhse->bhtde", u, k) * q.unsqueeze(3)
+        )  # terms of q
+        product_up = q_up @ k_up.transpose(-2, -1) + q_down @ k_down.transpose(
+            -2, -1
+        )  # Σ_e (q_te k_se)⁺, (B, H, T, S)
+        product_down = q_up @ k_down.transpose(-2, -1) + q_down @ k_up.transpose(-2, -1)
+
+        def total(of_v: Tensor, of_q: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+            of_k = torch.einsum("bhtsd,bhts->bhtd", u_up, positive) + torch.einsum(
+                "bhtsd,bhts->bhtd", u_down, negative
+            )
+            return (weights @ of_v + of_q.sum(-1) + of_k).unsqueeze(1)
+
+        up = relevance * (ALPHA / (total(v_up, of_q_up, product_up, product_down) + EPS))
+        down = relevance * (BETA / (total(v_down, of_q_down, product_down, product_up) - EPS))
+
+        def passed(equation: str, a: Tensor, b: Tensor) -> Tensor:
+            return torch.einsum(equation, up, a) + torch.einsum(equation, down, b)
+
+        of_v = v_up.unsqueeze(1) * _attended(weights, up) + v_down.unsqueeze(1) * _attended(
+            weights, down
+        )
+        of_q = passed("bphtd,bhtde->bphte", of_q_up, of_q_down)
+        with_up = passed("bphtd,bhtsd->bphts", u_up, u_down)  # what meets a positive q_te k_se
+        with_down = passed("bphtd,bhtsd->bphts", u_down, u_up)
+
+        def keys(a: Tensor, b: Tensor) -> Tensor:
+            return torch.einsum("bphts,bhte->bphse", with_up, a) + torch.einsum(
+                "bphts,bhte->bphse", with_down, b
+            )
+
+        of_k = k_up.unsqueeze(1) * keys(q_up, q_down) + k_down.unsqueeze(1) * keys(q_down, q_up)
+        return of_q, of_k, of_v
+
+
+RULES = {"voita": Voita, "epsilon": Epsilon, "attnlrp": AttnLRP}
+
+
+def head_shares(relevance: Tensor) -> Tensor:
+    """Each head's share of the relevance of all heads of its layer, by absolute value (Voita et
+    al., 2019).
+
+    Args:
+        relevance: of the heads' outputs before W_O, (B, P, H, T, D).
+
+    Returns:
+        (B, P, H); 0 for a prediction whose relevance passes no head.
+    """
+    by_head = relevance.abs().sum((3, 4))
+    return _ratio(by_head, by_head.sum(-1, keepdim=True).expand_as(by_head))
+
+
+class Contributions(NamedTuple):
+    """Where each prediction of a sentence comes from, (P,) each (Voita et al., 2021)."""
+
+    source: np.ndarray  # share of the source in the relevance of source and prefix
+    source_entropy: np.ndarray  # of the relevance of source tokens, in nats
+    prefix_entropy: np.ndarray  # of the relevance of prefix tokens
+
+
+def contributions(source: np.ndarray, prefix: np.ndarray) -> Contributions:
+    """From the relevance of source tokens (P, S) and of the decoder's inputs (P, T), by absolute
+    value.
+
+    Differs from their notebooks: the decoder's first input, the start mark, counts as a token of
+    the prefix.
+    """
+    source, prefix = np.abs(source), np.abs(prefix)
+    of_source, of_prefix = source.sum(-1), prefix.sum(-1)
+    return Contributions(of_source / (of_source + of_prefix), _entropy(source), _entropy(prefix))
+
+
+def by_position(found: Sequence[Contributions]) -> Contributions:
+    """The mean over sentences at each target position, (longest P,) each; what is not defined is
+    left out."""
+    longest = max(len(one.source) for one in found)
+    table = np.full((len(Contributions._fields), len(found), longest), np.nan)
+    for row, one in enumerate(found):
+        table[:, row, : len(one.source)] = one
+    defined = ~np.isnan(table)
+    return Contributions(*(np.where(defined, table, 0).sum(1) / np.maximum(defined.sum(1), 1)))
+
+
+def _entropy(relevance: np.ndarray) -> np.ndarray:
+    """−Σ p ln p over the last axis, p = relevance / Σ relevance; nan where all is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = relevance / relevance.sum(-1, keepdims=True)
+        return -np.where(shares == 0, 0.0, shares * np.log(shares)).sum(-1)

@@ -1,0 +1,119 @@
+"""One teacher-forced pass over sentence pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import torch
+from fairseq.data.data_utils import collate_tokens
+from torch import Tensor
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.corpus import Pair, Sentence
+from fairseq_normalign.host.recorder import Recording, attentions, record
+from fairseq_normalign.host.special_tokens import special_tokens_of
+
+NAMES = {
+    "encoder": "self-attention in its encoder",
+    "decoder": "self-attention in its decoder",
+    "cross": "source–target attention",
+}
+
+
+class TeacherForcing:
+    """A translation Transformer and its task, ready to be run on pairs.
+
+    Args:
+        attention: what to look at: ``cross``, which alignments come from, ``decoder`` or
+            ``encoder``. For the last one, pairs need no target, and the model needs no decoder.
+    """
+
+    def __init__(
+        self,
+        model,
+        task,
+        *,
+        attention: str = "cross",
+        source_merge: str = "sum",
+        target_merge: str = "mean",
+    ):
+        self.model, self.attention = model, attention
+        self.pad, self.start = task.source_dictionary.pad(), special_tokens_of(task).start
+        self.merges = {"source_merge": source_merge, "target_merge": target_merge}
+        if not hasattr(model, "encoder"):
+            raise InputError(
+                f"{type(model).__name__} has no encoder; language models are not supported"
+            )
+        modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
+        if not modules:
+            raise InputError(f"{type(model).__name__} has no {NAMES[attention]}")
+        self.head_counts = [module.num_heads for module in modules]  # by layer
+        self.layers, self.heads, self.width = (
+            len(modules),
+            max(self.head_counts),
+            modules[0].out_proj.weight.shape[0],
+        )
+
+    def recorded(self, pairs: list[Pair], *, layers: Collection[int], values: bool) -> Recording:
+        """What the attention did on a batch, padded on the right."""
+        self.check_lengths(pairs)
+        with (
+            torch.no_grad(),
+            record(self.model, (self.attention,), layers=layers, values=values) as recording,
+        ):
+            self.forward(pairs)
+        return recording
+
+    def forward(self, pairs: list[Pair]) -> None:
+        """Runs the encoder, and the decoder if it is looked at, without the output layer, which no
+        attention needs.
+
+        Both sides are padded on the right, whatever the task does in training: positions and masks
+        follow the padding, and token j of a sentence is then at row or column j.
+        """
+        src_tokens, prev_output_tokens, _ = self.tensors(pairs)
+        encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)  # RoBERTa's
+        encoder_out = encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
+        if self.attention != "encoder":
+            self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+
+    def tensors(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
+        """What the encoder reads (B, S), what the decoder reads (B, T), and what it is to predict
+        (B, T)."""
+        device = next(self.model.parameters()).device
+        starts = [
+            torch.cat([torch.tensor([self.start]), pair.target.tokens[:-1]]) for pair in pairs
+        ]
+        sides = (
+            [pair.source.tokens for pair in pairs],
+            starts,
+            [pair.target.tokens for pair in pairs],
+        )
+        return tuple(collate_tokens(side, self.pad).to(device) for side in sides)
+
+    def takes(self, pair: Pair) -> bool:
+        """Whether the pair is not too long for the model."""
+        return not any(self._excess(pair))
+
+    def _excess(self, pair: Pair) -> Iterator[str]:
+        limits = self.model.max_positions()
+        limits = limits if isinstance(limits, tuple) else (limits,)  # one number without a decoder
+        for side, limit in zip(("source", "target")[: len(limits)], limits, strict=True):
+            length = len(getattr(pair, side).tokens)
+            if length > limit:
+                yield f"the {side} has {length} pieces with </s>; the model takes {limit}"
+
+    def check_lengths(self, pairs: list[Pair]) -> None:
+        for pair in pairs:
+            for excess in self._excess(pair):
+                raise InputError(f"{pair.where}: {excess}")
+
+
+def places_by_word(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the tokens, ordered by word, and their words; marks such as </s> form one last
+    word."""
+    ids = np.array(sentence.words)
+    ids[ids < 0] = len(sentence.text)
+    order = np.argsort(ids, kind="stable")
+    return order, ids[order]

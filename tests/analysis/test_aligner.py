@@ -1,0 +1,115 @@
+import warnings
+
+import pytest
+
+from fairseq_normalign import NormAligner
+from fairseq_normalign.alignment.agreement import agreement
+from fairseq_normalign.alignment.extract import argmax, mutual_argmax
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.corpus import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+
+def aligner(**options) -> NormAligner:
+    task = ToyTask()
+    return NormAligner(
+        TeacherForcing(build_model(task=task), task),
+        PairReader(task),
+        **{"layer": 1, "step": "input", **options},
+    )
+
+
+def test_links_are_those_of_the_soft_matrix():
+    soft = aligner().soft("w1 w2 w3", "w4 w5")
+    assert soft.words.shape == (2, 3)
+    links = aligner(eos="skip").align("w1 w2 w3", "w4 w5")
+    assert links == [(int(row.argmax()), t) for t, row in enumerate(soft.words)]
+
+
+def test_lists_of_words_and_order():
+    pairs = [("w1 w2", "w3"), (["w4"], ["w5", "w6", "w7"]), ("", "w1")]
+    many = list(aligner(eos="skip").align_many(pairs, batch_tokens=8))
+    assert many == [aligner(eos="skip").align(*pair) for pair in pairs]
+    assert many[2] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "norm"}, "unknown method 'norm'; expected one of: weights, norms, head-norms"),
+        ({"step": "in"}, "unknown step 'in'; expected one of: input, output, auto"),
+        ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
+        ({"layer": 0}, "layer 0: the model has layers 1 to 2"),
+        ({"head": 5}, "head 5: the model has heads 1 to 4"),
+        ({"layer": "auto", "head": 1}, "head 1 of which layer"),
+        (
+            {"method": "lrp", "layer": "auto"},
+            "method lrp explains the word that is predicted; expected step output",
+        ),
+        (
+            {"method": "lrp", "layer": 1},
+            "method lrp explains the whole model; expected no layer with it",
+        ),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        aligner(**options)
+
+
+def test_lrp_needs_no_layer_and_no_step():
+    found = aligner(method="lrp-epsilon", layer="auto", step="auto")
+    assert len(found.soft("w1 w2 w3", "w4 w5").words) == 2
+    assert (found.layer, found.step) == (0, "output")
+
+
+PAIRS = [("w1 w2 w3", "w4 w5"), ("w5 w6", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7")]
+
+
+def test_auto_takes_the_most_mutual_layer_and_the_one_that_agrees_with_it():
+    softs = {
+        (step, layer): [aligner(layer=layer, step=step).soft(*pair) for pair in PAIRS]
+        for step in ("input", "output")
+        for layer in (1, 2)
+    }
+    mutual = {
+        key: sum(len(mutual_argmax(soft.words)) for soft in found) for key, found in softs.items()
+    }
+    links = {
+        key: [set(argmax(soft.words, null=soft.null)) for soft in found]
+        for key, found in softs.items()
+    }
+    step, layer = max(mutual, key=mutual.get)
+    other = "output" if step == "input" else "input"
+    agreeing = max(
+        (1, 2), key=lambda candidate: agreement(links[step, layer], links[other, candidate])
+    )
+    with pytest.warns(UserWarning, match="decided on 3 pairs, as there is no validation set"):
+        found = list(aligner(layer="auto", step="auto").align_many(PAIRS))
+    assert [set(pair) for pair in found] == links[step, layer]
+    with pytest.warns(UserWarning):
+        found = list(aligner(layer="auto", step=other).align_many(PAIRS))
+    assert [set(pair) for pair in found] == links[other, agreeing]
+
+
+def test_auto_step_at_a_given_layer():
+    auto = aligner(layer=2, step="auto")
+    with pytest.warns(UserWarning):
+        next(auto.align_many(PAIRS))
+    assert auto.layer == 1
+    assert auto.step in ("input", "output")
+
+
+def test_what_was_decided_stays():
+    auto = aligner(layer="auto", step="auto")
+    with pytest.warns(UserWarning):
+        auto.align(*PAIRS[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        auto.align(*PAIRS[1])
+
+
+def test_auto_on_nothing():
+    with pytest.warns(UserWarning):
+        assert list(aligner(layer="auto").align_many([])) == []

@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+
+from fairseq_normalign.alignment.combine import geometric_mean
+from fairseq_normalign.alignment.extract import relative
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.analysis.combined import CombinedAligner, Weighted, parse_evidence
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.corpus import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:layer and step are decided on")
+PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
+
+
+def aligner(**options) -> NormAligner:
+    task = ToyTask()
+    return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
+
+
+def test_product_of_two_directions_by_hand():
+    chosen = [
+        Weighted(Evidence("norms", 0, "input")),
+        Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
+    ]
+    combined = CombinedAligner(
+        aligner(), aligner(), combine="product", evidences=chosen, extract="relative:0.9"
+    )
+    forward, backward = (
+        aligner(layer=1, step="input"),
+        aligner(method="weights", layer=2, step="output"),
+    )
+    for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
+        shares = [
+            forward.shares(forward.soft(*pair)),
+            backward.shares(backward.soft(*pair[::-1])).T,
+        ]
+        assert links == relative(geometric_mean(shares, [1, 2]), share=0.9)
+
+
+def test_evidences_in_any_order():
+    names = [
+        "reverse:norms.1.input*2",
+        "norms.2.output",
+        "reverse:weights.2.3.output",
+        "norms.1.input*3",
+    ]
+    found = [
+        list(
+            CombinedAligner(
+                aligner(), aligner(), combine="product", evidences=list(map(parse_evidence, order))
+            ).align_many(PAIRS)
+        )
+        for order in (names, names[::-1])
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_learned_takes_every_head_and_gives_probabilities(directions):
+    combined = CombinedAligner(*[aligner() for _ in range(directions)])
+    assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
+    assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
+    assert combined.model.weights.shape == (len(combined.evidences),)
+    again = list(combined.align_many(PAIRS))  # learned once, then used
+    assert again == list(combined.align_many(PAIRS))
+
+
+def test_default_evidences_of_a_mean_are_the_chosen_layers():
+    combined = CombinedAligner(aligner(), combine="product")
+    list(combined.align_many(PAIRS))
+    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
+    layers = aligner().choice(pairs).layers
+    assert combined.evidences == [
+        Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()
+    ]
+
+
+def test_an_empty_corpus():
+    assert list(CombinedAligner(aligner(), combine="product").align_many([])) == []
+
+
+def test_specs():
+    assert parse_evidence("norms.1.input") == Weighted(Evidence("norms", 0, "input"))
+    expected = Weighted(Evidence("head-norms", 2, "output", 1), reverse=True, weight=0.5)
+    assert parse_evidence("reverse:head-norms.3.2.output*0.5") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "norms",
+        "norms.1",
+        "norm.1.input",
+        "norms.x.input",
+        "norms.1.2.3.input",
+        "norms.1.input*",
+        "norms.1.input*.",
+    ],
+)
+def test_bad_specs(text):
+    with pytest.raises(InputError, match=r"bad evidence .*expected"):
+        parse_evidence(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"combine": "sum"},
+            "unknown combination 'sum'; expected one of: product, harmonic, mean, learned",
+        ),
+        ({"extract": "most"}, "unknown extract 'most'"),
+        (
+            {"evidences": [Weighted(Evidence("norms", 5, "input"))]},
+            "layer 6: the model has layers 1 to 2",
+        ),
+        (
+            {"evidences": [Weighted(Evidence("norms", 0, "input", 4))]},
+            "head 5: the model has heads 1 to 4",
+        ),
+        ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
+        ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        CombinedAligner(aligner(), **options)
+
+
+def test_probabilities_are_probabilities():
+    combined = CombinedAligner(aligner())
+    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
+    for soft in combined.soft_many([pairs]):
+        assert ((soft >= 0) & (soft <= 1)).all()
+        assert isinstance(soft, np.ndarray)
+
+
+def test_evidences_of_one_model_only_though_there_are_two():
+    chosen = [Weighted(Evidence("norms", 0, "input"))]
+    alone = list(CombinedAligner(aligner(), combine="product", evidences=chosen).align_many(PAIRS))
+    assert (
+        list(
+            CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen).align_many(
+                PAIRS
+            )
+        )
+        == alone
+    )
+
+
+def test_blank_lines_only():
+    assert list(CombinedAligner(aligner()).align_many([("", ""), ("", "")])) == [[], []]
+
+
+def test_models_that_read_different_sentences():
+    combined = CombinedAligner(aligner(), aligner())
+    pairs = [aligner().reader.pair("w1 w2 w3", "w4 w5", "")]
+    with pytest.raises(
+        InputError, match="pair 1: the models read different sentences; is the reverse model of"
+    ):
+        list(combined.soft_many([pairs, pairs]))
+
+
+def test_one_pair():
+    combined = CombinedAligner(aligner())
+    assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))

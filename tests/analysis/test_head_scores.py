@@ -1,0 +1,293 @@
+"""Scores of heads against pairs that run alone, explicit multipliers, and heads switched off by
+hand."""
+
+import pytest
+import torch
+
+from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.alignment.extract import argmax
+from fairseq_normalign.alignment.links import Gold, InMemory
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.ablation import ablated, ablation, token_loss
+from fairseq_normalign.analysis.attention_pass import Means, running_heads, watch
+from fairseq_normalign.analysis.head_scores import explain, gate_values, head_aers, head_scores
+from fairseq_normalign.analysis.importance import gradient_importance, losses
+from fairseq_normalign.analysis.methods import soft_alignments
+from fairseq_normalign.analysis.pair_relevance import relevances
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.recorder import KINDS, attentions, record
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.gating import gate_heads
+from fairseq_normalign.plugin.pruned import remove_heads
+from tests.conftest import ToyTask, build_model
+
+LINES = [("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("w2 w2 w5", "w1")]
+
+
+@pytest.fixture
+def task():
+    return ToyTask()
+
+
+@pytest.fixture
+def pairs(task):
+    return list(text_pairs(LINES, PairReader(task, scheme="subword_nmt")))
+
+
+def random_model(task, **options):
+    """A small model none of whose parameters is zero or one."""
+    model = build_model(task=task, **options)
+    torch.manual_seed(2)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+@pytest.fixture
+def forcing(task):
+    return TeacherForcing(random_model(task), task)
+
+
+def alone(forcing, pair):
+    """What the attentions did on one pair, run alone; and what encoder and decoder read, marks
+    being None."""
+    model, read = forcing.model, torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+    with torch.no_grad(), record(model, KINDS) as recording:
+        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
+    source, target = (
+        [None if token == 2 else token for token in line.tolist()]
+        for line in (pair.source.tokens, read)
+    )
+    return recording, {
+        "encoder": (source, source),
+        "decoder": (target, target),
+        "cross": (target, source),
+    }
+
+
+def slow_means(forcing, pairs):
+    """Confidence, norm confidence and norm of each head, by loops."""
+    found = {}
+    for pair in pairs:
+        recording, tokens = alone(forcing, pair)
+        for (kind, layer), recorded in recording.items():
+            queries, keys = tokens[kind]
+            for head in range(4):
+                name = Head(kind, layer, head)
+                weights, norms = (
+                    part[0, head].tolist() for part in (recorded.weights, recorded.norms.weighted)
+                )
+                for t, query in enumerate(queries):
+                    visible = [s for s in range(len(keys)) if kind != "decoder" or s <= t]
+                    found.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
+                    words = [s for s in visible if keys[s] is not None]
+                    if query is None or not words:
+                        continue
+                    found.setdefault(("confidence", name), []).append(
+                        max(weights[t][s] for s in words)
+                    )
+                    share = max(norms[t][s] for s in words) / sum(norms[t])
+                    found.setdefault(("norm-confidence", name), []).append(share)
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
+@pytest.mark.parametrize("max_tokens", [1, 4000])
+def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
+    means = Means()
+    watch(forcing, pairs, [means], max_tokens=max_tokens)
+    found = {
+        (name, head): value
+        for name, scores in means.scores().items()
+        for head, value in scores.items()
+    }
+    assert found == pytest.approx(slow_means(forcing, pairs), rel=1e-5)
+    assert len(found) == 3 * 24
+
+
+def scaled_loss(forcing, pair, head, scale):
+    """The loss of a pair that runs alone, with a head's output multiplied."""
+    attention = attentions(forcing.model)[head[:2]]
+
+    def multiply(module, args):
+        by_head = list(args[0].unflatten(-1, (attention.num_heads, -1)).unbind(-2))
+        by_head[head.head] = by_head[head.head] * scale
+        return (torch.cat(by_head, -1),)
+
+    handle = attention.out_proj.register_forward_pre_hook(multiply)
+    with record(forcing.model, KINDS, values=False):  # the path on which the hook is called
+        loss = losses(forcing, [pair])[0]
+    handle.remove()
+    return loss
+
+
+def slow_importance(forcing, pairs, head):
+    slopes = []
+    for pair in pairs:
+        scale = torch.ones((), requires_grad=True)
+        slopes += torch.autograd.grad(scaled_loss(forcing, pair, head, scale), scale)
+    return sum(map(abs, slopes)).item() / len(pairs)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 4000])
+def test_importance_is_the_derivative_by_a_multiplier(forcing, pairs, max_tokens):
+    found = gradient_importance(forcing, pairs, max_tokens=max_tokens)
+    assert set(found) == {
+        Head(kind, layer, head) for kind in KINDS for layer in (0, 1) for head in range(4)
+    }
+    for head, importance in found.items():
+        assert importance == pytest.approx(
+            slow_importance(forcing, pairs, head), rel=1e-3, abs=1e-5
+        ), head
+    assert all(parameter.grad is None for parameter in forcing.model.parameters())
+
+
+def test_importance_of_a_frozen_model(forcing, pairs):
+    expected = gradient_importance(forcing, pairs)
+    forcing.model.requires_grad_(False)
+    assert gradient_importance(forcing, pairs) == pytest.approx(expected, rel=1e-4)
+
+
+def test_losses_are_those_of_pairs_alone(forcing, pairs):
+    with torch.no_grad():
+        torch.testing.assert_close(
+            losses(forcing, pairs), torch.cat([losses(forcing, [pair]) for pair in pairs])
+        )
+    tokens = [len(pair.target.tokens) for pair in pairs]
+    assert token_loss(forcing, pairs, max_tokens=1) == pytest.approx(
+        losses(forcing, pairs).sum().item() / sum(tokens)
+    )
+
+
+def test_ablation_is_the_loss_without_the_head(forcing, pairs):
+    tokens = sum(len(pair.target.tokens) for pair in pairs)
+    whole = sum(scaled_loss(forcing, pair, Head("encoder", 0, 0), 1).item() for pair in pairs)
+    for head, change in ablation(forcing, pairs).items():
+        off = sum(scaled_loss(forcing, pair, head, 0).item() for pair in pairs)
+        assert change == pytest.approx((off - whole) / tokens, abs=1e-5), head
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_an_ablated_model_comes_back_as_it_was(task, gated):
+    model = random_model(task)
+    if gated:
+        gate_heads(model, KINDS)
+        model.eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    attention = model.decoder.layers[1].encoder_attn
+    with pytest.raises(RuntimeError), ablated(model, Head("cross", 1, 2)):
+        columns = attention.out_proj.weight.unflatten(1, (4, -1)).abs().sum((0, 2))
+        assert [bool(column) for column in columns] == [True, True, False, True]
+        raise RuntimeError
+    after = model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_gates(task):
+    forcing = TeacherForcing(random_model(task), task)
+    assert gate_values(forcing) == {}
+    gate_heads(forcing.model, ["cross"])
+    found = gate_values(forcing)
+    assert set(found) == {Head("cross", layer, head) for layer in (0, 1) for head in range(4)}
+    expected = forcing.model.decoder.layers[1].encoder_attn.out_proj.gate_values()[3]
+    assert found[Head("cross", 1, 3)] == pytest.approx(expected.item())
+
+
+@pytest.mark.parametrize("by", ["norm", "confidence", "relevance", "importance"])
+def test_scores_of_models_with_few_heads(by, task, pairs):
+    model = random_model(task, arch="transformer_normalign")
+    remove_heads(model, "encoder.1.2 encoder.2.1 encoder.2.4 cross.2.3")
+    forcing = TeacherForcing(model, task)
+    found = head_scores(forcing, pairs, by)
+    assert list(found) == [
+        Head("encoder", 0, 0),
+        Head("encoder", 1, 0),
+        Head("encoder", 1, 1),
+        Head("cross", 1, 0),
+    ]
+    assert all(0 < value < 1e6 for value in found.values())
+    assert running_heads(forcing) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
+
+
+def test_no_head_is_left(task, pairs):
+    model = random_model(task, arch="transformer_normalign")
+    remove_heads(model, "none")
+    forcing = TeacherForcing(model, task)
+    assert head_scores(forcing, pairs, "norm") == head_scores(forcing, pairs, "importance") == {}
+    assert head_aers(forcing, pairs, InMemory("gold", [])) == ablation(forcing, pairs) == {}
+
+
+def test_all_scores_have_every_head(forcing, pairs):
+    heads = [Head(kind, layer, head) for kind in KINDS for layer in (0, 1) for head in range(4)]
+    for by in ("norm", "confidence", "relevance", "importance"):
+        assert list(head_scores(forcing, pairs, by)) == heads
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
+    explained = explain(forcing, pairs, rules="epsilon", pooled=pooled, max_tokens=40)
+    found = explained.heads
+    shares = [
+        item.heads["cross", 1]
+        for pair in pairs
+        for item in relevances(forcing, [pair], rules="epsilon", pooled=pooled)
+    ]
+    predictions = [row for part in shares for row in part]
+    assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
+    expected = sum(predictions) / len(predictions)
+    assert [found[Head("cross", 1, head)] for head in range(4)] == pytest.approx(
+        expected.tolist(), abs=1e-5
+    )
+    assert sorted(len(one.source) for one in explained.contributions) == sorted(map(len, shares))
+    alone = [
+        item
+        for pair in pairs
+        for item in relevances(forcing, [pair], rules="epsilon", pooled=pooled)
+    ]
+    farthest = max(item.deviation["encoder.1"] for item in alone)
+    assert explained.deviation["encoder.1"] == pytest.approx(farthest, rel=1e-2)
+
+
+def test_unknown_scores_and_empty_corpora(forcing, task):
+    with pytest.raises(
+        InputError,
+        match="unknown score of heads 'size'; expected one of: norm, confidence, relevance, imp",
+    ):
+        head_scores(forcing, [], "size")
+    with pytest.raises(InputError, match="heads cannot be scored on a corpus without words"):
+        head_scores(forcing, [], "norm")
+    with pytest.raises(
+        InputError, match="heads cannot be scored on a corpus without words on both sides"
+    ):
+        head_scores(forcing, list(text_pairs([("w1", "")], PairReader(task))), "confidence")
+    with pytest.raises(InputError, match="the loss needs target sentences"):
+        token_loss(forcing, list(text_pairs([("w1", None)], PairReader(task))))
+
+
+@pytest.mark.parametrize("steps", [("input",), ("output",), ("input", "output")])
+def test_the_aer_of_each_head(forcing, pairs, steps):
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
+    found = head_aers(forcing, pairs, InMemory("gold", gold), steps=steps)
+    for head, (aer, step) in found.items():
+        aers = {}
+        for name in steps:
+            evidence = Evidence("norms", head.layer, name, head.head)
+            softs = [next(soft_alignments(forcing, [pair], [evidence]))[0] for pair in pairs]
+            links = [set(argmax(soft.words, null=soft.null)) for soft in softs]
+            counts = [count(found_links, one) for found_links, one in zip(links, gold, strict=True)]
+            aers[name] = (counts[0] + counts[1] + counts[2]).aer
+        assert aer == pytest.approx(min(aers.values()))
+        assert aers[step] == pytest.approx(aer)
+    assert len(found) == 8
+
+
+def test_gold_of_another_length(forcing, pairs):
+    with pytest.raises(InputError, match="line counts differ: gold has 1, the corpus has 3 lines"):
+        head_aers(forcing, pairs, InMemory("gold", [Gold(set(), set())]))
+
+
+def test_the_encoder_alone(task):
+    forcing = TeacherForcing(random_model(task), task, attention="encoder")
+    sources = list(text_pairs([("w1 w2", None), ("w3", None)], PairReader(task)))
+    assert {head.kind for head in head_scores(forcing, sources, "norm")} == {"encoder"}

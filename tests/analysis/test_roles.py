@@ -1,0 +1,179 @@
+"""Roles found in models whose attention was made to have them."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.analysis.attention_pass import watch
+from fairseq_normalign.analysis.roles import (
+    PositionWatcher,
+    RareWatcher,
+    between_words,
+    dictionary_counts,
+    rare_roles,
+    swapped,
+    swapped_pairs,
+    syntax,
+    without_marks,
+)
+from fairseq_normalign.heads.frequencies import Frequencies
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.treebank import Tree
+from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.recorder import record
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+LINES = [
+    ("w1@@ w2 w3 w7 w1 w8 w9 w10 w3 w4 w11 w20", "w4 w5@@ w6@@ w7"),
+    ("w3 w5", "w9 w8"),
+    ("w2", "w1"),
+    ("", ""),
+]
+
+
+@pytest.fixture
+def task():
+    return ToyTask()
+
+
+@pytest.fixture
+def reader(task):
+    return PairReader(task, scheme="subword_nmt")
+
+
+@pytest.fixture
+def pairs(reader):
+    return list(text_pairs(LINES, reader))
+
+
+def alone(model, pair, attention):
+    """Weights of one attention on one pair that runs alone, (H, T, S)."""
+    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+    with torch.no_grad(), record(model, attention[:1]) as recording:
+        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
+    return recording[attention].weights[0].numpy()
+
+
+def test_positions_are_those_of_pairs_alone(task, pairs):
+    model, watcher = build_model(task=task), PositionWatcher()
+    watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
+    details = watcher.details()
+    assert {head.kind for head in details} == {"encoder", "decoder"}
+    found = []
+    for pair in pairs[:2]:
+        words = range(len(pair.source.tokens) - 1)
+        weights = alone(model, pair, ("encoder", 1))[2]
+        found += [int(weights[t, words].argmax()) - t for t in words]
+    detail = details[Head("encoder", 1, 2)]
+    assert (
+        detail["share"]
+        == found.count(detail["offset"]) / len(found)
+        == max(map(found.count, found)) / len(found)
+    )
+    assert detail["patterns"]["next"] == found.count(1) / len(found)
+    last = [alone(model, pair, ("encoder", 1))[2].argmax(1) for pair in pairs[:2]]
+    hits = sum(int((rows[:-1] == len(rows) - 1).sum()) for rows in last)
+    assert detail["patterns"]["last"] == pytest.approx(hits / len(found))
+    assert set(details[Head("decoder", 0, 0)]["patterns"]) == {"itself", "previous"}
+
+
+class AlwaysRarest(Frequencies):
+    """Frequencies by which the token that a head looks at is the rarest: made from the head's own
+    weights."""
+
+    def __init__(self, favourites):
+        self.favourites = favourites
+
+    def __call__(self, pieces, words):
+        return [
+            0.0 if place == self.favourites[len(pieces)] else 5.0 for place in range(len(pieces))
+        ]
+
+    def bar(self, top):
+        return float("inf")
+
+
+def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
+    model = build_model(task=task)
+    favourites, hits, tokens = {}, 0, 0
+    for pair in pairs[:2]:
+        words = len(pair.source.tokens) - 1
+        weights = alone(model, pair, ("encoder", 0))[1][:words, :words]
+        favourite = int(weights.sum(0).argmax())
+        favourites[words + 1] = favourite
+        hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
+    watcher = RareWatcher(AlwaysRarest({**favourites, 2: 0, 1: 0}), reader)
+    details = rare_roles(TeacherForcing(model, task), pairs, watcher, 30)
+    assert {head.kind for head in details} == {"encoder"}
+    found = details[Head("encoder", 0, 1)]
+    assert found["rarest"]["sentences"] == 1
+    assert found["rarest"]["tokens"] == pytest.approx(hits / tokens)
+    assert found["rarest"]["chance"] == pytest.approx(
+        2 / tokens
+    )  # one token of each sentence, for each of its tokens
+    assert found["two rarest"]["tokens"] == 1  # all others are equally frequent
+
+
+def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):
+    counts = {word: 100 - number for number, word in enumerate(f"w{n}" for n in range(30))}
+    frequencies = Frequencies(
+        counts, "counts", [without_marks(pair.source, reader) for pair in pairs]
+    )
+    watcher = RareWatcher(
+        frequencies, reader, top=6
+    )  # w0 to w5: only the first sentence has others
+    rare_roles(TeacherForcing(build_model(task=task), task), pairs, watcher)
+    assert set(watcher.tallies["rarest", "sentences"].cases.values()) == {1}
+
+
+def test_swapping_moves_a_tenth_of_the_tokens_two_at_least(pairs):
+    long = pairs[0]._replace(
+        source=pairs[0].source._replace(tokens=torch.arange(41), words=[*range(40), -1])
+    )
+    generator = random.Random(1)
+    for pair, moved in ((long, 4), (pairs[0], 2), (pairs[1], 2), (pairs[2], 0), (pairs[3], 0)):
+        found = swapped(pair, generator).source
+        assert sorted(found.tokens.tolist()) == sorted(pair.source.tokens.tolist())
+        assert found.words[-1] == -1
+        places = sum(a != b for a, b in zip(found.words, pair.source.words, strict=True))
+        assert places == moved or pair is pairs[0]  # two pieces of a word may change places there
+    again = [pair.source.words for pair in swapped_pairs(pairs, seed=3)]
+    assert again == [pair.source.words for pair in swapped_pairs(pairs, seed=3)]
+
+
+def test_counts_of_a_dictionary(task):
+    task.source_dictionary.count[7] = 55
+    task.source_dictionary.add_symbol("madeupword0000", n=0)
+    counts = dictionary_counts(task.source_dictionary)
+    assert counts["w3"] == 55
+    assert len(counts) == 30
+
+
+def test_weights_between_words(reader):
+    (pair,) = text_pairs([("w1@@ w2 w3", None)], reader)
+    weights = np.arange(16, dtype=np.float64).reshape(1, 4, 4)  # two pieces of a word, a word, </s>
+    expected = [[(0 + 1 + 4 + 5) / 2, (2 + 6) / 2], [8 + 9, 10]]
+    assert between_words(weights, pair.source)[0].tolist() == expected
+
+
+def test_syntax_is_that_of_sentences_alone(task, reader):
+    model = build_model(task=task)
+    trees = [
+        Tree(["w1", "w2", "w3"], [1, -1, 1], ["nsubj", "root", "obj"], "a"),
+        Tree(["w5"], [-1], ["root"], "b"),
+        Tree(["w7", "w8", "w9", "w1"], [1, 2, -1, 2], ["amod", "nsubj", "root", "obj"], "c"),
+    ]
+    heads, found = syntax(
+        TeacherForcing(model, task, attention="encoder"), trees, reader, max_tokens=8
+    )
+    assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
+    hits = dict.fromkeys(heads, 0)
+    for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
+        (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
+        for head in heads:
+            hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
+    assert found.accuracies()["nsubj→head"].heads == [hits[head] / 2 for head in heads]
+    assert found.words == 5

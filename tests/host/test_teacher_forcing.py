@@ -1,0 +1,126 @@
+"""The path from a batch to word matrices, against a slow twin that takes Kobayashi et al.'s steps
+one by one."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.lrp_walk import propagate
+from fairseq_normalign.analysis.methods import LRP, soft_alignments
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.recorder import record
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
+
+
+@pytest.fixture
+def task():
+    return ToyTask()
+
+
+@pytest.fixture
+def pairs(task):
+    return list(text_pairs(LINES, PairReader(task, scheme="subword_nmt")))
+
+
+def slow(model, pair, method: str, layer: int, step: str) -> np.ndarray:
+    """One pair alone: rows rotated for step input, source pieces summed, target pieces averaged,
+    last row dropped."""
+    prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])
+    with torch.no_grad(), record(model) as recording:
+        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
+    recorded = recording["cross", layer]
+    soft = (recorded.weights.mean(1) if method == "weights" else recorded.norms.summed)[0].numpy()
+    rows = np.roll(soft, -1, axis=0) if step == "input" else soft
+    groups = {}
+    for side, sentence in (("source", pair.source), ("target", pair.target)):
+        ids = [len(sentence.text) if word < 0 else word for word in sentence.words]
+        groups[side] = [
+            [i for i, word in enumerate(ids) if word == w] for w in range(len(sentence.text) + 1)
+        ]
+    words = np.stack([rows[:, columns].sum(1) for columns in groups["source"]], axis=1)
+    words = np.stack([words[pieces].mean(0) for pieces in groups["target"]])
+    return words[:-1]
+
+
+@pytest.mark.parametrize("arch", ["transformer", "transformer_normalign"])
+def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
+    model = build_model(arch, task)
+    evidences = [
+        Evidence(m, layer, s)
+        for m in ("weights", "norms")
+        for layer in (0, 1)
+        for s in ("input", "output")
+    ]
+    for pair, softs in zip(
+        pairs, soft_alignments(TeacherForcing(model, task), pairs, evidences), strict=True
+    ):
+        for evidence, soft in zip(evidences, softs, strict=True):
+            assert soft.words.shape == (len(pair.target.text), len(pair.source.text))
+            expected = slow(model, pair, *evidence[:3])
+            np.testing.assert_allclose(
+                np.column_stack([soft.words, soft.null]), expected, atol=1e-6
+            )
+
+
+@pytest.mark.parametrize("method", LRP)
+def test_relevance_of_source_words(method, task):
+    """Each pair alone, without a batch: |R| of source tokens for the logit of each reference
+    token."""
+    model, pairs = (
+        build_model(task=task),
+        list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task))),
+    )
+    evidences = [
+        Evidence(method, step="output"),
+        Evidence(method, step="input"),
+        Evidence("norms", 1),
+    ]
+    for pair, (output, read, _) in zip(
+        pairs, soft_alignments(TeacherForcing(model, task), pairs, evidences), strict=True
+    ):
+        prev, target = (
+            torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None],
+            pair.target.tokens[None],
+        )
+        options = {"pad": 1, "rules": LRP[method], "start": "reference", "targets": target}
+        expected = (
+            propagate(model, pair.source.tokens[None], prev, **options).source[0].abs().numpy()
+        )
+        np.testing.assert_allclose(
+            np.column_stack([output.words, output.null]), expected[:-1], rtol=1e-3, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            np.column_stack([read.words, read.null]), expected[1:], rtol=1e-3, atol=1e-6
+        )
+
+
+def test_one_head(task, pairs):
+    model = build_model(task=task)
+    heads = [Evidence("weights", 1, "input", head) for head in range(4)]
+    softs = next(
+        soft_alignments(TeacherForcing(model, task), pairs, [*heads, Evidence("weights", 1)])
+    )
+    np.testing.assert_allclose(
+        np.mean([soft.words for soft in softs[:4]], axis=0), softs[4].words, atol=1e-6
+    )
+
+
+def test_a_sentence_longer_than_the_model_allows_is_refused(task):
+    (pair,) = text_pairs([("w1 " * 64, "w1")], PairReader(task))
+    with pytest.raises(
+        InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
+    ):
+        list(soft_alignments(TeacherForcing(build_model(task=task), task), [pair], [Evidence()]))
+
+
+def test_a_model_without_cross_attention_is_refused(task):
+    model = build_model(task=task)
+    for layer in model.decoder.layers:
+        layer.encoder_attn = None
+    with pytest.raises(InputError, match="has no source–target attention"):
+        TeacherForcing(model, task)
