@@ -17,15 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import (
-    Gold,
-    GoldFile,
-    Link,
-    LinkFile,
-    read_together,
-    whole_file,
-)
+from fairseq_normalign.alignment.links import Gold, GoldFile, Link, LinkFile, read_together
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.version import __version__
 
 

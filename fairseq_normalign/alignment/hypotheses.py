@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.alignment.words import split_words
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines
 
 PRINTED = re.compile(r"([SH])-(\d+)\t(.*)")
 

@@ -8,17 +8,15 @@ without links left out (Mihalcea and Pedersen, 2003).
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gzip
 import itertools
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines
 
 Link = tuple[int, int]
 FORMATS = ("auto", "pharaoh", "talp", "naacl")
@@ -170,47 +168,6 @@ def format_links(
 
 def _located(where: str, error: Exception) -> InputError:
     return InputError(f"{where}: {error}" if where else str(error))
-
-
-def name_of(path: str | Path) -> str:
-    return "<stdin>" if str(path) == "-" else str(path)
-
-
-def _open(path: str | Path) -> TextIO:
-    if str(path) == "-":
-        return open(sys.stdin.fileno(), encoding="utf-8-sig", closefd=False)
-    if str(path).endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return Path(path).open(encoding="utf-8-sig")
-
-
-def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, one at a time; ``-`` is stdin and ``*.gz`` is unpacked."""
-    name = name_of(path)
-    try:
-        with _open(path) as file:
-            yield from file
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not UTF-8 text ({error.reason}); expected a text file") from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
-
-
-@contextlib.contextmanager
-def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[Any]:
-    """A file to write that appears under its name only when complete; an error leaves the old file
-    as it was."""
-    path = Path(path)
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") if binary else part.open("w", encoding="utf-8") as file:
-            yield file
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
 
 
 class LinkFile:

@@ -15,8 +15,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines
 
 # What stands for a space in the pieces. All but the first and gpt2 are fairseq's
 # (data_utils.post_process).

@@ -18,12 +18,13 @@ from tqdm import tqdm
 from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.aer import Counts, count, signature
 from fairseq_normalign.alignment.extract import argmax
-from fairseq_normalign.alignment.links import GoldFile, InMemory, Link, read_lines, read_together
+from fairseq_normalign.alignment.links import GoldFile, InMemory, Link, read_together
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decisive_pairs
 from fairseq_normalign.analysis.methods import soft_alignments
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import read_lines
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.corpus import (
     Pair,

@@ -15,13 +15,14 @@ from itertools import chain, islice, product
 from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.aer import Counts, count, percent, write_signature
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, confidences, extractor
-from fairseq_normalign.alignment.links import InMemory, format_links, read_together, whole_file
+from fairseq_normalign.alignment.links import InMemory, format_links, read_together
 from fairseq_normalign.alignment.soft import EOS, STEPS, Evidence
 from fairseq_normalign.analysis.aligner import AUTO, NormAligner
 from fairseq_normalign.analysis.combined import COMBINATIONS, CombinedAligner, parse_evidence
 from fairseq_normalign.analysis.layer_choice import SAMPLE, Choice, choose_layers, decisive_pairs
 from fairseq_normalign.analysis.methods import LRP, METHODS
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.host import options
 from fairseq_normalign.host.corpus import Pair
 from fairseq_normalign.report.tables import aer_table

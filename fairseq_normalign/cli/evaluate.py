@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fairseq_normalign.alignment.links import whole_file
 from fairseq_normalign.analysis.evaluation import TOKENIZERS, GoldTexts, Texts, compare
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.host import options
 from fairseq_normalign.host.corpus import PairReader
 from fairseq_normalign.host.translate import SEARCH

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from fairseq_normalign.alignment.links import InMemory, whole_file
+from fairseq_normalign.alignment.links import InMemory
 from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.analysis import head_scores, roles
@@ -20,6 +20,7 @@ from fairseq_normalign.analysis.attention_pass import Means, running_heads, watc
 from fairseq_normalign.analysis.evaluation import TOKENIZERS, translation_metrics
 from fairseq_normalign.analysis.importance import gradient_importance
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.heads.confidence import EOS
 from fairseq_normalign.heads.frequencies import Frequencies, read_frequencies
 from fairseq_normalign.heads.lrp_rules import RULES, by_position

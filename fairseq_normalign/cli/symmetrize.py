@@ -7,15 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from fairseq_normalign.alignment.aer import made_with, write_signature
-from fairseq_normalign.alignment.links import (
-    FORMATS,
-    LinkFile,
-    format_links,
-    read_together,
-    whole_file,
-)
+from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together
 from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, symmetrize
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines
 
 KNOWN = 0.5  # share of the corpus's tokens that a list of frequencies must have
 

@@ -8,8 +8,8 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from fairseq_normalign.alignment.links import name_of, read_lines
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines
 
 NO_BREAK = "\u00a0"
 COLUMNS = 10

@@ -27,8 +27,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, FairseqMultiModel
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_normalign.alignment.links import whole_file
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.heads.names import ALL
 from fairseq_normalign.host.special_tokens import task_options
 

@@ -17,8 +17,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import whole_file
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 
 METADATA = "metadata.json"
 OVERHEAD = (

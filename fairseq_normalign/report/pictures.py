@@ -11,7 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fairseq_normalign.alignment.links import Gold, whole_file
+from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.files import whole_file
 
 INCH_PER_WORD = 0.32
 FORMATS = (".png", ".pdf", ".svg")

@@ -16,12 +16,11 @@ from fairseq_normalign.alignment.links import (
     pack,
     parse_gold,
     parse_links,
-    read_lines,
     read_together,
     unpack,
-    whole_file,
 )
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import read_lines, whole_file
 
 settings.register_profile("here", deadline=None)
 settings.load_profile("here")
