@@ -14,7 +14,8 @@ from benchmarks.models import BASE, TINY, Shape, build_model, build_task, texts,
 from benchmarks.timing import Row, cost, interleaved, speedup
 from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.analysis.aligner import NormAligner
-from fairseq_normalign.host.corpus import Pair, PairReader, map_batches, text_pairs
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.recorder import KINDS, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Norms, norms

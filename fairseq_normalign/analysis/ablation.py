@@ -14,7 +14,8 @@ from fairseq_normalign.analysis.attention_pass import running_heads
 from fairseq_normalign.analysis.importance import losses
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head, all_heads
-from fairseq_normalign.host.corpus import Pair, numbered_batches
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import attentions, head_counts
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, reference

@@ -14,8 +14,9 @@ from fairseq_normalign.alignment.soft import EOS, STEPS, Evidence, Soft
 from fairseq_normalign.analysis.layer_choice import SAMPLE, Choice, choose_layers, decisive_pairs
 from fairseq_normalign.analysis.methods import LRP, METHODS, soft_alignments
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.batches import WINDOW, map_batches
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.corpus import WINDOW, Pair, PairReader, map_batches, text_pairs
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 AUTO = "auto"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import Pair, PairReader
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Recorded
 from fairseq_normalign.norms.quantities import QUANTITIES, of_sentence

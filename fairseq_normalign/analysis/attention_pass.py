@@ -17,7 +17,8 @@ from fairseq_normalign.heads.cells import Cells, cells
 from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.heads.tally import Tally
-from fairseq_normalign.host.corpus import Pair, numbered_batches
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import Recording, head_counts, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Recorded

@@ -19,7 +19,7 @@ from fairseq_normalign.analysis.aligner import NormAligner, from_one
 from fairseq_normalign.analysis.layer_choice import SAMPLE, decisive_pairs
 from fairseq_normalign.analysis.methods import METHODS
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import Pair, text_pairs
+from fairseq_normalign.host.pairs import Pair, text_pairs
 
 COMBINATIONS = (*MEANS, "learned")
 # cells of the chosen layers' product that count as links when a model is learned: SHARES' own

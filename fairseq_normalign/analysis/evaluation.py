@@ -25,15 +25,10 @@ from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decis
 from fairseq_normalign.analysis.methods import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import read_lines
+from fairseq_normalign.host.batches import map_batches, numbered_batches
+from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.corpus import (
-    Pair,
-    PairReader,
-    binarised_pairs,
-    map_batches,
-    numbered_batches,
-    text_pairs,
-)
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.recorder import attentions
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.teacher_forcing import TeacherForcing

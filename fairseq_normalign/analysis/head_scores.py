@@ -21,7 +21,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.lrp_rules import Contributions, contributions
 from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.heads.tally import Tally
-from fairseq_normalign.host.corpus import Pair, map_batches, numbered_batches
+from fairseq_normalign.host.batches import map_batches, numbered_batches
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import attentions
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 

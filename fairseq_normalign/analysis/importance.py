@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.tally import Tally
-from fairseq_normalign.host.corpus import Pair, numbered_batches
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import attentions, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 

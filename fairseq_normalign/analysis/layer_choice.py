@@ -13,7 +13,9 @@ from fairseq_normalign.alignment.extract import argmax, mutual_argmax
 from fairseq_normalign.alignment.soft import STEPS, Evidence
 from fairseq_normalign.analysis.methods import soft_alignments
 from fairseq_normalign.errors import MissingSubset
-from fairseq_normalign.host.corpus import Pair, PairReader, binarised_pairs, map_batches
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.binarised import binarised_pairs
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 SAMPLE = 500  # how many pairs decide

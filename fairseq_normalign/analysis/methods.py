@@ -14,7 +14,7 @@ from torch import Tensor
 from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.alignment.soft import STEPS, Evidence, Soft
 from fairseq_normalign.analysis.pair_relevance import relevances
-from fairseq_normalign.host.corpus import Pair
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.norms.contributions import Recorded
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.analysis.lrp_walk import Relevance, propagate
-from fairseq_normalign.host.corpus import Pair
+from fairseq_normalign.host.pairs import Pair
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.teacher_forcing import TeacherForcing

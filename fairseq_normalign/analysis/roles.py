@@ -18,7 +18,8 @@ from fairseq_normalign.heads.roles import PATTERNS, Positions, last_hits, offset
 from fairseq_normalign.heads.syntax import Syntax
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.heads.treebank import Tree
-from fairseq_normalign.host.corpus import Pair, PairReader, Sentence, map_batches
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 
 RANKS = {"rarest": 1, "two rarest": 2}

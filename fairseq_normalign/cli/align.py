@@ -24,7 +24,7 @@ from fairseq_normalign.analysis.methods import LRP, METHODS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.host import options
-from fairseq_normalign.host.corpus import Pair
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.report.tables import aer_table
 
 EXAMPLE = (

@@ -13,7 +13,7 @@ from fairseq_normalign.analysis.evaluation import TOKENIZERS, GoldTexts, Texts, 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.host import options
-from fairseq_normalign.host.corpus import PairReader
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.translate import SEARCH
 from fairseq_normalign.report import pictures
 from fairseq_normalign.report.pruning import as_json, comparison_table, pruning_picture

@@ -13,7 +13,8 @@ from pathlib import Path
 from fairseq_normalign.analysis.arrays import SIDES, Arrays
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host import options
-from fairseq_normalign.host.corpus import Pair, PairReader, numbered_batches
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.norms.quantities import QUANTITIES
 from fairseq_normalign.report.export import OVERHEAD, create_export
 from fairseq_normalign.version import __version__

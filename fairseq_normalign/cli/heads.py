@@ -29,7 +29,7 @@ from fairseq_normalign.heads.profile import Criteria, Profile
 from fairseq_normalign.heads.syntax import MARGINS
 from fairseq_normalign.heads.treebank import Tree, check_text, lowercased, read_conllu
 from fairseq_normalign.host import options
-from fairseq_normalign.host.corpus import Pair, PairReader
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import SEARCH, Translator
 from fairseq_normalign.report import heads as report

@@ -16,8 +16,9 @@ from fairseq_normalign.alignment.hypotheses import read_printed
 from fairseq_normalign.alignment.links import GoldFile, InMemory, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.corpus import Pair, PairReader, binarised_pairs, text_pairs
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 # What --help shows of fairseq's options; all others of fairseq-generate are accepted too.

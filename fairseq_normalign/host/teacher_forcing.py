@@ -10,7 +10,7 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import Pair, Sentence
+from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.recorder import Recording, attentions, record
 from fairseq_normalign.host.special_tokens import special_tokens_of
 

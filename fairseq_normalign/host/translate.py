@@ -11,7 +11,8 @@ from fairseq.data.data_utils import collate_tokens, post_process
 from fairseq.models import FairseqEncoderDecoderModel
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import Pair, PairReader, map_batches
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.special_tokens import task_options
 
 SEARCH = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.2, "max_len_b": 10}  # fairseq's names

@@ -17,7 +17,7 @@ from fairseq_normalign.alignment.words import normalise_bpe_name
 from fairseq_normalign.analysis.layer_choice import choose_layers, decisive_pairs
 from fairseq_normalign.analysis.methods import METHODS, soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import Pair, PairReader
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 logger = logging.getLogger(__name__)

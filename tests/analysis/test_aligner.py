@@ -6,7 +6,7 @@ from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.alignment.extract import argmax, mutual_argmax
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import PairReader
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 

@@ -10,7 +10,8 @@ from fairseq.models.roberta import RobertaModel
 
 from fairseq_normalign.analysis.arrays import SIDES, Arrays
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import PairReader, numbered_batches, text_pairs
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.quantities import QUANTITIES

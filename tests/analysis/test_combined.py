@@ -7,7 +7,7 @@ from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.aligner import NormAligner
 from fairseq_normalign.analysis.combined import CombinedAligner, Weighted, parse_evidence
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import PairReader
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 

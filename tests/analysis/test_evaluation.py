@@ -25,7 +25,7 @@ from fairseq_normalign.analysis.evaluation import (
 )
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.corpus import PairReader
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.recorder import attentions
 from fairseq_normalign.host.translate import Translator
 from tests.conftest import ToyTask, build_model

@@ -16,7 +16,7 @@ from fairseq_normalign.analysis.methods import soft_alignments
 from fairseq_normalign.analysis.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head
-from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import KINDS, attentions, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.gating import gate_heads

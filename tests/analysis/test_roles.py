@@ -21,7 +21,7 @@ from fairseq_normalign.analysis.roles import (
 from fairseq_normalign.heads.frequencies import Frequencies
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.treebank import Tree
-from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model

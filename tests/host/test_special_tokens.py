@@ -7,7 +7,8 @@ import torch
 from fairseq import options, tasks
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import PairReader, binarised_pairs
+from fairseq_normalign.host.binarised import binarised_pairs
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.special_tokens import special_tokens_of, task_options
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.lrp_walk import propagate
 from fairseq_normalign.analysis.methods import LRP, soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model

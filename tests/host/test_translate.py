@@ -5,7 +5,7 @@ import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.corpus import PairReader, text_pairs
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.translate import Translator, check_translates, joined
 from tests.conftest import ToyTask, build_model
 

@@ -1,24 +1,20 @@
-"""Sentence pairs in, batches of similar length to the model, results out in input order."""
+"""Sentence pairs as a model takes them: tokens, the word of each, and the words themselves."""
 
 from __future__ import annotations
 
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, product
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
-from fairseq import utils
 from fairseq.data import Dictionary, encoders
-from fairseq.data.data_utils import load_indexed_dataset
 from torch import Tensor
 
 from fairseq_normalign.alignment.words import normalise_bpe_name, split_words, word_ids
-from fairseq_normalign.errors import InputError, MissingSubset
-from fairseq_normalign.host.special_tokens import special_tokens_of, task_options
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.special_tokens import special_tokens_of
 
-WINDOW = 2_000  # pairs held in memory at once, to be sorted by length
 CHECKED_PAIRS = 100  # of a text, for pieces that the dictionary does not have
 
 BPE_FILES = {
@@ -26,8 +22,6 @@ BPE_FILES = {
     "subword_nmt": "bpe_codes",
     "fastbpe": "bpe_codes",
 }
-
-Result = TypeVar("Result")
 
 
 class Sentence(NamedTuple):
@@ -203,121 +197,3 @@ def _unknown(unknown: int, total: int) -> str:
         "(--bpe) missing, or is it "
         "the dictionary of another model?"
     )
-
-
-def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
-    """Pairs of a ``fairseq-preprocess``ed subset, in the order of the text, and how many there are.
-
-    Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in
-    some tasks.
-    """
-    options = task_options(reader.task)
-    if getattr(options, "source_lang", None) is None:
-        return _binarised_sources(subset, options.data, reader)
-    languages = options.source_lang, options.target_lang
-    dictionaries = reader.task.source_dictionary, reader.task.target_dictionary
-    for folder, (first, second) in product(
-        utils.split_paths(options.data or ""), (languages, languages[::-1])
-    ):
-        prefix = f"{folder}/{subset}.{first}-{second}."
-        sides = [
-            _indexed(prefix + lang, symbols)
-            for lang, symbols in zip(languages, dictionaries, strict=True)
-        ]
-        if None not in sides:
-            break
-    else:
-        raise MissingSubset(
-            f"no subset {subset!r} of {'-'.join(languages)} in {options.data}; expected "
-            "fairseq-preprocess's"
-        )
-    source, target = sides
-    if reader.scheme == "none" and any(
-        "▁" in symbol or symbol.endswith("@@") for symbol in dictionaries[0].symbols
-    ):
-        warnings.warn(
-            "links are links of pieces; for links of words, name the BPE with --remove-bpe",
-            stacklevel=2,
-        )
-    if len(source) != len(target):
-        raise InputError(
-            f"{prefix}*: {len(source)} sources and {len(target)} targets; expected as many of each"
-        )
-    pairs = (
-        reader.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source))
-    )
-    return pairs, len(source)
-
-
-def _binarised_sources(subset: str, data: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
-    """Sentences without targets, as ``fairseq-preprocess --only-source`` writes them for masked
-    language models."""
-    for folder in utils.split_paths(data):
-        source = _indexed(f"{folder}/{subset}", reader.task.source_dictionary)
-        if source is not None:
-            pairs = (
-                reader.binarised_pair(source[i], None, f"sentence {i + 1}")
-                for i in range(len(source))
-            )
-            return pairs, len(source)
-    raise MissingSubset(
-        f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
-    )
-
-
-def _indexed(path: str, dictionary: Dictionary):
-    """One side of a subset, or None; fairseq's older format must be told to read its sentences."""
-    dataset = load_indexed_dataset(path, dictionary)
-    if dataset is not None and getattr(dataset, "supports_prefetch", False):
-        dataset.prefetch(range(len(dataset)))
-    return dataset
-
-
-def map_batches(
-    pairs: Iterable[Pair],
-    run: Callable[[list[Pair]], Iterable[Result]],
-    *,
-    max_tokens: int,
-    window: int = WINDOW,
-) -> Iterator[Result]:
-    """Applies ``run`` to batches of at most ``max_tokens`` (padding included); yields its results
-    in input order."""
-    ready: dict[int, Result] = {}
-    due = 0
-    for batch in numbered_batches(pairs, max_tokens=max_tokens, window=window):
-        numbers, members = zip(*batch, strict=True)
-        ready.update(zip(numbers, run(list(members)), strict=True))
-        while due in ready:
-            yield ready.pop(due)
-            due += 1
-
-
-def numbered_batches(
-    pairs: Iterable[Pair], *, max_tokens: int, window: int = WINDOW
-) -> Iterator[list[tuple[int, Pair]]]:
-    """Batches of (place in the input, pair) of similar length, from one window of the input after
-    the other."""
-    numbered = enumerate(pairs)
-    while True:
-        chunk = list(islice(numbered, window))
-        if not chunk:
-            return
-        for batch in batches(
-            [max(len(p.source.tokens), len(p.target.tokens)) for _, p in chunk], max_tokens
-        ):
-            yield [chunk[index] for index in batch]
-
-
-def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of sentences of similar length, at most ``max_tokens`` padded tokens together (or one
-    sentence)."""
-    batch: list[int] = []
-    for index in sorted(
-        range(len(lengths)), key=lengths.__getitem__
-    ):  # stable: the same batches every time
-        if batch and lengths[index] * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
