@@ -13,12 +13,8 @@ from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.lrp_rules import RULES, head_shares
-from fairseq_normalign.host.recorder import (
-    attentions,
-    evaluation_mode,
-    layers_of,
-    refuse_unsupported,
-)
+from fairseq_normalign.host.attention import attentions, layers_of, refuse_unsupported
+from fairseq_normalign.host.recorder import evaluation_mode
 
 # Predictions pass the decoder in groups: rows after the last one of a group play no part in it.
 # More groups save more rows, but each computes the decoder's inside again.

@@ -11,58 +11,23 @@ from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import (
+    Name,
+    attentions,
+    cached_values,
+    explicit_path,
+    head_count,
+    head_counts,  # noqa: F401  (read from here by others)
+    head_width,
+    out_bias,
+    out_weight,
+    refuse_unsupported,
+    split_heads,
+    value_projection,
+)
 from fairseq_normalign.norms.contributions import Recorded
 
-Recording = dict  # (kind, layer from 0) → Recorded
-
-
-def layers_of(stack: nn.Module | None) -> list[nn.Module]:
-    """The layers of an encoder or decoder, by index: iterating drops layers at random under
-    layerdrop."""
-    stack = getattr(stack, "sentence_encoder", stack)  # RoBERTa
-    layers = getattr(stack, "layers", [])
-    return [layers[index] for index in range(len(layers))]
-
-
-def attentions(model: nn.Module) -> dict[tuple[str, int], MultiheadAttention]:
-    """Every attention of the model by (kind, layer from 0)."""
-    places = {
-        "encoder": ("encoder", "self_attn"),
-        "decoder": ("decoder", "self_attn"),
-        "cross": ("decoder", "encoder_attn"),
-    }
-    return {
-        (kind, layer): getattr(module, name)
-        for kind, (side, name) in places.items()
-        for layer, module in enumerate(layers_of(getattr(model, side, None)))
-        # Language models have no cross-attention, convolutions no self-attention.
-        if getattr(module, name, None) is not None
-    }
-
-
-def head_counts(model: nn.Module) -> dict[tuple[str, int], int]:
-    """How many heads each attention has, by (kind, layer from 0)."""
-    return {name: attention.num_heads for name, attention in attentions(model).items()}
-
-
-def refuse_unsupported(name: tuple[str, int], attention: nn.Module) -> None:
-    where = f"{name[0]} attention of layer {name[1] + 1}"
-    if not isinstance(attention, MultiheadAttention):
-        raise InputError(
-            f"{where} is a {type(attention).__name__}; expected fairseq's MultiheadAttention"
-        )
-    if getattr(attention, "use_xformers", False):
-        side = "encoder" if name[0] == "encoder" else "decoder"
-        raise InputError(
-            f"{where} uses --{side}-xformers-att-config, which returns no attention weights"
-        )
-    if attention.bias_k is not None or attention.add_zero_attn:
-        raise InputError(f"{where} uses add_bias_kv or add_zero_attn: keys that are no token")
-
-
-def split_heads(projected: Tensor, heads: int, width: int) -> Tensor:
-    """(S, B, H·D) → (B, H, S, D)."""
-    return projected.view(*projected.shape[:2], heads, width).permute(1, 2, 0, 3)
+Recording = dict[Name, Recorded]
 
 
 class _Hooks:
@@ -73,11 +38,15 @@ class _Hooks:
         self,
         attention: MultiheadAttention,
         keep: Callable[[Recorded], None],
+        *,
         values: bool,
         detach: bool,
     ):
-        self.attention, self.keep, self.values, self.detach = attention, keep, values, detach
-        self.projected: Tensor | None = None
+        self.attention = attention
+        self.keep = keep
+        self.values = values
+        self.detach = detach
+        self.projected: Tensor | None = None  # what the map to values returned, (S, B, H·D)
 
     def before(self, module, args, kwargs):
         self.asked = kwargs.get("need_weights", True), kwargs.get("need_head_weights", False)
@@ -88,37 +57,39 @@ class _Hooks:
 
     def after(self, module, args, kwargs, output):
         attended, weights = output  # weights: (H, B, T, S)
-        self.keep(self.recorded(weights.transpose(0, 1)))
+        by_head = weights[: head_count(module)]  # without heads, something stands in for them
+        recorded = self.recorded(by_head.transpose(0, 1), kwargs.get("incremental_state"))
+        self.keep(recorded.detached() if self.detach else recorded)
         self.projected = None
         need_weights, need_head_weights = self.asked
         if need_head_weights:
             return attended, weights
         return attended, weights.mean(dim=0) if need_weights else None
 
-    def recorded(self, weights: Tensor) -> Recorded:
-        parts = [weights]
-        if self.values:
-            heads, width, out = (
-                self.attention.num_heads,
-                self.attention.head_dim,
-                self.attention.out_proj,
-            )
-            out_weight = (
-                out.last_weight if hasattr(out, "last_weight") else out.weight
-            )  # gates are drawn at random
-            projected = (
-                weights.new_zeros(weights.shape[-1], len(weights), 0)
-                if heads == 0
-                else self.projected
-            )
-            parts += [
-                split_heads(projected, heads, width),
-                out_weight.t().reshape(heads, width, len(out_weight)),
-                out.bias,
-            ]
+    def recorded(self, weights: Tensor, incremental_state: dict | None) -> Recorded:
+        if not self.values:
+            return Recorded(weights)
+        heads, width = head_count(self.attention), head_width(self.attention)
+        weight = out_weight(self.attention)  # (C, H·D)
         return Recorded(
-            *(part.detach() if self.detach and part is not None else part for part in parts)
+            weights,
+            self.values_of(weights, incremental_state),
+            weight.t().reshape(heads, width, len(weight)),
+            out_bias(self.attention),
         )
+
+    def values_of(self, weights: Tensor, incremental_state: dict | None) -> Tensor:
+        """The values of all keys that have a weight, (B, H, S, D)."""
+        heads, width = head_count(self.attention), head_width(self.attention)
+        batch, _, _, keys = weights.shape
+        if heads == 0:
+            return weights.new_zeros(batch, heads, keys, width)
+        if incremental_state is None:
+            values = split_heads(self.projected, heads, width)
+        else:  # what is projected in this step are the newest keys alone, or none
+            values = cached_values(self.attention, incremental_state)
+        beams = batch // len(values)
+        return values if beams == 1 else values.repeat_interleave(beams, dim=0)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -130,7 +101,7 @@ class _Hooks:
             module.register_forward_hook(self.after, with_kwargs=True, prepend=True),
         ]
         if self.values:
-            handles.append(module.v_proj.register_forward_hook(self.project))
+            handles.append(value_projection(module).register_forward_hook(self.project))
         try:
             yield
         finally:
@@ -140,6 +111,7 @@ class _Hooks:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; afterwards, each of its modules in the mode that it was in."""
     training = [module for module in model.modules() if module.training]
     if training:
         model.eval()
@@ -148,20 +120,6 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-@contextmanager
-def _explicit_path(chosen: Collection[MultiheadAttention]) -> Iterator[None]:
-    """fairseq's own attention code instead of PyTorch's fused function, which gives no head
-    weights."""
-    before = [(attention, attention.skip_embed_dim_check) for attention in chosen]
-    for attention in chosen:
-        attention.skip_embed_dim_check = True
-    try:
-        yield
-    finally:
-        for attention, value in before:
-            attention.skip_embed_dim_check = value
 
 
 @contextmanager
@@ -179,6 +137,9 @@ def record(
     The model is in evaluation mode inside, and as it was outside. Its outputs stay what they are:
     bit by bit where fairseq takes its explicit path anyway (cross-attention), to rounding where
     that path must be forced.
+
+    In incremental decoding, each step is a forward pass: its queries are the newest tokens, and its
+    keys all tokens so far. In beam search, the batch counts beams.
 
     Args:
         kinds: which of ``encoder``, ``decoder``, ``cross``.
@@ -208,8 +169,9 @@ def record(
     with ExitStack() as stack:
         if detach:
             stack.enter_context(evaluation_mode(model))
-        stack.enter_context(_explicit_path(chosen.values()))
+        stack.enter_context(explicit_path(chosen.values()))
         for name, attention in chosen.items():
-            hooks = _Hooks(attention, partial(recording.__setitem__, name), values, detach)
+            keep = partial(recording.__setitem__, name)
+            hooks = _Hooks(attention, keep, values=values, detach=detach)
             stack.enter_context(hooks.installed())
         yield recording

@@ -48,6 +48,11 @@ class Recorded:
     def norms(self) -> Norms:
         return norms(self.weights, self.values, self.out_weight)
 
+    def detached(self) -> Recorded:
+        """The same without the graph that it was computed in."""
+        parts = (self.weights, self.values, self.out_weight, self.out_bias)
+        return Recorded(*(None if part is None else part.detach() for part in parts))
+
 
 def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
     """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of half precision

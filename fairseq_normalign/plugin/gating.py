@@ -16,7 +16,13 @@ from fairseq_normalign.heads.gates import (
     sample_gates,
 )
 from fairseq_normalign.heads.pruning import scale_heads
-from fairseq_normalign.host.recorder import attentions
+from fairseq_normalign.host.attention import (
+    Name,
+    attentions,
+    head_count,
+    out_projection,
+    replace_out_projection,
+)
 
 # Chosen by experiment; see the README.
 INITIAL = 2.0
@@ -28,21 +34,26 @@ class GatedProjection(nn.Module):
 
     Gates are shared by sentences and positions, so this is all that a gate does, and PyTorch's
     fused attention, which takes the matrix, needs to know nothing of it. In training, each use of
-    ``weight`` draws new
-    gates: one draw for each forward pass.
+    ``weight`` draws new gates: one draw for each forward pass.
+
+    The optimiser sees log α / lr_scale and the gradient of log α itself, so that its steps on log α
+    are ``lr_scale`` times as long. This holds for all optimisers whose steps do not depend on the
+    size of a parameter: SGD, Adam and most others. Where steps are proportional to that size, as in
+    LAMB and in Adafactor with ``--scale-parameter``, the scale cancels; weight decay, too, pulls
+    log α to 0 as fast as it does other parameters, and not ``lr_scale`` times as fast.
 
     The state dict has ``weight`` and ``bias`` under fairseq's names, and ``log_alpha``, which a
-    plain checkpoint lacks: then gates start anew. The optimiser sees log α / lr_scale, so that its
-    steps on log α are ``lr_scale`` times as long, whichever optimiser it is.
+    plain checkpoint lacks: then gates start anew. It is in double precision: multiplied by the
+    scale, and divided by it on loading, the parameter comes back bit by bit, and a training that is
+    resumed goes on as if it had not stopped.
     """
 
     def __init__(
         self, projection: nn.Linear, heads: int, *, initial: float, lr_scale: float, close_rule: str
     ):
         super().__init__()
-        self._parameters["weight"] = (
-            projection.weight
-        )  # not by its setter: the name is that of a property, below
+        # Not by its setter, as the name is that of a property, below.
+        self._parameters["weight"] = projection.weight
         self.bias = projection.bias
         self.lr_scale, self.close_rule = lr_scale, close_rule
         self.scaled_log_alpha = nn.Parameter(torch.full((heads,), initial / lr_scale))
@@ -52,9 +63,8 @@ class GatedProjection(nn.Module):
     def log_alpha(self) -> Tensor:
         """(H,), in float32 at least. Its gradient arrives at the parameter as it is, not multiplied
         by the scale."""
-        scaled = self.scaled_log_alpha.to(
-            torch.promote_types(self.scaled_log_alpha.dtype, torch.float32)
-        )
+        wide = torch.promote_types(self.scaled_log_alpha.dtype, torch.float32)
+        scaled = self.scaled_log_alpha.to(wide)
         return scaled + (self.lr_scale - 1) * scaled.detach()
 
     def gate_values(self) -> Tensor:
@@ -74,9 +84,10 @@ class GatedProjection(nn.Module):
     @property
     def last_weight(self) -> Tensor:
         """The same as when it was last used, without a new draw."""
-        gates = (
-            self.gate_values() if self.noise is None else sample_gates(self.log_alpha, self.noise)
-        )
+        if self.noise is None:
+            gates = self.gate_values()
+        else:
+            gates = sample_gates(self.log_alpha, self.noise)
         return scale_heads(self._parameters["weight"], gates)
 
     def forward(self, heads: Tensor) -> Tensor:
@@ -84,16 +95,15 @@ class GatedProjection(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[f"{prefix}log_alpha"] = (
-            destination.pop(f"{prefix}scaled_log_alpha") * self.lr_scale
-        )
+        scaled = destination.pop(f"{prefix}scaled_log_alpha")
+        destination[f"{prefix}log_alpha"] = scaled.double() * self.lr_scale
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        found = state_dict.pop(f"{prefix}log_alpha", None)
-        scaled = self.scaled_log_alpha if found is None else found / self.lr_scale
-        super()._load_from_state_dict(
-            {**state_dict, f"{prefix}scaled_log_alpha": scaled}, prefix, *args
-        )
+        scaled = self.scaled_log_alpha
+        if f"{prefix}log_alpha" in state_dict:
+            scaled = state_dict.pop(f"{prefix}log_alpha").double() / self.lr_scale
+        own = {f"{prefix}scaled_log_alpha": scaled}
+        super()._load_from_state_dict({**state_dict, **own}, prefix, *args)
 
 
 class Steering(nn.Module):
@@ -148,26 +158,25 @@ def gate_heads(
         raise InputError(f"--gate-lr-scale {lr_scale}: expected more than 0")
     model.steering = Steering()
     for (kind, layer), attention in attentions(model).items():
-        if kind not in kinds or attention.num_heads == 0:
+        heads = head_count(attention)
+        if kind not in kinds or heads == 0:
             continue
-        if type(attention.out_proj) is not nn.Linear or attention.out_proj._forward_pre_hooks:
+        projection = out_projection(attention)
+        if type(projection) is not nn.Linear or projection._forward_pre_hooks:
             raise InputError(
                 f"{kind} attention of layer {layer + 1}: gates do not go with quantization noise"
             )
-        attention.out_proj = GatedProjection(
-            attention.out_proj,
-            attention.num_heads,
-            initial=initial,
-            lr_scale=lr_scale,
-            close_rule=close_rule,
+        gated = GatedProjection(
+            projection, heads, initial=initial, lr_scale=lr_scale, close_rule=close_rule
         )
+        replace_out_projection(attention, gated)
 
 
-def gates(model: nn.Module) -> dict[tuple[str, int], GatedProjection]:
+def gates(model: nn.Module) -> dict[Name, GatedProjection]:
     """The gated projections of a model by (kind, layer from 0)."""
-    found = {name: attention.out_proj for name, attention in attentions(model).items()}
+    projections = {name: out_projection(module) for name, module in attentions(model).items()}
     return {
         name: projection
-        for name, projection in found.items()
+        for name, projection in projections.items()
         if isinstance(projection, GatedProjection)
     }

@@ -10,9 +10,18 @@ from torch.nn import functional
 
 from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
+from fairseq_normalign.host.attention import (
+    attentions,
+    head_count,
+    head_counts,
+    head_width,
+    layers_of,
+    out_projection,
+    projections,
+    split_heads,
+)
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.host.compat import shrink_copies
-from fairseq_normalign.host.recorder import attentions, head_counts, layers_of, split_heads
 
 DEFAULT_RESTORE = "checkpoint_last.pt"
 
@@ -20,9 +29,8 @@ DEFAULT_RESTORE = "checkpoint_last.pt"
 class PrunedAttention(MultiheadAttention):
     """fairseq's attention with fewer heads than fit the width of the model.
 
-    fairseq's own code can do this where it computes step by step, as with incremental decoding. Its
-    fused path cannot,
-    nor can it do without any head: these are here.
+    fairseq's own code can do this where it computes step by step, as in incremental decoding. Its
+    fused path cannot, nor can it do without any head: these are here.
     """
 
     def forward(
@@ -40,11 +48,9 @@ class PrunedAttention(MultiheadAttention):
     ):
         asked = need_weights or need_head_weights
         if self.num_heads == 0:
-            return (
-                self._without_heads(query, key, need_head_weights)
-                if asked
-                else (self._bias(query), None)
-            )
+            keys = self._key_count(query, key, incremental_state)
+            weights = self._no_weights(query, keys, need_head_weights) if asked else None
+            return self._bias(query), weights
         if asked or incremental_state is not None or before_softmax or self.beam_size > 1:
             return super().forward(
                 query,
@@ -63,14 +69,13 @@ class PrunedAttention(MultiheadAttention):
     def _fused(self, query, key, value, key_padding_mask, attn_mask):
         q, k, v = (
             split_heads(projection(x), self.num_heads, self.head_dim)  # (B, H, T, D)
-            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+            for projection, x in zip(projections(self), (query, key, value), strict=True)
         )
         mask = None if attn_mask is None else attn_mask.to(q.dtype)
         if key_padding_mask is not None:
             hidden = key_padding_mask.bool()[:, None, None]  # (B, 1, 1, S)
-            mask = q.new_zeros(hidden.shape).masked_fill(hidden, float("-inf")) + (
-                0 if mask is None else mask
-            )
+            padding = q.new_zeros(hidden.shape).masked_fill(hidden, float("-inf"))
+            mask = padding if mask is None else padding + mask
         drop = self.dropout_module
         dropout = drop.p if self.training or drop.apply_during_inference else 0.0
         attended = functional.scaled_dot_product_attention(
@@ -82,32 +87,48 @@ class PrunedAttention(MultiheadAttention):
         bias = self.out_proj.bias
         return query.new_zeros(query.shape) if bias is None else bias.expand(query.shape)
 
-    def _without_heads(self, query, key, need_head_weights: bool):
-        (queries, batch), keys = query.shape[:2], query.shape[0] if key is None else key.shape[0]
-        shape = (0, batch, queries, keys) if need_head_weights else (batch, queries, keys)
-        return self._bias(query), query.new_zeros(shape)
+    def _key_count(self, query, key, incremental_state) -> int:
+        """S. In incremental decoding, keys of no heads are kept to be counted, as those of heads
+        are to be looked at."""
+        keys = len(query) if key is None else len(key)
+        if incremental_state is None or not self.self_attention:
+            return keys
+        buffer = self._get_input_buffer(incremental_state)
+        if "prev_key" in buffer:
+            keys += buffer["prev_key"].shape[2]
+        empty = query.new_zeros(query.shape[1], 0, keys, self.head_dim)  # (B, H, S, D)
+        self._set_input_buffer(incremental_state, {"prev_key": empty, "prev_value": empty})
+        return keys
+
+    def _no_weights(self, query, keys: int, need_head_weights: bool):
+        """Zeros; one head of them stands in for none, as fairseq takes the mean over heads."""
+        queries, batch, _ = query.shape
+        shape = (1, batch, queries, keys) if need_head_weights else (batch, queries, keys)
+        return query.new_zeros(shape)
 
 
 def remove_heads(model: nn.Module, alive: str) -> None:
     """Removes all heads but these, as ``heads.names`` writes them."""
-    kept_heads = parse_heads(alive, head_counts(model))
-    for (kind, layer), attention in attentions(model).items():
-        kept = [head.head for head in kept_heads if head[:2] == (kind, layer)]
-        if len(kept) < attention.num_heads:
+    heads = parse_heads(alive, head_counts(model))
+    for name, attention in attentions(model).items():
+        kept = [head.head for head in heads if head[:2] == name]
+        if len(kept) < head_count(attention):
             _shrink(attention, kept)
     for layer in layers_of(model.encoder):
         shrink_copies(layer)
 
 
 def _shrink(attention: MultiheadAttention, heads: list[int]) -> None:
-    neurons = columns_of(heads, attention.head_dim)
-    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+    """Leaves these heads, from 0: in fairseq's attributes, which are those of this class, too."""
+    neurons = columns_of(heads, head_width(attention))
+    for projection in projections(attention):
         projection.weight = nn.Parameter(projection.weight.detach()[neurons])
         if projection.bias is not None:
             projection.bias = nn.Parameter(projection.bias.detach()[neurons])
         projection.out_features = len(neurons)
-    attention.out_proj.weight = nn.Parameter(attention.out_proj.weight.detach()[:, neurons])
-    attention.out_proj.in_features = len(neurons)
+    projection = out_projection(attention)
+    projection.weight = nn.Parameter(projection.weight.detach()[:, neurons])
+    projection.in_features = len(neurons)
     attention.num_heads, attention.embed_dim = len(heads), len(neurons)
     attention.skip_embed_dim_check = True  # fairseq's word for heads that do not fill the width
     attention.__class__ = PrunedAttention

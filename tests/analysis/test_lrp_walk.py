@@ -17,8 +17,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads import lrp_rules as rule_module
 from fairseq_normalign.heads.lrp_rules import RULES
 from fairseq_normalign.heads.names import all_heads
+from fairseq_normalign.host.attention import attentions, layers_of
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.recorder import attentions, layers_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.pruned import remove_heads
 from tests.conftest import ToyTask, build_model

@@ -1,7 +1,15 @@
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head, all_heads, format_heads, parse_heads, parse_kinds
+from fairseq_normalign.heads.names import (
+    KINDS,
+    Head,
+    all_heads,
+    format_heads,
+    parse_heads,
+    parse_kinds,
+)
+from tests.conftest import build_model
 
 COUNTS = {("encoder", 0): 2, ("cross", 0): 0, ("cross", 1): 1}
 
@@ -44,3 +52,20 @@ def test_kinds():
         match="--gate-heads encoder,self: unknown attention 'self'; expected any of: encoder",
     ):
         parse_kinds("--gate-heads", "encoder,self")
+
+
+def test_the_table_of_kinds_is_that_of_fairseqs_models():
+    names = dict(build_model().named_parameters())
+    for kind in KINDS.values():
+        for layer in (0, 1):
+            assert f"{kind.prefix(layer)}out_proj.weight" in names
+    attentions = [name for name in names if name.endswith("attn.out_proj.weight")]
+    assert len(attentions) == 2 * len(KINDS)
+
+
+def test_what_kinds_of_attention_look_at():
+    assert list(KINDS) == ["encoder", "decoder", "cross"]
+    assert [kind.self_attention for kind in KINDS.values()] == [True, True, False]
+    assert [name for name, kind in KINDS.items() if kind.causal] == ["decoder"]
+    cross = KINDS["cross"]
+    assert (cross.side, cross.queries, cross.keys) == ("decoder", "target", "source")

@@ -1,11 +1,15 @@
 import pytest
 import torch
+from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.recorder import KINDS, attentions, record
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import attentions, head_count
+from fairseq_normalign.host.recorder import record
 from fairseq_normalign.norms.contributions import attention_output
-from tests.conftest import build_model
+from fairseq_normalign.plugin.gating import gates
+from tests.conftest import ToyTask, build_model
 
 
 def outputs_of(model, name):
@@ -127,3 +131,94 @@ def test_unsupported_attention_is_refused_by_name():
         record(model),
     ):
         pass
+
+
+# Incremental decoding: one token at a time, with the keys and values of earlier ones kept by
+# fairseq.
+
+DECODERS = {
+    "plain": ("transformer", {}),
+    "gated": ("transformer_normalign", {"gate_heads": "all"}),
+    "some heads": (
+        "transformer_normalign",
+        {"alive_heads": "encoder.1.2 decoder.1.1 decoder.2.2 decoder.2.3 cross.2.1 cross.2.4"},
+    ),
+    "no heads": ("transformer_normalign", {"alive_heads": "none"}),
+}
+
+
+@pytest.fixture(params=DECODERS)
+def decoder_model(request):
+    """A model whose parameters are all random: fresh biases are 0."""
+    arch, options = DECODERS[request.param]
+    model = build_model(arch, **options)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        for projection in gates(model).values():
+            log_alpha = torch.tensor([-1.0, 0.0, 1.0, -5.0])
+            projection.scaled_log_alpha.copy_(log_alpha / projection.lr_scale)
+    return model
+
+
+def last_row(recorded, queries: int, keys: int):
+    """Weights and norms of the last of some queries in a teacher-forced pass."""
+    norms = recorded.norms
+    return (
+        recorded.weights[:, :, queries - 1 : queries, :keys],
+        norms.transformed[:, :, :keys],
+        norms.weighted[:, :, queries - 1 : queries, :keys],
+        norms.summed[:, queries - 1 : queries, :keys],
+    )
+
+
+def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, decoder_model):
+    target = torch.tensor([[2, 11, 12, 13], [2, 14, 15, 16]])
+    with torch.no_grad(), record(decoder_model, KINDS) as forced:
+        decoder_model(**{**batch, "prev_output_tokens": target})
+    encoder_out = decoder_model.encoder(batch["src_tokens"], batch["src_lengths"])
+    state = {}
+    with torch.no_grad(), record(decoder_model, ("decoder", "cross")) as recording:
+        for length in range(1, 5):
+            decoder_model.decoder(target[:, :length], encoder_out, incremental_state=state)
+            for (kind, layer), recorded in recording.items():
+                keys = length if kind == "decoder" else batch["src_tokens"].shape[1]
+                found = (recorded.weights, *recorded.norms)
+                expected = last_row(forced[kind, layer], length, keys)
+                for part, other in zip(found, expected, strict=True):
+                    torch.testing.assert_close(part, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_parts_add_up_at_every_step_of_beam_search(batch, decoder_model, beam):
+    generator = SequenceGenerator(
+        [decoder_model], ToyTask().target_dictionary, beam_size=beam, max_len_b=8
+    )
+    plain = generator.generate([decoder_model], {"net_input": batch})
+    steps = dict.fromkeys(attentions(decoder_model), 0)
+    with record(decoder_model, KINDS) as recording:
+        for name, attention in attentions(decoder_model).items():
+
+            def check(module, args, output, name=name):
+                steps[name] += 1
+                recorded = recording[name]
+                assert recorded.weights.shape[1] == head_count(module)
+                assert recorded.weights.shape[3] == (steps[name] if name[0] == "decoder" else 5)
+                rebuilt = attention_output(recorded).transpose(0, 1)
+                torch.testing.assert_close(rebuilt, output[0], rtol=1e-4, atol=1e-5)
+
+            attention.register_forward_hook(check)
+        recorded_too = generator.generate([decoder_model], {"net_input": batch})
+    assert steps["decoder", 1] == steps["cross", 0] > 3
+    for beams, expected in zip(recorded_too, plain, strict=True):
+        for hypothesis, other in zip(beams, expected, strict=True):
+            assert hypothesis["tokens"].tolist() == other["tokens"].tolist()
+
+
+def test_no_heads_give_no_weight_also_where_the_mean_of_heads_is_asked_for(batch):
+    model = build_model("transformer_normalign", alive_heads="none")
+    with torch.no_grad(), record(model, KINDS):
+        _, extra = model(**batch)
+    assert extra["attn"][0].shape == (2, 4, 5)
+    assert not extra["attn"][0].any()

@@ -1,12 +1,18 @@
+import io
+from functools import partial
+
 import pytest
 import torch
+from fairseq.optim.adafactor import Adafactor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.recorder import attentions, record
+from fairseq_normalign.host.attention import attentions
+from fairseq_normalign.host.recorder import record
 from fairseq_normalign.norms.contributions import attention_output
+from fairseq_normalign.plugin.criterion import L0Criterion
 from fairseq_normalign.plugin.gating import GatedProjection, Steering, gates
-from tests.conftest import build_model
+from tests.conftest import ToyTask, build_model
 
 
 def gated(**options):
@@ -62,7 +68,8 @@ def test_keys_are_those_of_fairseq_and_log_alpha():
         for key in plain.state_dict()
         if key.endswith("out_proj.weight")
     }
-    assert model.state_dict()["encoder.layers.0.self_attn.out_proj.log_alpha"].tolist() == [1.5] * 4
+    log_alpha = model.state_dict()["encoder.layers.0.self_attn.out_proj.log_alpha"]
+    assert log_alpha.tolist() == pytest.approx([1.5] * 4)
 
 
 def test_log_alpha_keeps_its_meaning_at_another_scale():
@@ -81,19 +88,92 @@ def test_some_kinds_alone():
     assert not gates(build_model("transformer_normalign"))
 
 
+def trained(model, optimizer, batch, updates) -> None:
+    """Some updates as fairseq makes them: every update seeds its own noise."""
+    criterion = L0Criterion(ToyTask(), False, 0.1, l0_lambda=0.1, target_heads=12)
+    target = torch.tensor([[11, 12, 13, 2], [14, 2, 1, 1]])
+    model.train()
+    for update in updates:
+        torch.manual_seed(update)
+        model.set_num_updates(update)
+        optimizer.zero_grad()
+        criterion(model, {"net_input": batch, "target": target, "ntokens": 6})[0].backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("scale", [100.0, 1000.0, 1024.0])
+def test_a_resumed_training_goes_on_bit_by_bit(batch, scale):
+    whole, first, second = (gated(gate_lr_scale=scale) for _ in range(3))
+    build = partial(torch.optim.Adam, lr=2e-3, weight_decay=1e-4)
+    trained(whole, build(whole.parameters()), batch, range(20))
+    optimizer = build(first.parameters())
+    trained(first, optimizer, batch, range(10))
+    file = io.BytesIO()
+    torch.save([first.state_dict(), optimizer.state_dict()], file)
+    file.seek(0)
+    state, optimizer_state = torch.load(file)
+    optimizer = build(second.parameters())
+    second.load_state_dict(state)
+    optimizer.load_state_dict(optimizer_state)
+    trained(second, optimizer, batch, range(10, 20))
+    found, expected = second.state_dict(), whole.state_dict()
+    assert [key for key in expected if not torch.equal(found[key], expected[key])] == []
+
+
+@pytest.mark.parametrize("scale", [3.0, 7.7, 100.0, 1000.0])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_saving_and_loading_changes_no_bit(scale, dtype):
+    torch.manual_seed(0)
+    build = partial(GatedProjection, initial=0.0, lr_scale=scale, close_rule="value")
+    first, second = (build(torch.nn.Linear(4, 4), 1000).to(dtype) for _ in range(2))
+    first.scaled_log_alpha.data.normal_()
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first.scaled_log_alpha, second.scaled_log_alpha)
+
+
+def test_checkpoints_with_log_alpha_in_single_precision_load():
+    first, second = gated(), gated()
+    set_gates(first, [-3.0, 0.0, 1.0, 2.0])
+    state = {
+        key: value.float() if "log_alpha" in key else value
+        for key, value in first.state_dict().items()
+    }
+    second.load_state_dict(state)
+    for name, projection in gates(second).items():
+        torch.testing.assert_close(
+            projection.log_alpha, gates(first)[name].log_alpha, rtol=1e-6, atol=0
+        )
+
+
+def gate_step(optimizer, scale: float, initial: float = 0.0) -> float:
+    """How far log α goes in the first step."""
+    projection = GatedProjection(
+        torch.nn.Linear(4, 4), 2, initial=initial, lr_scale=scale, close_rule="value"
+    )
+    training = optimizer(projection.parameters(), lr=1e-3)
+    projection.open_probabilities().sum().backward()
+    training.step()
+    return projection.log_alpha[0].item() - initial
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
 def test_learning_rate_of_gates_is_scaled(optimizer):
-    def step(scale: float) -> float:
-        projection = GatedProjection(
-            torch.nn.Linear(4, 4), 2, initial=0.0, lr_scale=scale, close_rule="value"
-        )
-        training = optimizer(projection.parameters(), lr=1e-3)
-        (projection.open_probabilities().sum()).backward()
-        training.step()
-        return projection.log_alpha[0].item()
+    assert gate_step(optimizer, 50.0) == pytest.approx(50 * gate_step(optimizer, 1.0), rel=1e-3)
+    assert gate_step(optimizer, 1.0) < 0
 
-    assert step(50.0) == pytest.approx(50 * step(1.0), rel=1e-3)
-    assert step(1.0) < 0
+
+def test_the_scale_cancels_where_steps_are_proportional_to_the_parameter():
+    optimizer = partial(Adafactor, scale_parameter=True, relative_step=False)
+    scaled, plain = (gate_step(optimizer, scale, initial=2.0) for scale in (50.0, 1.0))
+    assert scaled == pytest.approx(plain, rel=1e-2)
+    assert plain < 0
+
+
+def test_weight_decay_of_gates_is_not_scaled():
+    decayed = partial(torch.optim.SGD, weight_decay=0.1)
+    for scale in (50.0, 1.0):
+        decay = gate_step(decayed, scale, 2.0) - gate_step(torch.optim.SGD, scale, 2.0)
+        assert decay == pytest.approx(-1e-3 * 0.1 * 2, rel=1e-2)
 
 
 def test_close_rule_of_the_paper():
