@@ -1,16 +1,46 @@
-"""Files: texts read line by line, and outputs that appear whole or not at all."""
+"""Files: texts read line by line, and outputs that appear whole or not at all.
+
+An output is written to a private file beside it, ``.NAME.….part``, which takes the name when it is
+complete; until then an older file of that name stays as it was. A symbolic link stays one: the file
+that it points to is replaced. A file that is replaced hands on its owner and permissions, a new one
+gets those of the umask. Devices, pipes and open descriptors (``/dev/stdout``, also spelled ``-``)
+cannot be replaced and are written straight.
+
+While an output is written, ``.NAME.lock`` beside it is locked, and a second run that would write
+the same output is refused. The lock ends with the process, also if the process is killed: what
+``kill -9`` leaves is an empty ``.NAME.lock``, which the next run takes over and removes, and the
+unfinished ``.part``. Where the file system knows no locks, the run that ends last wins: its file is
+whole, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import gzip
+import hashlib
+import itertools
 import os
+import re
+import secrets
+import stat
 import sys
-from collections.abc import Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from fairseq_normalign.errors import InputError
+
+DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
+NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
+LONG_NAME = 200  # bytes; file systems take 255, and the names of lock and part are longer
+
+# Text that UTF-8 cannot hold, as in names of files in another encoding, is written as \udcff, which
+# JSON reads back.
+TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
 
 
 def name_of(path: str | Path) -> str:
@@ -18,12 +48,20 @@ def name_of(path: str | Path) -> str:
     return "<stdin>" if str(path) == "-" else str(path)
 
 
-def _open(path: str | Path) -> TextIO:
-    if str(path) == "-":
-        return open(sys.stdin.fileno(), encoding="utf-8-sig", closefd=False)
-    if str(path).endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return Path(path).open(encoding="utf-8-sig")
+def short_names(paths: Sequence[str | Path]) -> list[str]:
+    """The shortest end of each path that no other of the paths has, to name files in a table."""
+    ends = {str(path): _ends(Path(path)) for path in paths}
+    counts = Counter(itertools.chain.from_iterable(ends.values()))
+    return [_first_unique(ends[str(path)], counts) or str(path) for path in paths]
+
+
+def _ends(path: Path) -> list[str]:
+    """``c``, ``b/c`` and ``a/b/c`` of ``a/b/c``."""
+    return [str(Path(*path.parts[-count:])) for count in range(1, len(path.parts) + 1)]
+
+
+def _first_unique(ends: Sequence[str], counts: Counter) -> str | None:
+    return next((end for end in ends if counts[end] == 1), None)
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -34,35 +72,197 @@ def read_lines(path: str | Path) -> Iterator[str]:
             yield from file
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not UTF-8 text ({error.reason}); expected a text file") from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
-
-
-@contextlib.contextmanager
-def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
-    """A file to write that appears under its name only when complete; an error leaves the old file
-    as it was."""
-    path = Path(path)
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") if binary else part.open("w", encoding="utf-8") as file:
-            yield file
-        part.replace(path)
+    except (EOFError, zlib.error) as error:
+        raise InputError(f"{name}: damaged: {error}; expected a whole gzip file") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+        raise InputError(f"{name}: {error.strerror or error}") from None
 
 
-def refuse_overwriting(output: str | Path, *inputs: str | Path) -> None:
-    """Raises InputError if the output is one of the inputs, also under another name."""
+def _open(path: str | Path) -> TextIO:
+    _refuse_null(path)
+    if str(path) == "-":
+        if sys.stdin is None or sys.stdin.closed:
+            raise InputError("<stdin>: is closed; expected text from a file or a pipe")
+        return open(sys.stdin.fileno(), encoding="utf-8-sig", closefd=False)
+    if str(path).endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return Path(path).open(encoding="utf-8-sig")
+
+
+def _refuse_null(path: str | Path) -> None:
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r}: not the name of a file: it has a null character")
+
+
+def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
+    """Raises InputError if the output is one of the inputs, also under another name.
+
+    Inputs that are None or stdin are passed over.
+    """
+    if is_stream(output):
+        return
     for path in inputs:
-        if _same_file(output, path):
-            raise InputError(f"{output}: is also read as {path}; expected another file to write")
+        if path is not None and str(path) != "-" and _same_file(output, path):
+            raise InputError(f"{output}: would overwrite the input {path}; expected another name")
 
 
 def _same_file(one: str | Path, other: str | Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
-        return os.path.samefile(one, other)
+        return Path(one).samefile(other)
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether a path names a device, a pipe or an open descriptor: nothing to be replaced, and
+    nothing to have a file beside it."""
+    if _descriptor(path) is not None:
+        return True
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _descriptor(path: str | Path) -> int | None:
+    match = DESCRIPTOR.fullmatch(str(path))
+    return int(match[1]) if match else NAMED_DESCRIPTORS.get(str(path))
+
+
+@contextlib.contextmanager
+def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
+    """A file to write that appears under its name only when complete.
+
+    An error, or Ctrl-C, leaves the old file as it was and nothing else. See the top of this module
+    for links, permissions, devices and two runs at once.
+    """
+    _refuse_null(path)
+    writing = _straight(path, binary) if is_stream(path) else _replacing(path, binary)
+    with contextlib.ExitStack() as stack:
+        with _named(path):
+            file = stack.enter_context(writing)
+        try:
+            yield file
+        except OSError as error:
+            if error.filename is None:  # it is not about some other file
+                raise _unwritable(path, error) from None
+            raise
+        with _named(path):
+            stack.close()
+
+
+@contextlib.contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """Names the output in errors of the operating system."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: str | Path, error: OSError) -> Exception:
+    if isinstance(error, BrokenPipeError):  # whoever reads has seen enough: no mistake
+        return error
+    return InputError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def _straight(path: str | Path, binary: bool) -> Iterator[IO]:
+    descriptor = _descriptor(path)
+    if descriptor is not None and sys.stdout is not None:
+        sys.stdout.flush()  # what was printed before comes before
+    copy = os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor)
+    with _file_of(copy, binary) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _file_of(descriptor: int, binary: bool) -> Iterator[IO]:
+    file = os.fdopen(descriptor, "wb") if binary else os.fdopen(descriptor, "w", **TEXT)
+    try:
+        yield file
+    except BaseException:
+        with contextlib.suppress(OSError):  # a full disk is full again: the first error counts
+            file.close()
+        raise
+    file.close()
+
+
+@contextlib.contextmanager
+def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
+    target = Path(os.path.realpath(path))
+    with _locked(target):
+        old = _status(target)
+        part = _beside(target, f"{secrets.token_hex(4)}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(part, flags, 0o666 if old is None else 0o600)
+        try:
+            with _file_of(descriptor, binary) as file:
+                if old is not None:
+                    _hand_on(old, descriptor)
+                yield file
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _beside(target: Path, ending: str) -> Path:
+    name = target.name
+    if len(os.fsencode(name)) > LONG_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return target.with_name(f".{name}.{ending}")
+
+
+def _status(target: Path) -> os.stat_result | None:
+    """What is known of the file that will be replaced; None if there is none."""
+    if not target.exists():
+        return None
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return target.stat()
+
+
+def _hand_on(old: os.stat_result, descriptor: int) -> None:
+    """Gives a new file the owner, if we may, and the permissions of an old one."""
+    with contextlib.suppress(OSError):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+
+
+@contextlib.contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """Holds the lock of an output, or refuses if another run does."""
+    lock = _beside(target, "lock")
+    descriptor = _take(lock, target)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            lock.unlink()  # before it is let go: whoever waits for nothing finds it gone
+        os.close(descriptor)
+
+
+def _take(lock: Path, target: Path) -> int:
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InputError(
+                f"{target}: another run is writing it; expected one at a time"
+            ) from None
+        except OSError:
+            return descriptor  # a file system without locks
+        if _is_at(lock, descriptor):
+            return descriptor
+        os.close(descriptor)  # its owner removed it after we had opened it
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

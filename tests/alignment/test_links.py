@@ -20,7 +20,6 @@ from fairseq_normalign.alignment.links import (
     unpack,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import read_lines, whole_file
 
 settings.register_profile("here", deadline=None)
 settings.load_profile("here")
@@ -187,46 +186,9 @@ def test_gz_and_byte_order_mark_are_read_through(tmp_path):
     assert list(LinkFile(tmp_path / "a.gz")) == [{(0, 0)}, {(1, 1)}]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("binary", b"\xff\xfe\x00\x80", "binary: not UTF-8 text"),
-        ("short.gz", b"\x1f\x8b\x08\x00\x00", "short.gz: "),
-        ("not.gz", b"0-0\n", "not.gz: Not a gzipped file"),
-    ],
-)
-def test_what_is_not_text_is_refused(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        list(read_lines(tmp_path / name))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="nowhere: No such file"):
-        list(read_lines(tmp_path / "nowhere"))
-
-
 def test_stdin_is_a_dash():
     code = "from fairseq_normalign.alignment.links import LinkFile; print(list(LinkFile('-')))"
     done = subprocess.run(
         [sys.executable, "-c", code], input="0-1\n", capture_output=True, text=True, check=True
     )
     assert done.stdout == "[{(0, 1)}]\n"
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "out"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), whole_file(path) as file:
-        file.write("new")
-        raise RuntimeError
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with (
-        pytest.raises(InputError, match="out: cannot be written: No such file"),
-        whole_file(tmp_path / "no" / "out"),
-    ):
-        pass

@@ -1,0 +1,333 @@
+"""Files are read to the end or refused in one line, and written whole or not at all."""
+
+import fcntl
+import gzip
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import (
+    is_stream,
+    read_lines,
+    refuse_overwriting,
+    short_names,
+    whole_file,
+)
+
+PACKED = gzip.compress(b"0-0 1-1\n" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("binary", b"\xff\xfe\x00\x80", "binary: not UTF-8 text .*; expected a text file$"),
+        ("short.gz", b"\x1f\x8b\x08\x00\x00", "short.gz: damaged: .*; expected a whole gzip file$"),
+        ("cut.gz", PACKED[:-12], "cut.gz: damaged: .*; expected a whole gzip file$"),
+        ("flipped.gz", PACKED[:20] + b"\xff" * 9 + PACKED[29:], "flipped.gz: damaged: "),
+        ("crc.gz", PACKED[:-8] + b"\x00" * 8, "crc.gz: CRC check failed"),
+        ("not.gz", b"0-0\n", "not.gz: Not a gzipped file"),
+        ("more.gz", PACKED + b"more", "more.gz: Not a gzipped file"),
+    ],
+)
+def test_what_is_not_text_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as refused:
+        list(read_lines(tmp_path / name))
+    assert "\n" not in str(refused.value)
+
+
+def test_the_damage_above_is_of_the_kind_that_zlib_reports():
+    with pytest.raises(zlib.error):
+        gzip.decompress(PACKED[:20] + b"\xff" * 9 + PACKED[29:])
+
+
+def test_a_missing_file_a_folder_and_a_null_are_named(tmp_path):
+    with pytest.raises(InputError, match="nowhere: No such file"):
+        list(read_lines(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=f"{tmp_path}: Is a directory"):
+        list(read_lines(tmp_path))
+    with pytest.raises(InputError, match=r"'a\\x00b': not the name of a file"):
+        list(read_lines("a\0b"))
+    with pytest.raises(InputError, match=r"'a\\x00b': not the name of a file"), whole_file("a\0b"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads and writes everything")
+def test_a_file_that_must_not_be_read_or_written(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0)
+    with pytest.raises(InputError, match="secret: Permission denied"):
+        list(read_lines(path))
+    with pytest.raises(InputError, match="secret: cannot be written: Permission"), whole_file(path):
+        pass
+
+
+def test_stdin_that_is_closed_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="<stdin>: is closed; expected text from a file or a pipe"):
+        list(read_lines("-"))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_failed_write_leaves_the_old_file(tmp_path, error):
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(error), whole_file(path) as file:
+        file.write("new")
+        raise error
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_files_own_part_stays(tmp_path):
+    (tmp_path / "out.part").write_text("mine")
+    with whole_file(tmp_path / "out") as file:
+        file.write("new")
+    assert (tmp_path / "out.part").read_text() == "mine"
+    assert names(tmp_path) == ["out", "out.part"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("no/out", "out: cannot be written: No such file"), ("", "cannot be written: Is a directory")],
+)
+def test_a_file_that_cannot_be_written_is_named(tmp_path, name, message):
+    begun = False
+    with pytest.raises(InputError, match=message), whole_file(tmp_path / name):
+        begun = True
+    assert not begun
+
+
+@pytest.mark.parametrize("size", [10, 100_000])  # fails when it is closed, fails when written
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, size):
+    (tmp_path / "out").write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5, limits[1]))
+    try:
+        with (
+            pytest.raises(InputError, match="out: cannot be written: File too large"),
+            whole_file(tmp_path / "out") as file,
+        ):
+            file.write("x" * size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_text() == "old"
+
+
+def test_errors_about_other_files_are_not_ours(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"), whole_file(tmp_path / "out"):
+        (tmp_path / "nowhere").read_text()
+    assert names(tmp_path) == []
+
+
+def test_permissions_of_a_file_stay(tmp_path):
+    path = tmp_path / "out"
+    for mode in (0o600, 0o640, 0o666):
+        path.write_text("old")
+        path.chmod(mode)
+        with whole_file(path) as file:
+            (part,) = tmp_path.glob(".out.*.part")
+            assert stat.S_IMODE(part.stat().st_mode) == mode
+            file.write("new")
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+        assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_new_file_honours_the_umask(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with whole_file(tmp_path / "out"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_stays_and_its_target_is_written(tmp_path, there):
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    if there:
+        target.write_text("old")
+    link.symlink_to(Path("folder") / "target")
+    with whole_file(link) as file:
+        file.write("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert names(tmp_path) == ["folder", "link"]
+    assert names(target.parent) == ["target"]
+
+
+def test_a_pipe_is_written_straight(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with whole_file(pipe) as file:
+        file.write("through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert names(tmp_path) == ["pipe"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_link_to_a_device_is_written_straight(tmp_path):
+    (tmp_path / "sink").symlink_to("/dev/null")
+    with whole_file(tmp_path / "sink", binary=True) as file:
+        file.write(b"gone")
+    assert (tmp_path / "sink").readlink() == Path("/dev/null")
+    (tmp_path / "full").symlink_to("/dev/full")
+    with (
+        pytest.raises(InputError, match="full: cannot be written: No space left on device"),
+        whole_file(tmp_path / "full") as file,
+    ):
+        file.write("much")
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_stdout_is_no_file_to_replace(name, capfd):
+    assert is_stream(name)
+    print("before")
+    with whole_file(name) as file:
+        file.write("between\n")
+    print("after")
+    assert capfd.readouterr().out == "before\nbetween\nafter\n"
+
+
+def test_stdout_keeps_its_file(tmp_path):
+    """A shell that sends stdout to a file goes on writing to it."""
+    code = (
+        "from fairseq_normalign.files import whole_file\n"
+        "with whole_file('/dev/stdout') as file: file.write('ours\\n')\n"
+    )
+    with (tmp_path / "out").open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+        file.write("theirs\n")
+    assert (tmp_path / "out").read_text() == "ours\ntheirs\n"
+
+
+def test_two_writers_at_once(tmp_path):
+    (tmp_path / "link").symlink_to("out")
+    for name in ("out", "link"):
+        with whole_file(tmp_path / "out") as file:
+            file.write("first")
+            with (
+                pytest.raises(InputError, match="out: another run is writing it; expected one at"),
+                whole_file(tmp_path / name),
+            ):
+                pass
+        assert (tmp_path / "out").read_text() == "first"
+    with whole_file(tmp_path / "out") as file, whole_file(tmp_path / "other"):
+        file.write("second")
+    assert (tmp_path / "out").read_text() == "second"
+    assert names(tmp_path) == ["link", "other", "out"]
+
+
+WRITER = """
+import sys, time
+from fairseq_normalign.files import whole_file
+with whole_file(sys.argv[1]) as file:
+    file.write("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_writer_blocks_nobody(tmp_path):
+    path = tmp_path / "out"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout.readline() == "writing\n"
+        with pytest.raises(InputError, match="another run is writing it"), whole_file(path):
+            pass
+        writer.send_signal(signal.SIGKILL)
+    with whole_file(path) as file:
+        file.write("whole")
+    assert path.read_text() == "whole"
+    assert not (tmp_path / ".out.lock").exists()
+
+
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
+    """Another run ends between our opening its lock and our locking it."""
+    locks = []
+
+    def flock(descriptor, how):
+        locks.append(descriptor)
+        if len(locks) == 1:
+            (tmp_path / ".out.lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with whole_file(tmp_path / "out"):
+        assert (tmp_path / ".out.lock").exists()
+    assert len(locks) == 2
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def flock(descriptor, how):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with whole_file(tmp_path / "out") as one, whole_file(tmp_path / "out") as other:
+        one.write("first" * 10000)
+        other.write("second" * 10000)
+    assert (tmp_path / "out").read_text() == "first" * 10000  # the one that ended last
+    assert names(tmp_path) == ["out"]
+
+
+def test_the_longest_name(tmp_path):
+    name = "ü" * 127  # of 254 bytes
+    with whole_file(tmp_path / name) as file:
+        file.write("new")
+    assert names(tmp_path) == [name]
+
+
+def test_names_that_are_not_utf_8_are_written_as_json_reads_them(tmp_path):
+    with whole_file(tmp_path / "out") as file:
+        file.write('"caf\udce9"')
+    assert (tmp_path / "out").read_text() == '"caf\\udce9"'
+
+
+def test_an_output_that_is_an_input_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").write_text("")
+    (tmp_path / "link").symlink_to("in")
+    os.link("in", "hard")
+    for name in ("in", "./in", "link", "hard", str(tmp_path / "in")):
+        with pytest.raises(InputError, match=r"would overwrite the input in; expected another"):
+            refuse_overwriting(name, None, "-", "in")
+    refuse_overwriting("out", "in", None, "-")
+    refuse_overwriting("/dev/null", "/dev/null")
+    with pytest.raises(InputError, match=r"would overwrite the input folder/\.\./out"):
+        refuse_overwriting("out", "folder/../out")
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["/a/b/x", "/a/c/y"], ["x", "y"]),
+        (["/a/b/x", "/a/c/x", "/d/y"], ["b/x", "c/x", "y"]),
+        (["a/b/x", "b/x", "x"], ["a/b/x", "b/x", "x"]),
+        (["a/x", "a/x"], ["x", "x"]),
+        (["./x", "../x"], ["./x", "../x"]),
+        (["<stdin>"], ["<stdin>"]),
+        (["/x", "x"], ["/x", "x"]),
+    ],
+)
+def test_short_names(paths, expected):
+    assert short_names(paths) == expected
