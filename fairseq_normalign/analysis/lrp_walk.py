@@ -3,7 +3,7 @@ to its embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,8 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.lrp_rules import RULES, head_shares
-from fairseq_normalign.host.attention import attentions, layers_of, refuse_unsupported
+from fairseq_normalign.heads.lrp_rules import Epsilon, head_shares, rule_set
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import (
+    Name,
+    attentions,
+    head_count,
+    head_counts,
+    layers_of,
+    out_bias,
+    out_weight,
+    projections,
+    query_scale,
+    refuse_unsupported,
+)
 from fairseq_normalign.host.recorder import evaluation_mode
 
 # Predictions pass the decoder in groups: rows after the last one of a group play no part in it.
@@ -34,19 +46,15 @@ UNSUPPORTED = {
 class Relevance(NamedTuple):
     """Relevance of a batch, for each of P predictions, which start with 1 each."""
 
-    heads: dict[
-        tuple[str, int], Tensor
-    ]  # (kind, layer from 0) → share of each head in its layer, (B, P, H)
+    heads: dict[Name, Tensor]  # share of each head in its layer, (B, P, H)
     source: Tensor  # of source tokens, (B, P, S)
     prefix: Tensor  # of the decoder's inputs, the start mark first, (B, P, T)
-    totals: dict[
-        str, Tensor
-    ]  # at the input of each layer, such as decoder.1, and of the output layer, (B, P)
+    # at the input of each layer, such as decoder.1, and of the output layer, (B, P)
+    totals: dict[str, Tensor]
 
 
-Back = Callable[
-    [Tensor], Tensor
-]  # relevance of an output → that of the input; None if the output is a constant
+# Relevance of an output → that of the input; None if the output is a constant.
+Back = Callable[[Tensor], Tensor | None]
 
 
 class _Walk:
@@ -55,20 +63,19 @@ class _Walk:
     A layer's inside is computed again from its input, when its turn comes: what is kept is small.
     """
 
-    def __init__(self, rules: str, memory: Tensor):
-        self.rules, self.memory = (
-            RULES[rules],
-            memory,
-        )  # relevance of the encoder's output so far, (B, P, S, C)
-        self.heads: dict[tuple[str, int], Tensor] = {}
+    def __init__(self, rules: Epsilon, memory: Tensor):
+        self.rules = rules
+        self.memory = memory  # relevance of the encoder's output so far, (B, P, S, C)
+        self.heads: dict[Name, Tensor] = {}
         self.totals: dict[str, Tensor] = {}
 
     def back_linear(self, x: Tensor, relevance: Tensor, *modules: nn.Module) -> Tensor:
         """From linear maps of the same input, as from a single one."""
         parameters = [_parameters(module) for module in modules]
-        weight, bias = (
-            parameters[0] if len(modules) == 1 else map(torch.cat, zip(*parameters, strict=True))
-        )
+        if len(modules) == 1:
+            weight, bias = parameters[0]
+        else:
+            weight, bias = (torch.cat(parts) for parts in zip(*parameters, strict=True))
         return self.rules.linear(x, weight, bias, relevance)
 
     def layer_norm(self, x: Tensor, module: nn.Module) -> tuple[Tensor, Back]:
@@ -86,7 +93,7 @@ class _Walk:
 
     def attention(
         self,
-        name: tuple[str, int],
+        name: Name,
         module: nn.Module,
         mask: Tensor,
         x: Tensor,
@@ -98,51 +105,45 @@ class _Walk:
         Args:
             mask: what is not to be seen, (B or 1, 1, T or 1, S).
         """
-        weight, bias = _parameters(module.out_proj)
+        heads = head_count(module)
+        weight, bias = _widened(out_weight(module), out_bias(module))
         if not weight.any():  # no head at all, or closed gates on all
-            return bias.expand_as(x), partial(self.no_heads, name, module.num_heads)
+            return bias.expand_as(x), partial(self.no_heads, name, heads)
         seen = x if memory is None else memory
-        projections = module.q_proj, module.k_proj, module.v_proj
+        maps = projections(module)
         q, k, v = (
-            F.linear(y, *_parameters(projection))
-            .unflatten(-1, (module.num_heads, -1))
-            .transpose(1, 2)  # (B, H, T, D)
-            for y, projection in zip((x, seen, seen), projections, strict=True)
+            _by_head(F.linear(y, *_parameters(projection)), heads)
+            for y, projection in zip((x, seen, seen), maps, strict=True)
         )
-        q = q * module.scaling
-        weights = (
-            (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf")).softmax(-1)
-        )  # (B, H, T, S)
+        q = q * query_scale(module)
+        logits = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf"))
+        weights = logits.softmax(-1)  # (B, H, T, S)
         context = (weights @ v).transpose(1, 2).flatten(-2)
 
         def back(relevance: Tensor) -> Tensor:
-            by_head = self.back_linear(context, relevance, module.out_proj).unflatten(
-                -1, (module.num_heads, -1)
-            )
-            by_head = by_head.transpose(2, 3)  # (B, P, H, T, D)
-            self.heads[name] = head_shares(by_head)
-            found = list(
-                zip(self.rules.attention(q, k, v, weights, by_head), projections, strict=True)
-            )
+            of_context = self.rules.linear(context, weight, bias, relevance)
+            of_heads = of_context.unflatten(-1, (heads, -1)).transpose(2, 3)  # (B, P, H, T, D)
+            self.heads[name] = head_shares(of_heads)
+            of_maps = self.rules.attention(q, k, v, weights, of_heads)
+            parts = list(zip(of_maps, maps, strict=True))
             if memory is None:
-                return self.back_projections(x, found)
-            self.memory += self.back_projections(memory, found[1:])
-            return self.back_projections(x, found[:1])
+                return self.back_projections(x, parts)
+            self.memory += self.back_projections(memory, parts[1:])
+            return self.back_projections(x, parts[:1])
 
         return F.linear(context, weight, bias), back
 
-    def back_projections(self, x: Tensor, found: list[tuple[Tensor | None, nn.Module]]) -> Tensor:
+    def back_projections(self, x: Tensor, parts: list[tuple[Tensor | None, nn.Module]]) -> Tensor:
         """From queries, keys and values, or some of them, (B, P, H, T, D) each, to what they are
         projected from."""
-        found = [
-            (part.transpose(2, 3), projection) for part, projection in found if part is not None
-        ]
-        if not found:
+        given = [(part, projection) for part, projection in parts if part is not None]
+        if not given:
             return torch.zeros_like(x).unsqueeze(1)  # P = 1: broadcast
-        parts, projections = zip(*found, strict=True)
-        return self.back_linear(x, torch.cat(parts, dim=3).flatten(-2), *projections)
+        by_token = [part.transpose(2, 3) for part, _ in given]  # (B, P, T, H, D)
+        maps = [projection for _, projection in given]
+        return self.back_linear(x, torch.cat(by_token, dim=3).flatten(-2), *maps)
 
-    def no_heads(self, name: tuple[str, int], count: int, relevance: Tensor) -> None:
+    def no_heads(self, name: Name, count: int, relevance: Tensor) -> None:
         """The way back from an attention that returns its bias."""
         self.heads[name] = relevance.new_zeros(*relevance.shape[:2], count)
 
@@ -154,17 +155,21 @@ class _Walk:
         branch: Callable[[Tensor], tuple[Tensor, Back]],
     ) -> tuple[Tensor, Back]:
         """x + branch(norm(x)), or norm(x + branch(x))."""
-        normed, back_normed = self.layer_norm(x, norm) if before else (x, None)
-        branched, back_branch = branch(normed)
-        out, back_out = (x + branched, None) if before else self.layer_norm(x + branched, norm)
+        if before:
+            normed, back_norm = self.layer_norm(x, norm)
+            branched, back_branch = branch(normed)
+            out = x + branched
+        else:
+            branched, back_branch = branch(x)
+            out, back_norm = self.layer_norm(x + branched, norm)
 
         def back(relevance: Tensor) -> Tensor:
-            relevance = relevance if before else back_out(relevance)
+            relevance = relevance if before else back_norm(relevance)
             of_x, of_branch = self.rules.add(x, branched, relevance)
             of_branch = back_branch(of_branch)
             if of_branch is None:
                 return relevance
-            return of_x.add_(back_normed(of_branch) if before else of_branch)
+            return of_x.add_(back_norm(of_branch) if before else of_branch)
 
         return out, back
 
@@ -178,17 +183,15 @@ class _Walk:
         memory: Tensor | None,
     ) -> tuple[Tensor, list[Back]]:
         """A layer's output, and the ways back through its parts, the last one first."""
-        branches = [
-            (
-                layer.self_attn_layer_norm,
-                partial(self.attention, (side, index), layer.self_attn, masks[0]),
+        kinds = (side,) if memory is None else (side, "cross")
+        branches = []
+        for kind, mask in zip(kinds, masks, strict=True):
+            attribute = KINDS[kind].attribute
+            seen = None if KINDS[kind].self_attention else memory
+            attend = partial(
+                self.attention, (kind, index), getattr(layer, attribute), mask, memory=seen
             )
-        ]
-        if memory is not None:
-            cross = partial(
-                self.attention, ("cross", index), layer.encoder_attn, masks[1], memory=memory
-            )
-            branches.append((layer.encoder_attn_layer_norm, cross))
+            branches.append((getattr(layer, f"{attribute}_layer_norm"), attend))
         branches.append((layer.final_layer_norm, partial(self.feed_forward, layer)))
         backs = []
         for norm, branch in branches:
@@ -246,43 +249,58 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def _widened(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a linear map; no bias is one of zeros."""
+    weight = _wide(weight)
+    return weight, weight.new_zeros(len(weight)) if bias is None else _wide(bias)
+
+
 def _parameters(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a linear map."""
-    weight = _wide(module.weight)
-    return weight, weight.new_zeros(len(weight)) if module.bias is None else _wide(module.bias)
+    return _widened(module.weight, module.bias)
+
+
+def _by_head(projected: Tensor, heads: int) -> Tensor:
+    """(B, T, H·D) → (B, H, T, D)."""
+    return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _refuse(model: nn.Module) -> None:
-    """All that the walk does not support, at once."""
+    """Refuses a model that the walk does not know: all unsupported options at once."""
     name = type(model).__name__
     for side in ("encoder", "decoder"):
         if not layers_of(getattr(model, side, None)):
             raise InputError(
                 f"{name} has no {side} of layers; relevance is for encoder-decoder Transformers"
             )
-    found = attentions(model)
-    for kind, side in (("encoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")):
-        for index in range(len(layers_of(getattr(model, side)))):
-            if (kind, index) not in found:
-                raise InputError(
-                    f"{name} has no {kind} attention in layer {index + 1}; relevance passes "
-                    "attention only"
-                )
-            refuse_unsupported((kind, index), found[kind, index])
-    parts = [model.decoder, *layers_of(model.encoder), *layers_of(model.decoder)]
-    options = {
-        flag
-        for part in parts
-        for name, flag in UNSUPPORTED.items()
-        if getattr(part, name, None) is not None
-    }
-    options |= {
-        "--cross-self-attention" for part in parts if getattr(part, "cross_self_attention", False)
-    }
+    _refuse_attentions(model)
+    options = _unsupported_options(model)
     if options:
         raise InputError(
             f"{name} was built with {', '.join(sorted(options))}, which relevance does not pass"
         )
+
+
+def _refuse_attentions(model: nn.Module) -> None:
+    known = attentions(model)
+    for kind, (side, *_) in KINDS.items():
+        for layer in range(len(layers_of(getattr(model, side)))):
+            if (kind, layer) not in known:
+                raise InputError(
+                    f"{type(model).__name__} has no {kind} attention in layer {layer + 1}; "
+                    "relevance passes attention only"
+                )
+            refuse_unsupported((kind, layer), known[kind, layer])
+
+
+def _unsupported_options(model: nn.Module) -> set[str]:
+    options = set()
+    for part in (model.decoder, *layers_of(model.encoder), *layers_of(model.decoder)):
+        for attribute, option in UNSUPPORTED.items():
+            if getattr(part, attribute, None) is not None:
+                options.add(option)
+        if getattr(part, "cross_self_attention", False):
+            options.add("--cross-self-attention")
+    return options
 
 
 def propagate(
@@ -291,11 +309,11 @@ def propagate(
     prev_output_tokens: Tensor,
     *,
     pad: int,
-    rules: str = "voita",
+    rules: str | Epsilon = "voita",
     pooled: bool = False,
     start: str = "top",
     targets: Tensor | None = None,
-    positions: Sequence[int] | None = None,
+    positions: Sequence[int] | Tensor | None = None,
 ) -> Relevance:
     """Relevance of heads and tokens for what the model predicts, teacher-forced; the decoder's
     padding is on the right.
@@ -307,51 +325,75 @@ def propagate(
     Args:
         src_tokens: (B, S).
         prev_output_tokens: what the decoder reads, (B, T).
-        rules: a name in ``heads.relevance.RULES``.
+        rules: a rule set, or what ``heads.lrp_rules.rule_set`` reads: a name, or a name with its ε,
+            such as ``epsilon:1e-3``.
         start: which logit starts: ``top``, the highest one, or ``reference``, that of the token in
             ``targets``, (B, T).
         positions: the target positions to start from, ascending; all of them by default.
     """
     assert start == "top" or targets is not None
+    rules = rule_set(rules)
     _refuse(model)
     with torch.no_grad(), evaluation_mode(model):
-        src_padding, padding = src_tokens.eq(pad), prev_output_tokens.eq(pad)
-        encoder_out = model.encoder(
-            src_tokens, src_lengths=(~src_padding).sum(1), return_all_hiddens=True
-        )
-        features, extra = model.decoder.extract_features(
-            prev_output_tokens, encoder_out=encoder_out
-        )
-        tokens = model.decoder.output_layer(features).argmax(-1) if start == "top" else targets
-        started = _started(
-            RULES[rules], model.decoder.output_projection, _wide(features), tokens, ~padding
-        )
-        src_states, states, (memory,) = (
-            [_wide(state.transpose(0, 1)) for state in found]
-            for found in (
-                encoder_out["encoder_states"],
-                extra["inner_states"],
-                encoder_out["encoder_out"],
-            )
-        )
-        src_mask, mask = src_padding[:, None, None], _causal(padding)
-        walks, prefixes = [], []
-        for relevance in _by_prediction(started, ~padding, positions, pooled):
-            rows = relevance.shape[2]  # later ones play no part
-            walk = _Walk(
-                rules, memory.new_zeros(len(memory), relevance.shape[1], *memory.shape[1:])
-            )
-            masks = mask[..., :rows, :rows], src_mask
-            prefix = walk.decoder(
-                model.decoder, [state[:, :rows] for state in states], masks, memory, relevance
-            )
-            prefixes.append(F.pad(prefix.sum(-1), (0, padding.shape[1] - rows)))
-            walks.append(walk)
-        walk, prefix = _joined(rules, walks), torch.cat(prefixes, dim=1)
-        source = walk.encoder(model.encoder, src_states, src_mask, prefix.sum(-1)).sum(-1)
-    return Relevance(
-        {name: walk.heads[name] for name in attentions(model)}, source, prefix, walk.totals
+        passed = _forward(model, src_tokens, prev_output_tokens, pad)
+        if start == "top":
+            targets = model.decoder.output_layer(passed.features).argmax(-1)
+        projection = model.decoder.output_projection
+        started = _started(rules, projection, _wide(passed.features), targets, ~passed.padding)
+        groups = _by_prediction(started, ~passed.padding, positions, pooled)
+        return _walked(model, rules, passed, groups)
+
+
+class _Forward(NamedTuple):
+    """What a forward pass leaves for the way back."""
+
+    features: Tensor  # the output layer's input, (B, T, C)
+    src_states: list[Tensor]  # each encoder layer's input, and the last one's output, (B, S, C)
+    states: list[Tensor]  # the same of the decoder, (B, T, C)
+    memory: Tensor  # the encoder's output, (B, S, C)
+    src_padding: Tensor  # (B, S)
+    padding: Tensor  # (B, T)
+
+
+def _forward(
+    model: nn.Module, src_tokens: Tensor, prev_output_tokens: Tensor, pad: int
+) -> _Forward:
+    src_padding, padding = src_tokens.eq(pad), prev_output_tokens.eq(pad)
+    encoder_out = model.encoder(
+        src_tokens, src_lengths=(~src_padding).sum(1), return_all_hiddens=True
     )
+    features, extra = model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+    src_states = [_wide(state.transpose(0, 1)) for state in encoder_out["encoder_states"]]
+    states = [_wide(state.transpose(0, 1)) for state in extra["inner_states"]]
+    memory = _wide(encoder_out["encoder_out"][0].transpose(0, 1))
+    return _Forward(features, src_states, states, memory, src_padding, padding)
+
+
+def _walked(
+    model: nn.Module, rules: Epsilon, passed: _Forward, groups: Iterable[Tensor]
+) -> Relevance:
+    """The way back: through the decoder for each group of predictions, then through the encoder
+    for all of them.
+
+    Args:
+        groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
+            part.
+    """
+    memory, length = passed.memory, passed.padding.shape[1]
+    src_mask, mask = passed.src_padding[:, None, None], _causal(passed.padding)
+    walks, prefixes = [], []
+    for relevance in groups:
+        _, predictions, rows, _ = relevance.shape
+        walk = _Walk(rules, memory.new_zeros(len(memory), predictions, *memory.shape[1:]))
+        states = [state[:, :rows] for state in passed.states]
+        masks = mask[..., :rows, :rows], src_mask
+        prefix = walk.decoder(model.decoder, states, masks, memory, relevance).sum(-1)
+        prefixes.append(F.pad(prefix, (0, length - rows)))
+        walks.append(walk)
+    walk, prefix = _joined(rules, walks), torch.cat(prefixes, dim=1)
+    source = walk.encoder(model.encoder, passed.src_states, src_mask, prefix.sum(-1)).sum(-1)
+    heads = {name: walk.heads[name] for name in head_counts(model)}
+    return Relevance(heads, source, prefix, walk.totals)
 
 
 def _causal(padding: Tensor) -> Tensor:
@@ -362,7 +404,7 @@ def _causal(padding: Tensor) -> Tensor:
 
 
 def _started(
-    rules, projection: nn.Module, features: Tensor, tokens: Tensor, real: Tensor
+    rules: Epsilon, projection: nn.Module, features: Tensor, tokens: Tensor, real: Tensor
 ) -> Tensor:
     """Relevance of the output layer's input if each token's logit has 1, (B, T, C); 0 for
     padding."""
@@ -371,36 +413,36 @@ def _started(
 
 
 def _by_prediction(
-    relevance: Tensor, real: Tensor, positions: Sequence[int] | None, pooled: bool
+    relevance: Tensor, real: Tensor, positions: Sequence[int] | Tensor | None, pooled: bool
 ) -> Iterator[Tensor]:
     """(B, T, C) → (B, P, T, C): each position a prediction of its own, or all of them together.
 
     Predictions come in groups, with as many rows as the last one of a group can see.
     """
+    batch, length, width = relevance.shape
     chosen = torch.as_tensor(
-        range(relevance.shape[1]) if positions is None else positions, device=relevance.device
+        range(length) if positions is None else positions, device=relevance.device
     )
     if pooled:
+        counts = real[:, chosen].sum(1).clamp(min=1)
         out = torch.zeros_like(relevance)
-        out[:, chosen] = relevance[:, chosen] / real[:, chosen].sum(1).clamp(min=1)[:, None, None]
+        out[:, chosen] = relevance[:, chosen] / counts[:, None, None]
         yield out.unsqueeze(1)
         return
     for group in chosen.split(max(GROUP, -(-len(chosen) // GROUPS))):
-        out = relevance.new_zeros(
-            len(relevance), len(group), int(group[-1]) + 1, relevance.shape[-1]
-        )
+        out = relevance.new_zeros(batch, len(group), int(group[-1]) + 1, width)
         out[:, torch.arange(len(group)), group] = relevance[:, group]
         yield out
 
 
-def _joined(rules: str, walks: list[_Walk]) -> _Walk:
+def _joined(rules: Epsilon, walks: list[_Walk]) -> _Walk:
     """Walks of some predictions each as one of all of them."""
     joined = _Walk(rules, torch.cat([walk.memory for walk in walks], dim=1))
-    joined.heads, joined.totals = (
-        {
-            name: torch.cat([getattr(walk, part)[name] for walk in walks], dim=1)
-            for name in getattr(walks[0], part)
-        }
-        for part in ("heads", "totals")
-    )
+    first = walks[0]
+    joined.heads = {
+        name: torch.cat([walk.heads[name] for walk in walks], 1) for name in first.heads
+    }
+    joined.totals = {
+        cut: torch.cat([walk.totals[cut] for walk in walks], 1) for cut in first.totals
+    }
     return joined

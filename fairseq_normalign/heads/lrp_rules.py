@@ -2,34 +2,34 @@
 of rules.
 
 An activation (B, T, C) has relevance (B, P, T, C): P counts the predictions that relevance starts
-from. Dropout is off
-and activation functions are ignored: relevance passes them unchanged.
+from. Dropout is off and activation functions are ignored: relevance passes them unchanged.
 
-Each rule set has the same functions, each taking an operation's inputs and the relevance of its
-output, and returning the relevance of its inputs; a rule set is one line in :data:`RULES`.
+Each rule set has the same methods, each taking an operation's inputs and the relevance of its
+output, and returning the relevance of its inputs. All divide by sums that may come near 0, and keep
+away from it by an ε, which moves results: :func:`rule_set` reads it from text such as
+``epsilon:1e-3``. A new rule set is a class and one line in :data:`RULES`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_normalign.errors import InputError
+
 ALPHA = BETA = 0.5  # Voita et al., 2021, in their code
 EPS = 1e-5  # the same
+LOWEST_EPS = 1e-30  # what single precision can still divide by
 BLOCK = 1 << 22  # numbers in the largest temporary tensor of attention
-CACHED = (
-    1 << 18
-)  # the same for layer norm, whose numbers are used up at once: what fits a processor's cache
-
-
-def _stable(total: Tensor) -> Tensor:
-    """x + ε sign(x) with sign(0) = +: something that can be divided by."""
-    return torch.where(total < 0, total - EPS, total + EPS)
+# The same for layer norm, whose numbers are used up at once: what fits a processor's cache.
+CACHED = 1 << 18
 
 
 def _attended(weights: Tensor, relevance: Tensor) -> Tensor:
@@ -37,6 +37,7 @@ def _attended(weights: Tensor, relevance: Tensor) -> Tensor:
     return torch.einsum("bhts,bphtd->bphsd", weights, relevance)
 
 
+@dataclass(frozen=True)
 class Epsilon:
     """R_i = Σ_j R_j z_ji / (Σ_i z_ji + ε sign) (Bach et al., 2015; Voita et al., 2019, after Ding
     et al., 2017).
@@ -44,17 +45,28 @@ class Epsilon:
     A bias is part of the sum and keeps its share: relevance is conserved where there is no bias.
     The standard deviation of a layer norm and attention weights are held constant. Differentiated
     in full, the terms of a layer norm add up to 0, as its output does not change with the scale of
-    its input, and those of attention weights to a
-    covariance, which may be 0 as well: nothing to divide by.
+    its input, and those of attention weights to a covariance, which may be 0 as well: nothing to
+    divide by.
     """
 
-    @staticmethod
-    def shares(terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
-        """z_i / (Σ_i z_i + b + ε sign) over the last axis."""
-        return terms / _stable(terms.sum(-1) + bias).unsqueeze(-1)
+    eps: float = EPS  # ε
 
-    @staticmethod
-    def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
+    name: ClassVar[str] = "epsilon"
+
+    @property
+    def spec(self) -> str:
+        """What :func:`rule_set` reads, with its ε: ``epsilon:1e-05``."""
+        return f"{self.name}:{self.eps!r}"
+
+    def stable(self, total: Tensor) -> Tensor:
+        """x + ε sign(x) with sign(0) = +: something that can be divided by."""
+        return torch.where(total < 0, total - self.eps, total + self.eps)
+
+    def shares(self, terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        """z_i / (Σ_i z_i + b + ε sign) over the last axis."""
+        return terms / self.stable(terms.sum(-1) + bias).unsqueeze(-1)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
         """Through y_j = Σ_i W_ji x_i + b_j, where z_ji = W_ji x_i.
 
         Args:
@@ -65,35 +77,35 @@ class Epsilon:
         Returns:
             Relevance of x, (B, P, T, C).
         """
-        total = _stable(F.linear(x, weight, bias)).unsqueeze(1)
+        total = self.stable(F.linear(x, weight, bias)).unsqueeze(1)
         return ((relevance * total.reciprocal()) @ weight).mul_(x.unsqueeze(1))
 
-    @classmethod
-    def add(cls, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+    def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
         """Through u + w, elementwise: both (B, T, C)."""
-        share_u, share_w = cls.shares(torch.stack([u, w], dim=-1)).unsqueeze(1).unbind(-1)
-        return relevance * share_u.contiguous(), relevance * share_w.contiguous()
+        shares = self.shares(torch.stack([u, w], dim=-1)).unsqueeze(1)
+        of_u, of_w = shares.unbind(-1)
+        return relevance * of_u.contiguous(), relevance * of_w.contiguous()
 
-    @classmethod
-    def logit(cls, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
+    def logit(self, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
         """From a logit w·x + b of relevance 1 to x: all (B, T, C), each x with a row w of its
         own."""
-        return cls.shares(row * x, bias)
+        return self.shares(row * x, bias)
 
-    @staticmethod
     def layer_norm(
-        x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
+        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
     ) -> Tensor:
-        """Through y_j = γ_j (x_j − μ)/σ + β_j with σ held constant: z_ji = γ_j/σ (δ_ji − 1/C)
-        x_i."""
+        """Through y_j = γ_j (x_j − μ)/σ + β_j with σ held constant: z_ji = γ_j/σ (δ_ji − 1/C) x_i.
+
+        Args:
+            eps: of the layer norm.
+        """
         scale = weight * (x.var(-1, unbiased=False, keepdim=True) + eps).rsqrt()  # γ/σ, (B, T, C)
-        total = _stable(scale * (x - x.mean(-1, keepdim=True)) + bias)
+        total = self.stable(scale * (x - x.mean(-1, keepdim=True)) + bias)
         passed = relevance * (scale / total).unsqueeze(1)
         return passed.sub_(passed.mean(-1, keepdim=True)).mul_(x.unsqueeze(1))
 
-    @staticmethod
     def attention(
-        q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """Through o_t = Σ_s α_ts v_s with α held constant: z = α_ts v_sd.
 
@@ -106,10 +118,12 @@ class Epsilon:
         Returns:
             Relevance of q, k and v, shaped like them with P after B; None stands for zeros.
         """
-        total = _stable(weights @ v).unsqueeze(1)
-        return None, None, _attended(weights, relevance * total.reciprocal()).mul_(v.unsqueeze(1))
+        total = self.stable(weights @ v).unsqueeze(1)
+        of_v = _attended(weights, relevance * total.reciprocal()).mul_(v.unsqueeze(1))
+        return None, None, of_v
 
 
+@dataclass(frozen=True)
 class AttnLRP(Epsilon):
     """AttnLRP (Achtibat et al., 2024): the ε rule, and own rules for the products and the softmax
     of attention.
@@ -119,9 +133,10 @@ class AttnLRP(Epsilon):
     code. Biases keep their share, and the softmax rule does not conserve relevance.
     """
 
-    @staticmethod
+    name: ClassVar[str] = "attnlrp"
+
     def attention(
-        q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Through o = αv, α = softmax(l) and l = q·k; arguments as in :meth:`Epsilon.attention`.
 
@@ -130,14 +145,13 @@ class AttnLRP(Epsilon):
         R(q_te) = Σ_s q_te k_se R(l_ts) / 2l_ts, and likewise R(k_se).
         """
         logits = q @ k.transpose(-2, -1)
-        half = (logits / _stable(2 * logits)).unsqueeze(1)  # l/2l: ½, or 0 at 0
-        relevance = relevance * _stable(2 * (weights @ v)).unsqueeze(1).reciprocal()
+        half = (logits / self.stable(2 * logits)).unsqueeze(1)  # l/2l: ½, or 0 at 0
+        relevance = relevance * self.stable(2 * (weights @ v)).unsqueeze(1).reciprocal()
         of_v = _attended(weights, relevance).mul_(v.unsqueeze(1))
         weights = weights.unsqueeze(1)
         of_weights = torch.einsum("bphtd,bhsd->bphts", relevance, v).mul_(weights)
-        of_logits = of_weights.sub_(weights * of_weights.sum(-1, keepdim=True)).mul_(
-            half
-        )  # R(l)/2l
+        of_logits = of_weights.sub_(weights * of_weights.sum(-1, keepdim=True))
+        of_logits = of_logits.mul_(half)  # R(l)/2l
         of_q = torch.einsum("bphts,bhsd->bphtd", of_logits, k).mul_(q.unsqueeze(1))
         of_k = torch.einsum("bphts,bhtd->bphsd", of_logits, q).mul_(k.unsqueeze(1))
         return of_q, of_k, of_v
@@ -153,6 +167,7 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole > 0, part / whole, torch.zeros_like(whole))
 
 
+@dataclass(frozen=True)
 class Voita(Epsilon):
     """R_i = Σ_j R_j (α z⁺_ji / (Σ_i z⁺_ji + ε) + β z⁻_ji / (Σ_i z⁻_ji − ε)), then rescaled (Voita
     et al., 2021).
@@ -165,13 +180,14 @@ class Voita(Epsilon):
     shrink tokens of little relevance.
     """
 
-    @staticmethod
-    def shares(terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+    name: ClassVar[str] = "voita"
+
+    def shares(self, terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
         """α z⁺_i / (Σ_i z⁺_i + b⁺ + ε) + β z⁻_i / (Σ_i z⁻_i + b⁻ − ε) over the last axis."""
         bias_up, bias_down = _signs(torch.as_tensor(bias))
         up, down = _signs(terms)
-        up = up * (ALPHA / (up.sum(-1) + bias_up + EPS)).unsqueeze(-1)
-        return up + down * (BETA / (down.sum(-1) + bias_down - EPS)).unsqueeze(-1)
+        up = up * (ALPHA / (up.sum(-1) + bias_up + self.eps)).unsqueeze(-1)
+        return up + down * (BETA / (down.sum(-1) + bias_down - self.eps)).unsqueeze(-1)
 
     @staticmethod
     def rescaled(relevance: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -180,37 +196,36 @@ class Voita(Epsilon):
 
         A token whose parts are all 0 leaves its relevance to the others.
         """
-        mass, found = relevance.sum(-1), sum(part.sum(-1) for part in parts)  # (B, P, T)
-        kept = (mass * (found > 0)).sum(-1, keepdim=True)
-        factor = (_ratio(mass, found) * _ratio(mass.sum(-1, keepdim=True), kept)).unsqueeze(-1)
+        mass = relevance.sum(-1)  # (B, P, T)
+        passed = sum(part.sum(-1) for part in parts)
+        kept = (mass * (passed > 0)).sum(-1, keepdim=True)
+        by_token = _ratio(mass, passed)
+        by_prediction = _ratio(mass.sum(-1, keepdim=True), kept)
+        factor = (by_token * by_prediction).unsqueeze(-1)
         return tuple(part * factor for part in parts)
 
-    @classmethod
-    def linear(cls, x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
         """As :meth:`Epsilon.linear`: z⁺ and z⁻ are W⁺x⁺ + W⁻x⁻ and W⁺x⁻ + W⁻x⁺."""
         (x_up, x_down), (w_up, w_down) = _signs(x), _signs(weight)
         bias_up, bias_down = (None, None) if bias is None else _signs(bias)
         up = F.linear(x_up, w_up, bias_up) + F.linear(x_down, w_down)
         down = F.linear(x_up, w_down, bias_down) + F.linear(x_down, w_up)
-        up = relevance * (ALPHA / (up + EPS)).unsqueeze(1)
-        down = relevance * (BETA / (down - EPS)).unsqueeze(1)
-        passed = x_up.unsqueeze(1) * (up @ w_up + down @ w_down) + x_down.unsqueeze(1) * (
-            up @ w_down + down @ w_up
-        )
-        return cls.rescaled(relevance, passed)[0]
+        up = relevance * (ALPHA / (up + self.eps)).unsqueeze(1)
+        down = relevance * (BETA / (down - self.eps)).unsqueeze(1)
+        of_x_up = x_up.unsqueeze(1) * (up @ w_up + down @ w_down)
+        of_x_down = x_down.unsqueeze(1) * (up @ w_down + down @ w_up)
+        return self.rescaled(relevance, of_x_up + of_x_down)[0]
 
-    @classmethod
-    def add(cls, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
-        return cls.rescaled(relevance, *super().add(u, w, relevance))
+    def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+        of_u, of_w = self.rescaled(relevance, *super().add(u, w, relevance))
+        return of_u, of_w
 
-    @classmethod
-    def logit(cls, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
+    def logit(self, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
         shares = super().logit(x, row, bias)
         return shares * _ratio(torch.ones_like(shares[..., :1]), shares.sum(-1, keepdim=True))
 
-    @classmethod
     def layer_norm(
-        cls, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
+        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
     ) -> Tensor:
         """Through y_j = γ_j n_j + β_j, n = (x − μ)/σ: z_ji = γ_j/σ (δ_ji − 1/C − n_i n_j/C) x_i.
 
@@ -218,18 +233,17 @@ class Voita(Epsilon):
         """
         deviation = (x.var(-1, unbiased=False, keepdim=True) + eps).sqrt()
         normed = (x - x.mean(-1, keepdim=True)) / deviation
-        by_token = relevance.transpose(1, 2).flatten(0, 1)  # (B·T, P, C)
-        rows = [part.flatten(0, 1) for part in (x, normed, weight / deviation)]  # (B·T, C)
         size = max(1, CACHED // x.shape[-1] ** 2)
+        by_token = relevance.transpose(1, 2)  # (B, T, P, C)
+        inputs = (by_token, x, normed, weight / deviation)
+        blocks = zip(*(part.flatten(0, 1).split(size) for part in inputs), strict=True)
         passed = torch.cat(
             [
-                found @ cls.shares(cls._layer_norm_terms(*parts), bias)
-                for found, *parts in zip(
-                    by_token.split(size), *(row.split(size) for row in rows), strict=True
-                )
+                of_output @ self.shares(self._layer_norm_terms(*parts), bias)
+                for of_output, *parts in blocks
             ]
-        )
-        return cls.rescaled(relevance, passed.unflatten(0, x.shape[:2]).transpose(1, 2))[0]
+        )  # (B·T, P, C)
+        return self.rescaled(relevance, passed.unflatten(0, x.shape[:2]).transpose(1, 2))[0]
 
     @staticmethod
     def _layer_norm_terms(x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
@@ -240,9 +254,8 @@ class Voita(Epsilon):
         terms.diagonal(dim1=-2, dim2=-1).add_(scale * x)
         return terms
 
-    @classmethod
     def attention(
-        cls, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Through o_t = Σ_s α_ts v_s, α = softmax(q·k); arguments as in :meth:`Epsilon.attention`.
 
@@ -254,59 +267,87 @@ class Voita(Epsilon):
         blocks = zip(
             q.split(size, 2), weights.split(size, 2), relevance.split(size, 3), strict=True
         )
-        of_q, of_k, of_v = zip(
-            *(cls._attention_block(q, k, v, weights, found) for q, weights, found in blocks),
-            strict=True,
-        )
+        by_block = [
+            self._attention_block(queries, k, v, alphas, of_output)
+            for queries, alphas, of_output in blocks
+        ]
+        of_q, of_k, of_v = zip(*by_block, strict=True)
         parts = torch.cat(of_q, dim=3), sum(of_k), sum(of_v)
         axes = (2, 3, 4)
         factor = _ratio(relevance.sum(axes), sum(part.sum(axes) for part in parts))
-        return tuple(part * factor[:, :, None, None, None] for part in parts)
+        of_q, of_k, of_v = (part * factor[:, :, None, None, None] for part in parts)
+        return of_q, of_k, of_v
 
-    @staticmethod
     def _attention_block(
-        q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """What :meth:`attention` says, before the rescaling."""
         (q_up, q_down), (k_up, k_down), (v_up, v_down) = _signs(q), _signs(k), _signs(v)
-        u = weights.unsqueeze(-1) * (v.unsqueeze(2) - (weights @ v).unsqueeze(3))  # (B, H, T, S, D)
-        (u_up, u_down) = _signs(u)
-        of_q_up, of_q_down = _signs(
-            torch.einsum("bhtsd,bhse->bhtde", u, k) * q.unsqueeze(3)
-        )  # terms of q
-        product_up = q_up @ k_up.transpose(-2, -1) + q_down @ k_down.transpose(
-            -2, -1
-        )  # Σ_e (q_te k_se)⁺, (B, H, T, S)
+        outputs = weights @ v
+        u = weights.unsqueeze(-1) * (v.unsqueeze(2) - outputs.unsqueeze(3))  # (B, H, T, S, D)
+        u_up, u_down = _signs(u)
+        of_q_up, of_q_down = _signs(torch.einsum("bhtsd,bhse->bhtde", u, k) * q.unsqueeze(3))
+        # Σ_e (q_te k_se)⁺ and Σ_e (q_te k_se)⁻, (B, H, T, S)
+        product_up = q_up @ k_up.transpose(-2, -1) + q_down @ k_down.transpose(-2, -1)
         product_down = q_up @ k_down.transpose(-2, -1) + q_down @ k_up.transpose(-2, -1)
 
         def total(of_v: Tensor, of_q: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-            of_k = torch.einsum("bhtsd,bhts->bhtd", u_up, positive) + torch.einsum(
-                "bhtsd,bhts->bhtd", u_down, negative
-            )
+            of_k_up = torch.einsum("bhtsd,bhts->bhtd", u_up, positive)
+            of_k_down = torch.einsum("bhtsd,bhts->bhtd", u_down, negative)
+            of_k = of_k_up + of_k_down
             return (weights @ of_v + of_q.sum(-1) + of_k).unsqueeze(1)
 
-        up = relevance * (ALPHA / (total(v_up, of_q_up, product_up, product_down) + EPS))
-        down = relevance * (BETA / (total(v_down, of_q_down, product_down, product_up) - EPS))
+        total_up = total(v_up, of_q_up, product_up, product_down)
+        total_down = total(v_down, of_q_down, product_down, product_up)
+        up = relevance * (ALPHA / (total_up + self.eps))
+        down = relevance * (BETA / (total_down - self.eps))
 
         def passed(equation: str, a: Tensor, b: Tensor) -> Tensor:
             return torch.einsum(equation, up, a) + torch.einsum(equation, down, b)
 
-        of_v = v_up.unsqueeze(1) * _attended(weights, up) + v_down.unsqueeze(1) * _attended(
-            weights, down
-        )
+        of_v_up = v_up.unsqueeze(1) * _attended(weights, up)
+        of_v_down = v_down.unsqueeze(1) * _attended(weights, down)
         of_q = passed("bphtd,bhtde->bphte", of_q_up, of_q_down)
         with_up = passed("bphtd,bhtsd->bphts", u_up, u_down)  # what meets a positive q_te k_se
         with_down = passed("bphtd,bhtsd->bphts", u_down, u_up)
 
-        def keys(a: Tensor, b: Tensor) -> Tensor:
-            return torch.einsum("bphts,bhte->bphse", with_up, a) + torch.einsum(
-                "bphts,bhte->bphse", with_down, b
-            )
+        def of_keys(a: Tensor, b: Tensor) -> Tensor:
+            positive = torch.einsum("bphts,bhte->bphse", with_up, a)
+            negative = torch.einsum("bphts,bhte->bphse", with_down, b)
+            return positive + negative
 
-        of_k = k_up.unsqueeze(1) * keys(q_up, q_down) + k_down.unsqueeze(1) * keys(q_down, q_up)
-        return of_q, of_k, of_v
+        of_k_up = k_up.unsqueeze(1) * of_keys(q_up, q_down)
+        of_k_down = k_down.unsqueeze(1) * of_keys(q_down, q_up)
+        return of_q, of_k_up + of_k_down, of_v_up + of_v_down
 
 
-RULES = {"voita": Voita, "epsilon": Epsilon, "attnlrp": AttnLRP}
+RULES: dict[str, type[Epsilon]] = {rules.name: rules for rules in (Voita, Epsilon, AttnLRP)}
+
+
+def rule_set(rules: str | Epsilon) -> Epsilon:
+    """``NAME`` or ``NAME:ε``, such as ``epsilon:1e-3``, as a rule set; one that is ready stays
+    itself."""
+    if isinstance(rules, Epsilon):
+        return rules
+    name, colon, text = rules.partition(":")
+    if name not in RULES:
+        raise InputError(
+            f"rules {rules!r}: expected one of {', '.join(RULES)}, or one with its ε, such as "
+            "epsilon:1e-3"
+        )
+    return RULES[name](_epsilon(rules, text)) if colon else RULES[name]()
+
+
+def _epsilon(rules: str, text: str) -> float:
+    try:
+        eps = float(text)
+    except ValueError:
+        eps = math.nan
+    if not LOWEST_EPS <= eps <= 1:
+        raise InputError(
+            f"rules {rules!r}: ε is {text!r}; expected a number from {LOWEST_EPS:g} to 1"
+        )
+    return eps
 
 
 def head_shares(relevance: Tensor) -> Tensor:
@@ -340,18 +381,21 @@ def contributions(source: np.ndarray, prefix: np.ndarray) -> Contributions:
     """
     source, prefix = np.abs(source), np.abs(prefix)
     of_source, of_prefix = source.sum(-1), prefix.sum(-1)
-    return Contributions(of_source / (of_source + of_prefix), _entropy(source), _entropy(prefix))
+    with np.errstate(invalid="ignore"):  # nan where all is 0
+        share = of_source / (of_source + of_prefix)
+    return Contributions(share, _entropy(source), _entropy(prefix))
 
 
-def by_position(found: Sequence[Contributions]) -> Contributions:
+def by_position(sentences: Sequence[Contributions]) -> Contributions:
     """The mean over sentences at each target position, (longest P,) each; what is not defined is
     left out."""
-    longest = max(len(one.source) for one in found)
-    table = np.full((len(Contributions._fields), len(found), longest), np.nan)
-    for row, one in enumerate(found):
-        table[:, row, : len(one.source)] = one
+    longest = max((len(sentence.source) for sentence in sentences), default=0)
+    table = np.full((len(Contributions._fields), len(sentences), longest), np.nan)
+    for place, sentence in enumerate(sentences):
+        table[:, place, : len(sentence.source)] = sentence
     defined = ~np.isnan(table)
-    return Contributions(*(np.where(defined, table, 0).sum(1) / np.maximum(defined.sum(1), 1)))
+    totals = np.where(defined, table, 0).sum(1)
+    return Contributions(*(totals / np.maximum(defined.sum(1), 1)))
 
 
 def _entropy(relevance: np.ndarray) -> np.ndarray:

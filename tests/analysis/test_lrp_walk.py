@@ -14,8 +14,7 @@ from fairseq_normalign.analysis import lrp_walk as relprop
 from fairseq_normalign.analysis.lrp_walk import propagate
 from fairseq_normalign.analysis.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads import lrp_rules as rule_module
-from fairseq_normalign.heads.lrp_rules import RULES
+from fairseq_normalign.heads.lrp_rules import RULES, rule_set
 from fairseq_normalign.heads.names import all_heads
 from fairseq_normalign.host.attention import attentions, layers_of
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -131,12 +130,10 @@ class Twin:
 
 
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
-def test_linear_rules_equal_gradient_times_input(model, rules, monkeypatch):
-    monkeypatch.setattr(
-        rule_module, "EPS", 1e-14
-    )  # the tolerance is for fairseq's softmax, in single precision always
+def test_linear_rules_equal_gradient_times_input(model, rules):
     src, prev = SRC[:1], PREV[:1]
-    found = propagate(model, src, prev, pad=PAD, rules=rules)
+    found = propagate(model, src, prev, pad=PAD, rules=f"{rules}:1e-14")
+    # The tolerance is for fairseq's softmax, in single precision always.
     for position in range(prev.shape[1]):
         source, prefix, heads = Twin(model, rules).relevance(src, prev, position)
         torch.testing.assert_close(found.source[0, position], source, rtol=1e-4, atol=1e-6)
@@ -360,6 +357,16 @@ def test_half_precision_is_computed_in_single():
     torch.testing.assert_close(found.source, expected.source, atol=0.02, rtol=0.02)
 
 
+@pytest.mark.parametrize("rules", RULES)
+def test_epsilon_is_a_parameter(model, rules):
+    run = partial(propagate, model, SRC, PREV, pad=PAD)
+    default = run(rules=rules)
+    assert torch.equal(run(rules=f"{rules}:1e-5").source, default.source)
+    large = run(rules=f"{rules}:0.1")
+    assert torch.equal(run(rules=rule_set(f"{rules}:0.1")).source, large.source)
+    assert (large.source - default.source).abs().max() > 1e-4
+
+
 def test_training_mode_is_left_as_it_was():
     model = build_model(dropout=0.5).train()
     first, second = (propagate(model, SRC, PREV, pad=PAD).source for _ in range(2))
@@ -444,6 +451,16 @@ def test_sentences_may_start_from_the_reference(forcing, pairs):
         targets=pair.target.tokens[None],
     )
     np.testing.assert_allclose(by_reference.source, expected.source[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_pairs_have_the_same_epsilon(forcing, pairs, rules):
+    found, default = (
+        next(relevances(forcing, pairs, rules=f"{rules}{eps}")) for eps in (":0.1", "")
+    )
+    assert np.abs(found.source - default.source).max() > 1e-4
+    with pytest.raises(InputError, match=f"rules '{rules}:often': ε is 'often'; expected a number"):
+        next(relevances(forcing, pairs, rules=f"{rules}:often"))
 
 
 def test_a_sentence_longer_than_the_model_allows_is_refused(forcing):

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.functional import jacobian
 
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads import lrp_rules as module
 from fairseq_normalign.heads.lrp_rules import (
     ALPHA,
@@ -21,6 +22,7 @@ from fairseq_normalign.heads.lrp_rules import (
     by_position,
     contributions,
     head_shares,
+    rule_set,
 )
 
 B, P, T, S, C, N, H, D = 2, 3, 4, 5, 6, 7, 2, 3
@@ -90,7 +92,7 @@ def test_linear(name, biased, random):
         random(N) if biased else None,
         random(B, P, T, N).abs(),
     )
-    found = RULES[name].linear(x, weight, bias, relevance)
+    found = rule_set(name).linear(x, weight, bias, relevance)
     expected = slow_by_token(
         lambda v: F.linear(v, weight, bias), x, relevance, SHARES[name], rescale=name == "voita"
     )
@@ -113,7 +115,7 @@ def test_a_bias_spread_over_inputs_changes_little(random):
                 spread=True,
             )
             distance = (
-                Voita.linear(x, weight, bias, relevance) - expected
+                Voita().linear(x, weight, bias, relevance) - expected
             ).abs().sum() / expected.sum()
             distances[width, bool(bias.any())] = distance.item()
     assert distances[8, False] < 1e-12 > distances[64, False]
@@ -131,16 +133,16 @@ def test_add(name, random):
         SHARES[name],
         rescale=name == "voita",
     )
-    torch.testing.assert_close(torch.cat(RULES[name].add(u, w, relevance), -1), expected)
+    torch.testing.assert_close(torch.cat(rule_set(name).add(u, w, relevance), -1), expected)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_logit(name, random):
     x, rows, bias = random(B, T, C), random(B, T, C), random(B, T)
-    found = RULES[name].logit(x, rows, bias)
+    found = rule_set(name).logit(x, rows, bias)
     for b, t in np.ndindex(B, T):
         one = torch.ones(1, 1, 1, 1, dtype=x.dtype)
-        single = RULES[name].linear(x[b, t][None, None], rows[b, t][None], bias[b, t][None], one)
+        single = rule_set(name).linear(x[b, t][None, None], rows[b, t][None], bias[b, t][None], one)
         torch.testing.assert_close(found[b, t], single[0, 0, 0])
 
 
@@ -149,7 +151,7 @@ def test_logit(name, random):
 def test_layer_norm(name, block, random, monkeypatch):
     monkeypatch.setattr(module, "CACHED", block)
     x, weight, bias, relevance = random(B, T, C), random(C), random(C), random(B, P, T, C).abs()
-    found = RULES[name].layer_norm(x, weight, bias, LN_EPS, relevance)
+    found = rule_set(name).layer_norm(x, weight, bias, LN_EPS, relevance)
     if name == "voita":
         expected = slow_by_token(
             lambda v: F.layer_norm(v, (C,), weight, bias, LN_EPS),
@@ -185,7 +187,8 @@ def test_voita_attention(attention, block, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)
     q, k, v, masked, relevance = attention
     found = torch.cat(
-        [part.flatten(2) for part in Voita.attention(q, k, v, softmax(q, k, masked), relevance)], -1
+        [part.flatten(2) for part in Voita().attention(q, k, v, softmax(q, k, masked), relevance)],
+        -1,
     )
     for b, p in np.ndindex(B, P):
         parts = [[], [], []]
@@ -206,7 +209,7 @@ def test_voita_attention(attention, block, monkeypatch):
 def test_epsilon_attention(attention):
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    of_q, of_k, of_v = Epsilon.attention(q, k, v, weights, relevance)
+    of_q, of_k, of_v = Epsilon().attention(q, k, v, weights, relevance)
     assert of_q is of_k is None
     for b, p, h in np.ndindex(B, P, H):
         function = lambda x, b=b, h=h: (weights[b, h] @ x.view(S, D)).flatten()  # noqa: E731
@@ -232,7 +235,7 @@ def slow_product(a, b, relevance):
 def test_attnlrp_attention(attention):
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    found = AttnLRP.attention(q, k, v, weights, relevance)
+    found = AttnLRP().attention(q, k, v, weights, relevance)
     for b, p, h in np.ndindex(B, P, H):
         of_weights, of_v = slow_product(weights[b, h], v[b, h], relevance[b, p, h])
         logits = (q[b, h] @ k[b, h].T).masked_fill(masked[b, 0], 0.0)
@@ -249,7 +252,7 @@ def test_attnlrp_attention(attention):
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_masked_receives_nothing(name, attention):
     q, k, v, masked, relevance = attention
-    for part in RULES[name].attention(q, k, v, softmax(q, k, masked), relevance)[1:]:
+    for part in rule_set(name).attention(q, k, v, softmax(q, k, masked), relevance)[1:]:
         if part is not None:
             assert not part[0, :, :, -1].any() and not part[1, :, :, 0].any()
             assert part[0, :, :, 0].any()
@@ -257,25 +260,93 @@ def test_what_is_masked_receives_nothing(name, attention):
 
 def test_epsilon_conserves_without_bias(random):
     x, weight, relevance = random(B, T, C), random(N, C), random(B, P, T, N)
-    found = Epsilon.linear(x, weight, None, relevance)
+    found = Epsilon().linear(x, weight, None, relevance)
     torch.testing.assert_close(found.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
     relevance = relevance[..., :C]
-    found = Epsilon.layer_norm(x, weight[0], torch.zeros(C, dtype=x.dtype), LN_EPS, relevance)
+    found = Epsilon().layer_norm(x, weight[0], torch.zeros(C, dtype=x.dtype), LN_EPS, relevance)
     torch.testing.assert_close(found.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
 
 
 def test_voita_gives_what_one_token_cannot_pass_to_the_others(random):
     x, weight, relevance = random(1, 2, C), random(N, C), random(1, 1, 2, N).abs()
     x[0, 0] = 0
-    found = Voita.linear(x, weight, random(N), relevance)
+    found = Voita().linear(x, weight, random(N), relevance)
     assert not found[0, 0, 0].any()
     torch.testing.assert_close(found.sum(), relevance.sum())
 
 
 def test_voita_without_any_relevance_is_zero(random):
     x = random(1, 2, C)
-    assert not Voita.linear(x, random(N, C), None, torch.zeros(1, 1, 2, N, dtype=x.dtype)).any()
-    assert not Voita.linear(torch.zeros_like(x), random(N, C), None, random(1, 1, 2, N).abs()).any()
+    assert not Voita().linear(x, random(N, C), None, torch.zeros(1, 1, 2, N, dtype=x.dtype)).any()
+    assert (
+        not Voita().linear(torch.zeros_like(x), random(N, C), None, random(1, 1, 2, N).abs()).any()
+    )
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_epsilon_is_a_parameter_of_every_rule(name, random, attention, monkeypatch):
+    """A large ε, which the twins have, too."""
+    monkeypatch.setitem(globals(), "EPS", 0.3)
+    rules = rule_set(f"{name}:0.3")
+    x, weight, bias, relevance = random(B, T, C), random(N, C), random(N), random(B, P, T, N).abs()
+    expected = slow_by_token(
+        lambda v: F.linear(v, weight, bias), x, relevance, SHARES[name], rescale=name == "voita"
+    )
+    torch.testing.assert_close(rules.linear(x, weight, bias, relevance), expected)
+    q, k, v, masked, relevance = attention
+    weights = softmax(q, k, masked)
+    large, default = (
+        each.attention(q, k, v, weights, relevance)[2] for each in (rules, rule_set(name))
+    )
+    assert (large - default).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "spec"),
+    [
+        ("epsilon", Epsilon(1e-5), "epsilon:1e-05"),
+        ("epsilon:1e-3", Epsilon(1e-3), "epsilon:0.001"),
+        ("voita:0.01", Voita(0.01), "voita:0.01"),
+        ("attnlrp:1e-5", AttnLRP(), "attnlrp:1e-05"),
+    ],
+)
+def test_rule_sets_are_read_from_text(text, rules, spec):
+    assert rule_set(text) == rules
+    assert rule_set(text).spec == spec
+    assert rule_set(spec) == rules
+    assert rule_set(rules) is rules
+
+
+def test_defaults_are_those_of_the_papers():
+    assert [rule_set(name).eps for name in RULES] == [1e-5] * 3
+    assert list(RULES) == ["voita", "epsilon", "attnlrp"]
+
+
+@pytest.mark.parametrize("text", ["", "gradient", "Epsilon:1e-3", "gradient:1e-3", "epsilon 1e-3"])
+def test_unknown_rules_are_named(text):
+    with pytest.raises(InputError, match=f"rules '{text}': expected one of voita, epsilon, attn"):
+        rule_set(text)
+
+
+@pytest.mark.parametrize("eps", ["", "x", "0", "-1e-5", "nan", "inf", "2", "1e-40", "1e-3:2"])
+def test_bad_epsilons_are_named(eps):
+    with pytest.raises(
+        InputError, match=f"rules 'voita:{eps}': ε is '{eps}'; expected a number from 1e-30 to 1"
+    ):
+        rule_set(f"voita:{eps}")
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_lowest_epsilon_leaves_single_precision_finite(name, random):
+    x = torch.zeros(1, 2, C)
+    found = rule_set(f"{name}:1e-30").linear(
+        x, random(N, C).float(), None, random(1, P, 2, N).float().abs()
+    )
+    assert found.isfinite().all()
+
+
+def test_no_sentence_has_no_positions():
+    assert [len(part) for part in by_position([])] == [0, 0, 0]
 
 
 def test_head_shares():
