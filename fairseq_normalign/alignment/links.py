@@ -4,6 +4,8 @@ Pharaoh and talp have one line per sentence pair: ``i-j`` is a sure link, ``ipj`
 source word first; a link may carry a confidence, ``i-j:0.93``. NAACL/WPT has one line per link:
 ``sentence source target [S|P] [confidence]``, with sentences in ascending order and sentences
 without links left out (Mihalcea and Pedersen, 2003).
+
+Numbers of words end below 2³¹: no sentence is as long, and two such numbers fit a packed link.
 """
 
 from __future__ import annotations
@@ -26,16 +28,21 @@ NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-
 NONE: frozenset = frozenset()
 WORD_BITS = 32
 WORD_MASK = (1 << WORD_BITS) - 1
-CACHED_TOKENS = (
-    1 << 20
-)  # more than the pairs of two 1,000-word sentences; with confidences, every token may be new
+MOST = 2**31 - 1  # the largest number of a word
+DIGITS = len(str(MOST))
+# More than the pairs of two 1,000-word sentences; with confidences, every token may be new.
+CACHED_TOKENS = 1 << 20
+MOST_EMPTY = 1_000_000  # sentences without links between two lines of a NAACL file
+# How far a file is counted after the end of a shorter one: stdin may never end, …
+MOST_COUNTED = 1_000_000
+MOST_MADE = 1000  # … and what is in no file may be made by a model, sentence by sentence
 
 
 class Gold(NamedTuple):
     """The reference links of a sentence pair; ``possible`` includes ``sure``."""
 
-    sure: set[Link]
-    possible: set[Link]
+    sure: Set[Link]
+    possible: Set[Link]
 
 
 def pack(link: Link) -> int:
@@ -60,10 +67,12 @@ class _Links(dict):
         match = TOKEN.fullmatch(token)
         if match is None:
             raise InputError(f"bad link {_clip(token)}; expected 'i-j' (sure) or 'ipj' (possible)")
-        source, target = int(match[1]) - self.index, int(match[2]) - self.index
+        source = _number(match[1], token) - self.index
+        target = _number(match[2], token) - self.index
         if source < 0 or target < 0:
             raise InputError(
-                f"link {token!r} has index 0 where words are counted from 1; is the file 0-based?"
+                f"link {_clip(token)} has index 0 where words are counted from 1; is the file "
+                "0-based?"
             )
         pair = (target, source) if self.reverse else (source, target)
         link = pack(pair) if self.packed else pair
@@ -93,6 +102,19 @@ def _links(index: int, reverse: bool, packed: bool = False) -> _Links:
 @functools.cache
 def _texts(index: int) -> _Texts:
     return _Texts(index)
+
+
+def _number(digits: str, text: str) -> int:
+    """The number of a word; ``text``, where it stands, is for the error message.
+
+    Too many digits are refused unread: Python itself reads some thousands at most.
+    """
+    if len(digits) < DIGITS:
+        return int(digits)
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > DIGITS or int(significant) > MOST:
+        raise InputError(f"{_clip(text)} has a number above {MOST}; expected numbers of words")
+    return int(significant)
 
 
 def _clip(text: str, width: int = 40) -> str:
@@ -196,9 +218,8 @@ class LinkFile:
             try:
                 return parse(line, links)
             except InputError as error:
-                raise _located(
-                    f"{self.name}:{' sentence ' if self.open_ended else ''}{number}", error
-                ) from None
+                place = f" sentence {number}" if self.open_ended else str(number)
+                raise _located(f"{self.name}:{place}", error) from None
 
         return map(parse_at, self._lines(), itertools.count(1))
 
@@ -209,11 +230,9 @@ class LinkFile:
         lines = read_lines(self.path)
         if self.format == "auto":
             self.format, lines = _recognise(lines)
-        return (
-            _talp_lines(lines, null=self.index == 1, name=self.name)
-            if self.format == "naacl"
-            else lines
-        )
+        if self.format == "naacl":
+            return _talp_lines(lines, null=self.index == 1, name=self.name)
+        return lines
 
     @property
     def open_ended(self) -> bool:
@@ -266,32 +285,51 @@ def _talp_lines(lines: Iterable[str], *, null: bool, name: str) -> Iterator[str]
     Args:
         null: index 0 is the empty word (files that count from 1); such links are left out.
     """
-    sentence, tokens = None, []
+    sentence: int | None = None
+    tokens: list[str] = []
     for number, line in enumerate(lines, 1):
-        fields = line.split()
-        if not fields:
+        text = " ".join(line.split())
+        if not text:
             continue
-        match = NAACL.fullmatch(" ".join(fields))
-        if match is None:
-            raise InputError(
-                f"{name}:{number}: bad line {_clip(line.strip())}; expected 'sentence source "
-                "target [S|P]'"
-            )
-        current, source, target = map(int, match.groups()[:3])
-        if sentence is None:
-            sentence = min(current, 1)
-        if current < sentence:
-            raise InputError(
-                f"{name}:{number}: sentence {current} after {sentence}; expected ascending order"
-            )
+        try:
+            current, source, target, mark = _naacl_fields(text)
+            if sentence is None:
+                sentence = min(current, 1)
+            _check_order(sentence, current)
+        except InputError as error:
+            raise _located(f"{name}:{number}", error) from None
         for _ in range(current - sentence):
             yield " ".join(tokens)
             tokens = []
         sentence = current
         if not (null and 0 in (source, target)):
-            tokens.append(f"{source}{'p' if match[4] == 'P' else '-'}{target}")
+            tokens.append(f"{source}{mark}{target}")
     if sentence is not None:
         yield " ".join(tokens)
+
+
+def _naacl_fields(text: str) -> tuple[int, int, int, str]:
+    """Sentence, source word, target word, and talp's mark of the link."""
+    match = NAACL.fullmatch(text)
+    if match is None:
+        raise InputError(f"bad line {_clip(text)}; expected 'sentence source target [S|P]'")
+    sentence, source, target, mark = match.groups()
+    return (
+        _number(sentence, text),
+        _number(source, text),
+        _number(target, text),
+        "p" if mark == "P" else "-",
+    )
+
+
+def _check_order(before: int, current: int) -> None:
+    if current < before:
+        raise InputError(f"sentence {current} after {before}; expected ascending order")
+    if current - before > MOST_EMPTY:
+        raise InputError(
+            f"sentence {current} after {before}; expected at most {MOST_EMPTY} sentences without "
+            "links between two lines: is the first number that of the sentence?"
+        )
 
 
 class InMemory:
@@ -315,27 +353,37 @@ def read_together(*files: Any, packed: bool = False) -> Iterator[tuple]:
         file.read(packed=True) if packed and isinstance(file, LinkFile) else iter(file)
         for file in files
     ]
-    for number, row in enumerate(itertools.zip_longest(*streams)):
-        if None in row:
-            ended = [
-                item is None and not file.open_ended for file, item in zip(files, row, strict=True)
-            ]
-            if any(ended):
-                raise _unequal(files, row, streams, number)
-            row = tuple(
-                file.empty if item is None else item for file, item in zip(files, row, strict=True)
-            )
-        yield row
+    for number, items in enumerate(itertools.zip_longest(*streams)):
+        yield _filled_up(files, items, streams, number) if None in items else items
+
+
+def _filled_up(
+    files: Sequence[Any], items: tuple, streams: Sequence[Iterator], number: int
+) -> tuple:
+    """The items of a sentence pair that some files do not have, if these may be shorter."""
+    full = []
+    for file, item in zip(files, items, strict=True):
+        if item is None and not file.open_ended:
+            raise _unequal(files, items, streams, number)
+        full.append(file.empty if item is None else item)
+    return tuple(full)
 
 
 def _unequal(
-    files: Sequence[Any], row: tuple, streams: Sequence[Iterator], number: int
+    files: Sequence[Any], items: tuple, streams: Sequence[Iterator], number: int
 ) -> InputError:
-    counts = [
-        f"{file.name} has {number + (0 if item is None else 1 + sum(1 for _ in stream))}"
-        for file, item, stream in zip(files, row, streams, strict=True)
-    ]
+    counts = []
+    for file, item, stream in zip(files, items, streams, strict=True):
+        count = str(number) if item is None else _count_on(file, stream, number + 1)
+        counts.append(f"{file.name} has {count}")
     return InputError(
         f"line counts differ: {', '.join(counts)} lines; expected one line per sentence pair in "
         "each"
     )
+
+
+def _count_on(file: Any, stream: Iterator, seen: int) -> str:
+    """How many items there are, ``seen`` ones included, unless it takes long to find out."""
+    limit = MOST_MADE if isinstance(file, InMemory) else MOST_COUNTED
+    rest = sum(1 for _ in itertools.islice(stream, limit))
+    return f"more than {seen + rest - 1}" if rest == limit else str(seen + rest)

@@ -1,6 +1,7 @@
 """Links read and written: parse∘format is the identity, and every refusal says where and what."""
 
 import gzip
+import itertools
 import subprocess
 import sys
 
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_normalign.alignment import links as links_module
 from fairseq_normalign.alignment.links import (
     Gold,
     GoldFile,
+    InMemory,
     LinkFile,
     format_links,
     pack,
@@ -67,6 +70,25 @@ def test_a_bad_link_is_named(token):
         InputError, match=r"gold:12: bad link .*; expected 'i-j' \(sure\) or 'ipj' \(possible\)"
     ):
         parse_links(f"0-0 {token}", where="gold:12")
+
+
+@pytest.mark.parametrize("parse", [parse_links, parse_gold])
+@pytest.mark.parametrize(
+    "token", ["0-4294967296", "2147483648-0", "0p9999999999", "7-" + "9" * 5000, "1" * 5000 + "-0"]
+)
+def test_numbers_that_no_word_has_are_refused(parse, token):
+    with pytest.raises(
+        InputError, match=r"here:1: '.*' has a number above 2147483647; expected numbers of words"
+    ):
+        parse(f"0-0 {token}", where="here:1")
+
+
+def test_large_numbers_stay_apart():
+    most = 2**31 - 1
+    line = f"0-{most} 1-0 {most}-0 {'0' * 5000}1-1"
+    pairs = {(0, most), (1, 0), (most, 0), (1, 1)}
+    assert parse_links(line) == pairs
+    assert unpack(map(pack, pairs)) == pairs
 
 
 @pytest.mark.parametrize("parse", [parse_links, parse_gold])
@@ -149,6 +171,14 @@ def test_naacl_is_filled_up_to_the_length_of_the_others(tmp_path):
         ("1 1 1\n1 1\n", r":2: bad line '1 1'; expected 'sentence source target \[S\|P\]'"),
         ("2 1 1\n1 1 1\n", ":2: sentence 1 after 2; expected ascending order"),
         ("1 1 1\n2 x 1\n", ":2: bad line '2 x 1'"),
+        ("1 1 4294967296\n", ":1: '1 1 4294967296' has a number above 2147483647"),
+        (f"1 1 1\n2 {'9' * 5000} 1\n", ":2: '2 9+…' has a number above 2147483647"),
+        (f"1 1 1\n{'9' * 5000} 1 1\n", ":2: '9+…' has a number above 2147483647"),
+        (
+            "3 1 1\n1000004 1 1\n",
+            ":2: sentence 1000004 after 3; expected at most 1000000 sentences without links",
+        ),
+        ("30000000 1 1\n", ":1: sentence 30000000 after 1; expected at most 1000000"),
     ],
 )
 def test_naacl_refusals(tmp_path, text, message):
@@ -178,6 +208,20 @@ def test_unequal_line_counts_state_both(tmp_path):
         InputError, match=r"line counts differ: \S*a has 5, \S*b has 2, \S*c has 3 lines"
     ):
         list(read_together(*map(LinkFile, paths)))
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_what_never_ends_is_not_counted_to_the_end(tmp_path, monkeypatch, made):
+    monkeypatch.setattr(links_module, "MOST_MADE", 10)
+    monkeypatch.setattr(links_module, "MOST_COUNTED", 20)
+    endless = InMemory("endless", itertools.repeat(set()))
+    if not made:
+        endless = LinkFile("endless")
+        monkeypatch.setattr(links_module, "read_lines", lambda path: itertools.repeat("0-0\n"))
+    short = InMemory("short", [set(), set()])
+    count = 12 if made else 22
+    with pytest.raises(InputError, match=f"endless has more than {count}, short has 2 lines"):
+        list(read_together(endless, short))
 
 
 def test_gz_and_byte_order_mark_are_read_through(tmp_path):
