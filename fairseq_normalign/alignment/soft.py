@@ -14,20 +14,40 @@ EOS = ("null", "skip")  # what becomes of a word that takes most from the source
 
 
 class Evidence(NamedTuple):
-    """Where a soft alignment comes from. Layer and head count from 0; no head means all of them.
+    """Where a soft alignment comes from.
 
-    Methods of ``LRP`` are of no layer: it is 0.
+    Layer and head count from 0. A method of the whole model has no layer, and no head means all of
+    them.
     """
 
     method: str = "norms"
-    layer: int = 0
+    layer: int | None = 0
     step: str = "input"
     head: int | None = None
 
 
 class Soft(NamedTuple):
-    """A soft word alignment: what each target word takes from each source word, and from the
-    source's </s>."""
+    """What each target word takes from each source word, and from the source's </s>."""
 
     words: np.ndarray  # (T, S)
     null: np.ndarray  # (T,)
+
+
+class Choice(NamedTuple):
+    """The layer, from 0, to take for each step, and the better one of the steps."""
+
+    layers: dict[str, int | None]
+    step: str
+
+
+class Merges(NamedTuple):
+    """How the pieces of a word become one: ``sum``, ``mean`` or ``max``."""
+
+    source: str = "sum"
+    target: str = "mean"
+
+    def __str__(self) -> str:
+        return f"{self.source}+{self.target}"
+
+
+SUM_AND_MEAN = Merges()  # Garg et al. (2019)

@@ -1,18 +1,22 @@
-"""The Python API: word alignments from a fairseq checkpoint."""
+"""Word alignments from one model: below the command, the task, evaluation and the Python API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.extract import extractor, row_shares
+from fairseq_normalign.alignment.extract import MERGES, confidences, extractor, row_shares
 from fairseq_normalign.alignment.links import Link
-from fairseq_normalign.alignment.soft import EOS, STEPS, Evidence, Soft
-from fairseq_normalign.analysis.layer_choice import SAMPLE, Choice, choose_layers, decisive_pairs
-from fairseq_normalign.analysis.methods import LRP, METHODS, soft_alignments
+from fairseq_normalign.alignment.soft import EOS, STEPS, Choice, Evidence, Merges, Soft
+from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decisive_pairs
+from fairseq_normalign.analysis.methods import full_spec, method_of
+from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import WINDOW, map_batches
 from fairseq_normalign.host.checkpoint import load_single
@@ -20,20 +24,17 @@ from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 AUTO = "auto"
+Text = str | Sequence[str]  # a line, or a list of words
+Progress = Callable[[int], object]
 
 
-class NormAligner:
-    """Aligns words by what a translation Transformer's source–target attention adds up.
-
-    >>> aligner = NormAligner.from_checkpoint("best.pt", data="data-bin", bpe="sentencepiece",
-    model="spm.model") >>> aligner.align("das ist ein haus .", "this is a house .") [(0, 0), (1, 1),
-    (2, 2), (3, 3), (4, 4)]
+@dataclass(frozen=True)
+class AlignOptions:
+    """Every choice of one model that moves AER.
 
     Args:
-        method: ``weights`` (α), ``norms`` (‖Σ_h αf(x)‖) or ``head-norms`` (mean of ‖αf(x)‖) of a
-            layer; or ``lrp``, ``lrp-epsilon``, ``lrp-attnlrp``: relevance of source words for the
-            target word, through all layers.
-        layer: decoder layer, from 1; ``auto`` decides without gold (see ``plugin.layers``).
+        method: a name in ``methods.METHODS``, perhaps with a number, as in ``lrp-epsilon:0.001``.
+        layer: decoder layer, from 1; ``auto`` decides without gold (see ``layer_choice``).
         head: head of that layer, from 1; all of them by default.
         step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where
             it predicts it; ``auto`` decides without gold.
@@ -41,44 +42,147 @@ class NormAligner:
             </s> is left out.
         extract: how links are taken from the soft alignment: a name in
             ``alignment.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``.
+        source_merge, target_merge: how pieces become words: ``sum``, ``mean`` or ``max``.
+        batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
+    """
+
+    method: str = "norms"
+    layer: int | str = AUTO
+    head: int | None = None
+    step: str = AUTO
+    eos: str = "null"
+    extract: str = "argmax"
+    source_merge: str = "sum"
+    target_merge: str = "mean"
+    batch_tokens: int = 4000
+
+    def __post_init__(self) -> None:
+        method = method_of(self.method)
+        self._check_choice("step", (*STEPS, AUTO))
+        self._check_choice("eos", EOS)
+        self._check_choice("source_merge", tuple(MERGES))
+        self._check_choice("target_merge", tuple(MERGES))
+        extractor(self.extract)
+        if not method.layers and (self.layer != AUTO or self.head is not None):
+            raise InputError(
+                f"method {self.method} explains the whole model; expected no layer with it, and "
+                "no head"
+            )
+        if self.step not in (*method.steps, AUTO):
+            raise InputError(
+                f"method {self.method} cannot answer for step {self.step}; expected step "
+                f"{' or '.join(method.steps)}"
+            )
+        if self.layer == AUTO and self.head is not None:
+            raise InputError(f"head {self.head} of which layer? layer auto chooses whole layers")
+
+    def _check_choice(self, name: str, choices: Sequence[str]) -> None:
+        value = getattr(self, name)
+        if value not in choices:
+            raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+
+    @property
+    def merges(self) -> Merges:
+        return Merges(self.source_merge, self.target_merge)
+
+    @property
+    def null(self) -> bool:
+        """Whether </s> may win, and then there is no link."""
+        return self.eos == "null"
+
+
+class Aligner(ABC):
+    """What all aligners can do with sentence pairs that are read already.
+
+    Pairs come in one stream for each model: a :class:`NormAligner` has one, a ``CombinedAligner``
+    of two models two.
+    """
+
+    @property
+    @abstractmethod
+    def models(self) -> Sequence[NormAligner]:
+        """The aligner of each model, which has its ``forcing`` and ``reader``."""
+
+    @abstractmethod
+    def decide(self, *streams: Iterable[Pair]) -> tuple[Aligner, list[Iterable[Pair]]]:
+        """An aligner that leaves nothing open, decided on the first pairs; and all pairs again."""
+
+    @abstractmethod
+    def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
+        """The soft alignment of each pair, in input order. Streams.
+
+        Args:
+            progress: called with the number of pairs that were finished since its last call.
+        """
+
+    @abstractmethod
+    def links(self, soft: Soft) -> list[Link]:
+        """Hard links of a soft alignment."""
+
+    @abstractmethod
+    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+        """For each link the share that it has of what its target word takes."""
+
+    @abstractmethod
+    def signature(self) -> dict[str, Any]:
+        """Every choice that moves AER; of an aligner that has decided."""
+
+    @abstractmethod
+    def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
+        """Pairs of texts (source, target) as the streams that the other methods take."""
+
+    def links_many(self, *streams: Iterable[Pair]) -> Iterator[list[Link]]:
+        """Links (source, target) of each pair, 0-based, in input order."""
+        return map(self.links, self.run(*streams))
+
+    def align(self, source: Text, target: Text) -> list[Link]:
+        """Links ``(source, target)``, 0-based, of one pair of sentences: text or lists of words."""
+        return next(self.align_many([(source, target)]))
+
+    def align_many(self, pairs: Iterable[tuple[Text, Text]]) -> Iterator[list[Link]]:
+        """Links of each pair of texts, in input order. Holds a few thousand pairs at a time."""
+        return self.links_many(*self.read(pairs))
+
+    def soft(self, source: Text, target: Text) -> Soft:
+        """The soft alignment of one pair: ``words`` (T, S), and ``null`` (T,), what </s> gets."""
+        return next(self.soft_many([(source, target)]))
+
+    def soft_many(self, pairs: Iterable[tuple[Text, Text]]) -> Iterator[Soft]:
+        """The soft alignment of each pair of texts, in input order."""
+        return self.run(*self.read(pairs))
+
+
+class NormAligner(Aligner):
+    """Aligns words by what a translation Transformer's source–target attention adds up.
+
+    >>> aligner = NormAligner.from_checkpoint(
+    ...     "best.pt", data="data-bin", bpe="sentencepiece", model="spm.model"
+    ... )
+    >>> aligner.align("das ist ein haus .", "this is a house .")
+    [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
+
+    What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
+    pairs are aligned in the same way. :meth:`decide` returns an aligner that knows its layer and
+    step.
+
+    Args:
+        options: see :class:`AlignOptions`; or name them one by one.
     """
 
     def __init__(
         self,
         forcing: TeacherForcing,
         reader: PairReader,
+        options: AlignOptions | None = None,
         *,
-        method: str = "norms",
-        layer: int | str = AUTO,
-        head: int | None = None,
-        step: str = AUTO,
-        eos: str = "null",
-        extract: str = "argmax",
+        evidence: Evidence | None = None,
+        **changes: Any,
     ):
-        for name, value, choices in (
-            ("method", method, (*METHODS, *LRP)),
-            ("step", step, (*STEPS, AUTO)),
-            ("eos", eos, EOS),
-        ):
-            if value not in choices:
-                raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+        _check_names(changes)
         self.forcing, self.reader = forcing, reader
-        self.method, self.step, self.eos, self.extract = method, step, eos, extractor(extract)
-        self.layer = None if layer == AUTO else from_one("layer", layer, forcing.layers)
-        self.head = None if head is None else from_one("head", head, forcing.heads)
-        if self.layer is None and head is not None:
-            raise InputError(f"head {head} of which layer? layer auto chooses among whole layers")
-        if method in LRP:
-            if self.layer is not None:
-                raise InputError(
-                    f"method {method} explains the whole model; expected no layer with it, and "
-                    "no head"
-                )
-            if step == "input":
-                raise InputError(
-                    f"method {method} explains the word that is predicted; expected step output"
-                )
-            self.layer, self.step = 0, "output"
+        self.options = replace(options or AlignOptions(), **changes)
+        self.evidence = evidence or self._named_evidence()  # None while something is open
+        self._links = extractor(self.options.extract)
 
     @classmethod
     def from_checkpoint(
@@ -91,7 +195,7 @@ class NormAligner:
         tokenizer: str | None = None,
         device: str = "cpu",
         overrides: dict | None = None,
-        **options,
+        **options: Any,
     ) -> NormAligner:
         """Loads a checkpoint.
 
@@ -103,94 +207,153 @@ class NormAligner:
             tokenizer: fairseq's name of a tokeniser, if texts are not split into words yet.
             device: where to run.
             overrides: options to change in the checkpoint's configuration.
-            options: see the class.
+            options: see :class:`AlignOptions`.
         """
         network, task = load_single(path, data, overrides)
         reader = PairReader.from_names(task, bpe=bpe, model=model, tokenizer=tokenizer)
         return cls(TeacherForcing(network.to(device), task), reader, **options)
 
-    def align(self, source: str | Sequence[str], target: str | Sequence[str]) -> list[Link]:
-        """Links ``(source, target)``, 0-based, of one pair of sentences: text or lists of words."""
-        return next(self.align_many([(source, target)]))
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self.options, field.name)!r}"
+            for field in fields(self.options)
+            if getattr(self.options, field.name) != field.default
+        ]
+        decided = "" if self.evidence is None else f" → {self.evidence}"
+        model = type(self.forcing.model).__name__
+        return f"{type(self).__name__}({', '.join([model, *changed])}){decided}"
 
-    def align_many(
-        self, pairs: Iterable[tuple], *, batch_tokens: int = 4000
-    ) -> Iterator[list[Link]]:
-        """Links of each pair, in input order. Streams: takes and holds a few thousand pairs at a
-        time."""
-        return (self.links(soft) for soft in self.soft_many(pairs, batch_tokens=batch_tokens))
+    @property
+    def models(self) -> Sequence[NormAligner]:
+        return [self]
 
-    def soft(self, source: str | Sequence[str], target: str | Sequence[str]) -> Soft:
-        """The soft alignment of one pair: ``words`` (T, S), and ``null`` (T,), what goes to the
-        source's </s>."""
-        return next(self.soft_many([(source, target)]))
+    def _named_evidence(self) -> Evidence | None:
+        """What the options name, checked against the model; None if they leave something open."""
+        layer = self._named_layer()
+        steps = method_of(self.options.method).steps
+        step = steps[0] if len(steps) == 1 else self.options.step
+        if step == AUTO or (layer is None and method_of(self.options.method).layers):
+            return None
+        head = None if self.options.head is None else int(self.options.head) - 1
+        return Evidence(self.options.method, layer, step, head)
 
-    def soft_many(self, pairs: Iterable[tuple], *, batch_tokens: int = 4000) -> Iterator[Soft]:
-        """The soft alignment of each pair, in input order."""
-        encoded = text_pairs(pairs, self.reader)
-        evidence, encoded = self.evidence(encoded, batch_tokens=batch_tokens)
-        return (
-            softs[0]
-            for softs in self.evidences_many(encoded, [evidence], batch_tokens=batch_tokens)
+    def _named_layer(self) -> int | None:
+        """The layer that the options name, from 0."""
+        if self.options.layer == AUTO:
+            return None
+        layer = from_one("layer", self.options.layer, self.forcing.layers)
+        heads = self.forcing.head_counts[layer]
+        if heads == 0:
+            raise InputError(f"layer {layer + 1} has no heads left: it takes nothing from a source")
+        if self.options.head is not None:
+            from_one("head", self.options.head, heads)
+        return layer
+
+    def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
+        return [text_pairs(pairs, self.reader)]
+
+    def decide(self, *streams: Iterable[Pair]) -> tuple[NormAligner, list[Iterable[Pair]]]:
+        (pairs,) = streams
+        if self.evidence is not None:
+            return self, [pairs]
+        rest = iter(pairs)
+        first = list(islice(rest, SAMPLE))
+        choice = self.choice(decisive_pairs(first, self.reader, self.forcing))
+        return self.decided(choice), [chain(first, rest)]
+
+    def decided(self, choice: Choice) -> NormAligner:
+        """This aligner with what its options leave open taken from a choice."""
+        step = choice.step if self.options.step == AUTO else self.options.step
+        evidence = Evidence(self.options.method, choice.layers[step], step)
+        return NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
+
+    def choice(self, pairs: Iterable[Pair]) -> Choice:
+        """The best layer and step, among those that the options leave open, without gold."""
+        layer = self._named_layer()
+        return choose_layers(
+            self.forcing,
+            pairs,
+            self.options.method,
+            layers=None if layer is None else [layer],
+            null=self.options.null,
+            merges=self.options.merges,
+            batch_tokens=self.options.batch_tokens,
+        )
+
+    def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
+        aligner, (pairs,) = self.decide(*streams)
+        self.evidence = aligner.evidence  # what was decided stays
+        for (soft,) in self.evidences_many(pairs, [aligner.evidence], progress=progress):
+            yield soft
+
+    def evidences_many(
+        self,
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        *,
+        progress: Progress | None = None,
+    ) -> Iterator[list[Soft]]:
+        """Several soft alignments of each pair from one forward pass."""
+        run = partial(
+            soft_alignments, self.forcing, evidences=evidences, merges=self.options.merges
+        )
+        # Results wait for their turn: fewer at once if they are many.
+        window = max(100, WINDOW // max(1, len(evidences) // 6))
+        return map_batches(
+            pairs,
+            run,
+            max_tokens=self.options.batch_tokens,
+            window=window,
+            progress=progress,
         )
 
     def links(self, soft: Soft) -> list[Link]:
-        """Hard links of a soft alignment."""
-        return self.extract(soft.words, null=self._null(soft))
+        return self._links(soft.words, null=self._null(soft))
+
+    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+        return confidences(soft.words, links, null=self._null(soft))
 
     def shares(self, soft: Soft) -> np.ndarray:
         """A soft alignment as shares of what each target word takes, (T, S)."""
         return row_shares(soft.words, self._null(soft))
 
     def _null(self, soft: Soft) -> np.ndarray | None:
-        return soft.null if self.eos == "null" else None
+        return soft.null if self.options.null else None
 
-    def evidences_many(
-        self, pairs: Iterable[Pair], evidences: Sequence[Evidence], *, batch_tokens: int = 4000
-    ) -> Iterator[list[Soft]]:
-        """Several soft alignments of each encoded pair from one forward pass."""
-        window = max(
-            100, WINDOW // max(1, len(evidences) // 6)
-        )  # results wait for their turn: fewer if they are many
-        return map_batches(
-            pairs,
-            partial(soft_alignments, self.forcing, evidences=evidences),
-            max_tokens=batch_tokens,
-            window=window,
-        )
-
-    def evidence(
-        self, pairs: Iterable[Pair], *, batch_tokens: int = 4000
-    ) -> tuple[Evidence, Iterable[Pair]]:
-        """What the options name, with layer and step decided on the first pairs if need be; and all
-        pairs again.
-
-        What was decided stays: later pairs are aligned in the same way.
-        """
-        if self.layer is None or self.step == AUTO:
-            pairs = iter(pairs)
-            first = list(islice(pairs, SAMPLE))
-            pairs = chain(first, pairs)
-            choice = self.choice(
-                decisive_pairs(first, self.reader, self.forcing), batch_tokens=batch_tokens
-            )
-            self.step = choice.step if self.step == AUTO else self.step
-            self.layer = choice.layers[self.step]
-        return Evidence(self.method, self.layer, self.step, self.head), pairs
-
-    def choice(self, pairs: Iterable[Pair], *, batch_tokens: int = 4000) -> Choice:
-        """The best layer and step, among those that the options leave open, without gold."""
-        layers = None if self.layer is None else [self.layer]
-        null = self.eos == "null"
-        return choose_layers(
-            self.forcing, pairs, self.method, layers=layers, null=null, batch_tokens=batch_tokens
-        )
+    def signature(self) -> dict[str, Any]:
+        if self.evidence is None:
+            raise ValueError("layer and step are not decided yet; expected decide(pairs) before")
+        method, layer, step, head = self.evidence
+        options = self.options
+        open_step = options.step == AUTO and len(method_of(method).steps) > 1
+        return {
+            "method": full_spec(method),
+            "layer": "all" if layer is None else _marked(options.layer == AUTO, layer + 1),
+            "head": "all" if head is None else head + 1,
+            "step": _marked(open_step, step),
+            "eos": options.eos,
+            "merge": str(options.merges),
+            "extract": options.extract,
+        }
 
 
-def from_one(name: str, value: int, count: int) -> int:
+def _marked(auto: bool, value: object) -> str | object:
+    """A value as signatures show it: what was decided without gold is marked."""
+    return f"auto:{value}" if auto else value
+
+
+def _check_names(options: dict[str, Any]) -> None:
+    known = [field.name for field in fields(AlignOptions)]
+    for name in options:
+        if name not in known:
+            raise InputError(f"unknown option {name!r}; expected one of: {', '.join(known)}")
+
+
+def from_one(name: str, value: int | str, count: int) -> int:
     """The 0-based index of layer or head ``value``, which people count from 1."""
-    if not str(value).isdigit():
+    text = str(value)
+    if not (text.isascii() and text.isdigit()):
         raise InputError(f"{name} {value!r}: expected a number from 1")
-    if not 1 <= int(value) <= count:
+    if len(text) > 9 or not 1 <= int(text) <= count:
         raise InputError(f"{name} {value}: the model has {name}s 1 to {count}")
-    return int(value) - 1
+    return int(text) - 1

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Recorded
 from fairseq_normalign.norms.quantities import QUANTITIES, of_sentence
 
-SIDES = {  # what the queries and keys of each attention are
-    "encoder": {"query": "source", "key": "source"},
-    "decoder": {"query": "target", "key": "target"},
-    "cross": {"query": "target", "key": "source"},
-}
+OVERHEAD = 1000  # bytes that names, headers and tokens of a sentence take, roughly
 
 
 class Arrays:
-    """One quantity of the attention that ``forced`` looks at, for some of its layers and heads.
+    """One quantity of the attention that ``forcing`` looks at, for some of its layers and heads.
 
     Args:
         quantity: a name in ``norms.quantities.QUANTITIES``.
@@ -39,12 +37,9 @@ class Arrays:
         heads: Sequence[int] | None = None,
         dtype: str = "float32",
     ):
-        self.forcing, self.name, self.quantity, self.dtype = (
-            forcing,
-            quantity,
-            QUANTITIES[quantity],
-            np.dtype(dtype),
-        )
+        self.forcing, self.kind = forcing, KINDS[forcing.attention]
+        self.name, self.quantity = quantity, QUANTITIES[quantity]
+        self.dtype = np.dtype(dtype)
         self.layers = _chosen("layer", layers, forcing.layers)
         counts = {forcing.head_counts[layer] for layer in self.layers}
         if len(counts) > 1:
@@ -55,13 +50,14 @@ class Arrays:
         self.heads = _chosen("head", heads, counts.pop())
 
     def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
-        """The arrays of a batch, (L, *axes) each, unpadded. Built one pair at a time: vectors are
-        large."""
+        """The arrays of a batch, (L, *axes) each, unpadded.
+
+        Built one pair at a time: vectors are large.
+        """
         recording = self.forcing.recorded(pairs, layers=self.layers, values=self.name != "weights")
+        layers = [recording[self.forcing.attention, layer] for layer in self.layers]
         for index, pair in enumerate(pairs):
-            yield self._array(
-                pair, [recording[self.forcing.attention, layer] for layer in self.layers], index
-            )
+            yield self._array(pair, layers, index)
 
     def _array(self, pair: Pair, layers: list[Recorded], index: int) -> np.ndarray:
         array = np.empty(self.shape(pair), self.dtype)
@@ -69,8 +65,10 @@ class Arrays:
             alone = of_sentence(recorded, index, *self._lengths(pair).values(), self.heads)
             with np.errstate(over="ignore"):  # reported below, with its place
                 array[row] = self.quantity.compute(alone)[0].float().cpu().numpy()
-        if np.isinf(array).any():
-            raise InputError(f"{pair.where}: a value is beyond the range of {self.dtype}")
+        if not np.isfinite(array).all():
+            raise InputError(
+                f"{pair.where}: a value is no number, or beyond the range of {self.dtype}"
+            )
         return array
 
     def shape(self, pair: Pair) -> tuple[int, ...]:
@@ -79,30 +77,44 @@ class Arrays:
 
     def _lengths(self, pair: Pair) -> dict[str, int]:
         return {
-            axis: len(getattr(pair, side).tokens)
-            for axis, side in SIDES[self.forcing.attention].items()
+            "query": len(getattr(pair, self.kind.queries).tokens),
+            "key": len(getattr(pair, self.kind.keys).tokens),
         }
 
     def tokens(self, pair: Pair, reader: PairReader) -> tuple[list[str], list[str]]:
-        """The symbols that encoder and decoder read. The decoder reads one behind: a start mark,
-        and not the last."""
+        """The symbols that encoder and decoder read.
+
+        The decoder reads one behind: a start mark, and not the last token.
+        """
         target = pair.target.tokens.tolist()
         read = [self.forcing.start, *target[:-1]] if target else []
         return reader.symbols(pair.source.tokens.tolist(), "source"), reader.symbols(read, "target")
 
     def description(self) -> dict:
         """What a reader of the arrays must know; layers and heads from 1."""
-        attention = self.forcing.attention
         return {
-            "attention": attention,
+            "attention": self.forcing.attention,
             "quantity": self.name,
             "formula": self.quantity.formula,
             "axes": ["layer", *self.quantity.axes],
-            **SIDES[attention],
+            "query": self.kind.queries,
+            "key": self.kind.keys,
             "layers": [layer + 1 for layer in self.layers],
             "heads": [head + 1 for head in self.heads],
             "dtype": str(self.dtype),
         }
+
+
+def size(pairs: Iterable[Pair], arrays: Arrays) -> tuple[int, float]:
+    """Sentences and gigabytes of an export.
+
+    Reads the corpus once more: cheap beside running the model.
+    """
+    count = total = 0
+    for pair in pairs:
+        count += 1
+        total += math.prod(arrays.shape(pair)) * arrays.dtype.itemsize + OVERHEAD
+    return count, total / 1e9
 
 
 def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> list[int]:

@@ -12,11 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fairseq_normalign.analysis.arrays import SIDES
 from fairseq_normalign.heads.cells import Cells, cells
-from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
-from fairseq_normalign.heads.names import KINDS, Head
-from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import Recording, head_counts, record
@@ -85,10 +82,12 @@ def record_heads(forcing: TeacherForcing, *, values: bool = True) -> Iterator[Ma
         yield ChainMap(*recordings)
 
 
-def batch_cells(pairs: Sequence[Pair], kind: str, device: torch.device) -> Cells:
+def batch_cells(pairs: Sequence[Pair], name: str, device: torch.device) -> Cells:
     """Which cells of one kind of attention count on a batch."""
-    words = {side: read_words(pairs, side).to(device) for side in set(SIDES[kind].values())}
-    return cells(words[SIDES[kind]["query"]], words[SIDES[kind]["key"]], causal=kind == "decoder")
+    kind = KINDS[name]
+    queries = read_words(pairs, kind.queries).to(device)
+    keys = queries if kind.self_attention else read_words(pairs, kind.keys).to(device)
+    return cells(queries, keys, causal=kind.causal)
 
 
 def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
@@ -100,24 +99,3 @@ def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
         words = [[-1, *pair.target.words[:-1]] for pair in pairs]
     rows = [torch.tensor(line) for line in words]
     return pad_sequence(rows, batch_first=True, padding_value=PADDING)
-
-
-class Means:
-    """Confidence, confidence by norms, and mean norm, of every head."""
-
-    def __init__(self, *, eos: str = "both"):
-        self.eos = eos
-        self.tallies = {"confidence": Tally(), "norm-confidence": Tally(), "norm": Tally()}
-
-    def __call__(self, seen: Seen) -> None:
-        norms = seen.recorded.norms.weighted
-        found = {
-            "confidence": confidences(seen.recorded.weights, seen.cells, eos=self.eos),
-            "norm-confidence": confidences(row_shares(norms), seen.cells, eos=self.eos),
-            "norm": norm_sums(norms, seen.cells),
-        }
-        for name, (sums, cases) in found.items():
-            self.tallies[name].add(seen.attention, sums.cpu(), cases)
-
-    def scores(self) -> dict[str, dict[Head, float]]:
-        return {name: tally.means() for name, tally in self.tallies.items()}

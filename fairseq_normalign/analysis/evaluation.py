@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +16,12 @@ from tqdm import tqdm
 
 from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.aer import Counts, count, signature
-from fairseq_normalign.alignment.extract import argmax
-from fairseq_normalign.alignment.links import GoldFile, InMemory, Link, read_together
-from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.alignment.links import Gold, GoldFile, InMemory, Link, read_together
 from fairseq_normalign.alignment.words import TextFile
-from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decisive_pairs
-from fairseq_normalign.analysis.methods import soft_alignments
+from fairseq_normalign.analysis.aligner import NormAligner
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import read_lines
-from fairseq_normalign.host.batches import map_batches, numbered_batches
+from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
@@ -259,50 +255,37 @@ def aer_scores(
     if not golds:
         raise InputError(f"{gold.gold.name}: no gold in it, and no sentences in its texts")
     pairs = list(text_pairs(zip(sources, targets, strict=True), readers[0]))
-    found = [
-        align(TeacherForcing(model, reader.task), reader, pairs, max_tokens=max_tokens)
-        for model, reader in zip(models, readers, strict=True)
-    ]
-    for advice in doctor.examine(
-        found[0][0], golds, doctor.Conventions(gold.gold.index, 0, gold.gold.reverse)
-    ):
-        warnings.warn(
-            advice.replace("--ref-", "--gold-").replace("--reverse-hyp", "--reverse-gold"),
-            stacklevel=2,
-        )
-    return [
-        (100 * sum(map(count, links, golds), Counts()).aer, _aer_signature(gold.gold, evidence))
-        for links, evidence in found
-    ]
+    scores = []
+    for model, reader in zip(models, readers, strict=True):
+        links, made_with = align(TeacherForcing(model, reader.task), reader, pairs, max_tokens)
+        if not scores:
+            _warn_of_misread_gold(links, golds, gold.gold)
+        total = sum(map(count, links, golds), Counts())
+        scores.append((100 * total.aer, _aer_signature(gold.gold, made_with)))
+    return scores
 
 
 def align(
-    forcing: TeacherForcing, reader: PairReader, pairs: list[Pair], *, max_tokens: int = 4000
-) -> tuple[list[set[Link]], Evidence]:
-    """Links by the defaults of ``normalign align``, and the layer and step that it chooses without
-    gold."""
-    choice = choose_layers(
-        forcing, decisive_pairs(pairs[:SAMPLE], reader, forcing), batch_tokens=max_tokens
-    )
-    evidence = Evidence(layer=choice.layers[choice.step], step=choice.step)
-    softs = map_batches(
-        pairs, partial(soft_alignments, forcing, evidences=[evidence]), max_tokens=max_tokens
-    )
-    return [set(argmax(soft.words, null=soft.null)) for (soft,) in softs], evidence
+    forcing: TeacherForcing, reader: PairReader, pairs: list[Pair], max_tokens: int = 4000
+) -> tuple[list[set[Link]], dict[str, Any]]:
+    """Links by the defaults of ``normalign align``, and what they are made with."""
+    if not forcing.layers_with_heads():
+        return [set() for _ in pairs], {"method": "none"}
+    aligner, (again,) = NormAligner(forcing, reader, batch_tokens=max_tokens).decide(pairs)
+    return list(map(set, aligner.links_many(again))), aligner.signature()
 
 
-def _aer_signature(gold: GoldFile, evidence: Evidence) -> str:
-    return signature(
-        {
-            "ref-index": gold.index,
-            "reverse": "ref" if gold.reverse else "none",
-            "possible": gold.possible,
-            "method": evidence.method,
-            "layer": f"auto:{evidence.layer + 1}",
-            "head": "all",
-            "step": f"auto:{evidence.step}",
-            "eos": "null",
-            "merge": "sum+mean",
-            "extract": "argmax",
-        }
-    )
+def _warn_of_misread_gold(links: list[set[Link]], golds: list[Gold], file: GoldFile) -> None:
+    read = doctor.Conventions(file.index, 0, file.reverse)
+    for advice in doctor.examine(links, golds, read):
+        wording = advice.replace("--ref-", "--gold-").replace("--reverse-hyp", "--reverse-gold")
+        warnings.warn(wording, stacklevel=2)
+
+
+def _aer_signature(gold: GoldFile, made_with: dict[str, Any]) -> str:
+    read = {
+        "ref-index": gold.index,
+        "reverse": "ref" if gold.reverse else "none",
+        "possible": gold.possible,
+    }
+    return signature({**read, **made_with})

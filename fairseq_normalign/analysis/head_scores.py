@@ -1,155 +1,137 @@
-"""Scores of all heads of a model: everything but roles."""
+"""The table of what can be measured of every head.
+
+A new score is one class or function, in a file of its own, and one entry in :data:`HEAD_SCORES`;
+``normalign heads``, ``normalign prune --by`` and ``analysis.profile.profile`` take what is in the
+table. See CONTRIBUTING for a worked example.
+
+This module imports no PyTorch: ``--help`` reads it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
-from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.extract import argmax
-from fairseq_normalign.alignment.links import InMemory, read_together
-from fairseq_normalign.alignment.soft import STEPS, Evidence
-from fairseq_normalign.analysis.attention_pass import Means, running_heads, watch
-from fairseq_normalign.analysis.importance import gradient_importance
-from fairseq_normalign.analysis.methods import soft_alignments
-from fairseq_normalign.analysis.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.lrp_rules import Contributions, contributions
-from fairseq_normalign.heads.names import Head, all_heads
-from fairseq_normalign.heads.tally import Tally
-from fairseq_normalign.host.batches import map_batches, numbered_batches
-from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.recorder import attentions
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
-
-Scores = dict  # Head → float
+from fairseq_normalign.late import late
 
 
-class Explained(NamedTuple):
-    """What LRP says of a corpus."""
+class HeadScore(NamedTuple):
+    """One thing that can be measured of every head.
 
-    # share of a head in its layer's relevance, mean over predictions (Voita et al., 2019)
-    heads: Scores
-    deviation: dict[str, float]  # the farthest that a total was from 1, at the input of each layer
-    contributions: list[Contributions]  # of each sentence, in any order (Voita et al., 2021)
-
-
-def explain(
-    forcing: TeacherForcing,
-    pairs: Iterable[Pair],
-    *,
-    rules: str = "voita",
-    pooled: bool = False,
-    max_tokens: int = 4000,
-) -> Explained:
-    """Relevance of heads and of source and prefix, over a corpus.
-
-    Pooled, all predictions of a pair are explained together, and the mean is over pairs.
+    ``measure(survey)`` returns a ``heads.profile.Finding``, or just a number for each head. If it
+    only looks at attention, it returns a watcher instead: an object that is called with what each
+    attention did on each batch (``attention_pass.Seen``), and whose ``result()`` is the finding.
+    All watchers share one pass over the corpus.
     """
-    tally, deviation, found = Tally(), {}, []
-    with tqdm(desc="relevance", unit=" pairs", disable=None) as bar:
-        for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-            batch = [pair for _, pair in numbered]
-            for one in relevances(
-                forcing, batch, rules=rules, pooled=pooled, max_tokens=max_tokens
-            ):
-                bar.update()
-                for attention, shares in one.heads.items():  # (P, H)
-                    tally.add(attention, shares.sum(0), len(shares))
-                for cut, distance in one.deviation.items():
-                    deviation[cut] = max(distance, deviation.get(cut, 0.0))
-                found.append(contributions(one.source, one.prefix))
-    return Explained(tally.means(), deviation, found)
+
+    measure: Callable[..., Any]
+    summary: str
+    watches: bool = False  # only looks at attention, in the shared pass
+    ranks: bool = False  # the bigger it is, the more a head is worth keeping
+    encoder: bool = False  # can be measured on an encoder alone
+    default: bool = False  # measured unless scores are named
 
 
-def mean_relevance(
-    forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int = 4000
-) -> Scores:
-    return explain(forcing, pairs, max_tokens=max_tokens).heads
-
-
-def _mean_of(
-    name: str, forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int
-) -> Scores:
-    means = Means()
-    watch(forcing, pairs, [means], max_tokens=max_tokens)
-    return means.scores()[name]
-
-
-SCORES: dict[str, Callable[..., Scores]] = {
-    "norm": partial(_mean_of, "norm"),
-    "confidence": partial(_mean_of, "confidence"),
-    "relevance": mean_relevance,
-    "importance": gradient_importance,
+# In the order of columns, and of measuring: beam search leaves attention set up for beams, so that
+# BLEU comes last.
+HEAD_SCORES: dict[str, HeadScore] = {
+    "relevance": HeadScore(
+        late("analysis.relevance_scores:relevance"),
+        "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
+        ranks=True,
+    ),
+    "confidence": HeadScore(
+        late("analysis.attention_scores:Confidence"),
+        "mean of the largest weight (Voita et al., 2019)",
+        watches=True,
+        ranks=True,
+        encoder=True,
+        default=True,
+    ),
+    "norm-confidence": HeadScore(
+        late("analysis.attention_scores:NormConfidence"),
+        "the same with ‖αf(x)‖ as shares of their row",
+        watches=True,
+        ranks=True,
+        encoder=True,
+        default=True,
+    ),
+    "norm": HeadScore(
+        late("analysis.attention_scores:Norm"),
+        "Σ_s ‖αf(x_s)‖, mean over queries",
+        watches=True,
+        ranks=True,
+        encoder=True,
+        default=True,
+    ),
+    "importance": HeadScore(
+        late("analysis.loss_scores:importance"),
+        "mean of |∂loss/∂ξ|, ξ a factor on the head (Michel et al., 2019)",
+        ranks=True,
+        default=True,
+    ),
+    "ablation": HeadScore(
+        late("analysis.loss_scores:loss_ablation"),
+        "growth of the loss per target token with the head off",
+        ranks=True,
+    ),
+    "gate": HeadScore(
+        late("analysis.attention_scores:gates"),
+        "the gate at test time, of a gated model",
+        encoder=True,
+        default=True,
+    ),
+    "AER": HeadScore(
+        late("analysis.alignment_scores:error_rates"),
+        "alignment error rate of the head alone, by the better step; needs gold",
+    ),
+    "positions": HeadScore(
+        late("analysis.role_scores:PositionWatcher"),
+        "role: relative position of the maxima",
+        watches=True,
+        encoder=True,
+        default=True,
+    ),
+    "rare": HeadScore(
+        late("analysis.role_scores:RareRole"),
+        "role: maxima on the rarest tokens of the sentence",
+        watches=True,
+        encoder=True,
+        default=True,
+    ),
+    "UAS": HeadScore(
+        late("analysis.role_scores:syntax"),
+        "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
+        encoder=True,
+    ),
+    "BLEU": HeadScore(
+        late("analysis.loss_scores:bleu_loss"),
+        "loss of BLEU with the head off; slow",
+        ranks=True,
+    ),
 }
 
 
-def head_scores(
-    forcing: TeacherForcing, pairs: Iterable[Pair], by: str, *, max_tokens: int = 4000
-) -> Scores:
-    """A number for every head of the model; the bigger, the more it is worth keeping.
-
-    Args:
-        by: ``norm``: mean ‖αf(x)‖; ``confidence``; ``relevance`` by LRP; ``importance`` by
-            gradients.
-    """
-    if by not in SCORES:
-        raise InputError(f"unknown score of heads {by!r}; expected one of: {', '.join(SCORES)}")
-    heads = all_heads(running_heads(forcing))
-    found = SCORES[by](forcing, pairs, max_tokens=max_tokens) if heads else {}
-    if any(head not in found for head in heads):
-        raise InputError("heads cannot be scored on a corpus without words on both sides")
-    return {head: found[head] for head in heads}
+def check_scores(names: list[str], *, encoder_alone: bool = False) -> None:
+    """Refuses names that are not in the table, or that a lone encoder cannot have."""
+    for name in names:
+        if name not in HEAD_SCORES:
+            expected = ", ".join(HEAD_SCORES)
+            raise InputError(f"unknown score of heads {name!r}; expected one of: {expected}")
+        if encoder_alone and not HEAD_SCORES[name].encoder:
+            raise InputError(f"{name} needs the decoder, which is left out")
 
 
-def gate_values(forcing: TeacherForcing) -> Scores:
-    """The gate of each head at test time; empty if the model has none."""
-    found = {}
-    for name, attention in attentions(forcing.model).items():
-        values = getattr(attention.out_proj, "gate_values", None)
-        if values is not None:
-            found.update(
-                {Head(*name, head): float(gate) for head, gate in enumerate(values().detach())}
-            )
-    return found
-
-
-def head_aers(
-    forcing: TeacherForcing,
-    pairs: Iterable[Pair],
-    gold: InMemory,
-    *,
-    steps: Sequence[str] = tuple(STEPS),
-    max_tokens: int = 4000,
-) -> dict[Head, tuple[float, str]]:
-    """AER of each head of the source–target attentions, and the step that gave it, the best of
-    those named.
-
-    Links are the argmax of ‖αf(x)‖ for each target word; none if </s> has more.
-    """
-    evidences = [
-        Evidence("norms", layer, step, head)
-        for layer, heads in enumerate(forcing.head_counts)
-        for head, step in product(range(heads), steps)
+def default_scores(*, encoder_alone: bool = False) -> list[str]:
+    """The scores that are measured unless others are named."""
+    return [
+        name
+        for name, score in HEAD_SCORES.items()
+        if score.default and (score.encoder or not encoder_alone)
     ]
-    if not evidences:
-        return {}
-    totals = [Counts()] * len(evidences)
-    softs = map_batches(
-        pairs,
-        partial(soft_alignments, forcing, evidences=evidences),
-        max_tokens=max_tokens,
-        window=100,
-    )
-    for links, row in read_together(gold, InMemory("the corpus", softs)):
-        found = [count(set(argmax(soft.words, null=soft.null)), links) for soft in row]
-        totals = [total + more for total, more in zip(totals, found, strict=True)]
-    best: dict[Head, tuple[float, str]] = {}
-    for evidence, total in zip(evidences, totals, strict=True):
-        head = Head("cross", evidence.layer, evidence.head)
-        best[head] = min(best.get(head, (1.0, evidence.step)), (total.aer, evidence.step))
-    return best
+
+
+def ranking_scores() -> list[str]:
+    """The scores that tell which heads are worth keeping."""
+    return [name for name, score in HEAD_SCORES.items() if score.ranks]

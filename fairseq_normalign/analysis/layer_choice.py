@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import islice, product
-from typing import NamedTuple
+from itertools import islice
 
 from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.alignment.extract import argmax, mutual_argmax
-from fairseq_normalign.alignment.soft import STEPS, Evidence
-from fairseq_normalign.analysis.methods import soft_alignments
-from fairseq_normalign.errors import MissingSubset
+from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.alignment.soft import SUM_AND_MEAN, Choice, Evidence, Merges
+from fairseq_normalign.analysis.methods import method_of
+from fairseq_normalign.analysis.soft_alignments import soft_alignments
+from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 SAMPLE = 500  # how many pairs decide
-FEW = 50  # too few to decide on: the validation set is asked instead, if there is one
+# Too few to decide on: the validation set is asked instead, if there is one. What is learned on 50
+# pairs of German–English scatters over 2 points of AER, on 100 over 0.7.
+FEW = 100
 
 
 def decisive_pairs(first: list[Pair], reader: PairReader, forcing: TeacherForcing) -> list[Pair]:
-    """Pairs to decide on: the first ones of the corpus or, if they are few, those of the validation
-    set."""
+    """Pairs to decide on: the first ones of the corpus, or if they are few the validation set."""
     if len(first) >= FEW:
         return first
     try:
@@ -39,13 +42,6 @@ def decisive_pairs(first: list[Pair], reader: PairReader, forcing: TeacherForcin
     return [pair for pair in valid if forcing.takes(pair)]
 
 
-class Choice(NamedTuple):
-    """The layer, from 0, to take for each step, and the better one of the steps."""
-
-    layers: dict[str, int]
-    step: str
-
-
 def choose_layers(
     forcing: TeacherForcing,
     pairs: Iterable[Pair],
@@ -53,33 +49,46 @@ def choose_layers(
     *,
     layers: Sequence[int] | None = None,
     null: bool = True,
+    merges: Merges = SUM_AND_MEAN,
     batch_tokens: int = 4000,
 ) -> Choice:
-    """Finds the layer and step that align best, and the layer that aligns best at the other step.
+    """Finds the layer and step that align best, and the layer that does at the other step.
 
     Words correspond almost one to one, and a layer that does not align has no reason to show it:
     the best layer and step are those where most words choose each other (mutual argmax). At the
-    other step, a layer that aligns must tell
-    the same story: the one whose links agree most with the best.
+    other step, a layer that aligns must tell the same story: the one whose links agree most with
+    the best.
 
     Args:
-        layers: the candidates, from 0; all of them by default.
+        layers: the candidates, from 0; all that have heads by default.
         null: whether a word that takes most from </s> has no link.
     """
-    if layers is None:  # but those that pruning left without a head
-        layers = [layer for layer, heads in enumerate(forcing.head_counts) if heads] or range(
-            forcing.layers
-        )
-    candidates = [Evidence(method, layer, step) for layer, step in product(layers, STEPS)]
-    links: dict[Evidence, list] = {evidence: [] for evidence in candidates}
-    mutual = dict.fromkeys(candidates, 0)
-    for softs in map_batches(
-        pairs, partial(soft_alignments, forcing, evidences=candidates), max_tokens=batch_tokens
-    ):
+    candidates = _candidates(forcing, method, layers)
+    links: dict[Evidence, list[set[Link]]] = {evidence: [] for evidence in candidates}
+    mutual: Counter[Evidence] = Counter()
+    run = partial(soft_alignments, forcing, evidences=candidates, merges=merges)
+    for softs in map_batches(pairs, run, max_tokens=batch_tokens):
         for evidence, soft in zip(candidates, softs, strict=True):
             links[evidence].append(set(argmax(soft.words, null=soft.null if null else None)))
             mutual[evidence] += len(mutual_argmax(soft.words))
-    best = max(candidates, key=mutual.get)
+    best = max(candidates, key=mutual.__getitem__)
+    chosen = {best.step: best.layer}
     others = [evidence for evidence in candidates if evidence.step != best.step]
-    other = max(others, key=lambda evidence: agreement(links[best], links[evidence]))
-    return Choice({best.step: best.layer, other.step: other.layer}, best.step)
+    if others:
+        agreeing = max(others, key=lambda other: agreement(links[best], links[other]))
+        chosen[agreeing.step] = agreeing.layer
+    return Choice(chosen, best.step)
+
+
+def _candidates(forcing: TeacherForcing, spec: str, layers: Sequence[int] | None) -> list[Evidence]:
+    method = method_of(spec)
+    if not method.layers:
+        return [Evidence(spec, None, step) for step in method.steps]
+    if layers is None:
+        layers = forcing.layers_with_heads()
+        if not layers:
+            raise InputError("the source–target attention has no heads left: nothing to align by")
+    candidates = []
+    for layer in layers:
+        candidates += [Evidence(spec, layer, step) for step in method.steps]
+    return candidates

@@ -1,132 +1,123 @@
-"""Soft alignments: each method turns what one attention did into a matrix (B, T, S).
+"""The table of soft methods: what each target token takes from each source token.
 
-A new method is one function and one line in :data:`METHODS`. ``head`` counts from 0; ``None`` takes
-all heads.
+A new method is one function, in a file of its own, and one entry in :data:`METHODS`; every command,
+the task and the Python API take what is in the table. See CONTRIBUTING for a worked example.
+
+This module imports no PyTorch: ``--help`` reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from torch import Tensor
+from fairseq_normalign.alignment.soft import STEPS
+from fairseq_normalign.analysis import attention_methods
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.late import late
 
-from fairseq_normalign.alignment.extract import to_words
-from fairseq_normalign.alignment.soft import STEPS, Evidence, Soft
-from fairseq_normalign.analysis.pair_relevance import relevances
-from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
-from fairseq_normalign.norms.contributions import Recorded
+if TYPE_CHECKING:
+    from fairseq_normalign.host.pairs import Pair
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
+    from fairseq_normalign.norms.contributions import Recorded
 
+# What can be recorded of the source–target attention in the shared forward pass.
+WEIGHTS = frozenset({"weights"})  # α
+VALUES = WEIGHTS | {"values"}  # and what norms are made of: values and W_O
+OWN_PASS: frozenset[str] = frozenset()  # the method runs the model by itself
 
-def weights(recorded: Recorded, head: int | None = None) -> Tensor:
-    """α of one head, or averaged over heads."""
-    return _mean(recorded.weights) if head is None else recorded.weights[:, head]
-
-
-def norms(recorded: Recorded, head: int | None = None) -> Tensor:
-    """‖α_h f_h(x)‖ of one head, or of all heads' summed vectors ‖Σ_h α_h f_h(x)‖ (Kobayashi et al.,
-    2020)."""
-    return recorded.norms.summed if head is None else recorded.norms.weighted[:, head]
-
-
-def head_norms(recorded: Recorded, head: int | None = None) -> Tensor:
-    """‖α_h f_h(x)‖ averaged over heads: heads that pull in opposite directions do not cancel."""
-    return _mean(recorded.norms.weighted) if head is None else recorded.norms.weighted[:, head]
+# The rule sets of layer-wise relevance propagation, and the method of each.
+LRP_RULES = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
+LRP_EPSILON = 1e-5  # as in the code of Voita et al. (2021)
 
 
-def _mean(by_head: Tensor) -> Tensor:
-    """Over heads, of which a pruned layer may have none: then 0."""
-    return by_head.sum(dim=1) / max(1, by_head.shape[1])
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sentence pairs that a method is computed for, and what the attention did on them."""
+
+    forcing: TeacherForcing
+    pairs: list[Pair]
+    recording: Mapping[tuple[str, int], Recorded]  # of the layers that are asked for
 
 
-METHODS: dict[str, Callable[..., Tensor]] = {
-    "weights": weights,
-    "norms": norms,
-    "head-norms": head_norms,
+class Method(NamedTuple):
+    """One way to say what each target token takes from each source token.
+
+    ``compute(batch, layer, head)`` returns (B, T, S), not negative: row t is the decoder's step t,
+    column s is source token s, both sides padded on the right. Layer and head count from 0; the
+    layer is None for a method of the whole model, the head is None for all heads together.
+    """
+
+    compute: Callable[..., Any]
+    summary: str
+    needs: frozenset[str] = WEIGHTS  # WEIGHTS, VALUES or OWN_PASS
+    layers: bool = True  # whether each decoder layer, and each head, has a matrix of its own
+    steps: tuple[str, ...] = tuple(STEPS)  # which steps it can answer
+    parameter: str | None = None  # what a number behind the name sets, as in lrp-epsilon:0.001
+    default: float | None = None  # of this parameter
+
+
+def _lrp(rules: str) -> Method:
+    return Method(
+        partial(late("analysis.lrp_method:relevance"), rules=rules),
+        f"|R| of source tokens for the predicted token, by LRP through all layers, rules {rules}",
+        needs=OWN_PASS,
+        layers=False,
+        steps=("output",),
+        parameter="epsilon",
+        default=LRP_EPSILON,
+    )
+
+
+METHODS: dict[str, Method] = {
+    "weights": Method(attention_methods.weights, "α, averaged over heads"),
+    "norms": Method(
+        attention_methods.norms,
+        "‖Σ_h αf(x)‖, the vectors of all heads summed (Kobayashi et al., 2020)",
+        needs=VALUES,
+    ),
+    "head-norms": Method(
+        attention_methods.head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES
+    ),
+    **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
 }
 
 
-# Soft alignments by relevance instead of attention, of the whole model: name of the method → rules.
-LRP = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
+def method_of(spec: str) -> Method:
+    """The method that ``NAME`` or ``NAME:NUMBER`` names, its parameter being set."""
+    name, colon, number = spec.partition(":")
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
+    method = METHODS[name]
+    if method.parameter is None:
+        if colon:
+            raise InputError(f"bad method {spec!r}; {name} takes no number")
+        return method
+    value = _number(spec, number) if colon else method.default
+    return method._replace(compute=partial(method.compute, **{method.parameter: value}))
 
 
-def soft_alignments(
-    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]
-) -> Iterator[list[Soft]]:
-    """The soft alignments of each pair, one for each evidence."""
-    matrices = {
-        **_of_attention(forcing, pairs, evidences),
-        **_of_relevance(forcing, pairs, evidences),
-    }
-    by_token = np.stack(
-        [_by_token(matrices[e.method, e.layer, e.head], e.step) for e in evidences], axis=1
-    )
-    for pieces, pair in zip(by_token, pairs, strict=True):
-        yield _to_words(pieces, pair, forcing.merges)
+def full_spec(spec: str) -> str:
+    """A method's name with the number that it is computed with, for signatures."""
+    name, _, number = spec.partition(":")
+    method = METHODS[name]
+    if method.parameter is None:
+        return name
+    return f"{name}:{float(number) if number else method.default:g}"
 
 
-def _of_attention(
-    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]
-) -> dict[tuple, np.ndarray]:
-    """A matrix (B, T, S) for each method, layer and head of the evidences that come from
-    attention."""
-    wanted = {(e.method, e.layer, e.head) for e in evidences if e.method in METHODS}
-    if not wanted:
-        return {}
-    layers, values = (
-        {layer for _, layer, _ in wanted},
-        any(method != "weights" for method, _, _ in wanted),
-    )
-    recording = forcing.recorded(pairs, layers=layers, values=values)
-    return {
-        (method, layer, head): METHODS[method](recording["cross", layer], head)
-        .float()
-        .cpu()
-        .numpy()
-        for method, layer, head in wanted
-    }
+def _number(spec: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InputError(f"bad method {spec!r}; expected a number above 0 behind the colon")
+    return value
 
 
-def _of_relevance(
-    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]
-) -> dict[tuple, np.ndarray]:
-    """The same for those that come from LRP: |R| of source tokens for each target token's logit."""
-    matrices = {}
-    for wanted in {(e.method, e.layer, e.head) for e in evidences if e.method in LRP}:
-        longest = max(len(side.tokens) for pair in pairs for side in pair[:2])
-        bound = len(pairs) * longest  # vectors at once: as many as the batch has tokens
-        found = list(
-            relevances(forcing, pairs, rules=LRP[wanted[0]], start="reference", max_tokens=bound)
-        )
-        matrix = np.zeros(
-            (
-                len(pairs),
-                *(max(sizes) for sizes in zip(*(one.source.shape for one in found), strict=True)),
-            )
-        )
-        for row, one in zip(matrix, found, strict=True):
-            row[: one.source.shape[0], : one.source.shape[1]] = np.abs(one.source)
-        matrices[wanted] = matrix
-    return matrices
-
-
-def _to_words(pieces: np.ndarray, pair: Pair, merges: dict[str, str]) -> list[Soft]:
-    """All soft alignments of a pair at once, (E, T, S): NumPy's calls cost more than what they
-    compute."""
-    columns, source_ids = places_by_word(pair.source)
-    rows, target_ids = places_by_word(pair.target)
-    pieces_only = target_ids < len(pair.target.text)
-    rows, target_ids = rows[pieces_only], target_ids[pieces_only]
-    words = to_words(pieces[:, rows[:, None], columns], source_ids, target_ids, **merges)
-    missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
-    if missing:
-        words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
-    return [Soft(soft[:, :-1], soft[:, -1]) for soft in words]
-
-
-def _by_token(matrix: np.ndarray, step: str) -> np.ndarray:
-    """(B, T, S) with a row for each step → (B, T - 1, S) with a row for each target token but the
-    last, a mark."""
-    first = STEPS[step]
-    return matrix[:, first : first + matrix.shape[1] - 1]
+def layered_methods() -> list[str]:
+    """The methods that have a matrix for each layer."""
+    return [name for name, method in METHODS.items() if method.layers]

@@ -15,6 +15,7 @@ from fairseq_normalign.version import __version__
 # Modules are imported only when called: `normalign aer` must start without torch or fairseq.
 COMMANDS = {
     "align": "word alignments of a corpus from a Transformer's attention",
+    "methods": "the soft methods and head scores that there are",
     "plot": "a picture of one sentence pair's soft alignments",
     "export": "weights, norms or vectors of a corpus, as arrays",
     "heads": "what each attention head is worth, and what it does",

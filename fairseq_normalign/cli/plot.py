@@ -1,41 +1,55 @@
-"""``normalign plot DATA --path CHECKPOINT --line N -o FILE.png``: a picture of one pair's soft
-alignments."""
+"""``normalign plot DATA --path CHECKPOINT --line N -o FILE.png``: one pair's soft alignments."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from fairseq_normalign.alignment.soft import STEPS, Evidence
-from fairseq_normalign.analysis.aligner import AUTO, NormAligner
-from fairseq_normalign.analysis.methods import METHODS
+from fairseq_normalign.analysis.methods import METHODS, method_of
+from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host import options
-from fairseq_normalign.report import pictures
 
+AUTO = "auto"
 EXAMPLE = "normalign plot data-bin --path best.pt --remove-bpe sentencepiece --line 3 -o pair.png"
+Item = TypeVar("Item")
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.get_parser(
+    parser = options.model_parser(
         "plot",
-        argv,
-        description="A picture of one sentence pair's soft alignments, one panel for each "
-        "method, gold framed.",
+        description="A picture of one sentence pair's soft alignments, one panel for each method, "
+        "gold framed.",
         example=EXAMPLE,
     )
+    args = options.parse(parser, argv, add_options)
+    if not args.output.endswith(options.PICTURES):
+        expected = ", ".join(options.PICTURES)
+        raise InputError(f"--output {args.output}: expected a name that ends in {expected}")
+    for name in args.method:
+        method_of(name)
+    return args
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("picture")
     group.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg"
     )
     group.add_argument(
-        "--line", type=int, default=1, metavar="N", help="sentence pair, from 1 (default: 1)"
+        "--line",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="sentence pair, from 1 (default: 1)",
     )
     group.add_argument(
         "--layer",
-        default="auto",
+        type=options.layer,
+        default=AUTO,
         metavar="N",
         help="decoder layer, from 1, or auto (default: auto)",
     )
@@ -43,38 +57,51 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         "--step", choices=(*STEPS, AUTO), default=AUTO, help="see normalign align (default: auto)"
     )
     group.add_argument(
-        "--method", nargs="+", choices=METHODS, default=["weights", "norms"], help="one panel each"
+        "--method",
+        nargs="+",
+        metavar="NAME",
+        default=["weights", "norms"],
+        help=f"one panel each: {', '.join(METHODS)} (default: weights norms)",
     )
     options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
-    args = options.parse_args(parser, argv)
-    if not args.output.endswith(pictures.FORMATS):
-        raise InputError(
-            f"--output {args.output}: expected a name that ends in {', '.join(pictures.FORMATS)}"
-        )
-    return args
 
 
 def main(args: argparse.Namespace) -> None:
-    aligner = NormAligner(*options.load(args), layer=args.layer, step=args.step)
-    chosen, pairs = aligner.evidence(options.pairs(args, aligner.reader))
+    from fairseq_normalign.analysis.aligner import NormAligner
+    from fairseq_normalign.host.options import complete, corpus, gold, load
+    from fairseq_normalign.report import pictures
+
+    complete(args)
+    model = load(args)
+    undecided = NormAligner(*model, layer=args.layer, step=args.step, batch_tokens=args.max_tokens)
+    aligner, (pairs,) = undecided.decide(corpus(args, model).pairs)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
-    gold = nth(options.gold(args), args.line, args.gold) if args.gold else None
-    (softs,) = aligner.evidences_many(
-        [pair], [Evidence(method, chosen.layer, chosen.step) for method in args.method]
-    )
+    framed = nth(gold(args), args.line, args.gold) if args.gold else None
+    evidences = [evidence_of(name, aligner.evidence) for name in args.method]
+    (softs,) = aligner.evidences_many([pair], evidences)
     panels = [
-        (f"{method}, layer {chosen.layer + 1}, align with {chosen.step}", soft.words)
-        for method, soft in zip(args.method, softs, strict=True)
+        (title(evidence), soft.words) for evidence, soft in zip(evidences, softs, strict=True)
     ]
-    pictures.save(
-        pictures.soft_alignments(panels, pair.source.text, pair.target.text, gold), args.output
-    )
+    figure = pictures.soft_alignments(panels, pair.source.text, pair.target.text, framed)
+    pictures.save(figure, args.output)
 
 
-def nth(items, number: int, name: str):
-    found = next(islice(items, number - 1, None), None) if number > 0 else None
-    if found is None:
-        raise InputError(f"--line {number}: {name} has no such line")
-    return found
+def evidence_of(name: str, chosen: Evidence) -> Evidence:
+    """A method at the layer and step that norms would take, as far as it has them."""
+    method = method_of(name)
+    step = chosen.step if chosen.step in method.steps else method.steps[0]
+    return Evidence(name, chosen.layer if method.layers else None, step)
+
+
+def title(evidence: Evidence) -> str:
+    place = "all layers" if evidence.layer is None else f"layer {evidence.layer + 1}"
+    return f"{evidence.method}, {place}, align with {evidence.step}"
+
+
+def nth(items: Iterable[Item], number: int, name: str) -> Item:
+    """Item ``number``, from 1."""
+    for item in islice(items, number - 1, number):
+        return item
+    raise InputError(f"--line {number}: {name} has no such line")

@@ -1,60 +1,48 @@
-"""``normalign prune --path CHECKPOINT --out FILE``: a checkpoint without closed, weak or named
-heads."""
+"""``normalign prune --path CHECKPOINT --out FILE``: a checkpoint without some of its heads."""
 
 from __future__ import annotations
 
 import argparse
 import random
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from fairseq_normalign.analysis.head_scores import SCORES, head_scores
-from fairseq_normalign.analysis.pruning import Prunable
+from fairseq_normalign.analysis.head_scores import ranking_scores
+from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.gates import CLOSE_RULES
+from fairseq_normalign.heads.criteria import CLOSE_RULES
 from fairseq_normalign.heads.names import KINDS, Head, all_heads, parse_heads, parse_kinds
-from fairseq_normalign.host import options
-from fairseq_normalign.report.tables import kept_heads
+
+if TYPE_CHECKING:
+    from fairseq_normalign.analysis.pruning import Prunable
 
 DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: their rows of W_Q,
 W_K and W_V and their columns of W_O. The result is an ordinary checkpoint for fairseq's commands
 with --user-dir. Without other options, the heads whose gates are closed go (trained with
---gate-heads)."""
+--gate-heads). DATA, and a corpus as in normalign align, are for --by SCORE alone."""
 EXAMPLE = """normalign prune --path gated/checkpoint_last.pt --out small.pt
-         normalign prune data-bin --path checkpoint_best.pt --gen-subset valid --keep-top 20 --by
-         norm --out small.pt"""
+         normalign prune data-bin --path best.pt --keep-top 20 --by norm --out small.pt"""
+OWN_RANKS = ("gate", "random")  # that need no corpus
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    plain = argparse.ArgumentParser(
-        prog="normalign prune",
-        usage="normalign prune [DATA] --path CHECKPOINT --out FILE [options]",
-        description=DESCRIPTION,
-        epilog=f"Example: {EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = options.model_parser("prune", description=DESCRIPTION, example=EXAMPLE, data=False)
+    parser.add_argument(
+        "--seed", type=int, default=1, help="for --by random (default: %(default)s)"
     )
-    plain.add_argument(
-        "data", nargs="?", help="dictionaries and corpus, for scores that are measured on one"
-    )
-    plain.add_argument("--path", metavar="CHECKPOINT", required=True)
-    plain.add_argument("--seed", type=int, default=1, help="for --by random (default: %(default)s)")
-    add_pruning_options(plain)
-    known = plain.parse_known_args(argv)[0]
-    if known.by not in SCORES:
-        return plain.parse_args(argv)
-    if known.data is None:
+    args = options.parse(parser, argv, add_options)
+    if (args.keep_top is None) != (args.by is None):
+        raise InputError("--keep-top N and --by SCORE go together")
+    if args.by in ranking_scores() and args.data is None:
         raise InputError(
-            f"--by {known.by} is measured on a corpus; expected DATA, as in `normalign align`"
+            f"--by {args.by} is measured on a corpus; expected DATA, as in `normalign align`"
         )
-    parser = options.get_parser(
-        "prune", argv, description=DESCRIPTION, example=EXAMPLE
-    )  # scores need a corpus
+    return args
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpus_options(parser)
-    add_pruning_options(parser)
-    return options.parse_args(parser, argv)
-
-
-def add_pruning_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("pruning")
     group.add_argument("--out", metavar="FILE", required=True, help="the checkpoint to write")
     group.add_argument(
@@ -72,10 +60,14 @@ def add_pruning_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--by",
-        choices=("gate", "random", *SCORES),
-        help="gate: log α; random: by --seed; others: what `normalign heads` shows, on the "
-        "corpus of DATA (as in "
-        "`normalign align`)",
+        choices=(*OWN_RANKS, *ranking_scores()),
+        help="gate: log α; random: by --seed; others: what `normalign heads` shows, on the corpus",
+    )
+    group.add_argument(
+        "--limit",
+        type=options.positive,
+        metavar="N",
+        help="take the first N sentences of the corpus (default: all)",
     )
     group.add_argument(
         "--kinds",
@@ -86,20 +78,18 @@ def add_pruning_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    if (args.keep_top is None) != (args.by is None):
-        raise InputError("--keep-top N and --by SCORE go together")
-    if not Path(args.out).parent.is_dir():
-        raise InputError(f"{args.out}: cannot be written: no such directory")
+    from fairseq_normalign.analysis.pruning import Prunable
+    from fairseq_normalign.report.tables import kept_heads
+
     prunable = Prunable(args.path, args.close_rule)
-    kept = chosen(args, prunable)
+    kept = heads_to_keep(args, prunable)
     before = prunable.megabytes
     prunable.write(kept, args.out)
     print(kept_heads(kept, prunable.counts))
     print(f"{prunable.megabytes:.1f} MB of parameters; before, {before:.1f} MB")
 
 
-def chosen(args: argparse.Namespace, prunable: Prunable) -> list[Head]:
-    """The heads to keep."""
+def heads_to_keep(args: argparse.Namespace, prunable: Prunable) -> list[Head]:
     if args.keep is not None:
         return parse_heads(args.keep, prunable.counts)
     if args.drop is not None:
@@ -108,12 +98,13 @@ def chosen(args: argparse.Namespace, prunable: Prunable) -> list[Head]:
     if args.by is None:
         return prunable.open_heads()
     kinds = parse_kinds("--kinds", args.kinds)
-    return prunable.top_heads(
-        {head: s for head, s in scores(args, prunable).items() if head.kind in kinds}, args.keep_top
-    )
+    ranks = ranks_of_heads(args, prunable)
+    eligible = {head: rank for head, rank in ranks.items() if head.kind in kinds}
+    return prunable.top_heads(eligible, args.keep_top)
 
 
-def scores(args: argparse.Namespace, prunable: Prunable) -> dict[Head, float]:
+def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, float]:
+    """What --by says of each head; the bigger, the more it is worth keeping."""
     if args.by == "random":
         generator = random.Random(args.seed)
         return {head: generator.random() for head in all_heads(prunable.counts)}
@@ -124,5 +115,16 @@ def scores(args: argparse.Namespace, prunable: Prunable) -> dict[Head, float]:
                 "--gate-heads"
             )
         return prunable.log_alphas
-    forcing, reader = options.load(args)
-    return head_scores(forcing, options.pairs(args, reader), args.by, max_tokens=args.max_tokens)
+    return measured_ranks(args)
+
+
+def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
+    from fairseq_normalign.analysis.profile import ProfileOptions, head_ranks
+    from fairseq_normalign.host.options import complete, corpus, load
+
+    complete(args)
+    model = load(args)
+    pairs = list(islice(corpus(args, model).pairs, args.limit))
+    count = len(pairs)
+    profile_options = ProfileOptions(max_tokens=args.max_tokens, ablation=count, bleu=count)
+    return head_ranks(model, pairs, args.by, profile_options)

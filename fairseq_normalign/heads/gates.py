@@ -12,11 +12,11 @@ import math
 import torch
 from torch import Tensor
 
+from fairseq_normalign.heads.criteria import CLOSE_RULES as CLOSE_RULES
+
 TEMPERATURE = 0.33
 LOW, HIGH = -0.1, 1.1  # what (0, 1) is stretched to, before it is cut to [0, 1]
 EPSILON = 1e-6
-
-CLOSE_RULES = ("value", "paper")  # when a gate counts as closed at test time; see evaluation_gates
 
 
 def _stretched(share: Tensor) -> Tensor:

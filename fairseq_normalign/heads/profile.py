@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import Head
-from fairseq_normalign.heads.roles import POSITIONAL
 from fairseq_normalign.heads.syntax import Accuracy
 
 
-@dataclass
-class Criteria:
-    """When a head is said to have a role."""
+class Finding(NamedTuple):
+    """What one score says: a number for each head, and details that are fields of the profile."""
 
-    positional: float = POSITIONAL
-    rare: float = 0.5
-    margin: str = "relative"
+    scores: Mapping[Head, float] = {}
+    details: Mapping[str, Any] = {}
 
 
 @dataclass
@@ -34,20 +34,28 @@ class Profile:
     deviation: dict[str, float] = field(default_factory=dict)  # of relevance from 1, by layer
     contributions: Contributions | None = None  # of source and prefix to each target position
     steps: dict[Head, str] = field(default_factory=dict)  # the decoder's step of each AER
+    signature: dict[str, Any] = field(default_factory=dict)  # how all of it was measured
+
+    def add(self, name: str, finding: Finding) -> None:
+        """Takes in what a score says; heads that the profile is not about are left out."""
+        scores = {head: finding.scores[head] for head in self.heads if head in finding.scores}
+        if scores:
+            self.scores[name] = scores
+        for detail, value in finding.details.items():
+            setattr(self, detail, value)
 
     def position(self, head: Head) -> str:
-        """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if that was not
-        measured."""
-        found = self.positions.get(head)
-        return (
-            _labelled(f"{found['offset']:+d}" if found["offset"] else "0", found["share"])
-            if found
-            else ""
-        )
+        """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if not measured."""
+        if head not in self.positions:
+            return ""
+        offset, share = self.positions[head]["offset"], self.positions[head]["share"]
+        return _labelled(f"{offset:+d}" if offset else "0", share)
 
     def roles(self, head: Head, criteria: Criteria) -> list[str]:
-        """Labels such as ``-1 (97 %)``, ``nsubj→head 62/35`` (accuracy and baseline in %) or ``rare
-        (55 %)``."""
+        """Labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
+
+        The last one has accuracy and baseline in %.
+        """
         labels = []
         place = self.positions.get(head)
         if place and place["share"] >= criteria.positional:

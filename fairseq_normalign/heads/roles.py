@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from fairseq_normalign.heads.cells import Cells, by_head, choosing, maxima
 
-POSITIONAL = 0.9  # share of maxima on one relative position (Voita et al., 2019)
 PATTERNS = {
     "itself": 0,
     "previous": -1,

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairseq_normalign.heads.criteria import MARGINS
 from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.heads.trees import BASELINES, attachments, branching, maximum_spanning_tree
 
 RELATIONS = {"nsubj": ("nsubj",), "obj": ("obj", "dobj"), "amod": ("amod",), "advmod": ("advmod",)}
 DIRECTIONS = ("{}→head", "head→{}")
-MARGINS = {"relative": lambda baseline: 1.1 * baseline, "absolute": lambda baseline: 0.1 + baseline}
 MIN_CASES = 30  # fewer say nothing
 
 

@@ -29,18 +29,9 @@ class TeacherForcing:
             ``encoder``. For the last one, pairs need no target, and the model needs no decoder.
     """
 
-    def __init__(
-        self,
-        model,
-        task,
-        *,
-        attention: str = "cross",
-        source_merge: str = "sum",
-        target_merge: str = "mean",
-    ):
+    def __init__(self, model, task, *, attention: str = "cross"):
         self.model, self.attention = model, attention
         self.pad, self.start = task.source_dictionary.pad(), special_tokens_of(task).start
-        self.merges = {"source_merge": source_merge, "target_merge": target_merge}
         if not hasattr(model, "encoder"):
             raise InputError(
                 f"{type(model).__name__} has no encoder; language models are not supported"
@@ -49,11 +40,12 @@ class TeacherForcing:
         if not modules:
             raise InputError(f"{type(model).__name__} has no {NAMES[attention]}")
         self.head_counts = [module.num_heads for module in modules]  # by layer
-        self.layers, self.heads, self.width = (
-            len(modules),
-            max(self.head_counts),
-            modules[0].out_proj.weight.shape[0],
-        )
+        self.layers, self.heads = len(modules), max(self.head_counts)
+        self.width = modules[0].out_proj.weight.shape[0]
+
+    def layers_with_heads(self) -> list[int]:
+        """The layers of the attention that pruning left with heads, from 0."""
+        return [layer for layer, heads in enumerate(self.head_counts) if heads]
 
     def recorded(self, pairs: list[Pair], *, layers: Collection[int], values: bool) -> Recording:
         """What the attention did on a batch, padded on the right."""
@@ -66,8 +58,7 @@ class TeacherForcing:
         return recording
 
     def forward(self, pairs: list[Pair]) -> None:
-        """Runs the encoder, and the decoder if it is looked at, without the output layer, which no
-        attention needs.
+        """Runs the encoder, and the decoder if it is looked at, but not the output layer.
 
         Both sides are padded on the right, whatever the task does in training: positions and masks
         follow the padding, and token j of a sentence is then at row or column j.
@@ -79,18 +70,16 @@ class TeacherForcing:
             self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
 
     def tensors(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
-        """What the encoder reads (B, S), what the decoder reads (B, T), and what it is to predict
-        (B, T)."""
+        """What the encoder reads (B, S), the decoder reads (B, T), and is to predict (B, T)."""
+        start = torch.tensor([self.start])
+        sources = [pair.source.tokens for pair in pairs]
+        targets = [pair.target.tokens for pair in pairs]
+        read = [torch.cat([start, target[:-1]]) for target in targets]
+        return self._padded(sources), self._padded(read), self._padded(targets)
+
+    def _padded(self, sentences: list[Tensor]) -> Tensor:
         device = next(self.model.parameters()).device
-        starts = [
-            torch.cat([torch.tensor([self.start]), pair.target.tokens[:-1]]) for pair in pairs
-        ]
-        sides = (
-            [pair.source.tokens for pair in pairs],
-            starts,
-            [pair.target.tokens for pair in pairs],
-        )
-        return tuple(collate_tokens(side, self.pad).to(device) for side in sides)
+        return collate_tokens(sentences, self.pad).to(device)
 
     def takes(self, pair: Pair) -> bool:
         """Whether the pair is not too long for the model."""

@@ -127,6 +127,11 @@ def weighted_vectors(recorded: Recorded) -> Iterator[Tensor]:
         yield weights.to(vectors.dtype).unsqueeze(-1) * transformed.unsqueeze(1)
 
 
+def stacked_vectors(recorded: Recorded) -> Tensor:
+    """The same for all heads at once, (B, H, T, S, C)."""
+    return torch.stack(list(weighted_vectors(recorded)), dim=1)
+
+
 def attention_output(recorded: Recorded) -> Tensor:
     """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): what the attention returned, rebuilt from its
     parts."""

@@ -11,13 +11,11 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_normalign.alignment.extract import argmax, row_shares
-from fairseq_normalign.alignment.soft import EOS, STEPS, Evidence, Soft
+from fairseq_normalign.alignment.soft import EOS, STEPS, Soft
 from fairseq_normalign.alignment.words import normalise_bpe_name
-from fairseq_normalign.analysis.layer_choice import choose_layers, decisive_pairs
-from fairseq_normalign.analysis.methods import METHODS, soft_alignments
+from fairseq_normalign.analysis.aligner import AUTO, AlignOptions, NormAligner
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 logger = logging.getLogger(__name__)
@@ -25,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class TranslationNormalignConfig(TranslationConfig):
-    align_method: ChoiceEnum(list(METHODS)) = field(
-        default="norms", metadata={"help": "what is compared"}
+    align_method: str = field(
+        default="norms", metadata={"help": "what is compared; `normalign methods` lists them"}
     )
     align_layer: str = field(
-        default="auto", metadata={"help": "decoder layer, from 1; auto decides without gold"}
+        default=AUTO, metadata={"help": "decoder layer, from 1; auto decides without gold"}
     )
-    align_step: ChoiceEnum([*STEPS, "auto"]) = field(
-        default="auto",
+    align_step: ChoiceEnum([*STEPS, AUTO]) = field(
+        default=AUTO,
         metadata={"help": "align a word where the decoder reads it or where it predicts it"},
     )
     align_eos: ChoiceEnum(list(EOS)) = field(
@@ -54,8 +52,10 @@ class TranslationNormalignTask(TranslationTask):
     """fairseq's ``translation`` with another ``--print-alignment``."""
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """All of a corpus that is translated: fairseq leaves out the last batch if its size is no
-        multiple of 8."""
+        """All of a corpus that is translated.
+
+        fairseq leaves out the last batch if its size is no multiple of 8.
+        """
         if dataset is not self.datasets.get(self.cfg.train_subset):
             kwargs["required_batch_size_multiple"] = 1
         return super().get_batch_iterator(dataset, *args, **kwargs)
@@ -70,9 +70,18 @@ class TranslationNormalignTask(TranslationTask):
                 **(extra_gen_cls_kwargs or {}),
                 "task": self,
                 "soft": wanted == "soft",
+                "nbest": getattr(args, "nbest", 1),
             }
-            extra_gen_cls_kwargs["nbest"] = getattr(args, "nbest", 1)
         return super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs)
+
+    def align_options(self) -> AlignOptions:
+        """How to align, as the options of the task say."""
+        return AlignOptions(
+            method=self.cfg.align_method,
+            layer=self.cfg.align_layer,
+            step=str(self.cfg.align_step),
+            eos=str(self.cfg.align_eos),
+        )
 
 
 class AligningGenerator(SequenceGenerator):
@@ -94,64 +103,38 @@ class AligningGenerator(SequenceGenerator):
     ):
         super().__init__(models, tgt_dict, **kwargs)
         (self.network,) = models
-        self.options, self.soft, self.nbest = task.cfg, soft, nbest
-        self.reader = PairReader(task, scheme=normalise_bpe_name(task.cfg.align_words))
-        self.forcing = TeacherForcing(self.network, task)
-        self.layer = None if task.cfg.align_layer == "auto" else self._layer(task.cfg.align_layer)
-        self.step = str(task.cfg.align_step)
-
-    def _layer(self, text: str) -> int:
-        if not (text.isdigit() and 1 <= int(text) <= self.forcing.layers):
-            raise InputError(
-                f"--align-layer {text}: expected auto, or a layer from 1 to {self.forced.layers}"
-            )
-        return int(text) - 1
+        self.soft, self.nbest = soft, nbest
+        reader = PairReader(task, scheme=normalise_bpe_name(task.cfg.align_words))
+        forcing = TeacherForcing(self.network, task)
+        self.aligner = NormAligner(forcing, reader, task.align_options())
 
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
         finalized = super().generate(models, sample, **kwargs)
-        sources = _sources(sample, self.pad)
-        found = [
-            (tokens, hypo)
-            for tokens, beam in zip(sources, finalized, strict=True)
-            for hypo in beam[: self.nbest]
-        ]
-        pairs = [
-            self.reader.binarised_pair(tokens, hypo["tokens"].cpu(), "hypothesis")
-            for tokens, hypo in found
-        ]
+        hypotheses, pairs = [], []
+        for source, beam in zip(_sources(sample, self.pad), finalized, strict=True):
+            for hypothesis in beam[: self.nbest]:
+                target = hypothesis["tokens"].cpu()
+                hypotheses.append(hypothesis)
+                pairs.append(self.aligner.reader.binarised_pair(source, target, "hypothesis"))
         with _single_beam(self.network):
-            softs = self._aligned(pairs)
-        for (_, hypothesis), soft in zip(found, softs, strict=True):
+            softs = list(self._decided(pairs).run(pairs))
+        for hypothesis, soft in zip(hypotheses, softs, strict=True):
             hypothesis["alignment"] = self._shown(soft)
         return finalized
 
-    def _aligned(self, pairs: list[Pair]) -> list[Soft]:
-        method = str(self.options.align_method)
-        if self.layer is None or self.step == "auto":
-            layers, null = (
-                None if self.layer is None else [self.layer],
-                str(self.options.align_eos) == "null",
-            )
-            sample = decisive_pairs(pairs, self.reader, self.forcing)
-            choice = choose_layers(self.forcing, sample, method, layers=layers, null=null)
-            self.step = choice.step if self.step == "auto" else self.step
-            self.layer = choice.layers[self.step]
-            logger.info(
-                f"aligning by layer {self.layer + 1}, step {self.step}, chosen without gold"
-            )
-        return [
-            soft
-            for (soft,) in soft_alignments(
-                self.forcing, pairs, [Evidence(method, self.layer, self.step)]
-            )
-        ]
+    def _decided(self, pairs: list) -> NormAligner:
+        """The aligner, its layer and step decided on the first batch if need be."""
+        if self.aligner.evidence is None:
+            self.aligner, _ = self.aligner.decide(pairs)
+            place = "layer:{layer}|step:{step}".format(**self.aligner.signature())
+            logger.info(f"aligning by {place}, chosen without gold")
+        return self.aligner
 
     def _shown(self, soft: Soft) -> list:
-        null = soft.null if str(self.options.align_eos) == "null" else None
-        if self.soft:
-            return [[f"{share:.6f}" for share in row] for row in row_shares(soft.words, null)]
-        return argmax(soft.words, null=null)
+        if not self.soft:
+            return self.aligner.links(soft)
+        return [[f"{share:.6f}" for share in row] for row in self.aligner.shares(soft)]
 
 
 def _sources(sample: dict, pad: int) -> list[torch.Tensor]:
@@ -160,8 +143,10 @@ def _sources(sample: dict, pad: int) -> list[torch.Tensor]:
 
 @contextmanager
 def _single_beam(model) -> Iterator[None]:
-    """Tells attention that the batch holds no beams: in beam search it keeps one copy of the source
-    for all of them."""
+    """Tells attention that the batch holds no beams.
+
+    In beam search it keeps one copy of the source for all of them.
+    """
     sizes = [
         (module, module.beam_size) for module in model.modules() if hasattr(module, "beam_size")
     ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Sequence
 
+from fairseq_normalign.alignment.error_table import ErrorTable
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.heads.names import Head, HeadCounts
 
 STEPS = {"input": "align with input", "output": "align with output"}
@@ -12,47 +15,52 @@ LEGEND = (
     "AER in %, lower is better; * marks the best of a column, "
     "+ the layer that is chosen without gold."
 )
+NOTHING = "–"
 
 
-def aer_table(scores: Mapping[Any, Any], choices: Mapping[str, Any]) -> str:
+def aer_table(table: ErrorTable) -> str:
     """AER of each layer (and head) by step and method (Kobayashi et al., 2020, Fig. 7).
 
-    Args:
-        scores: evidence (method, layer, step, head) → counts.
-        choices: method → layers and step that are chosen without gold.
+    Methods of the whole model have a row of their own, called all.
     """
-    aers = {(e.step, e.method, e.layer, e.head): 100 * counts.aer for e, counts in scores.items()}
-    steps, methods, layers, heads = (list(dict.fromkeys(keys)) for keys in zip(*aers, strict=True))
-    best = {
-        min((k for k in aers if k[:2] == (step, method)), key=aers.get)
-        for step in steps
-        for method in methods
-    }
-    chosen = {
-        (step, method, choice.layers[step], None)
-        for method, choice in choices.items()
-        for step in steps
-    }
+    steps = list(dict.fromkeys(evidence.step for evidence in table.scores))
+    methods = list(dict.fromkeys(evidence.method for evidence in table.scores))
+    places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in table.scores))
     width = max(map(len, methods)) + 4
-    lines = [" " * 6 + "".join(f"    {STEPS[step]:<{width * len(methods) - 4}}" for step in steps)]
-    lines.append(
-        "layer " + "".join(f"{method:>{width - 2}}  " for _ in steps for method in methods)
-    )
-    for layer in layers:
-        for head in heads:
-            keys = [(step, method, layer, head) for step in steps for method in methods]
-            marks = [("*" if key in best else "") + ("+" if key in chosen else "") for key in keys]
-            cells = [
-                f"{aers[key]:{width - 2}.1f}{mark:<2}"
-                for key, mark in zip(keys, marks, strict=True)
-            ]
-            lines.append(
-                f"{layer + 1}{'' if head is None else f'.{head + 1}'}".ljust(6) + "".join(cells)
-            )
-    better = ", ".join(f"{choice.step} for {method}" for method, choice in choices.items())
-    return "\n".join(
-        [*(line.rstrip() for line in lines), LEGEND, f"Step chosen without gold: {better}."]
-    )
+    titles = [f"    {STEPS[step]:<{width * len(methods) - 4}}" for step in steps]
+    names = [f"{method:>{width - 2}}  " for method in methods]
+    lines = [" " * 6 + "".join(titles), "layer " + "".join(names) * len(steps)]
+    best = table.best()
+    for layer, head in places:
+        line = _place(layer, head).ljust(6)
+        for step in steps:
+            for method in methods:
+                line += _cell(table, Evidence(method, layer, step, head), best, width)
+        lines.append(line)
+    better = ", ".join(f"{choice.step} for {method}" for method, choice in table.choices.items())
+    lines += [LEGEND, f"Step chosen without gold: {better}."]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _place(layer: int | None, head: int | None) -> str:
+    if layer is None:
+        return "all"
+    return str(layer + 1) if head is None else f"{layer + 1}.{head + 1}"
+
+
+def _cell(table: ErrorTable, evidence: Evidence, best: set[Evidence], width: int) -> str:
+    if evidence not in table.scores:
+        return f"{NOTHING:>{width - 2}}  "
+    marks = "*" if evidence in best else ""
+    if table.chosen(evidence):
+        marks += "+"
+    return f"{100 * table.scores[evidence].aer:{width - 2}.1f}{marks:<2}"
+
+
+def write_table(table: ErrorTable, path: str) -> None:
+    """The table as JSON."""
+    with whole_file(path) as file:
+        json.dump(table.as_json(), file, indent=1)
 
 
 def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:

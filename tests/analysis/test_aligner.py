@@ -5,6 +5,7 @@ import pytest
 from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.alignment.extract import argmax, mutual_argmax
+from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -29,7 +30,7 @@ def test_links_are_those_of_the_soft_matrix():
 
 def test_lists_of_words_and_order():
     pairs = [("w1 w2", "w3"), (["w4"], ["w5", "w6", "w7"]), ("", "w1")]
-    many = list(aligner(eos="skip").align_many(pairs, batch_tokens=8))
+    many = list(aligner(eos="skip", batch_tokens=8).align_many(pairs))
     assert many == [aligner(eos="skip").align(*pair) for pair in pairs]
     assert many[2] == []
 
@@ -45,7 +46,7 @@ def test_lists_of_words_and_order():
         ({"layer": "auto", "head": 1}, "head 1 of which layer"),
         (
             {"method": "lrp", "layer": "auto"},
-            "method lrp explains the word that is predicted; expected step output",
+            "method lrp cannot answer for step input; expected step output",
         ),
         (
             {"method": "lrp", "layer": 1},
@@ -61,7 +62,8 @@ def test_bad_options(options, message):
 def test_lrp_needs_no_layer_and_no_step():
     found = aligner(method="lrp-epsilon", layer="auto", step="auto")
     assert len(found.soft("w1 w2 w3", "w4 w5").words) == 2
-    assert (found.layer, found.step) == (0, "output")
+    assert found.evidence == Evidence("lrp-epsilon", None, "output")
+    assert found.signature()["layer"] == "all"
 
 
 PAIRS = [("w1 w2 w3", "w4 w5"), ("w5 w6", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7")]
@@ -97,8 +99,9 @@ def test_auto_step_at_a_given_layer():
     auto = aligner(layer=2, step="auto")
     with pytest.warns(UserWarning):
         next(auto.align_many(PAIRS))
-    assert auto.layer == 1
-    assert auto.step in ("input", "output")
+    assert auto.options.layer == 2
+    assert auto.evidence.layer == 1
+    assert auto.evidence.step in ("input", "output")
 
 
 def test_what_was_decided_stays():

@@ -5,7 +5,8 @@ from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.extract import relative
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.aligner import NormAligner
-from fairseq_normalign.analysis.combined import CombinedAligner, Weighted, parse_evidence
+from fairseq_normalign.analysis.combined import CombinedAligner
+from fairseq_normalign.analysis.evidence import Weighted, parse_evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -133,9 +134,9 @@ def test_bad_options(options, message):
 def test_probabilities_are_probabilities():
     combined = CombinedAligner(aligner())
     pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
-    for soft in combined.soft_many([pairs]):
-        assert ((soft >= 0) & (soft <= 1)).all()
-        assert isinstance(soft, np.ndarray)
+    for soft in combined.run(pairs):
+        assert ((soft.words >= 0) & (soft.words <= 1)).all()
+        assert isinstance(soft.words, np.ndarray)
 
 
 def test_evidences_of_one_model_only_though_there_are_two():
@@ -161,7 +162,7 @@ def test_models_that_read_different_sentences():
     with pytest.raises(
         InputError, match="pair 1: the models read different sentences; is the reverse model of"
     ):
-        list(combined.soft_many([pairs, pairs]))
+        list(combined.run(pairs, pairs))
 
 
 def test_one_pair():

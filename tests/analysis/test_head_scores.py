@@ -12,8 +12,8 @@ from fairseq_normalign.analysis.ablation import ablated, ablation, token_loss
 from fairseq_normalign.analysis.attention_pass import Means, running_heads, watch
 from fairseq_normalign.analysis.head_scores import explain, gate_values, head_aers, head_scores
 from fairseq_normalign.analysis.importance import gradient_importance, losses
-from fairseq_normalign.analysis.methods import soft_alignments
 from fairseq_normalign.analysis.pair_relevance import relevances
+from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.host.pairs import PairReader, text_pairs

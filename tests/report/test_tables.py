@@ -1,6 +1,6 @@
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.analysis.layer_choice import Choice
+from fairseq_normalign.alignment.error_table import ErrorTable
+from fairseq_normalign.alignment.soft import Choice, Evidence
 from fairseq_normalign.report.tables import aer_table
 
 
@@ -15,7 +15,9 @@ def test_layers_by_step_and_method():
         Evidence("head-norms", layer, step): Counts(10, 10, hit, hit)
         for (step, layer), hit in hits.items()
     }
-    table = aer_table(scores, {"head-norms": Choice({"input": 0, "output": 0}, "input")})
+    table = aer_table(
+        ErrorTable(scores, {"head-norms": Choice({"input": 0, "output": 0}, "input")})
+    )
     assert table.splitlines() == [
         "          align with input    align with output",
         "layer   head-norms    head-norms",

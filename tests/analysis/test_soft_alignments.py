@@ -7,7 +7,8 @@ import torch
 
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.lrp_walk import propagate
-from fairseq_normalign.analysis.methods import LRP, soft_alignments
+from fairseq_normalign.analysis.methods import LRP_RULES
+from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import record
@@ -67,7 +68,7 @@ def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
             )
 
 
-@pytest.mark.parametrize("method", LRP)
+@pytest.mark.parametrize("method", LRP_RULES)
 def test_relevance_of_source_words(method, task):
     """Each pair alone, without a batch: |R| of source tokens for the logit of each reference
     token."""
@@ -76,8 +77,8 @@ def test_relevance_of_source_words(method, task):
         list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task))),
     )
     evidences = [
-        Evidence(method, step="output"),
-        Evidence(method, step="input"),
+        Evidence(method, None, "output"),
+        Evidence(method, None, "input"),
         Evidence("norms", 1),
     ]
     for pair, (output, read, _) in zip(
@@ -87,7 +88,7 @@ def test_relevance_of_source_words(method, task):
             torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None],
             pair.target.tokens[None],
         )
-        options = {"pad": 1, "rules": LRP[method], "start": "reference", "targets": target}
+        options = {"pad": 1, "rules": LRP_RULES[method], "start": "reference", "targets": target}
         expected = (
             propagate(model, pair.source.tokens[None], prev, **options).source[0].abs().numpy()
         )

@@ -1,0 +1,33 @@
+"""Scores of heads by what translation loses without them."""
+
+from __future__ import annotations
+
+from fairseq_normalign.analysis import ablation
+from fairseq_normalign.analysis.evaluation import translation_metrics
+from fairseq_normalign.analysis.importance import gradient_importance
+from fairseq_normalign.analysis.profile import Survey
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.host.translate import Translator
+
+
+def importance(survey: Survey) -> dict[Head, float]:
+    """See ``importance.gradient_importance``."""
+    return gradient_importance(survey.forcing, survey.pairs, max_tokens=survey.options.max_tokens)
+
+
+def loss_ablation(survey: Survey) -> dict[Head, float]:
+    """See ``ablation.ablation``; on the first pairs only."""
+    pairs = survey.pairs[: survey.options.ablation]
+    return ablation.ablation(survey.forcing, pairs, max_tokens=survey.options.max_tokens)
+
+
+def bleu_loss(survey: Survey) -> dict[Head, float]:
+    """See ``ablation.bleu_ablation``; on the first sentences only.
+
+    The model is made ready for beam search, and cannot be aligned any more.
+    """
+    options = survey.options
+    translator = Translator(survey.forcing.model, survey.reader, options.search)
+    bleu = translation_metrics(options.tokenize)["BLEU"]
+    pairs = survey.pairs[: options.bleu]
+    return ablation.bleu_ablation(translator, pairs, bleu, max_tokens=options.max_tokens)

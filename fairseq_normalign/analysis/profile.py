@@ -1,0 +1,169 @@
+"""What is known of the heads of a model: scores and roles, measured over a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.alignment.soft import STEPS
+from fairseq_normalign.analysis.attention_pass import running_heads, watch
+from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head, all_heads
+from fairseq_normalign.heads.profile import Finding, Profile
+from fairseq_normalign.heads.treebank import Tree
+from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """How scores are measured; what belongs to a score that is not asked for plays no part.
+
+    Args:
+        confidence_eos: ``key``: </s> is no candidate for the maximum; ``both``: and as a query it
+            does not count.
+        rules: of LRP, perhaps with ε, as in ``epsilon:0.001``.
+        pooled: explain all predictions of a sentence together instead of each alone: faster.
+        ablation: how many pairs the loss is measured on with each head off.
+        bleu: how many sentences are translated with each head off.
+        tokenize: sacrebleu's tokeniser for BLEU.
+        search: fairseq's options of beam search, where they are not to be the usual ones.
+        gold: links of the first pairs, for AER; ``gold_name`` is their file.
+        steps: which steps AER is measured at; the better one counts.
+        counts: how often words or pieces are in the training data; by default the dictionary's own.
+        rare_top: look only at sentences whose rarest token is not among so many most frequent.
+        trees: a treebank of the source language; ``trees_name`` is its file.
+        seed: of the control in which tokens change places.
+        max_tokens: how many tokens, padding included, are run at once.
+    """
+
+    confidence_eos: str = "both"
+    rules: str = "voita"
+    pooled: bool = False
+    ablation: int = 200
+    bleu: int = 100
+    tokenize: str = "13a"
+    search: Mapping[str, Any] = field(default_factory=dict)
+    gold: Sequence[Gold] | None = None
+    gold_name: str = "the gold"
+    steps: tuple[str, ...] = tuple(STEPS)
+    counts: Mapping[str, float] | None = None
+    counts_name: str = "the dictionary"
+    rare_top: int = 0
+    trees: Sequence[Tree] = ()
+    trees_name: str = "the treebank"
+    seed: int = 1
+    max_tokens: int = 4000
+
+
+class Model(Protocol):
+    """A model that is ready to run, and how it reads text; a ``NormAligner`` is one."""
+
+    forcing: TeacherForcing
+    reader: PairReader
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a score is measured on, and how."""
+
+    forcing: TeacherForcing
+    reader: PairReader
+    pairs: Sequence[Pair]
+    options: ProfileOptions
+
+
+def profile(
+    model: Model,
+    pairs: Sequence[Pair],
+    scores: Sequence[str] | None = None,
+    options: ProfileOptions | None = None,
+    **changes: Any,
+) -> Profile:
+    """Scores and roles of every head of a model.
+
+    >>> profile(aligner, pairs, scores=["confidence", "relevance"]).scores["confidence"]
+
+    Args:
+        model: an aligner, or what else has ``forcing`` and ``reader``.
+        pairs: sentence pairs as the reader reads them.
+        scores: names in ``head_scores.HEAD_SCORES``; the cheap ones by default.
+        options: see :class:`ProfileOptions`; or name them one by one.
+    """
+    alone = model.forcing.attention == "encoder"
+    names = default_scores(encoder_alone=alone) if scores is None else list(scores)
+    check_scores(names, encoder_alone=alone)
+    heads = all_heads(running_heads(model.forcing))
+    if not heads:
+        raise InputError("the model has no attention heads left")
+    if not any(pair.source.text for pair in pairs):
+        raise InputError("heads cannot be measured on a corpus without words")
+    options = replace(options or ProfileOptions(), **changes)
+    survey = Survey(model.forcing, model.reader, pairs, options)
+    result = Profile(heads)
+    for name, finding in _findings(survey, names).items():
+        result.add(name, finding)
+    result.signature = _signature(survey, result, names)
+    return result
+
+
+def _findings(survey: Survey, names: Sequence[str]) -> dict[str, Finding]:
+    """What each score says, those that only look at attention after one pass for all of them."""
+    watchers = {}
+    for name in names:
+        if HEAD_SCORES[name].watches:
+            watchers[name] = HEAD_SCORES[name].measure(survey)
+    if watchers:
+        watch(
+            survey.forcing,
+            survey.pairs,
+            list(watchers.values()),
+            max_tokens=survey.options.max_tokens,
+        )
+    findings = {}
+    for name, score in HEAD_SCORES.items():  # in the order of the table
+        if name in names:
+            result = watchers[name].result() if score.watches else score.measure(survey)
+            findings[name] = result if isinstance(result, Finding) else Finding(result)
+    return findings
+
+
+def head_ranks(
+    model: Model, pairs: Sequence[Pair], by: str, options: ProfileOptions | None = None
+) -> dict[Head, float]:
+    """A number for every head; the bigger, the more it is worth keeping."""
+    if not HEAD_SCORES[by].ranks:
+        raise InputError(f"{by} does not tell which heads are worth keeping")
+    scores = profile(model, pairs, [by], options).scores.get(by, {})
+    heads = all_heads(running_heads(model.forcing))
+    if any(head not in scores for head in heads):
+        raise InputError("heads cannot be scored on a corpus without words on both sides")
+    return {head: scores[head] for head in heads}
+
+
+def _signature(survey: Survey, result: Profile, names: Sequence[str]) -> dict[str, Any]:
+    """Every choice that moves a number; what was not measured is absent."""
+    options, count = survey.options, len(survey.pairs)
+    parts: dict[str, Any] = {"sentences": count}
+    if {"confidence", "norm-confidence"} & set(names):
+        parts["confidence-eos"] = options.confidence_eos
+    if "relevance" in names:
+        parts["relevance"] = f"{options.rules}-{'pooled' if options.pooled else 'exact'}"
+    if "ablation" in names:
+        parts["ablation"] = min(options.ablation, count)
+    if "BLEU" in names:
+        parts["ablation-bleu"] = f"{min(options.bleu, count)}-{options.tokenize}"
+    if "AER" in names:
+        parts["step"] = options.steps[0] if len(options.steps) == 1 else "best"
+    if result.rare:
+        own = options.counts is None
+        parts["frequencies"] = "dictionary" if own else Path(options.counts_name).name
+        parts["rare-top"] = options.rare_top
+        parts["seed"] = options.seed
+    if "UAS" in names:
+        parts["trees"] = len(options.trees)
+    return parts

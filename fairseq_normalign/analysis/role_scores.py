@@ -1,0 +1,258 @@
+"""What heads look at: positions, rare tokens and syntax, gathered over a corpus or a treebank."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from fairseq_normalign.alignment.extract import to_words
+from fairseq_normalign.analysis.attention_pass import Seen, record_heads, running_heads, watch
+from fairseq_normalign.analysis.profile import Survey
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.frequencies import Frequencies
+from fairseq_normalign.heads.names import Head, all_heads
+from fairseq_normalign.heads.profile import Finding
+from fairseq_normalign.heads.roles import PATTERNS, Positions, last_hits, offsets, rare_hits, rarest
+from fairseq_normalign.heads.syntax import Syntax
+from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
+
+RANKS = {"rarest": 1, "two rarest": 2}
+SWAPPED = 0.1  # share of tokens that change places in the control (Sennrich)
+
+
+class PositionWatcher:
+    """Relative positions of maxima in self-attention; in the encoder, also the last token."""
+
+    def __init__(self, survey: Survey | None = None) -> None:
+        self.positions: dict[tuple[str, int], Positions] = defaultdict(Positions)
+        self.last = Tally()
+
+    def __call__(self, seen: Seen) -> None:
+        kind, _ = seen.attention
+        if kind != "cross":
+            self.positions[seen.attention].add(offsets(seen.recorded.weights, seen.cells))
+        if kind == "encoder":
+            hits, cases = last_hits(seen.recorded.weights, seen.cells)
+            self.last.add(seen.attention, hits.cpu(), cases)
+
+    def result(self) -> Finding:
+        """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
+        details = {}
+        for attention, positions in self.positions.items():
+            for number in range(len(positions.counts)):
+                head, favourite = Head(*attention, number), positions.favourite(number)
+                if favourite is not None:
+                    details[head] = {
+                        "offset": favourite[0],
+                        "share": favourite[1],
+                        "patterns": self._patterns(head, positions),
+                    }
+        return Finding(details={"positions": details})
+
+    def _patterns(self, head: Head, positions: Positions) -> dict[str, float]:
+        shares = {}
+        for name, offset in PATTERNS.items():
+            if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that comes later
+                shares[name] = positions.share(head.head, offset)
+        last = self.last.means()
+        if head in last:
+            shares["last"] = last[head]
+        return shares
+
+
+class RareWatcher:
+    """How often encoder heads look at the rarest tokens of the sentence."""
+
+    def __init__(self, frequencies: Frequencies, reader: PairReader, *, top: int = 0):
+        self.frequencies, self.reader, self.bar = frequencies, reader, frequencies.bar(top)
+        self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
+        self.batch: Sequence[Pair] | None = None
+
+    def __call__(self, seen: Seen) -> None:
+        if seen.attention[0] != "encoder":
+            return
+        if seen.pairs is not self.batch:  # every layer sees the same batch
+            self.batch = seen.pairs
+            self.counts = self._counts(seen.pairs).to(seen.cells.words.device)  # (B, S)
+        keys = seen.cells.words.any(1)  # (B, S)
+        sentences = (keys & (self.counts < self.bar)).any(1)  # (B,): those with a rare token
+        for name, rank in RANKS.items():
+            rare = rarest(self.counts, keys, rank=rank)
+            hits = rare_hits(seen.recorded.weights, seen.cells, rare, sentences)
+            for unit, (sums, cases) in hits.items():
+                self.tallies[name, unit].add(seen.attention, sums.cpu(), cases)
+
+    def _counts(self, pairs: Sequence[Pair]) -> torch.Tensor:
+        """How frequent each source token is, (B, S)."""
+        lines = [self.frequencies(*spelled(pair.source, self.reader)) for pair in pairs]
+        return pad_sequence([torch.tensor(line) for line in lines], batch_first=True)
+
+    def details(self) -> dict[Head, dict]:
+        """For each head, rank and unit (tokens, sentences, chance) the mean."""
+        means: dict[Head, dict] = defaultdict(dict)
+        for (rank, unit), tally in self.tallies.items():
+            for head, mean in tally.means().items():
+                means[head].setdefault(rank, {})[unit] = mean
+        return dict(means)
+
+
+class RareRole:
+    """Maxima on rare tokens, and the control in which tokens have changed places (Sennrich).
+
+    Without counts that tell tokens apart there is nothing to measure: that is said if they are the
+    dictionary's own, and refused if they were named.
+    """
+
+    def __init__(self, survey: Survey):
+        self.survey = survey
+        frequencies = _frequencies(survey)
+        top = survey.options.rare_top
+        self.make = None
+        if frequencies is not None:
+            self.make = partial(RareWatcher, frequencies, survey.reader, top=top)
+        self.watcher = None if self.make is None else self.make()
+
+    def __call__(self, seen: Seen) -> None:
+        if self.watcher is not None:
+            self.watcher(seen)
+
+    def result(self) -> Finding:
+        if self.watcher is None or self.make is None:
+            return Finding()
+        rare, options = self.watcher.details(), self.survey.options
+        if options.rare_top and not rare:
+            raise InputError(
+                f"--rare-top {options.rare_top}: the rarest token of every sentence is among "
+                "these; expected fewer"
+            )
+        control = self.make()
+        pairs = swapped_pairs(self.survey.pairs, seed=options.seed)
+        watch(self.survey.forcing, pairs, [control], max_tokens=options.max_tokens)
+        return Finding(details={"rare": rare, "rare_swapped": control.details()})
+
+
+def _frequencies(survey: Survey) -> Frequencies | None:
+    """The counts that the options name, or the dictionary's; None if the latter say nothing."""
+    options = survey.options
+    sentences = [without_marks(pair.source, survey.reader) for pair in survey.pairs]
+    if options.counts is not None:
+        return Frequencies(options.counts, options.counts_name, sentences)
+    counts = dictionary_counts(survey.reader.task.source_dictionary)
+    try:
+        return Frequencies(counts, "the dictionary", sentences)
+    except InputError as error:
+        warnings.warn(f"no rare-token roles: {error}; name counts of the source", stacklevel=2)
+        return None
+
+
+def spelled(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
+    """The pieces of a source sentence, and the word of each; marks are their own."""
+    pieces = reader.symbols(sentence.tokens.tolist(), "source")
+    words = [
+        sentence.text[word] if word >= 0 else piece
+        for piece, word in zip(pieces, sentence.words, strict=True)
+    ]
+    return pieces, words
+
+
+def without_marks(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
+    """The same without marks such as </s>."""
+    pieces, words = spelled(sentence, reader)
+    places = [place for place, word in enumerate(sentence.words) if word >= 0]
+    return [pieces[place] for place in places], [words[place] for place in places]
+
+
+def dictionary_counts(dictionary) -> dict[str, float]:
+    """How often each symbol was in the text that ``fairseq-preprocess`` saw."""
+    first = dictionary.nspecial
+    return {
+        symbol: count
+        for symbol, count in zip(dictionary.symbols[first:], dictionary.count[first:], strict=True)
+        if not symbol.startswith("madeupword")
+    }
+
+
+def swapped(pair: Pair, generator: random.Random, share: float = SWAPPED) -> Pair:
+    """The pair with a share of its source tokens, two at least, having changed places (Sennrich's
+    control)."""
+    places = [place for place, word in enumerate(pair.source.words) if word >= 0]
+    moved = generator.sample(places, min(len(places), max(2, round(share * len(places)))))
+    order = list(range(len(pair.source.words)))
+    for place, other in zip(moved, moved[1:] + moved[:1], strict=True):
+        order[place] = other
+    words = [pair.source.words[place] for place in order]
+    return pair._replace(source=Sentence(pair.source.tokens[order], words, pair.source.text))
+
+
+def swapped_pairs(pairs: Iterable[Pair], *, seed: int = 1) -> Iterator[Pair]:
+    generator = random.Random(seed)
+    return (swapped(pair, generator) for pair in pairs)
+
+
+def syntax(survey: Survey) -> Finding:
+    """Relations and trees in the weights of all encoder heads, between words."""
+    options = survey.options
+    if not options.trees:
+        raise InputError("syntactic roles and UAS need a treebank; expected trees")
+    forcing = TeacherForcing(survey.forcing.model, survey.reader.task, attention="encoder")
+    measured = measure_syntax(forcing, survey)
+    for relation in measured.missing():
+        warnings.warn(
+            f"{options.trees_name}: no sentence has the relation {relation!r}", stacklevel=2
+        )
+    heads = all_heads(running_heads(forcing))
+    scores, branching = measured.attachment_scores()
+    details = {"relations": measured.accuracies(), "parsed": heads, "branching": branching}
+    return Finding(dict(zip(heads, scores, strict=True)), details)
+
+
+def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:
+    """The trees as all encoder heads see them, in the order of ``all_heads``.
+
+    Args:
+        forcing: looks at the encoder, as ``TeacherForcing(…, attention="encoder")``.
+    """
+    trees, reader = survey.options.trees, survey.reader
+    pairs = [
+        reader.pair(tree.words, None, f"line {number} ({tree.where})")
+        for number, tree in enumerate(trees, 1)
+    ]
+    weights = map_batches(
+        pairs,
+        partial(_weights_between_words, forcing),
+        max_tokens=survey.options.max_tokens,
+        window=200,
+    )
+    measured = Syntax()
+    for tree, of_tree in zip(trees, weights, strict=True):
+        measured.add(of_tree, tree)
+    return measured
+
+
+def _weights_between_words(forcing: TeacherForcing, batch: list[Pair]) -> Iterator[np.ndarray]:
+    """Weights of all heads together, (H, N, N) for each sentence."""
+    forcing.check_lengths(batch)
+    with torch.no_grad(), record_heads(forcing, values=False) as recording:
+        forcing.forward(batch)
+    by_layer = [recording[attention].weights for attention in running_heads(forcing)]
+    weights = torch.cat(by_layer, 1).float().cpu().numpy()
+    for matrix, pair in zip(weights, batch, strict=True):
+        yield between_words(matrix, pair.source)
+
+
+def between_words(weights: np.ndarray, sentence: Sentence) -> np.ndarray:
+    """Weights between pieces (H, T, T) → between words (H, N, N): keys of a word added, queries
+    averaged, no marks."""
+    order, ids = places_by_word(sentence)
+    words = to_words(weights[:, order[:, None], order], ids, ids)
+    return words[:, : len(sentence.text), : len(sentence.text)]

@@ -1,0 +1,103 @@
+"""A batch of sentence pairs → soft word alignments, as many kinds of them as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from fairseq_normalign.alignment.extract import to_words
+from fairseq_normalign.alignment.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Soft
+from fairseq_normalign.analysis.methods import Batch, method_of
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
+
+
+def soft_alignments(
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    evidences: Sequence[Evidence],
+    merges: Merges = SUM_AND_MEAN,
+) -> Iterator[list[Soft]]:
+    """The soft alignments of each pair, one for each evidence, from one forward pass.
+
+    Methods that run the model by themselves add their own passes.
+    """
+    matrices = _matrices(forcing, pairs, evidences)
+    for place, pair in enumerate(pairs):
+        pieces = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
+        _check_finite(pieces, evidences, pair)
+        yield _to_words(pieces, pair, merges)
+
+
+def _matrices(
+    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]
+) -> list[np.ndarray]:
+    """For each evidence (B, T - 1, S): a row for each target token but the last, a mark."""
+    batch = _recorded(forcing, pairs, evidences)
+    computed: dict[tuple, np.ndarray] = {}
+    matrices = []
+    for method, layer, step, head in evidences:
+        if (method, layer, head) not in computed:
+            computed[method, layer, head] = _array(method_of(method).compute(batch, layer, head))
+        matrices.append(_by_token(computed[method, layer, head], step, pairs))
+    return matrices
+
+
+def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]) -> Batch:
+    """The batch with what all methods together need of the attention."""
+    needs: set[str] = set()
+    layers: set[int] = set()
+    for evidence in evidences:
+        needs |= method_of(evidence.method).needs
+        if evidence.layer is not None:
+            layers.add(evidence.layer)
+    if not needs:
+        return Batch(forcing, pairs, {})
+    return Batch(forcing, pairs, forcing.recorded(pairs, layers=layers, values="values" in needs))
+
+
+def _array(matrix: Tensor | np.ndarray) -> np.ndarray:
+    return matrix if isinstance(matrix, np.ndarray) else matrix.float().cpu().numpy()
+
+
+def _by_token(matrix: np.ndarray, step: str, pairs: list[Pair]) -> np.ndarray:
+    """(B, steps, S) → (B, T - 1, S): the row of each target token, by step."""
+    targets = max(len(pair.target.tokens) for pair in pairs)
+    sources = max(len(pair.source.tokens) for pair in pairs)
+    first = STEPS[step]
+    return matrix[:, first : first + targets - 1, :sources]
+
+
+def _check_finite(pieces: np.ndarray, evidences: Sequence[Evidence], pair: Pair) -> None:
+    """Refuses what is no number: a model whose values overflow aligns nothing."""
+    queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
+    finite = np.isfinite(pieces[:, :queries, :keys]).all(axis=(1, 2))
+    if not finite.all():
+        method, layer, _, _ = evidences[int(finite.argmin())]
+        place = "" if layer is None else f" of layer {layer + 1}"
+        raise InputError(
+            f"{pair.where}: {method}{place} are infinite or not numbers; expected a model whose "
+            "values do not overflow (is it meant for --fp16?)"
+        )
+
+
+def _to_words(pieces: np.ndarray, pair: Pair, merges: Merges) -> list[Soft]:
+    """All soft alignments of a pair at once: NumPy's calls cost more than what they compute."""
+    columns, source_ids = places_by_word(pair.source)
+    rows, target_ids = places_by_word(pair.target)
+    of_words = target_ids < len(pair.target.text)
+    rows, target_ids = rows[of_words], target_ids[of_words]
+    words = to_words(
+        pieces[:, rows[:, None], columns],
+        source_ids,
+        target_ids,
+        source_merge=merges.source,
+        target_merge=merges.target,
+    )
+    missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
+    if missing:
+        words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
+    return [Soft(soft[:, :-1], soft[:, -1]) for soft in words]

@@ -1,0 +1,51 @@
+"""``normalign methods``: what ``--method`` takes, and what can be measured of heads."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from fairseq_normalign.analysis.head_scores import HEAD_SCORES
+from fairseq_normalign.analysis.methods import METHODS, Method
+from fairseq_normalign.cli.options import CommandParser
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    parser = CommandParser(
+        "methods",
+        description="The soft methods of align, plot and the task, and the scores of heads.",
+    )
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    print("Soft methods, for --method, --methods and --evidence")
+    print(listed((name, described(method)) for name, method in METHODS.items()))
+    print("\nScores of heads, for normalign heads --scores and (*) normalign prune --by")
+    scores = (
+        (f"{name} *" if score.ranks else name, score.summary) for name, score in HEAD_SCORES.items()
+    )
+    print(listed(scores))
+
+
+def described(method: Method) -> str:
+    """What a method is, and where it can be had."""
+    where = "each layer and head" if method.layers else "the whole model"
+    text = f"{method.summary}. Of {where}, at step {' or '.join(method.steps)}."
+    if method.parameter is not None:
+        text += f" NAME:NUMBER sets {method.parameter} (default: {method.default:g})."
+    return text
+
+
+def listed(entries: Iterable[tuple[str, str]]) -> str:
+    """Names and what they mean, in two columns."""
+    rows = list(entries)
+    width = max(len(name) for name, _ in rows) + 4
+    lines = []
+    for name, meaning in rows:
+        first = f"  {name}".ljust(width)
+        lines.append(
+            textwrap.fill(meaning, 100, initial_indent=first, subsequent_indent=" " * width)
+        )
+    return "\n".join(lines)

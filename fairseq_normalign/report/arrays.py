@@ -1,0 +1,44 @@
+"""Arrays of a corpus → one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fairseq_normalign.analysis.arrays import Arrays
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.report.export import create_export
+
+WINDOW = 500  # pairs sorted by length at a time: few, so that little is held
+
+
+def write_arrays(
+    path: str,
+    arrays: Arrays,
+    pairs: Iterable[Pair],
+    reader: PairReader,
+    metadata: dict[str, Any],
+    *,
+    count: int,
+    max_tokens: int = 4000,
+    progress: Callable[[int], object] = lambda pairs: None,
+) -> None:
+    """Writes an array and the tokens of each pair, all or nothing.
+
+    Args:
+        count: how many pairs there were when the size was computed; another number is refused.
+        progress: called with the number of pairs that were finished since its last call.
+    """
+    with create_export(path, {**arrays.description(), **metadata}) as export:
+        for batch in numbered_batches(pairs, max_tokens=max_tokens, window=WINDOW):
+            of_batch = arrays([pair for _, pair in batch])
+            for (place, pair), array in zip(batch, of_batch, strict=True):
+                export.add(place, array, *arrays.tokens(pair, reader))
+            progress(len(batch))
+        if export.sentences != count:
+            raise InputError(
+                f"the corpus had {count} sentences, then {export.sentences}; expected files that "
+                "can be read twice"
+            )
