@@ -47,9 +47,9 @@ def to_words(
     return _merge(_merge(soft, source_ids, -1, source_merge), target_ids, -2, target_merge)
 
 
-def _merge(soft: np.ndarray, ids: Sequence[int], axis: int, how: str) -> np.ndarray:
+def _merge(soft: np.ndarray, word_ids: Sequence[int], axis: int, how: str) -> np.ndarray:
     """Merge neighbours with the same id along ``axis``; place ``i`` of the result is id ``i``."""
-    ids = np.asarray(ids, dtype=np.intp)
+    ids = np.asarray(word_ids, dtype=np.intp)
     starts = np.flatnonzero(np.diff(ids, prepend=-1))
     if len(starts) == 0:
         return soft
@@ -91,23 +91,32 @@ def mutual_argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[L
 def itermax(
     soft: np.ndarray, *, null: np.ndarray | None = None, rounds: int = 2, discount: float = 0.9
 ) -> list[Link]:
-    """Mutual argmax, repeated on what is left (Itermax: Jalili Sabet et al., 2020).
+    """Mutual argmax, repeated on what is left (Itermax: Jalili Sabet et al., 2020), as simalign
+    does it.
 
     After each round a cell counts in full if both its words are free, ``discount`` times if one is,
-    and not at all if neither is.
+    and not at all if neither is. Nothing is added where one side has at most two words, nor once
+    one side has no free word.
+
+    Differs from simalign: cells of 0 are never linked, nor is a word that gives most to </s>
+    (``null``). Such a word stays free and goes on competing for source words.
     """
     linkable = _linkable(soft, null)
-    found = _mutual(soft) & linkable
+    links = _mutual(soft) & linkable
+    if min(soft.shape) <= 2:
+        return _links(links)
+    worth = np.array([0.0, discount, 1.0])  # of a cell with no, one and two free words
     for _ in range(rounds - 1):
-        free = (~found.any(axis=1))[:, None].astype(int) + ~found.any(
-            axis=0
-        )  # (T, S): how many of the two words
-        left = soft * np.array([0.0, discount, 1.0])[free]
-        new = _mutual(left) & linkable & (left > 0) & ~found
+        free_rows, free_columns = ~links.any(axis=1), ~links.any(axis=0)
+        if not (free_rows.any() and free_columns.any()):
+            break
+        free_words = free_rows[:, None].astype(int) + free_columns  # (T, S)
+        left = soft * worth[free_words]
+        new = _mutual(left) & linkable & (left > 0)
         if not new.any():
             break
-        found |= new
-    return _links(found)
+        links |= new
+    return _links(links)
 
 
 def relative(soft: np.ndarray, *, null: np.ndarray | None = None, share: float = 0.3) -> list[Link]:
@@ -127,10 +136,8 @@ EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
 }
 
 
-PARAMETERS = {
-    "threshold": "level",
-    "relative": "share",
-}  # what a number after the name of an extractor sets
+# What a number after the name of an extractor sets.
+PARAMETERS = {"threshold": "level", "relative": "share"}
 
 
 def extractor(text: str) -> Callable[..., list[Link]]:

@@ -10,7 +10,7 @@ from fairseq_normalign.alignment.words import split_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 
-PRINTED = re.compile(r"([SH])-(\d+)\t(.*)")
+PRINTED = re.compile(r"([SH])-([0-9]{1,18})\t(.*)")  # fairseq's numbers fit 64 bits
 
 
 def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | None:
@@ -20,22 +20,23 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
     The log has lines ``S-12 TAB source`` and ``H-12 TAB score TAB hypothesis``, sentences in any
     order, the best hypothesis of each first, among other lines.
     """
-    found: dict[str, dict[int, list[str]]] = {"S": {}, "H": {}}
+    sources: dict[int, list[str]] = {}
+    hypotheses: dict[int, list[str]] = {}
     for match in filter(None, map(PRINTED.match, read_lines(path))):
         kind, number, text = match.groups()
-        words = split_words(text.partition("\t")[2] if kind == "H" else text)
-        found[kind].setdefault(int(number), words)
-    sources, hypotheses = found["S"], found["H"]
+        if kind == "S":
+            sources.setdefault(int(number), split_words(text))
+        else:
+            _, _, hypothesis = text.partition("\t")
+            hypotheses.setdefault(int(number), split_words(hypothesis))
     if not hypotheses:
         return None
-    missing = [
-        number
-        for number in range(max(hypotheses) + 1)
-        if number not in hypotheses or number not in sources
-    ]
-    if missing:
-        raise InputError(
-            f"{name_of(path)}: sentence {missing[0]} has no S- or no H- line; is the log complete? "
-            "(fairseq leaves out the last batch: generate with --required-batch-size-multiple 1)"
-        )
-    return [sources[n] for n in sorted(hypotheses)], [hypotheses[n] for n in sorted(hypotheses)]
+    for number in range(max(hypotheses) + 1):  # ends early: a gap comes before many numbers do
+        if number not in sources or number not in hypotheses:
+            raise InputError(
+                f"{name_of(path)}: sentence {number} has no S- or no H- line; is the log complete? "
+                "(fairseq leaves out the last batch: generate with --required-batch-size-multiple "
+                "1)"
+            )
+    order = sorted(hypotheses)
+    return [sources[number] for number in order], [hypotheses[number] for number in order]

@@ -7,7 +7,8 @@ just added, so the order is part of each variant:
     As symal does it: a neighbour joins if at least one of its words is free. Target-major order.
 ``lilt``
     As lilt/alignment-scripts published its results: a neighbour joins only if both its words are
-    free. Source-major order.
+    free. Source-major order. Its "grow-diagonal-final" is our ``grow-diag-final-and``: it has no
+    rule for links with one free word, so ``grow-diag-final`` is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple
 
 from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.errors import InputError
 
 # Neighbours as (major, minor) steps, in the order of visiting. lilt's order decides which of two
 # diagonal neighbours takes a word that both want; its orthogonal neighbours never compete, as each
@@ -55,8 +57,10 @@ def symmetrize(
         reverse: links of the other model, (source, target) as well.
         heuristic: one of ``HEURISTICS``. ``final`` adds links with one free word, ``final-and``
             with two.
-        variant: one of ``VARIANTS``; it matters to growing only.
+        variant: one of ``VARIANTS``; it matters to growing only. ``lilt`` has no
+            ``grow-diag-final``.
     """
+    check_variant(heuristic, variant)
     if heuristic == "intersection":
         return set(forward & reverse)
     if heuristic == "union":
@@ -66,6 +70,15 @@ def symmetrize(
         grown = _grow_and_finish(_swapped(forward), _swapped(reverse), heuristic, rule)
         return _swapped(grown)
     return _grow_and_finish(forward, reverse, heuristic, rule)
+
+
+def check_variant(heuristic: str, variant: str) -> None:
+    """Refuses what nobody does."""
+    if (heuristic, variant) == ("grow-diag-final", "lilt"):
+        raise InputError(
+            "grow-diag-final has no variant lilt: what lilt/alignment-scripts calls "
+            "grow-diagonal-final is grow-diag-final-and here"
+        )
 
 
 def _swapped(links: Iterable[Link]) -> set[Link]:
@@ -113,7 +126,9 @@ def _grow(state: _Growing, pending: Iterable[Link], rule: Variant) -> None:
     may_join = state.both_free if rule.both_free else state.has_free
     while True:
         waiting = {link for link in pending if link not in state.links and may_join(link)}
-        beside = {(a - da, b - db) for a, b in waiting for da, db in rule.neighbours}
+        beside: set[Link] = set()
+        for major, minor in rule.neighbours:
+            beside.update((a - major, b - minor) for a, b in waiting)
         if not _grow_once(state, waiting, sorted(beside & state.links), rule.neighbours, may_join):
             return
         pending = waiting

@@ -58,16 +58,34 @@ def slow_relative(soft, share, null):
     ]
 
 
-def slow_itermax(soft, rounds=2, discount=0.9):
-    found = set(slow_mutual(soft, None))
-    for _ in range(rounds - 1):
-        left = soft.copy()
-        for t in range(soft.shape[0]):
-            for s in range(soft.shape[1]):
-                taken = any(a == s for a, _ in found) + any(b == t for _, b in found)
-                left[t, s] *= (1, discount, 0)[taken]
-        found |= set(slow_mutual(left, None))
-    return sorted(found)
+def slow_itermax(soft, null, max_count=2, alpha_ratio=0.9):
+    """simalign's iter_max, cell by cell, in its notation: rows x are source words, columns y target
+    words. Ours are the two conditions of ``allowed``."""
+    sim = soft.T
+    m, n = sim.shape
+
+    def mutual(values):
+        cells = [(x, y) for x, y in np.ndindex(m, n) if y == np.argmax(values[x])]
+        return {(x, y) for x, y in cells if x == np.argmax(values[:, y])}
+
+    def allowed(cell):
+        word = cell[1]
+        return sim[cell] > 0 and (null is None or null[word] <= max(sim[:, word]))
+
+    inter = set(filter(allowed, mutual(sim)))
+    if min(m, n) <= 2:
+        return inter
+    for _ in range(1, max_count):
+        mask_x = [1 - any(a == x for a, _ in inter) for x in range(m)]
+        mask_y = [1 - any(b == y for _, b in inter) for y in range(n)]
+        if sum(mask_x) == 0 or sum(mask_y) == 0:
+            break
+        new_sim = np.zeros((m, n))
+        for x, y in np.ndindex(m, n):
+            new_sim[x, y] = sim[x, y] * min(1, alpha_ratio * mask_x[x] + alpha_ratio * mask_y[y])
+        new_inter = {(x, y) for x, y in mutual(new_sim) if mask_x[x] or mask_y[y]}
+        inter |= set(filter(allowed, new_inter))
+    return inter
 
 
 @settings(deadline=None)
@@ -77,7 +95,41 @@ def test_slow_twins(soft, data):
     assert argmax(soft, null=null) == slow_argmax(soft, null)
     assert mutual_argmax(soft, null=null) == slow_mutual(soft, null)
     assert relative(soft, null=null) == slow_relative(soft, 0.3, null)
-    assert sorted(itermax(soft)) == slow_itermax(soft)
+
+
+@settings(deadline=None, max_examples=500)
+@given(softs, st.data())
+def test_itermax_has_a_slow_twin(soft, data):
+    null = data.draw(st.none() | arrays.arrays(float, soft.shape[0], elements=cells))
+    for rounds in (1, 2, 3):
+        links = itermax(soft, null=null, rounds=rounds)
+        assert set(links) == slow_itermax(soft, null, max_count=rounds)
+
+
+@pytest.mark.parametrize(
+    ("soft", "expected"),
+    [
+        # Two target words: the mutual maxima alone, though source word 2 is free and 2-1 is large.
+        ([[0.9, 0.1, 0.1], [0.1, 0.9, 0.8]], [(0, 0), (1, 1)]),
+        # All target words are linked: source word 3 gets nothing.
+        (
+            [[0.9, 0.0, 0.0, 0.8], [0.0, 0.9, 0.0, 0.0], [0.0, 0.0, 0.9, 0.0]],
+            [(0, 0), (1, 1), (2, 2)],
+        ),
+        # Source word 3 and target word 3 are free, so 3-0 may join at 0.9 times its value.
+        (
+            [
+                [0.9, 0.0, 0.0, 0.8],
+                [0.0, 0.9, 0.0, 0.0],
+                [0.0, 0.0, 0.9, 0.0],
+                [0.0, 0.0, 0.5, 0.0],
+            ],
+            [(0, 0), (1, 1), (2, 2), (3, 0), (2, 3)],
+        ),
+    ],
+)
+def test_where_itermax_stops(soft, expected):
+    assert sorted(itermax(np.array(soft))) == sorted(expected)
 
 
 @pytest.mark.parametrize(
