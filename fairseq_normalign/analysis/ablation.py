@@ -14,9 +14,14 @@ from fairseq_normalign.analysis.attention_pass import running_heads
 from fairseq_normalign.analysis.importance import losses
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head, all_heads
+from fairseq_normalign.host.attention import (
+    attentions,
+    head_count,
+    head_counts,
+    stored_out_weight,
+)
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.recorder import attentions, head_counts
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, reference
 
@@ -26,10 +31,8 @@ def ablated(model: nn.Module, head: Head) -> Iterator[None]:
     """The model with one head off, its columns of W_O being zero; restored exactly, also after an
     error."""
     attention = attentions(model)[head.kind, head.layer]
-    stored = attention.out_proj._parameters[
-        "weight"
-    ].data  # of a gated projection, `weight` is computed from it
-    columns = stored.unflatten(1, (attention.num_heads, -1))[:, head.head]  # (C, D), a view
+    by_head = stored_out_weight(attention).data.unflatten(1, (head_count(attention), -1))
+    columns = by_head[:, head.head]  # (C, D), a view
     before = columns.clone()
     columns.zero_()
     try:
@@ -44,10 +47,9 @@ def ablation(
     """How much the loss per target token grows with one head off, for every head: 1 + H passes over
     the pairs."""
     whole = token_loss(forcing, pairs, max_tokens=max_tokens)
+    heads = all_heads(running_heads(forcing))
     changes = {}
-    for head in tqdm(
-        all_heads(running_heads(forcing)), desc="ablation", unit=" heads", disable=None
-    ):
+    for head in tqdm(heads, desc="ablation", unit=" heads", disable=None):
         with ablated(forcing.model, head):
             changes[head] = token_loss(forcing, pairs, max_tokens=max_tokens) - whole
     return changes
@@ -57,20 +59,16 @@ def bleu_ablation(
     translator: Translator, pairs: Sequence[Pair], bleu: BLEU, *, max_tokens: int = 4000
 ) -> dict[Head, float]:
     """How much BLEU falls with one head off, for every head: 1 + H times beam search."""
-    references = [[reference(pair, translator.reader) for pair in pairs]]
+    references = [reference(pair, translator.reader) for pair in pairs]
 
     def score() -> float:
-        return bleu.corpus_score(
-            list(translator.translations(pairs, max_tokens=max_tokens)), references
-        ).score
+        translations = list(translator.translations(pairs, max_tokens=max_tokens))
+        return bleu.corpus_score(translations, [references]).score
 
-    whole, changes = score(), {}
-    for head in tqdm(
-        all_heads(head_counts(translator.model)),
-        desc="ablation by BLEU",
-        unit=" heads",
-        disable=None,
-    ):
+    whole = score()
+    heads = all_heads(head_counts(translator.model))
+    changes = {}
+    for head in tqdm(heads, desc="ablation by BLEU", unit=" heads", disable=None):
         with ablated(translator.model, head):
             changes[head] = whole - score()
     return changes
@@ -82,7 +80,7 @@ def token_loss(forcing: TeacherForcing, pairs: Sequence[Pair], *, max_tokens: in
     tokens = sum(len(pair.target.tokens) for pair in pairs)
     if tokens == 0:
         raise InputError("the loss needs target sentences; the corpus has none")
-    found = 0.0
+    loss = 0.0
     for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        found += losses(forcing, [pair for _, pair in numbered]).double().sum().item()
-    return found / tokens
+        loss += losses(forcing, [pair for _, pair in numbered]).double().sum().item()
+    return loss / tokens

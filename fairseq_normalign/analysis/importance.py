@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.host.attention import Name, attentions, head_counts, out_projection
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.recorder import attentions, record
+from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.norms.finite import check_finite
 
 
 def losses(forcing: TeacherForcing, pairs: Sequence[Pair]) -> Tensor:
@@ -22,11 +24,12 @@ def losses(forcing: TeacherForcing, pairs: Sequence[Pair]) -> Tensor:
     src_tokens, prev_output_tokens, target = forcing.tensors(pairs)
     model = forcing.model
     output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
-    log_probs = model.get_normalized_probs(
-        output, log_probs=True, sample={"target": target}
-    )  # (B, T, V)
-    chosen = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()
-    return -(chosen * target.ne(forcing.pad)).sum(1)
+    sample = {"target": target}  # an adaptive softmax wants to know it
+    log_probs = model.get_normalized_probs(output, log_probs=True, sample=sample)  # (B, T, V)
+    of_target = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()
+    by_pair = -of_target.masked_fill(target.eq(forcing.pad), 0).sum(1)
+    check_finite(by_pair.detach(), [pair.where for pair in pairs])
+    return by_pair
 
 
 def gradient_importance(
@@ -36,28 +39,28 @@ def gradient_importance(
     (Michel et al., 2019).
 
     ξ_h stands before W_O, so that ∂L/∂ξ_h = ⟨∂L/∂head_h, head_h⟩; L is the summed cross-entropy of
-    the pair. Pairs of a
-    batch do not see each other: one backward pass gives the gradients of all. Not normalised by
-    layer.
+    the pair. Pairs of a batch do not see each other: one backward pass gives the gradients of all.
+    Not normalised by layer.
     """
     tally = Tally()
+    counts = head_counts(forcing.model)
     for numbered in numbered_batches(pairs, max_tokens=max_tokens):
         batch = [pair for _, pair in numbered]
         with torch.enable_grad(), head_outputs(forcing.model) as outputs:
-            gradients = torch.autograd.grad(losses(forcing, batch).sum(), list(outputs.values()))
-        for (attention, output), gradient in zip(outputs.items(), gradients, strict=True):
-            heads = attentions(forcing.model)[attention].num_heads
-            products = (output.detach().float() * gradient.float()).unflatten(
-                2, (heads, -1)
-            )  # (T, B, H, D)
-            tally.add(attention, products.sum((0, 3)).abs().sum(0).cpu(), len(batch))
+            total = losses(forcing, batch).sum()
+            gradients = torch.autograd.grad(total, list(outputs.values()))
+        for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
+            products = output.detach().float() * gradient.float()
+            by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
+            check_finite(by_head, [pair.where for pair in batch])
+            tally.add(name, by_head.abs().sum(0).cpu(), len(batch))
     return tally.means()
 
 
 @contextmanager
-def head_outputs(model: nn.Module) -> Iterator[dict[tuple[str, int], Tensor]]:
+def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
     """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
-    outputs: dict[tuple[str, int], Tensor] = {}
+    outputs: dict[Name, Tensor] = {}
 
     def keeper(name):
         def keep(module, args):
@@ -65,11 +68,11 @@ def head_outputs(model: nn.Module) -> Iterator[dict[tuple[str, int], Tensor]]:
 
         return keep
 
-    names = attentions(model)
+    by_name = attentions(model)
     with ExitStack() as stack:
         # Evaluation mode, and the path on which W_O is a module that is called.
-        stack.enter_context(record(model, {kind for kind, _ in names}, values=False))
-        for name, attention in names.items():
-            handle = attention.out_proj.register_forward_pre_hook(keeper(name))
+        stack.enter_context(record(model, {kind for kind, _ in by_name}, values=False))
+        for name, attention in by_name.items():
+            handle = out_projection(attention).register_forward_pre_hook(keeper(name))
             stack.callback(handle.remove)
         yield outputs

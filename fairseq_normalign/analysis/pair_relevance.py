@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.analysis.lrp_walk import Relevance, propagate
+from fairseq_normalign.heads.lrp_rules import Epsilon, rule_set
+from fairseq_normalign.host.attention import Name
 from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.norms.finite import check_finite
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 
 class SentenceRelevance(NamedTuple):
-    """Relevance for one sentence pair without padding, as in ``relprop.Relevance``; and how far
+    """Relevance for one sentence pair, as in ``lrp_walk.Relevance``, without padding; and how far
     totals are from 1."""
 
-    heads: dict[tuple[str, int], np.ndarray]  # (P, H)
+    heads: dict[Name, np.ndarray]  # (P, H)
     source: np.ndarray  # (P, S)
     prefix: np.ndarray  # (P, T)
     deviation: dict[str, float]
@@ -30,43 +33,42 @@ def relevances(
     forcing: TeacherForcing,
     pairs: list[Pair],
     *,
-    rules: str = "voita",
+    rules: str | Epsilon = "voita",
     pooled: bool = False,
     start: str = "top",
     max_tokens: int = 4000,
 ) -> Iterator[SentenceRelevance]:
-    """Relevance for each pair of a batch.
+    """Relevance for each pair of a batch, as soon as it is computed.
 
     Args:
         max_tokens: how many vectors of relevance are held at once, one for each prediction and
             token: a batch, and a sentence's predictions, are split to keep to it. Other arguments
             are those of :func:`propagate`.
     """
+    rules = rule_set(rules)
     forcing.check_lengths(pairs)
     for group in _groups(pairs, pooled, max_tokens):
         yield from _of_group(forcing, group, rules, pooled, start, max_tokens)
 
 
 def _longest(pairs: Sequence[Pair]) -> int:
-    return max(len(side.tokens) for pair in pairs for side in (pair.source, pair.target))
+    return max(max(len(pair.source.tokens), len(pair.target.tokens)) for pair in pairs)
 
 
-def _predictions(pairs: Sequence[Pair]) -> int:
-    return max(len(pair.target.tokens) for pair in pairs)
+def _vectors(pairs: Sequence[Pair], pooled: bool) -> int:
+    """How many vectors of relevance a batch has: one for each prediction and token."""
+    predictions = 1 if pooled else max(len(pair.target.tokens) for pair in pairs)
+    return len(pairs) * _longest(pairs) * predictions
 
 
 def _groups(pairs: list[Pair], pooled: bool, max_tokens: int) -> Iterator[list[Pair]]:
     """Neighbours that fit together."""
     group: list[Pair] = []
     for pair in pairs:
-        wider = [*group, pair]
-        if (
-            group
-            and len(wider) * _longest(wider) * (1 if pooled else _predictions(wider)) > max_tokens
-        ):
+        if group and _vectors([*group, pair], pooled) > max_tokens:
             yield group
-            wider = [pair]
-        group = wider
+            group = []
+        group = [*group, pair]
     if group:
         yield group
 
@@ -74,14 +76,15 @@ def _groups(pairs: list[Pair], pooled: bool, max_tokens: int) -> Iterator[list[P
 def _of_group(
     forcing: TeacherForcing,
     pairs: list[Pair],
-    rules: str,
+    rules: Epsilon,
     pooled: bool,
     start: str,
     max_tokens: int,
 ) -> Iterator[SentenceRelevance]:
     src_tokens, prev_output_tokens, targets = forcing.tensors(pairs)
-    size = targets.shape[1] if pooled else max(1, max_tokens // (len(pairs) * _longest(pairs)))
-    found = [
+    length = targets.shape[1]
+    size = length if pooled else max(1, max_tokens // (len(pairs) * _longest(pairs)))
+    parts = [
         propagate(
             forcing.model,
             src_tokens,
@@ -93,25 +96,25 @@ def _of_group(
             targets=targets,
             positions=positions,
         )
-        for positions in torch.arange(targets.shape[1]).split(size)
+        for positions in torch.arange(length).split(size)
     ]
     for index, pair in enumerate(pairs):
-        yield _of_sentence(found, index, len(pair.source.tokens), len(pair.target.tokens), pooled)
+        yield _of_sentence(parts, index, pair, pooled)
 
 
-def _of_sentence(
-    found: list[Relevance], index: int, keys: int, queries: int, pooled: bool
-) -> SentenceRelevance:
+def _of_sentence(parts: list[Relevance], index: int, pair: Pair, pooled: bool) -> SentenceRelevance:
     """One sentence of a batch whose predictions come in parts."""
+    keys, queries = len(pair.source.tokens), len(pair.target.tokens)
     rows = 1 if pooled else queries
 
-    def joined(parts: list[Tensor]) -> np.ndarray:
-        return torch.cat([part[index] for part in parts])[:rows].cpu().numpy()
+    def joined(tensors: list[Tensor]) -> np.ndarray:
+        return torch.cat([tensor[index] for tensor in tensors])[:rows].cpu().numpy()
 
-    totals = {cut: joined([part.totals[cut] for part in found]) for cut in found[0].totals}
-    return SentenceRelevance(
-        {name: joined([part.heads[name] for part in found]) for name in found[0].heads},
-        joined([part.source for part in found])[:, :keys],
-        joined([part.prefix for part in found])[:, :queries],
-        {cut: float(np.abs(total - 1).max()) for cut, total in totals.items()},
-    )
+    heads = {name: joined([part.heads[name] for part in parts]) for name in parts[0].heads}
+    source = joined([part.source for part in parts])[:, :keys]
+    prefix = joined([part.prefix for part in parts])[:, :queries]
+    for relevance in (source, prefix):
+        check_finite(relevance[None], [pair.where])
+    totals = {cut: joined([part.totals[cut] for part in parts]) for cut in parts[0].totals}
+    deviation = {cut: float(np.abs(total - 1).max()) for cut, total in totals.items()}
+    return SentenceRelevance(heads, source, prefix, deviation)

@@ -463,6 +463,16 @@ def test_pairs_have_the_same_epsilon(forcing, pairs, rules):
         next(relevances(forcing, pairs, rules=f"{rules}:often"))
 
 
+@pytest.mark.parametrize("rules", RULES)
+def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
+    w9 = pairs[1].target.tokens[0]
+    forcing.model.decoder.embed_tokens.weight.data[w9] = torch.inf
+    by_pair = relevances(forcing, pairs, rules=rules, max_tokens=1)
+    next(by_pair)
+    with pytest.raises(InputError, match=r"^line 2: the model gives numbers that are not finite"):
+        next(by_pair)
+
+
 def test_a_sentence_longer_than_the_model_allows_is_refused(forcing):
     pairs = list(text_pairs([("w1 " * 64, "w1")], PairReader(ToyTask())))
     with pytest.raises(
