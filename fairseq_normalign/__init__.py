@@ -1,28 +1,81 @@
 """Norm-based alignment and head analysis for fairseq Transformers.
 
 Shapes, everywhere: B batch, L layers, H heads, T target, S source, C model width, D head width.
+
+What is in ``__all__`` is the public surface: it changes only with a note in the CHANGELOG. All else
+may change with every version.
 """
 
-import importlib
-import sys
+from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fairseq_normalign.late import imported
 from fairseq_normalign.version import __version__
 
-__all__ = ["CombinedAligner", "NormAligner", "__version__", "open_export"]
+if TYPE_CHECKING:
+    from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
+    from fairseq_normalign.analysis.combined import CombinedAligner
+    from fairseq_normalign.analysis.evaluation import compare
+    from fairseq_normalign.analysis.head_scores import HEAD_SCORES, HeadScore
+    from fairseq_normalign.analysis.methods import METHODS, Method
+    from fairseq_normalign.analysis.pair_relevance import relevances
+    from fairseq_normalign.analysis.profile import ProfileOptions, profile
+    from fairseq_normalign.analysis.pruning import Prunable
+    from fairseq_normalign.errors import InputError
+    from fairseq_normalign.heads.lrp_rules import contributions
+    from fairseq_normalign.host.pairs import text_pairs
+    from fairseq_normalign.host.recorder import record
+    from fairseq_normalign.report.export import open_export
+
+__all__ = [
+    "HEAD_SCORES",
+    "METHODS",
+    "AlignOptions",
+    "CombinedAligner",
+    "HeadScore",
+    "InputError",
+    "Method",
+    "NormAligner",
+    "ProfileOptions",
+    "Prunable",
+    "__version__",
+    "compare",
+    "contributions",
+    "open_export",
+    "profile",
+    "record",
+    "relevances",
+    "text_pairs",
+]
+
+# Imported when asked for: `normalign aer` must start without PyTorch, and exports be read without.
+PLACES = {
+    "HEAD_SCORES": "analysis.head_scores",
+    "METHODS": "analysis.methods",
+    "AlignOptions": "analysis.aligner",
+    "CombinedAligner": "analysis.combined",
+    "HeadScore": "analysis.head_scores",
+    "InputError": "errors",
+    "Method": "analysis.methods",
+    "NormAligner": "analysis.aligner",
+    "ProfileOptions": "analysis.profile",
+    "Prunable": "analysis.pruning",
+    "compare": "analysis.evaluation",
+    "contributions": "heads.lrp_rules",
+    "open_export": "report.export",
+    "profile": "analysis.profile",
+    "record": "host.recorder",
+    "relevances": "analysis.pair_relevance",
+    "text_pairs": "host.pairs",
+}
 
 if "fairseq" in sys.modules:  # `--user-dir`: fairseq is the importer and looks for our models
     from fairseq_normalign import plugin  # noqa: F401
 
 
-# Imported when asked for: `normalign aer` must start without torch, and exports be read without it.
-LATE = {
-    "CombinedAligner": "analysis.combined",
-    "NormAligner": "analysis.aligner",
-    "open_export": "report.export",
-}
-
-
-def __getattr__(name):
-    if name in LATE:
-        return getattr(importlib.import_module(f"{__name__}.{LATE[name]}"), name)
+def __getattr__(name: str) -> Any:
+    if name in PLACES:
+        return imported(f"{PLACES[name]}:{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,8 +21,8 @@ if [ ! -x "$ROOT/.venv/bin/python" ]; then
 fi
 . "$ROOT/.venv/bin/activate"
 
-# Done once for each version of setup.py.
-STAMP="$ROOT/.venv/installed-$(cksum < "$ROOT/setup.py" | tr ' ' '-')"
+# Done once for each version of the metadata.
+STAMP="$ROOT/.venv/installed-$(cksum < "$ROOT/pyproject.toml" | tr ' ' '-')"
 if [ ! -e "$STAMP" ]; then
   if python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     say "Installing PyTorch, then fairseq (built here, about 3 minutes the first time)"

@@ -136,6 +136,7 @@ def head_ranks(
     model: Model, pairs: Sequence[Pair], by: str, options: ProfileOptions | None = None
 ) -> dict[Head, float]:
     """A number for every head; the bigger, the more it is worth keeping."""
+    check_scores([by])
     if not HEAD_SCORES[by].ranks:
         raise InputError(f"{by} does not tell which heads are worth keeping")
     scores = profile(model, pairs, [by], options).scores.get(by, {})

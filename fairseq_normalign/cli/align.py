@@ -158,12 +158,19 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
         raise InputError("--all prints a table and writes no --output; name a file with --json")
     if args.output:
         options.check_output(f"{args.output}.json", args.path)
-    method_of(args.method)
     extractor(args.extract or "argmax")
     check_combination(args)
-    args.evidence = list(map(parse_evidence, args.evidence)) if args.evidence else None
-    args.methods = table_methods(args.methods)
+    if args.user_dir is None:  # another plugin may have methods of its own
+        check_methods(args)
     return args
+
+
+def check_methods(args: argparse.Namespace) -> None:
+    """Refuses methods that are not in the table."""
+    method_of(args.method)
+    table_methods(args.methods)
+    for text in args.evidence or []:
+        parse_evidence(text)
 
 
 def check_combination(args: argparse.Namespace) -> None:
@@ -223,7 +230,11 @@ def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:
     if args.reverse_path:
         backward = NormAligner(*load(args, reverse=True), align_options)
     return CombinedAligner(
-        forward, backward, combine=args.combine, evidences=args.evidence, extract=args.extract
+        forward,
+        backward,
+        combine=args.combine,
+        evidences=list(map(parse_evidence, args.evidence)) if args.evidence else None,
+        extract=args.extract,
     )
 
 
@@ -285,7 +296,7 @@ def print_table(args: argparse.Namespace, model: ReadyModel) -> None:
             model,
             pairs,
             gold(args),
-            args.methods,
+            table_methods(args.methods),
             options=align_options_of(args),
             heads=args.heads,
             progress=progress.update,

@@ -182,7 +182,8 @@ def add_role_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
-    check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
+    if args.user_dir is None:  # another plugin may have scores of its own
+        check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
     if args.step and not args.gold:
         raise InputError(f"--step {args.step} is the step of the AER; expected --gold FILE with it")
     if args.conllu is None and (args.lowercase or args.conllu_apart):

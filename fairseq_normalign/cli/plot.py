@@ -28,8 +28,9 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     if not args.output.endswith(options.PICTURES):
         expected = ", ".join(options.PICTURES)
         raise InputError(f"--output {args.output}: expected a name that ends in {expected}")
-    for name in args.method:
-        method_of(name)
+    if args.user_dir is None:  # another plugin may have methods of its own
+        for name in args.method:
+            method_of(name)
     return args
 
 

@@ -34,11 +34,20 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     args = options.parse(parser, argv, add_options)
     if (args.keep_top is None) != (args.by is None):
         raise InputError("--keep-top N and --by SCORE go together")
-    if args.by in ranking_scores() and args.data is None:
+    if args.by not in (None, *OWN_RANKS):
+        check_measured(args)
+    return args
+
+
+def check_measured(args: argparse.Namespace) -> None:
+    """Refuses a score that is not there, or that has no corpus."""
+    if args.user_dir is None and args.by not in ranking_scores():
+        expected = ", ".join((*OWN_RANKS, *ranking_scores()))
+        raise InputError(f"--by {args.by}: expected one of: {expected}")
+    if args.data is None:
         raise InputError(
             f"--by {args.by} is measured on a corpus; expected DATA, as in `normalign align`"
         )
-    return args
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +69,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--by",
-        choices=(*OWN_RANKS, *ranking_scores()),
-        help="gate: log α; random: by --seed; others: what `normalign heads` shows, on the corpus",
+        metavar="SCORE",
+        help="gate: log α; random: by --seed; or, on the corpus, what `normalign heads` shows: "
+        f"{', '.join(ranking_scores())}",
     )
     group.add_argument(
         "--limit",

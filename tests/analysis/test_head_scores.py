@@ -6,16 +6,17 @@ import torch
 
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.extract import argmax
-from fairseq_normalign.alignment.links import Gold, InMemory
+from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.ablation import ablated, ablation, token_loss
-from fairseq_normalign.analysis.attention_pass import Means, running_heads, watch
-from fairseq_normalign.analysis.head_scores import explain, gate_values, head_aers, head_scores
+from fairseq_normalign.analysis.attention_pass import running_heads
 from fairseq_normalign.analysis.importance import gradient_importance, losses
 from fairseq_normalign.analysis.pair_relevance import relevances
+from fairseq_normalign.analysis.profile import head_ranks, profile
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head
+from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import KINDS, attentions, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -23,6 +24,7 @@ from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.pruned import remove_heads
 from tests.conftest import ToyTask, build_model
 
+MEANS = ["confidence", "norm-confidence", "norm"]
 LINES = [("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("w2 w2 w5", "w1")]
 
 
@@ -48,6 +50,10 @@ def random_model(task, **options):
 @pytest.fixture
 def forcing(task):
     return TeacherForcing(random_model(task), task)
+
+
+def ready(forcing) -> ReadyModel:
+    return ReadyModel(forcing, PairReader(ToyTask(), scheme="subword_nmt"))
 
 
 def alone(forcing, pair):
@@ -95,13 +101,10 @@ def slow_means(forcing, pairs):
 
 @pytest.mark.parametrize("max_tokens", [1, 4000])
 def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
-    means = Means()
-    watch(forcing, pairs, [means], max_tokens=max_tokens)
-    found = {
-        (name, head): value
-        for name, scores in means.scores().items()
-        for head, value in scores.items()
-    }
+    scores = profile(ready(forcing), pairs, MEANS, max_tokens=max_tokens).scores
+    found = {}
+    for name, by_head in scores.items():
+        found.update({(name, head): value for head, value in by_head.items()})
     assert found == pytest.approx(slow_means(forcing, pairs), rel=1e-5)
     assert len(found) == 3 * 24
 
@@ -184,11 +187,11 @@ def test_an_ablated_model_comes_back_as_it_was(task, gated):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_gates(task):
+def test_gates(task, pairs):
     forcing = TeacherForcing(random_model(task), task)
-    assert gate_values(forcing) == {}
+    assert "gate" not in profile(ready(forcing), pairs, ["gate"]).scores
     gate_heads(forcing.model, ["cross"])
-    found = gate_values(forcing)
+    found = profile(ready(forcing), pairs, ["gate"]).scores["gate"]
     assert set(found) == {Head("cross", layer, head) for layer in (0, 1) for head in range(4)}
     expected = forcing.model.decoder.layers[1].encoder_attn.out_proj.gate_values()[3]
     assert found[Head("cross", 1, 3)] == pytest.approx(expected.item())
@@ -199,7 +202,7 @@ def test_scores_of_models_with_few_heads(by, task, pairs):
     model = random_model(task, arch="transformer_normalign")
     remove_heads(model, "encoder.1.2 encoder.2.1 encoder.2.4 cross.2.3")
     forcing = TeacherForcing(model, task)
-    found = head_scores(forcing, pairs, by)
+    found = head_ranks(ready(forcing), pairs, by)
     assert list(found) == [
         Head("encoder", 0, 0),
         Head("encoder", 1, 0),
@@ -214,20 +217,23 @@ def test_no_head_is_left(task, pairs):
     model = random_model(task, arch="transformer_normalign")
     remove_heads(model, "none")
     forcing = TeacherForcing(model, task)
-    assert head_scores(forcing, pairs, "norm") == head_scores(forcing, pairs, "importance") == {}
-    assert head_aers(forcing, pairs, InMemory("gold", [])) == ablation(forcing, pairs) == {}
+    with pytest.raises(InputError, match="the model has no attention heads left"):
+        profile(ready(forcing), pairs)
+    assert ablation(forcing, pairs) == {}
 
 
 def test_all_scores_have_every_head(forcing, pairs):
     heads = [Head(kind, layer, head) for kind in KINDS for layer in (0, 1) for head in range(4)]
     for by in ("norm", "confidence", "relevance", "importance"):
-        assert list(head_scores(forcing, pairs, by)) == heads
+        assert list(head_ranks(ready(forcing), pairs, by)) == heads
 
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
-    explained = explain(forcing, pairs, rules="epsilon", pooled=pooled, max_tokens=40)
-    found = explained.heads
+    explained = profile(
+        ready(forcing), pairs, ["relevance"], rules="epsilon", pooled=pooled, max_tokens=40
+    )
+    found = explained.scores["relevance"]
     shares = [
         item.heads["cross", 1]
         for pair in pairs
@@ -239,7 +245,7 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
     assert [found[Head("cross", 1, head)] for head in range(4)] == pytest.approx(
         expected.tolist(), abs=1e-5
     )
-    assert sorted(len(one.source) for one in explained.contributions) == sorted(map(len, shares))
+    assert len(explained.contributions.source) == max(map(len, shares))
     alone = [
         item
         for pair in pairs
@@ -252,15 +258,18 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
 def test_unknown_scores_and_empty_corpora(forcing, task):
     with pytest.raises(
         InputError,
-        match="unknown score of heads 'size'; expected one of: norm, confidence, relevance, imp",
+        match="unknown score of heads 'size'; expected one of: relevance, confidence, norm",
     ):
-        head_scores(forcing, [], "size")
-    with pytest.raises(InputError, match="heads cannot be scored on a corpus without words"):
-        head_scores(forcing, [], "norm")
+        profile(ready(forcing), [], ["size"])
+    with pytest.raises(InputError, match="gate does not tell which heads are worth keeping"):
+        head_ranks(ready(forcing), [], "gate")
+    with pytest.raises(InputError, match="heads cannot be measured on a corpus without words"):
+        head_ranks(ready(forcing), [], "norm")
     with pytest.raises(
         InputError, match="heads cannot be scored on a corpus without words on both sides"
     ):
-        head_scores(forcing, list(text_pairs([("w1", "")], PairReader(task))), "confidence")
+        pairs = list(text_pairs([("w1", "")], PairReader(task)))
+        head_ranks(ready(forcing), pairs, "confidence")
     with pytest.raises(InputError, match="the loss needs target sentences"):
         token_loss(forcing, list(text_pairs([("w1", None)], PairReader(task))))
 
@@ -268,9 +277,10 @@ def test_unknown_scores_and_empty_corpora(forcing, task):
 @pytest.mark.parametrize("steps", [("input",), ("output",), ("input", "output")])
 def test_the_aer_of_each_head(forcing, pairs, steps):
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
-    found = head_aers(forcing, pairs, InMemory("gold", gold), steps=steps)
-    for head, (aer, step) in found.items():
-        aers = {}
+    measured = profile(ready(forcing), pairs, ["AER"], gold=gold, steps=steps)
+    found = measured.scores["AER"]
+    for head, aer in found.items():
+        step, aers = measured.steps[head], {}
         for name in steps:
             evidence = Evidence("norms", head.layer, name, head.head)
             softs = [next(soft_alignments(forcing, [pair], [evidence]))[0] for pair in pairs]
@@ -284,10 +294,11 @@ def test_the_aer_of_each_head(forcing, pairs, steps):
 
 def test_gold_of_another_length(forcing, pairs):
     with pytest.raises(InputError, match="line counts differ: gold has 1, the corpus has 3 lines"):
-        head_aers(forcing, pairs, InMemory("gold", [Gold(set(), set())]))
+        gold = [Gold(set(), set())]
+        profile(ready(forcing), pairs, ["AER"], gold=gold, gold_name="gold")
 
 
 def test_the_encoder_alone(task):
     forcing = TeacherForcing(random_model(task), task, attention="encoder")
     sources = list(text_pairs([("w1 w2", None), ("w3", None)], PairReader(task)))
-    assert {head.kind for head in head_scores(forcing, sources, "norm")} == {"encoder"}
+    assert {head.kind for head in head_ranks(ready(forcing), sources, "norm")} == {"encoder"}

@@ -7,20 +7,20 @@ import pytest
 import torch
 
 from fairseq_normalign.analysis.attention_pass import watch
-from fairseq_normalign.analysis.roles import (
+from fairseq_normalign.analysis.profile import profile
+from fairseq_normalign.analysis.role_scores import (
     PositionWatcher,
     RareWatcher,
     between_words,
     dictionary_counts,
-    rare_roles,
     swapped,
     swapped_pairs,
-    syntax,
     without_marks,
 )
 from fairseq_normalign.heads.frequencies import Frequencies
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.treebank import Tree
+from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -60,7 +60,7 @@ def alone(model, pair, attention):
 def test_positions_are_those_of_pairs_alone(task, pairs):
     model, watcher = build_model(task=task), PositionWatcher()
     watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
-    details = watcher.details()
+    details = watcher.result().details["positions"]
     assert {head.kind for head in details} == {"encoder", "decoder"}
     found = []
     for pair in pairs[:2]:
@@ -106,7 +106,8 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
         favourites[words + 1] = favourite
         hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
     watcher = RareWatcher(AlwaysRarest({**favourites, 2: 0, 1: 0}), reader)
-    details = rare_roles(TeacherForcing(model, task), pairs, watcher, 30)
+    watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
+    details = watcher.details()
     assert {head.kind for head in details} == {"encoder"}
     found = details[Head("encoder", 0, 1)]
     assert found["rarest"]["sentences"] == 1
@@ -125,7 +126,7 @@ def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pai
     watcher = RareWatcher(
         frequencies, reader, top=6
     )  # w0 to w5: only the first sentence has others
-    rare_roles(TeacherForcing(build_model(task=task), task), pairs, watcher)
+    watch(TeacherForcing(build_model(task=task), task), pairs, [watcher])
     assert set(watcher.tallies["rarest", "sentences"].cases.values()) == {1}
 
 
@@ -166,14 +167,15 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
         Tree(["w5"], [-1], ["root"], "b"),
         Tree(["w7", "w8", "w9", "w1"], [1, 2, -1, 2], ["amod", "nsubj", "root", "obj"], "c"),
     ]
-    heads, found = syntax(
-        TeacherForcing(model, task, attention="encoder"), trees, reader, max_tokens=8
-    )
+    model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
+    sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
+    found = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
+    heads = found.parsed
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
         (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
         for head in heads:
             hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
-    assert found.accuracies()["nsubj→head"].heads == [hits[head] / 2 for head in heads]
-    assert found.words == 5
+    assert found.relations["nsubj→head"].heads == [hits[head] / 2 for head in heads]
+    assert set(found.scores["UAS"]) == set(heads)
