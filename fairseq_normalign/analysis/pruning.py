@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
 from fairseq_normalign.heads.names import ALL, Head, all_heads, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads, log_alphas
-from fairseq_normalign.host.checkpoint import read_transformer, rename, save
+from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
 
-ARCH = "transformer_normalign"
 GATED_CRITERION, PLAIN_CRITERION = "label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"
 SIDES = {
     "encoder": "encoder",
@@ -88,6 +88,7 @@ class Prunable:
 
     def write(self, kept: Sequence[Head], output: str) -> None:
         """Writes the checkpoint with these heads alone, their gates folded into W_O."""
+        refuse_overwriting(output, self.path)
         self.state["model"] = keep_heads(
             fold_gates(self.state["model"], self.close_rule), kept, self.head_dims
         )
@@ -97,7 +98,7 @@ class Prunable:
                 f"{count} of the heads kept have closed gates: they do nothing", stacklevel=2
             )
         self.options.alive_heads, self.options.gate_heads = self._names(kept), None
-        rename(self.state, self.options, ARCH)
+        rename(self.state, self.options, VARIANT)
         self._forget_training()
         save(self.state, output)
 

@@ -1,84 +1,46 @@
-"""Loads fairseq checkpoints without letting them run code.
-
-PyTorch ≥ 2.6 unpickles only tensors, containers and classes it was told to trust. fairseq's
-checkpoints hold a few
-more: inert ones, listed here one by one. Anything else is refused by name.
-"""
+"""Loads, checks and writes fairseq checkpoints, none of which may run code."""
 
 from __future__ import annotations
 
 import argparse
-import builtins
-import collections
+import copy
 import importlib
-import pickle
-import re
-import typing
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-import omegaconf
 import torch
 from fairseq import checkpoint_utils
-from fairseq.logging import meters
-from fairseq.models import ARCH_MODEL_REGISTRY, FairseqMultiModel
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqMultiModel
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModel
+from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.files import refuse_overwriting, whole_file
 from fairseq_normalign.heads.names import ALL
+from fairseq_normalign.host.explained import explained
 from fairseq_normalign.host.special_tokens import task_options
+from fairseq_normalign.host.trust import (
+    check_is_file,
+    guard_fairseq,
+    options_of,
+    plain,
+    refusals_named,
+    unpickle,
+)
 
-try:
-    from numpy._core import multiarray
-except ImportError:  # numpy < 1.26
-    from numpy.core import multiarray
+VARIANT = "transformer_normalign"
+# Options that make a model look for other files when it is built; its parameters replace them.
+INITIAL_VALUES = {
+    "encoder_embed_path": None,
+    "decoder_embed_path": None,
+    "init_encoder_only": True,  # both, in transformer_from_pretrained_xlm: neither is initialised
+    "init_decoder_only": True,
+}
 
-METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
-
-
-def inert_classes() -> list:
-    """What fairseq checkpoints hold besides tensors and containers, as ``(object, pickled
-    name)``."""
-    allowed = [
-        (argparse.Namespace, "argparse.Namespace"),  # every checkpoint of a legacy (argparse) model
-        # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names
-        (multiarray._reconstruct, "numpy._core.multiarray._reconstruct"),
-        (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
-        (multiarray.scalar, "numpy._core.multiarray.scalar"),
-        (multiarray.scalar, "numpy.core.multiarray.scalar"),
-        (np.ndarray, "numpy.ndarray"),
-        (np.dtype, "numpy.dtype"),
-        # configurations pickled as they were (fairseq 0.10)
-        (omegaconf.DictConfig, "omegaconf.dictconfig.DictConfig"),
-        (omegaconf.ListConfig, "omegaconf.listconfig.ListConfig"),
-        (omegaconf.base.ContainerMetadata, "omegaconf.base.ContainerMetadata"),
-        (omegaconf.base.Metadata, "omegaconf.base.Metadata"),
-        (omegaconf.nodes.AnyNode, "omegaconf.nodes.AnyNode"),
-        (collections.defaultdict, "collections.defaultdict"),
-        (typing.Any, "typing.Any"),
-    ]
-    allowed += [(getattr(builtins, name), f"builtins.{name}") for name in ("dict", "list", "int")]
-    # NumPy ≥ 1.25 has a class for each dtype, which older pickles do not name
-    allowed += [type(np.dtype(code)) for code in ("i8", "f8", "f4") if hasattr(np, "dtypes")]
-    for name in METERS:  # fairseq ≤ 0.9 kept them in a module of another name
-        allowed += [
-            (getattr(meters, name), f"fairseq.{module}.{name}")
-            for module in ("meters", "logging.meters")
-        ]
-    return allowed
-
-
-def allow_checkpoint_classes() -> None:
-    """Lets ``torch.load``, and so all of fairseq's commands, read fairseq's checkpoints."""
-    if hasattr(torch.serialization, "add_safe_globals"):  # torch ≥ 2.4
-        torch.serialization.add_safe_globals(inert_classes())
-
-
-allow_checkpoint_classes()
+guard_fairseq()
 
 
 def register_plugin() -> None:
@@ -89,50 +51,6 @@ def register_plugin() -> None:
     importlib.import_module("fairseq_normalign.plugin")
 
 
-@contextmanager
-def _explained(path: str, data: str) -> Iterator[None]:
-    """What can be wrong with a checkpoint or its dictionaries, in one line."""
-    try:
-        yield
-    except (pickle.UnpicklingError, EOFError) as error:
-        name = re.search(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)", str(error))
-        found = (
-            f"refused to load: it holds {name.group(1)!r}, which could run code"
-            if name
-            else "not a checkpoint"
-        )
-        raise InputError(f"{path}: {found}") from None
-    except KeyError as error:
-        raise InputError(
-            f"{path}: has no entry {error}; expected a checkpoint that fairseq-train wrote"
-        ) from None
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{error.filename}: no such dictionary, which {path} needs; a model of other languages?"
-        ) from None
-    except RuntimeError as error:
-        if "PytorchStreamReader" in str(error):
-            raise InputError(f"{path}: not a checkpoint") from None
-        sizes = re.search(
-            r"size mismatch for \S*embed_tokens\S*: .*?\[(\d+).*?\[(\d+)", str(error), re.DOTALL
-        )
-        if sizes is None:
-            raise
-        trained, there = sizes.groups()
-        raise InputError(
-            f"{path}: trained with a dictionary of {trained} types, and that in {data} has "
-            f"{there}; of another model?"
-        ) from None
-    except Exception as error:  # fairseq raises no other class here
-        if "infer language pair" not in str(error):
-            raise
-        raise InputError(
-            f"{path} does not name its languages, and {data} has no binarised data that would; "
-            "expected --source-lang "
-            "and --target-lang"
-        ) from None
-
-
 def load_ensemble(path: str, data: str, overrides: dict | None = None):
     """The models of a colon-separated ``path``, in evaluation mode, and their task.
 
@@ -141,18 +59,20 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
         overrides: other options to change in the checkpoint's configuration.
     """
     register_plugin()
-    paths = path.split(":")
-    for name in paths:
-        if not Path(name).is_file():
-            raise InputError(f"{name}: no such checkpoint")
     for folder in data.split(":"):
         if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
-    with _explained(path, data):
-        models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-            paths, {**(overrides or {}), "data": data}
-        )
-    return [model.eval() for model in models], task
+    models, task = [], None
+    for name in path.split(":"):
+        check_is_file(name)
+        with explained(name, data), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # how fairseq calls its libraries is no news
+            (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+                [name], {**(overrides or {}), "data": data}, task
+            )
+        check_finite(name, model.named_parameters())
+        models.append(model.eval())
+    return models, task
 
 
 def load_single(path: str, data: str, overrides: dict | None = None):
@@ -175,6 +95,22 @@ def load_single(path: str, data: str, overrides: dict | None = None):
     return model, task
 
 
+def check_finite(path: str, parameters: Iterable[tuple[str, Tensor]]) -> None:
+    """Refuses a model with parameters that are infinite or no numbers."""
+    broken = [
+        name
+        for name, values in parameters
+        if isinstance(values, Tensor)
+        and values.is_floating_point()
+        and not torch.isfinite(values).all()
+    ]
+    if broken:
+        raise InputError(
+            f"{path}: {len(broken)} of its parameters have values that are infinite or no numbers "
+            f"(first: {broken[0]!r}); expected a model whose training did not diverge"
+        )
+
+
 def convert(path: str, arch: str, output: str) -> None:
     """Writes a checkpoint as one of another architecture with the same parameters.
 
@@ -182,14 +118,13 @@ def convert(path: str, arch: str, output: str) -> None:
     trained as, and a checkpoint of the former needs no plugin.
     """
     register_plugin()
-    if arch not in ARCH_MODEL_REGISTRY or not issubclass(
-        ARCH_MODEL_REGISTRY[arch], TransformerModel
-    ):
+    refuse_overwriting(output, path)
+    if not _is_transformer(arch):
         raise InputError(
             f"--arch {arch}: not a kind of transformer that fairseq or the plugin knows"
         )
     state, options = read_transformer(path)
-    if not arch.startswith("transformer_normalign"):
+    if not arch.startswith(VARIANT):
         if getattr(options, "gate_heads", None):
             raise InputError(
                 f"{path}: has gates, which {arch} has not; fold them first: normalign prune "
@@ -198,38 +133,96 @@ def convert(path: str, arch: str, output: str) -> None:
         if getattr(options, "alive_heads", None) not in (None, ALL):
             raise InputError(f"{path}: has heads removed, and {arch} must have all of them")
     rename(state, options, arch)
+    check_fit(f"{path} as {arch}", state, options)
     save(state, output)
 
 
 def read(path: str) -> tuple[dict, argparse.Namespace]:
-    """A checkpoint as it is stored, on the CPU, and the model's options in it."""
-    if not Path(path).is_file():
-        raise InputError(f"{path}: no such checkpoint")
-    with _explained(path, ""):
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        return state, state["cfg"]["model"] if state.get("cfg") else state["args"]
+    """A checkpoint on the CPU, and the model's options in it, which are a Namespace from now on."""
+    state = unpickle(path)
+    options = options_of(path, state)
+    if not isinstance(options, argparse.Namespace):  # of fairseq-hydra-train
+        options = argparse.Namespace(**{"arch": None, **plain(options)})
+        options.arch = options.arch or getattr(options, "_name", None)
+        state["cfg"]["model"] = options
+    return state, options
 
 
 def read_transformer(path: str) -> tuple[dict, argparse.Namespace]:
-    """As :func:`read`, for encoder-decoder Transformers alone."""
+    """As :func:`read`, for encoder-decoder Transformers alone, whose parameters fit their options.
+
+    Options that the checkpoint leaves to its architecture are filled in.
+    """
     register_plugin()
     state, options = read(path)
-    found = getattr(options, "arch", None)
-    model = ARCH_MODEL_REGISTRY.get(found, object)
-    if not issubclass(model, TransformerModel) or issubclass(model, FairseqNATModel):
-        raise InputError(f"{path}: its architecture is {found}; expected a kind of transformer")
+    arch = getattr(options, "arch", None)
+    if not _is_transformer(arch):
+        raise InputError(f"{path}: its architecture is {arch!r}; expected a kind of transformer")
+    check_fit(path, state, options)
+    check_finite(path, state["model"].items())
     return state, options
+
+
+def _is_transformer(arch: str | None) -> bool:
+    """Whether models of an architecture translate from left to right, by attention alone."""
+    model = ARCH_MODEL_REGISTRY.get(arch, object)
+    return issubclass(model, TransformerModel) and not issubclass(model, FairseqNATModel)
+
+
+class BlankDictionary(Dictionary):
+    """As many types as embeddings were trained for, without their names."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
+    """Refuses a checkpoint whose parameters are not those of the model that its options build.
+
+    The model is built without memory (on PyTorch's device ``meta``), and without dictionaries.
+    """
+    with (
+        refusals_named({path: state}),
+        explained(path),
+        torch.device("meta"),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
+        ARCH_CONFIG_REGISTRY[options.arch](options)
+        built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
+        task = argparse.Namespace(
+            source_dictionary=_blank_dictionary(state["model"], "encoder"),
+            target_dictionary=_blank_dictionary(state["model"], "decoder"),
+        )
+        model = ARCH_MODEL_REGISTRY[options.arch].build_model(built, task)
+        model.load_state_dict(dict(state["model"]), strict=True, model_cfg=built)
+
+
+def _blank_dictionary(parameters: dict, side: str) -> BlankDictionary:
+    embeddings = parameters.get(f"{side}.embed_tokens.weight")
+    return BlankDictionary(Dictionary().nspecial if embeddings is None else len(embeddings))
 
 
 def rename(state: dict, options: argparse.Namespace, arch: str) -> None:
     """Makes a checkpoint one of another architecture."""
     options.arch = arch
+    if arch.startswith(VARIANT) and getattr(options, "alive_heads", None) is None:
+        options.alive_heads = ALL  # or it would look where its training started
     if state.get("cfg"):
         options._name = arch
-        state["cfg"]["common"]["user_dir"] = None
+        if "common" in state["cfg"]:
+            state["cfg"]["common"]["user_dir"] = None
 
 
 def save(state: dict, path: str) -> None:
     """Writes a checkpoint: all of it, or nothing."""
     with whole_file(path, binary=True) as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:  # so PyTorch takes a full disk; the context says why
+            why = error.__context__
+            raise why if isinstance(why, OSError) else OSError(str(error)) from None

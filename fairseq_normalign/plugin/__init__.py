@@ -2,5 +2,7 @@
 
 from fairseq_normalign.host.compat import disable_fused_encoder_layers
 from fairseq_normalign.plugin import criterion, model, task  # noqa: F401  (register)
+from fairseq_normalign.plugin.uncaught import report_bad_input
 
 disable_fused_encoder_layers()
+report_bad_input()

@@ -214,7 +214,7 @@ def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
 def test_what_cannot_be_converted(folder):
     torch.save(state(args=argparse.Namespace(**{**OPTIONS, "arch": "fconv"})), folder / "conv.pt")
     with pytest.raises(
-        InputError, match=r"conv\.pt: its architecture is fconv; expected a kind of transformer"
+        InputError, match=r"conv\.pt: its architecture is 'fconv'; expected a kind of transformer"
     ):
         convert(str(folder / "conv.pt"), "transformer", str(folder / "out.pt"))
     with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):

@@ -1,0 +1,48 @@
+"""What is wrong with a dictionary that fairseq does not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq adds them to every dictionary
+OVERWRITE = " #fairseq:overwrite"
+LINE = "expected '<token> <count>'"
+
+
+def first_problem(data: str) -> str | None:
+    """Of the dictionaries in a folder, or in several with colons between: file, line and what is
+    wrong there."""
+    for folder in data.split(":"):
+        for path in sorted(Path(folder).glob("dict*.txt")):
+            problem = _problem_in(path)
+            if problem is not None:
+                return problem
+    return None
+
+
+def _problem_in(path: Path) -> str | None:
+    lines = path.read_bytes().splitlines()
+    if not lines:
+        return f"{path}: the dictionary is empty; {LINE} in each line"
+    first_lines = dict.fromkeys(SPECIAL, 0)
+    for number, encoded in enumerate(lines, start=1):
+        try:
+            token, flagged = _token(encoded.decode("utf-8"))
+        except UnicodeDecodeError:
+            return f"{path}:{number}: not UTF-8; expected a dictionary that fairseq-preprocess made"
+        except ValueError:
+            return f"{path}:{number}: {encoded.decode()!r} is no entry of a dictionary; {LINE}"
+        if token in first_lines and not flagged:
+            place = f"line {first_lines[token]}" if first_lines[token] else "fairseq itself"
+            return f"{path}:{number}: the token {token!r} is there twice: first in {place}"
+        first_lines.setdefault(token, number)
+    return None
+
+
+def _token(line: str) -> tuple[str, bool]:
+    """The token of a line, and whether it may stand there again."""
+    line = line.rstrip()
+    flagged = line.endswith(OVERWRITE)
+    token, count = line.removesuffix(OVERWRITE).rsplit(" ", 1)
+    int(count)
+    return token, flagged

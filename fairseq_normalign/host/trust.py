@@ -1,0 +1,259 @@
+"""Keeps checkpoints from running code, in our commands and in fairseq's own with ``--user-dir``.
+
+A checkpoint is a pickle, and in it a configuration that fairseq builds a task and a model from.
+Three doors lead from there to code, and each is closed here:
+
+- Pickles name classes. Only inert ones are made, listed here one by one.
+- fairseq calls ``eval`` on options: ``--encoder-layers`` of ``fconv``, but also
+  ``--adaptive-softmax-cutoff`` and ``--xformers-att-config`` of any Transformer, and many more. All
+  its modules get an ``eval`` that computes values and runs nothing.
+- fairseq reads FASTA files with a shell, and languages are part of their names. Names are quoted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import collections
+import functools
+import os
+import shlex
+import sys
+import typing
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fairseq
+import numpy as np
+import omegaconf
+import torch
+from fairseq import checkpoint_utils
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data.fasta_dataset import FastaDataset
+from fairseq.file_io import PathManager
+from fairseq.logging import meters
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.explained import FROM_FAIRSEQ, explained, unreadable
+from fairseq_normalign.host.literals import RefusedOption, evaluate
+
+try:
+    from numpy._core import multiarray
+except ImportError:  # numpy < 1.26
+    from numpy.core import multiarray  # type: ignore[no-redef]
+
+METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
+
+
+def inert_classes() -> list:
+    """What fairseq checkpoints hold besides tensors and containers, as ``(object, pickled
+    name)``."""
+    allowed: list[Any] = [
+        (argparse.Namespace, "argparse.Namespace"),  # every checkpoint of a legacy (argparse) model
+        # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names
+        (multiarray._reconstruct, "numpy._core.multiarray._reconstruct"),
+        (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
+        (multiarray.scalar, "numpy._core.multiarray.scalar"),
+        (multiarray.scalar, "numpy.core.multiarray.scalar"),
+        (np.ndarray, "numpy.ndarray"),
+        (np.dtype, "numpy.dtype"),
+        # configurations pickled as they were (fairseq 0.10)
+        (omegaconf.DictConfig, "omegaconf.dictconfig.DictConfig"),
+        (omegaconf.ListConfig, "omegaconf.listconfig.ListConfig"),
+        (omegaconf.base.ContainerMetadata, "omegaconf.base.ContainerMetadata"),
+        (omegaconf.base.Metadata, "omegaconf.base.Metadata"),
+        (omegaconf.nodes.AnyNode, "omegaconf.nodes.AnyNode"),
+        (collections.defaultdict, "collections.defaultdict"),
+        (typing.Any, "typing.Any"),
+    ]
+    allowed += [(getattr(builtins, name), f"builtins.{name}") for name in ("dict", "list", "int")]
+    # NumPy ≥ 1.25 has a class for each dtype, which older pickles do not name
+    allowed += [type(np.dtype(code)) for code in ("i8", "f8", "f4") if hasattr(np, "dtypes")]
+    for name in METERS:  # fairseq ≤ 0.9 kept them in a module of another name
+        allowed += [
+            (getattr(meters, name), f"fairseq.{module}.{name}")
+            for module in ("meters", "logging.meters")
+        ]
+    return allowed
+
+
+def allow_checkpoint_classes() -> None:
+    """Lets ``torch.load``, and so all of fairseq's commands, read fairseq's checkpoints."""
+    if hasattr(torch.serialization, "add_safe_globals"):  # torch ≥ 2.4
+        torch.serialization.add_safe_globals(inert_classes())
+
+
+def unpickle(path: str, *, mapped: bool = False) -> dict[str, Any]:
+    """A checkpoint as it is stored, on the CPU.
+
+    Args:
+        mapped: leave tensors in the file until they are looked at, where its format allows.
+    """
+    check_is_file(path)
+    mapped = mapped and zipfile.is_zipfile(path)  # the format of torch ≥ 1.6
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong is said below
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except Exception as error:  # a damaged pickle raises anything
+        raise InputError(f"{path}: {unreadable(error)}") from None
+    if not isinstance(state, dict):
+        raise InputError(f"{path}: holds a {type(state).__name__}; {FROM_FAIRSEQ}")
+    return state
+
+
+def check_is_file(path: str) -> None:
+    if Path(path).is_dir():
+        raise InputError(f"{path}: is a directory; expected a checkpoint in it")
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such checkpoint")
+
+
+def forbid_eval() -> None:
+    """Gives all of fairseq's modules that are loaded an ``eval`` that runs nothing."""
+    home = f"{Path(fairseq.__file__).parent}{os.sep}"
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        if str(names.get("__file__")).startswith(home):
+            names["eval"] = evaluate
+
+
+def quote_fasta_files() -> None:
+    """Quotes the name of a FASTA file, which fairseq puts into a command of the shell."""
+    build_index = FastaDataset._build_index
+    FastaDataset._build_index = lambda self, path: build_index(self, shlex.quote(path))
+
+
+def guard_fairseq() -> None:
+    """Closes all three doors, for every checkpoint that this process loads from now on."""
+    allow_checkpoint_classes()
+    forbid_eval()
+    quote_fasta_files()
+    for name, guard in (
+        ("load_checkpoint_to_cpu", _inspecting),
+        ("load_model_ensemble_and_task", _asking_for_names),
+    ):
+        setattr(checkpoint_utils, name, guard(getattr(checkpoint_utils, name)))
+
+
+def _inspecting(load: Callable) -> Callable:
+    """``load_checkpoint_to_cpu``, of checkpoints that were unpickled safely before.
+
+    PyTorch < 2.6 would not ask for that, and neither would a later one with
+    ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1``.
+    """
+
+    @functools.wraps(load)
+    def guarded(path: str, arg_overrides: dict | None = None, *args: Any, **options: Any) -> dict:
+        local_path = PathManager.get_local_path(path)
+        state = unpickle(local_path, mapped=True)
+        if state.get("args") is not None:  # fairseq looks all of them up when it reads these
+            names = {**plain(state["args"]), **(arg_overrides or {})}
+            for kind in REGISTRIES:
+                _check_known(path, state, kind, names.get(kind))
+        with explained(path):
+            return load(path, arg_overrides, *args, **options)
+
+    return guarded
+
+
+def _asking_for_names(load: Callable) -> Callable:
+    """``load_model_ensemble_and_task``, of tasks and architectures that are known."""
+
+    @functools.wraps(load)
+    def guarded(
+        filenames: list[str], arg_overrides: dict | None = None, *args: Any, **options: Any
+    ) -> Any:
+        forbid_eval()  # a module may have come since
+        # A model in several parts is in files of other names.
+        states = {path: unpickle(path, mapped=True) for path in filenames if Path(path).is_file()}
+        for path, state in states.items():
+            _check_names(path, state, arg_overrides or {})
+        with refusals_named(states):
+            return load(filenames, arg_overrides, *args, **options)
+
+    return guarded
+
+
+REGISTRIES: dict[str, tuple[str, tuple[Mapping, ...]]] = {
+    "task": ("task", (TASK_REGISTRY,)),
+    "arch": ("architecture", (ARCH_MODEL_REGISTRY, MODEL_REGISTRY)),
+    "criterion": ("criterion", (CRITERION_REGISTRY,)),
+    "optimizer": ("optimizer", (OPTIMIZER_REGISTRY,)),
+    "lr_scheduler": ("learning rate scheduler", (LR_SCHEDULER_REGISTRY,)),
+}
+
+
+def _check_names(path: str, state: dict, overrides: dict) -> None:
+    """Refuses a checkpoint whose task or architecture nobody has registered."""
+    model = {**plain(options_of(path, state)), **overrides}
+    _check_known(path, state, "arch", model.get("_name") or model.get("arch"))
+    if state.get("cfg"):
+        task = {**plain(plain(state["cfg"]).get("task")), **overrides}
+        _check_known(path, state, "task", task.get("task") or task.get("_name"))
+
+
+def _check_known(path: str, state: dict, kind: str, name: Any) -> None:
+    label, registries = REGISTRIES[kind]
+    if not isinstance(name, str) or any(name in registry for registry in registries):
+        return
+    user_dir = _user_dir(state)
+    trained = f" (it was trained with {user_dir!r})" if user_dir else ""
+    raise InputError(
+        f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; expected "
+        f"--user-dir with the plugin that has it{trained}"
+    )
+
+
+def _user_dir(state: dict) -> Any:
+    common = plain(plain(state.get("cfg")).get("common"))
+    return common.get("user_dir") or plain(state.get("args")).get("user_dir")
+
+
+def options_of(path: str, state: dict) -> Any:
+    """The options of a checkpoint's model, as they are stored."""
+    with explained(path):
+        options = state["cfg"]["model"] if state.get("cfg") else state["args"]
+        state["model"].items  # noqa: B018  (parameters by name)
+    return options
+
+
+def plain(options: Any) -> dict[str, Any]:
+    """Options as a dictionary, in whichever form a version of fairseq stored them."""
+    if isinstance(options, omegaconf.DictConfig):
+        options = omegaconf.OmegaConf.to_container(options)
+    if isinstance(options, argparse.Namespace):
+        options = vars(options)
+    return options if isinstance(options, dict) else {}
+
+
+@contextmanager
+def refusals_named(states: Mapping[str, dict]) -> Iterator[None]:
+    """Says which option of which checkpoint is refused.
+
+    Args:
+        states: the checkpoints that are loaded, by path.
+    """
+    try:
+        yield
+    except RefusedOption as error:
+        for path, state in states.items():
+            for name, value in _all_options(state):
+                if value == error.text:
+                    message = f"{path}: refused to load: its option {name} is {error}"
+                    raise InputError(message) from None
+        raise InputError(f"{':'.join(states)}: refused to load: an option is {error}") from None
+
+
+def _all_options(state: dict) -> Iterator[tuple[str, Any]]:
+    groups = [state.get("args"), *plain(state.get("cfg")).values()]
+    for group in groups:
+        yield from plain(group).items()
