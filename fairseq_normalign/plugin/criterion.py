@@ -2,6 +2,7 @@
 stays open."""
 
 from dataclasses import dataclass, field
+from typing import Optional
 
 import torch
 from fairseq.criterions import register_criterion
@@ -23,13 +24,13 @@ class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
         default=0.005,
         metadata={"help": "λ: what one open head costs, in the unit of the loss of a target token"},
     )
-    l0_lambda_encoder: float | None = field(
+    l0_lambda_encoder: Optional[float] = field(
         default=None, metadata={"help": "λ of encoder self-attention (default: --l0-lambda)"}
     )
-    l0_lambda_decoder: float | None = field(
+    l0_lambda_decoder: Optional[float] = field(
         default=None, metadata={"help": "λ of decoder self-attention (default: --l0-lambda)"}
     )
-    l0_lambda_cross: float | None = field(
+    l0_lambda_cross: Optional[float] = field(
         default=None, metadata={"help": "λ of source–target attention (default: --l0-lambda)"}
     )
     l0_warmup_updates: int = field(
@@ -39,7 +40,7 @@ class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
             "fall from all to these"
         },
     )
-    target_heads: int | None = field(
+    target_heads: Optional[int] = field(
         default=None, metadata={"help": "steer λ until this many of the gated heads are open"}
     )
 
@@ -70,7 +71,8 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         self.lambdas = {kind: l0_lambda if value is None else value for kind, value in own.items()}
         self.warmup, self.target = l0_warmup_updates, target_heads
         for kind, value in self.lambdas.items():
-            option = f"--l0-lambda{'' if own[kind] is None else f'-{kind}'} {value}"
+            name = "--l0-lambda" if own[kind] is None else f"--l0-lambda-{kind}"
+            option = f"{name} {value}"
             if not value >= 0:
                 raise InputError(
                     f"{option}: expected 0 or more; below, heads would be paid to stay open"
@@ -106,29 +108,24 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         probabilities = torch.cat(
             [projection.open_probabilities() for projection in projections.values()]
         )
-        kinds = [
-            kind for (kind, _), projection in projections.items() for _ in projection.log_alpha
-        ]
-        closed = int(
-            sum((projection.gate_values() == 0).sum() for projection in projections.values())
-        )
+        kinds: list[str] = []  # of each gated head
+        for (kind, _), projection in projections.items():
+            kinds += [kind] * len(projection.log_alpha)
+        closed = sum(int((gate.gate_values() == 0).sum()) for gate in projections.values())
         factor = self._factor(model, len(kinds), closed)
         prices = probabilities.new_tensor([factor * self.lambdas[kind] for kind in kinds])
-        if (
-            self.target is not None and len(kinds) - closed < self.target
-        ):  # they closed together: some are to reopen
+        if self.target is not None and len(kinds) - closed < self.target:
+            # They closed together: some are to reopen.
             widest = probabilities.detach().argsort(descending=True)[: self.target]
-            prices[widest] = -probabilities.new_tensor([self.lambdas[kind] for kind in kinds])[
-                widest
-            ]
+            rewards = probabilities.new_tensor([-self.lambdas[kind] for kind in kinds])
+            prices[widest] = rewards[widest]
         penalty = (prices * probabilities).sum()
         state = {"closed_heads": closed, "l0_penalty": penalty.item()}
         for kind in dict.fromkeys(kinds):
-            heads = zip(probabilities.tolist(), kinds, strict=True)
-            state[f"open_{kind}"] = sum(
-                probability for probability, found in heads if found == kind
-            )
+            state[f"open_{kind}"] = 0.0
             state[f"lambda_{kind}"] = factor * self.lambdas[kind]
+        for kind, probability in zip(kinds, probabilities.tolist(), strict=True):
+            state[f"open_{kind}"] += probability
         return penalty, state
 
     def _factor(self, model: nn.Module, total: int, closed: int) -> float:
@@ -141,19 +138,19 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             raise InputError(
                 f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads"
             )
-        excess = total - closed - max(self.target, total - progress * (total - self.target))
+        wanted = max(self.target, total - progress * (total - self.target))
+        excess = total - closed - wanted
         if model.training:
             steering.steer(excess)
-        return (
-            steering.factor if excess > 0 else 0.0
-        )  # enough are closed: the rest is left to the translation loss
+        # Once enough are closed, the rest is left to the translation loss.
+        return steering.factor if excess > 0 else 0.0
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
         super().reduce_metrics(logging_outputs)
         count = sum(log.get("gate_logs", 0) for log in logging_outputs)
-        by_kind = (f"{name}_{kind}" for name in ("open", "lambda") for kind in KINDS)
-        for name in (*by_kind, "closed_heads", "l0_penalty"):
+        names = [f"open_{kind}" for kind in KINDS] + [f"lambda_{kind}" for kind in KINDS]
+        for name in (*names, "closed_heads", "l0_penalty"):
             if count and name in logging_outputs[0]:
                 mean = sum(log.get(name, 0) for log in logging_outputs) / count
                 metrics.log_scalar(name, mean, count, round=4)
