@@ -50,8 +50,6 @@ def choosing(seen: Cells) -> Tensor:
 
 def by_head(values: Tensor, rows: Tensor) -> Tensor:
     """The values (B, H, T) of some rows (B, T), (H, N)."""
-    return (
-        torch.stack([head[rows] for head in values.unbind(1)])
-        if values.shape[1]
-        else values.new_empty(0, 0)
-    )
+    if values.shape[1] == 0:
+        return values.new_empty(0, 0)
+    return torch.stack([of_head[rows] for of_head in values.unbind(1)])

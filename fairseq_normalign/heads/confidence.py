@@ -6,10 +6,6 @@ from torch import Tensor
 
 from fairseq_normalign.heads.cells import Cells
 
-# Which </s> is left out: as a candidate for the maximum, or also as a query. The wording leaves
-# both open.
-EOS = ("key", "both")
-
 
 def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tensor, int]:
     """Σ_t max_s α[t,s] by head, (H,), and how many t: confidence is the mean (Voita et al., 2019),
@@ -22,7 +18,9 @@ def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tens
         eos: ``key``: marks are no candidates for the maximum; ``both``: and as queries they do not
             count.
     """
-    rows = seen.words.any(-1) if eos == "key" else seen.words.any(-1) & seen.queries  # (B, T)
+    rows = seen.words.any(-1)  # (B, T)
+    if eos == "both":
+        rows = rows & seen.queries
     best = shares.masked_fill(~seen.words.unsqueeze(1), 0).amax(-1)  # (B, H, T)
     return (best * rows.unsqueeze(1)).sum((0, 2)), int(rows.sum())
 

@@ -23,9 +23,14 @@ class Tally:
 
     def means(self) -> dict[Head, float]:
         """The mean of every head that had a case."""
-        return {
-            Head(*attention, head): float(total) / self.cases[attention]
-            for attention, sums in self.sums.items()
-            if self.cases[attention]
-            for head, total in enumerate(sums)
-        }
+        means = {}
+        for attention, sums in self.sums.items():
+            cases = self.cases[attention]
+            if cases:
+                means.update(
+                    {
+                        Head(*attention, head): float(total) / cases
+                        for head, total in enumerate(sums)
+                    }
+                )
+        return means

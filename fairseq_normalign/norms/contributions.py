@@ -20,11 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BLOCK = (
-    2**20
-    # how many numbers of f(x) exist at once: few enough for the processor's cache, whatever the
-    # batch
-)
+# How many numbers of f(x) exist at once: few enough for a processor's cache, whatever the batch.
+BLOCK = 2**20
 
 
 class Norms(NamedTuple):
@@ -72,8 +69,10 @@ def gram_matrices(values: Tensor, out_weight: Tensor) -> Tensor:
     values, out_weight = values.to(dtype), out_weight.to(dtype)
     batch, heads, keys, _ = values.shape
     by_head = values.permute(1, 2, 0, 3).flatten(1, 2)  # (H, S·B, D)
-    blocks = by_head.split(max(1, BLOCK // max(1, heads * out_weight.shape[-1])), dim=1)
-    return torch.cat([_gram(block, out_weight) for block in blocks]).unflatten(0, (keys, batch))
+    size = BLOCK // max(1, heads * out_weight.shape[-1])
+    blocks = by_head.split(max(1, size), dim=1)
+    gram = torch.cat([_gram(block, out_weight) for block in blocks])  # (S·B, H, H)
+    return gram.unflatten(0, (keys, batch))
 
 
 def _gram(values: Tensor, out_weight: Tensor) -> Tensor:
@@ -95,13 +94,12 @@ def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
     gram = gram_matrices(values, out_weight)  # (S, B, H, H)
     weights = weights.to(gram.dtype)
     by_key = weights.flatten(0, 2).t().contiguous().unflatten(1, weights.shape[:3])  # (S, B, H, T)
-    squared = ((gram @ by_key) * by_key).sum(2)  # (S, B, T)
-    transformed = _sqrt(gram.diagonal(dim1=-2, dim2=-1).permute(1, 2, 0).contiguous())  # (B, H, S)
-    return Norms(
-        transformed,
-        weights * transformed.unsqueeze(2),
-        _sqrt(squared.permute(1, 2, 0).contiguous()),
-    )
+    summed_squared = ((gram @ by_key) * by_key).sum(2)  # (S, B, T)
+    transformed_squared = gram.diagonal(dim1=-2, dim2=-1)  # (S, B, H)
+    transformed = _sqrt(transformed_squared.permute(1, 2, 0).contiguous())
+    weighted = weights * transformed.unsqueeze(2)
+    summed = _sqrt(summed_squared.permute(1, 2, 0).contiguous())
+    return Norms(transformed, weighted, summed)
 
 
 def _sqrt(squared: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
-from fairseq_normalign.heads.names import parse_kinds
-from fairseq_normalign.host.recorder import attentions, record
+from fairseq_normalign.heads.names import KINDS, parse_kinds
+from fairseq_normalign.host.attention import attentions
+from fairseq_normalign.host.recorder import record
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
 
@@ -32,8 +33,7 @@ class NormalignTransformer(TransformerModel):
             "--gate-heads",
             metavar="KINDS",
             help="gates on the heads of encoder, decoder (self-attention) and cross "
-            "(source–target), or some of them, "
-            "with commas between; or all",
+            "(source–target), or some of them, with commas between; or all",
         )
         parser.add_argument(
             "--gate-init",
@@ -62,8 +62,8 @@ class NormalignTransformer(TransformerModel):
             default=None,
             metavar="HEADS",
             help="build these heads alone, as in 'encoder.1.3 cross.2.1', or those of the "
-            "checkpoint of this name "
-            "(default: those of the checkpoint that --finetune-from-model or --restore-file names)",
+            "checkpoint of this name (default: those of the checkpoint that --finetune-from-model "
+            "or --restore-file names)",
         )
         parser.add_argument(
             "--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has"
@@ -76,26 +76,19 @@ class NormalignTransformer(TransformerModel):
         remove_heads(model, args.alive_heads)
         kinds = parse_kinds("--gate-heads", getattr(args, "gate_heads", None))
         if kinds:
-            options = {
-                "initial": "gate_init",
-                "lr_scale": "gate_lr_scale",
-                "close_rule": "close_rule",
-            }
             gate_heads(
                 model,
                 kinds,
-                **{name: getattr(args, key) for name, key in options.items() if hasattr(args, key)},
+                initial=getattr(args, "gate_init", INITIAL),
+                lr_scale=getattr(args, "gate_lr_scale", LR_SCALE),
+                close_rule=getattr(args, "close_rule", CLOSE_RULES[0]),
             )
-        if getattr(args, "freeze", None):
-            frozen = {"encoder": {"encoder"}, "decoder": {"decoder", "cross"}}[args.freeze] & set(
-                kinds
-            )
+        side = getattr(args, "freeze", None)
+        if side:
+            frozen = sorted({kind for kind in kinds if KINDS[kind].side == side})
             if frozen:
-                raise InputError(
-                    f"--freeze {args.freeze}: gates of {', '.join(sorted(frozen))} would never "
-                    "close"
-                )
-            freeze(model, args.freeze)
+                raise InputError(f"--freeze {side}: gates of {', '.join(frozen)} would never close")
+            freeze(model, side)
         return model
 
     def forward(
@@ -131,15 +124,14 @@ class NormalignTransformer(TransformerModel):
             return run()
         with record(self, export, detach=False) as recording:
             logits, extra = run()
-        found = {
-            kind: [recording.get(name) for name in attentions(self) if name[0] == kind]
-            for kind in export
-        }
-        for entry, attribute in (("attentions", "weights"), ("norms", "norms")):
-            extra[entry] = {
-                kind: [getattr(layer, attribute, None) for layer in layers]
-                for kind, layers in found.items()
-            }
+        extra["attentions"] = {kind: [] for kind in export}
+        extra["norms"] = {kind: [] for kind in export}
+        for name in attentions(self):
+            kind, _ = name
+            if kind in export:
+                recorded = recording.get(name)
+                extra["attentions"][kind].append(None if recorded is None else recorded.weights)
+                extra["norms"][kind].append(None if recorded is None else recorded.norms)
         return logits, extra
 
 
@@ -153,25 +145,20 @@ def freeze(model: TransformerModel, side: str) -> None:
 
 def tiny(args) -> None:
     """3+3 layers, 128 wide, 4 heads: learns a toy language in minutes on a CPU."""
+    sizes = {"embed_dim": 128, "ffn_embed_dim": 256, "layers": 3, "attention_heads": 4}
     for side in ("encoder", "decoder"):
-        for option, value in (
-            ("embed_dim", 128),
-            ("ffn_embed_dim", 256),
-            ("layers", 3),
-            ("attention_heads", 4),
-        ):
+        for option, size in sizes.items():
             name = f"{side}_{option}"
-            setattr(args, name, getattr(args, name, value))
+            setattr(args, name, getattr(args, name, size))
     fairseq_sizes.base_architecture(args)
 
 
-for _suffix, _architecture in {
-    "": fairseq_sizes.base_architecture,
-    "_iwslt_de_en": fairseq_sizes.transformer_iwslt_de_en,
-    "_wmt_en_de": fairseq_sizes.transformer_wmt_en_de,
-    "_big": fairseq_sizes.transformer_wmt_en_de_big,
-    "_tiny": tiny,
-}.items():
-    register_model_architecture("transformer_normalign", f"transformer_normalign{_suffix}")(
-        _architecture
-    )
+ARCHITECTURES = {
+    "transformer_normalign": fairseq_sizes.base_architecture,
+    "transformer_normalign_iwslt_de_en": fairseq_sizes.transformer_iwslt_de_en,
+    "transformer_normalign_wmt_en_de": fairseq_sizes.transformer_wmt_en_de,
+    "transformer_normalign_big": fairseq_sizes.transformer_wmt_en_de_big,
+    "transformer_normalign_tiny": tiny,
+}
+for _name, _sizes in ARCHITECTURES.items():
+    register_model_architecture("transformer_normalign", _name)(_sizes)
