@@ -7,19 +7,23 @@ A ratio whose denominator is 0 is undefined: nan.
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import Gold, GoldFile, Link, LinkFile, read_together
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.alignment.links import (
+    Gold,
+    GoldFile,
+    Link,
+    LinkFile,
+    PackedGold,
+    read_together,
+)
+from fairseq_normalign.alignment.signature import write_signature  # noqa: F401  until align moves
 from fairseq_normalign.version import __version__
 
 
@@ -33,7 +37,10 @@ class Counts(NamedTuple):
 
     def __add__(self, other: Counts) -> Counts:  # type: ignore[override]  # a sum, not a longer tuple
         return Counts(
-            self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]
+            self.links + other.links,
+            self.sure + other.sure,
+            self.in_possible + other.in_possible,
+            self.in_sure + other.in_sure,
         )
 
     @property
@@ -93,17 +100,17 @@ def score(
     """
     tables = [_Table(keep) for _ in systems]
     pairs = enumerate(read_together(gold, *systems, *beside, packed=True), 1)
-    for scored, (number, ((possible, unsure), *row)) in enumerate(islice(pairs, *LINES[lines]), 1):
+    for scored, (number, items) in enumerate(islice(pairs, *LINES[lines]), 1):
+        (possible, unsure), *row = items
+        sure = len(possible) - len(unsure)
         for table, links in zip(tables, row[: len(tables)], strict=True):
             hits = len(links) - len(links - possible)  # faster than & because few links miss
-            table.rows.extend(
-                (len(links), len(possible) - len(unsure), hits, hits - len(links & unsure))
-            )
+            table.rows.extend((len(links), sure, hits, hits - len(links & unsure)))
         if scored % BLOCK == 0 and not keep:
             for table in tables:
                 table.fold()
         for watch in watchers:
-            watch(number, Gold(possible - unsure, possible), row)
+            watch(number, PackedGold(possible - unsure, possible), row)
     return [Score(file.name, *table.fold()) for file, table in zip(systems, tables, strict=True)]
 
 
@@ -156,11 +163,14 @@ def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> 
 def interval(
     counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, seed: int = 12345
 ) -> tuple[float, float]:
-    """The bootstrap percentile interval of AER."""
+    """The bootstrap percentile interval of AER, over the samples where AER is defined."""
     if len(counts) == 0:
         return math.nan, math.nan
-    tails = [50 * (1 - level), 50 * (1 + level)]
-    low, high = np.nanpercentile(bootstrap(counts, samples=samples, seed=seed), tails)
+    scores = bootstrap(counts, samples=samples, seed=seed)
+    defined = scores[~np.isnan(scores)]
+    if len(defined) == 0:
+        return math.nan, math.nan
+    low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)
 
 
@@ -171,53 +181,33 @@ def paired_p_value(
     between them.
 
     Approximate randomization, two-sided (Noreen, 1989; Riezler and Maxwell, 2005). ``a`` and ``b``
-    hold the counts of the same N sentence pairs, (N, 4) each.
+    hold the counts of the same N sentence pairs, (N, 4) each. Undefined, nan, if the AER of one of
+    them is; a swap that makes it so counts as one that differs as much.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.shape != b.shape:
         raise ValueError(
             f"expected counts of the same sentences, got shapes {a.shape} and {b.shape}"
         )
-    random, total_a, total_b, change = np.random.default_rng(seed), a.sum(0), b.sum(0), b - a
-    moved = np.stack(
-        [random.integers(2, size=len(a)) @ change for _ in range(samples)]
-    )  # (samples, 4)
-    differences = np.abs(aers(total_a + moved) - aers(total_b - moved))
+    random = np.random.default_rng(seed)
+    total_a, total_b, change = a.sum(0), b.sum(0), b - a
     observed = abs(aers(total_a) - aers(total_b))
-    return float((1 + np.sum(differences >= observed - 1e-12)) / (1 + samples))
+    if np.isnan(observed):
+        return math.nan
+    moved = np.empty((samples, 4))
+    for sample in moved:  # one at a time: memory stays at N
+        sample[:] = random.integers(2, size=len(a)) @ change
+    differences = np.abs(aers(total_a + moved) - aers(total_b - moved))
+    smaller = np.sum(differences < observed - 1e-12)
+    return float((1 + samples - smaller) / (1 + samples))
 
 
 def signature(options: Mapping[str, object]) -> str:
     """Everything that changes the number, in one string: ``AER|ref-index:1|…|version:0.1.0``."""
-    return "|".join(
-        ["AER", *(f"{key}:{value}" for key, value in options.items()), f"version:{__version__}"]
-    )
+    choices = [f"{key}:{value}" for key, value in options.items()]
+    return "|".join(["AER", *choices, f"version:{__version__}"])
 
 
 def percent(value: float) -> float | None:
     """A ratio for JSON: in percent, and None if it is undefined."""
     return None if math.isnan(value) else round(100 * value, 6)
-
-
-def write_signature(path: str | Path, options: Mapping[str, object]) -> None:
-    """Writes beside an alignment file what it was made with, and its size, by which a later file is
-    told from it."""
-    with whole_file(f"{path}.json") as file:
-        json.dump({"signature": dict(options), "size": Path(path).stat().st_size}, file, indent=1)
-
-
-def made_with(path: str | Path) -> dict[str, object]:
-    """The options that an alignment file was made with, from the signature beside it; empty if
-    there is none."""
-    beside = Path(f"{path}.json")
-    if str(path) == "-" or not beside.is_file():
-        return {}
-    try:
-        made = json.loads(beside.read_text(encoding="utf-8"))
-        signature, size = dict(made["signature"]), made.get("size")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(
-            f"{beside}: not the signature of an alignment; expected JSON with a dict 'signature'"
-        ) from None
-    stale = size is not None and Path(path).is_file() and Path(path).stat().st_size != size
-    return {} if stale else signature

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.links import Gold, Link, unpack
+from fairseq_normalign.alignment.links import Gold, Link, PackedGold, unpack
 from fairseq_normalign.errors import InputError
 
 KINDS = ("distance", "length", "source-frequency", "target-frequency")
@@ -43,14 +43,17 @@ class Breakdown:
         self.kind, self.frequencies = kind, frequencies or Counter()
         self.counts: list[dict[int, Counts]] = [{} for _ in range(systems)]
 
-    def __call__(self, number: int, gold: Gold, row: Sequence) -> None:
-        band = self._banding(*row[len(self.counts) :])
-        sure, possible = _by_band(unpack(gold.sure), band), _by_band(unpack(gold.possible), band)
-        for bands, links in zip(self.counts, row[: len(self.counts)], strict=True):
-            found = _by_band(unpack(links), band)
-            for b in {*found, *possible}:
-                part = count(found.get(b, set()), Gold(sure.get(b, set()), possible.get(b, set())))
-                bands[b] = bands.get(b, Counts()) + part
+    def __call__(self, number: int, gold: PackedGold, row: Sequence) -> None:
+        systems, texts = row[: len(self.counts)], row[len(self.counts) :]
+        band_of = self._banding(*texts)
+        sure = _by_band(unpack(gold.sure), band_of)
+        possible = _by_band(unpack(gold.possible), band_of)
+        for totals, packed in zip(self.counts, systems, strict=True):
+            links = _by_band(unpack(packed), band_of)
+            for band in {*links, *possible}:
+                gold_part = Gold(sure.get(band, set()), possible.get(band, set()))
+                part = count(links.get(band, set()), gold_part)
+                totals[band] = totals.get(band, Counts()) + part
 
     def _banding(
         self, source: Sequence[str] = (), target: Sequence[str] = ()
@@ -74,10 +77,10 @@ class Breakdown:
         ]
 
 
-def _by_band(links: Iterable[Link], band: Callable[[Link], int]) -> dict[int, set[Link]]:
+def _by_band(links: Iterable[Link], band_of: Callable[[Link], int]) -> dict[int, set[Link]]:
     parts: dict[int, set[Link]] = {}
     for link in links:
-        parts.setdefault(band(link), set()).add(link)
+        parts.setdefault(band_of(link), set()).add(link)
     return parts
 
 
@@ -99,7 +102,7 @@ class BoundsCheck:
         self.texts = [name for name in (source_name, target_name) if name]
         self.sides = [side for side, name in enumerate((source_name, target_name)) if name]
 
-    def __call__(self, number: int, gold: Gold, row: Sequence) -> None:
+    def __call__(self, number: int, gold: PackedGold, row: Sequence) -> None:
         systems = len(self.names) - 1
         for name, links in zip(self.names, [gold.possible, *row[:systems]], strict=True):
             for side, text, words in zip(self.sides, self.texts, row[systems:], strict=True):
@@ -107,6 +110,6 @@ class BoundsCheck:
                 if last >= len(words):
                     raise InputError(
                         f"{name}:{number}: links word {last + 1} of {len(words)} in "
-                        f"{text}:{number}; expected the "
-                        "tokenised text that was aligned (or another index base or direction)"
+                        f"{text}:{number}; expected the tokenised text that was aligned (or "
+                        "another index base or direction)"
                     )

@@ -35,8 +35,8 @@ def harmonic_mean(
 
 def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
     """Weighted mean over the first axis; np.average refuses sentences without words."""
-    weights = np.ones(len(values)) if weights is None else np.asarray(weights)
-    return np.tensordot(weights / weights.sum(), values, axes=1)
+    shares = np.ones(len(values)) if weights is None else np.asarray(weights)
+    return np.tensordot(shares / shares.sum(), values, axes=1)
 
 
 def arithmetic_mean(
@@ -101,13 +101,12 @@ def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
     weights = np.zeros(inputs.shape[1])
     for _ in range(rounds):
         gradient, curvature = -ridge * weights, np.diag(ridge)
-        for rows in range(
-            0, len(inputs), BLOCK
-        ):  # a block at a time: products of all cells are large
-            block = inputs[rows : rows + BLOCK]
+        for start in range(0, len(inputs), BLOCK):  # products of all cells at once are large
+            block = inputs[start : start + BLOCK]
             probability = _sigmoid(block @ weights)
-            gradient += block.T @ (truth[rows : rows + BLOCK] - probability)
-            curvature += (block.T * np.maximum(probability * (1 - probability), 1e-9)) @ block
+            variance = np.maximum(probability * (1 - probability), 1e-9)
+            gradient += block.T @ (truth[start : start + BLOCK] - probability)
+            curvature += (block.T * variance) @ block
         step = np.linalg.solve(curvature, gradient)
         weights += step
         if np.abs(step).max() < 1e-6:

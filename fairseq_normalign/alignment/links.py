@@ -45,6 +45,13 @@ class Gold(NamedTuple):
     possible: Set[Link]
 
 
+class PackedGold(NamedTuple):
+    """The same, with links as :func:`pack` makes them."""
+
+    sure: Set[int]
+    possible: Set[int]
+
+
 def pack(link: Link) -> int:
     """A link as one number, source first: hashes three times as fast as a pair, and sorts the
     same."""

@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from fairseq_normalign.alignment.aer import made_with, write_signature
 from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together
-from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, symmetrize
+from fairseq_normalign.alignment.signature import made_with, signed_file
+from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, check_variant, symmetrize
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.files import refuse_overwriting
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -35,7 +35,8 @@ def get_parser() -> argparse.ArgumentParser:
         "--variant",
         choices=VARIANTS,
         default="moses",
-        help="a grown link needs one free word (moses) or two (lilt)",
+        help="a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final is "
+        "grow-diag-final-and here)",
     )
     parser.add_argument(
         "--rev-order",
@@ -58,21 +59,28 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    if args.forward == args.reverse == "-":
-        raise InputError("stdin ('-') can be read only once; expected a file for FWD or REV")
+    check(args)
     if args.output is None:
         sys.stdout.writelines(lines(args))
         return
-    signature = signature_of(args)
-    with whole_file(args.output) as file:
+    with signed_file(args.output, signature_of(args)) as file:
         file.writelines(lines(args))
-    write_signature(args.output, signature)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what does not fit together, before anything is read."""
+    if args.forward == args.reverse == "-":
+        raise InputError("stdin ('-') can be read only once; expected a file for FWD or REV")
+    check_variant(args.heuristic, args.variant)
+    if args.output is not None:
+        refuse_overwriting(args.output, args.forward, args.reverse)
+        refuse_overwriting(f"{args.output}.json", args.forward, args.reverse)
 
 
 def lines(args: argparse.Namespace) -> Iterator[str]:
     forward = LinkFile(args.forward, index=args.index, format=args.format)
-    reversed_ = args.rev_order == "target-source"
-    reverse = LinkFile(args.reverse, index=args.index, format=args.format, reverse=reversed_)
+    target_first = args.rev_order == "target-source"
+    reverse = LinkFile(args.reverse, index=args.index, format=args.format, reverse=target_first)
     for one, other in read_together(forward, reverse):
         links = symmetrize(one, other, args.heuristic, variant=args.variant)
         yield format_links(links, index=args.index) + "\n"
@@ -81,9 +89,8 @@ def lines(args: argparse.Namespace) -> Iterator[str]:
 def signature_of(args: argparse.Namespace) -> dict:
     """How both directions were made, where it is known, and how they were combined."""
     forward, reverse = made_with(args.forward), made_with(args.reverse)
-    options = {
-        key: value if value == reverse.get(key, value) else f"{value}+{reverse[key]}"
-        for key, value in forward.items()
-    }
-    options.update({key: value for key, value in reverse.items() if key not in forward})
+    options = {**forward, **reverse}
+    for key in forward.keys() & reverse.keys():
+        if forward[key] != reverse[key]:
+            options[key] = f"{forward[key]}+{reverse[key]}"
     return {**options, "heuristic": args.heuristic, "variant": args.variant}

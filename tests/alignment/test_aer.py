@@ -1,6 +1,5 @@
 """Scores by hand, identities, and statistics against slow twins."""
 
-import json
 import math
 
 import numpy as np
@@ -18,7 +17,6 @@ from fairseq_normalign.alignment.links import (
     parse_gold,
     parse_links,
 )
-from fairseq_normalign.errors import InputError
 
 links = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12)
 golds = st.builds(lambda sure, more: Gold(sure, sure | more), links, links)
@@ -162,18 +160,21 @@ def test_signature():
     )
 
 
-def test_a_signature_beside_the_file_is_read(tmp_path):
-    path = tmp_path / "hyp"
-    assert aer.made_with(path) == {}
-    assert aer.made_with("-") == {}
-    (tmp_path / "hyp.json").write_text(json.dumps({"signature": {"layer": 2}}))
-    assert aer.made_with(path) == {"layer": 2}
+def test_nothing_tells_systems_without_links_and_gold_apart():
+    nothing = np.zeros((3, 4), dtype=int)
+    something = np.array([[2, 0, 0, 0]] * 3)
+    assert math.isnan(aer.paired_p_value(nothing, nothing))
+    assert math.isnan(aer.paired_p_value(nothing, something))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"signature": 3}', '{"signature": "ab"}'])
-def test_a_broken_signature_is_refused(tmp_path, text):
-    (tmp_path / "hyp.json").write_text(text)
-    with pytest.raises(
-        InputError, match=r"hyp\.json: not the signature of an alignment; expected JSON with a dict"
-    ):
-        aer.made_with(tmp_path / "hyp")
+def test_swaps_that_leave_aer_undefined_prove_nothing():
+    """Half of the swaps move the only link to the other system: AER of one of them is then
+    undefined."""
+    one, other = np.array([[1, 0, 0, 0], [0, 0, 0, 0]]), np.array([[0, 0, 0, 0], [1, 0, 0, 0]])
+    assert aer.paired_p_value(one, other) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_interval_where_aer_is_not_always_defined():
+    assert all(map(math.isnan, aer.interval(np.zeros((5, 4)))))
+    assert aer.interval(np.array([[2, 2, 2, 2], [0, 0, 0, 0]])) == (0, 0)

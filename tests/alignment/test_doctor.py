@@ -5,7 +5,17 @@ import re
 
 import pytest
 
-from fairseq_normalign.alignment.doctor import Conventions, examine
+from fairseq_normalign.alignment.doctor import (
+    GOLD_FLAGS,
+    Change,
+    Conventions,
+    Flags,
+    Misread,
+    SwappedMarks,
+    TooLong,
+    diagnose,
+    examine,
+)
 from fairseq_normalign.alignment.links import Gold
 
 
@@ -121,3 +131,55 @@ def test_a_few_links_prove_nothing():
         == []
     )
     assert examine([], []) == ["the hypothesis has no links at all"]
+
+
+def test_advice_is_data(corpus):
+    systems, golds = corpus
+    (advice,) = diagnose(swapped(systems), golds, Conventions(1, 0))
+    assert isinstance(advice, Misread)
+    assert advice.change == Change(reverse=True)
+    assert advice.better < 0.2 < 0.5 < advice.aer
+    assert advice.read == Conventions(1, 0)
+    (advice,) = diagnose([gold.possible - gold.sure for gold in golds], golds)
+    assert isinstance(advice, SwappedMarks)
+    assert advice.possible_recall == 1
+    (advice,) = diagnose([{(2 * s + 1, 2 * t) for s, t in links} for links in systems], golds)
+    assert isinstance(advice, TooLong)
+    assert advice.pairs == 60
+
+
+@pytest.mark.parametrize(
+    ("mistake", "read", "words"),
+    [
+        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --gold-index 1$"),
+        (lambda links: moved(links, 1, 1), Conventions(1, 0), "with --gold-index 0$"),
+        # The hypothesis is the command's own: no flag moves it.
+        (
+            lambda links: moved(links, 1, 1),
+            Conventions(0, 0),
+            "if all words were numbered one lower: is a dummy prefix or </s> counted as a word.$",
+        ),
+        (lambda links: moved(links, -1, -1), Conventions(1, 0), "if all words were numbered one h"),
+        (swapped, Conventions(), "with --reverse-gold$"),
+        (swapped, Conventions(reverse_hyp=True), "without --reverse-gold$"),
+    ],
+)
+def test_commands_that_make_the_alignment_name_their_own_flags(corpus, mistake, read, words):
+    systems, golds = corpus
+    (advice,) = diagnose(mistake(systems), golds, read)
+    assert re.search(words, advice.words(GOLD_FLAGS))
+
+
+def test_commands_without_a_flag_name_none(corpus):
+    systems, golds = corpus
+    unsure = [Gold(set(), gold.possible) for gold in golds]
+    for links, gold in ((systems, unsure), ([gold.possible - gold.sure for gold in golds], golds)):
+        (advice,) = diagnose(links, gold)
+        assert "--" in advice.words(Flags())
+        assert "--" not in advice.words(GOLD_FLAGS)
+
+
+def test_links_and_gold_that_never_meet_are_not_too_long():
+    links = [{(n, n) for n in range(60)}, set()]
+    golds = [Gold(set(), set()), Gold(links[0], links[0])]
+    assert not any(isinstance(advice, TooLong) for advice in diagnose(links, golds))

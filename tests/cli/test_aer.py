@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_normalign.alignment.aer import write_signature
+from fairseq_normalign.alignment.signature import write_signature
 from fairseq_normalign.cli.main import main
 
 GOLD = "1-1 2p2\n\n1-2 3-3\n"  # 1-based

@@ -74,3 +74,28 @@ def test_index_is_kept(files, capsys):
 def test_stdin_serves_once():
     with pytest.raises(InputError, match=r"stdin .* can be read only once"):
         main(get_parser().parse_args(["-", "-"]))
+
+
+def test_lilt_has_no_grow_diag_final(files):
+    (files / "rev").unlink()  # refused before it is read
+    with pytest.raises(InputError, match="grow-diagonal-final is grow-diag-final-and here"):
+        run("--heuristic", "grow-diag-final", "--variant", "lilt", "-o", "both")
+    assert not (files / "both").exists()
+
+
+@pytest.mark.parametrize("name", ["fwd", "./rev"])
+def test_an_input_is_not_overwritten(files, name):
+    with pytest.raises(InputError, match=f"{name}: would overwrite the input"):
+        run("-o", name)
+    assert (files / "fwd").read_text() == FORWARD
+
+
+def test_an_input_is_not_overwritten_by_the_signature(files):
+    (files / "rev").rename(files / "x.json")
+    with pytest.raises(InputError, match=r"x\.json: would overwrite the input x\.json"):
+        main(get_parser().parse_args(["fwd", "x.json", "-o", "x"]))
+
+
+def test_a_device_gets_no_signature(files):
+    run("-o", "/dev/null")
+    assert sorted(path.name for path in files.iterdir()) == ["fwd", "rev"]

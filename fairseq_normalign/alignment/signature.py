@@ -1,0 +1,100 @@
+"""What an alignment was made with, as JSON in a file beside it: ``FILE`` has ``FILE.json``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import is_stream, whole_file
+
+
+@contextlib.contextmanager
+def signed_file(path: str | Path, options: Mapping[str, object]) -> Iterator[TextIO]:
+    """An alignment to write, whole or not at all, with its signature beside it.
+
+    The old signature goes just before the new alignment comes, and the new signature comes last: a
+    run that ends anywhere between leaves an alignment without signature, never with that of
+    another. The signature's lock is held all the while, so that two runs cannot mix the two files.
+    A device or a pipe has nothing beside it, and gets no signature.
+    """
+    if is_stream(path):
+        with whole_file(path) as file:
+            yield file
+        return
+    beside = _signature_path(path)
+    _refuse_other_json(beside, path)
+    with whole_file(beside) as signature:
+        with whole_file(path) as file:
+            yield file
+            Path(os.path.realpath(beside)).unlink(missing_ok=True)
+        json.dump(_contents(path, options), signature, indent=1, allow_nan=False)
+
+
+def write_signature(path: str | Path, options: Mapping[str, object]) -> None:
+    """Writes the signature of an alignment that is there; :func:`signed_file` writes both."""
+    if not is_stream(path):
+        with whole_file(_signature_path(path)) as file:
+            json.dump(_contents(path, options), file, indent=1, allow_nan=False)
+
+
+def _signature_path(path: str | Path) -> Path:
+    """Beside the file itself, wherever links to it are."""
+    return Path(f"{os.path.realpath(path)}.json")
+
+
+def _contents(path: str | Path, options: Mapping[str, object]) -> dict[str, Any]:
+    """The signature, and the alignment's size, by which a later file is told from it."""
+    return {"signature": dict(options), "size": Path(path).stat().st_size}
+
+
+def _refuse_other_json(beside: Path, path: str | Path) -> None:
+    """Somebody's own FILE.json is not to be lost."""
+    try:
+        _read(beside)
+    except FileNotFoundError:
+        return
+    except (OSError, InputError):
+        raise InputError(
+            f"{beside}: is no signature, and would be overwritten by that of {path}; expected "
+            "another name for the output"
+        ) from None
+
+
+def made_with(path: str | Path) -> dict[str, object]:
+    """The options that an alignment file was made with, from the signature beside it; empty if
+    there is none, or if the file is of another size than the one that was signed."""
+    if str(path) == "-":
+        return {}
+    for beside in dict.fromkeys([_signature_path(path), Path(f"{path}.json")]):
+        if beside.is_file():
+            options, size = _read_or_refuse(beside)
+            stale = size is not None and Path(path).is_file() and Path(path).stat().st_size != size
+            if not stale:
+                return options
+    return {}
+
+
+def _read_or_refuse(beside: Path) -> tuple[dict[str, object], int | None]:
+    try:
+        return _read(beside)
+    except OSError as error:
+        raise InputError(f"{beside}: {error.strerror or error}") from None
+
+
+def _read(beside: Path) -> tuple[dict[str, object], int | None]:
+    try:
+        made = json.loads(beside.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        return dict(made["signature"]), made.get("size")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            f"{beside}: not the signature of an alignment; expected JSON with a dict 'signature'"
+        ) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
