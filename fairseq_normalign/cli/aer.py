@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from fairseq_normalign.alignment import aer, breakdown, doctor
 from fairseq_normalign.alignment.links import FORMATS, GoldFile, LinkFile
+from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, short_names
+from fairseq_normalign.report.columns import columns
+
+MOST_SAMPLES = 1_000_000  # their AERs are all held at once
+MOST_DECIMALS = 6  # as many as are kept
+NEEDED_TEXTS = {
+    "length": ["source"],
+    "source-frequency": ["source"],
+    "target-frequency": ["source", "target"],
+}
 
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="normalign aer",
         description="Alignment error rate, precision and recall of word alignments. stdout has "
-        "the scores; warnings "
-        "about files that look misread go to stderr.",
+        "the scores; warnings about files that look misread go to stderr.",
         epilog="example: normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -107,7 +119,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
     )
-    group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals")
+    group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals, 0 to 6")
     group.add_argument(
         "-q", "--quiet", action="store_true", help="no warnings about files that look misread"
     )
@@ -136,9 +148,10 @@ def main(args: argparse.Namespace) -> None:
         breakdown.Breakdown(kind, len(systems), frequencies(args, kind)) for kind in args.breakdown
     ]
     samples = [] if args.quiet else [doctor.Sample(k) for k in range(len(systems))]
-    bounds = (
-        [breakdown.BoundsCheck([gold.name, *args.input], args.source, args.target)] if texts else []
-    )
+    bounds = []
+    if texts:
+        names = [gold.name, *(system.name for system in systems)]
+        bounds.append(breakdown.BoundsCheck(names, args.source, args.target))
     scores = aer.score(
         gold,
         systems,
@@ -154,32 +167,43 @@ def main(args: argparse.Namespace) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse options that do not fit together."""
-    if [args.ref, *args.input].count("-") > 1:
+    for kind in args.breakdown:
+        missing = [f"--{side}" for side in NEEDED_TEXTS.get(kind, []) if not getattr(args, side)]
+        if missing:
+            raise InputError(
+                f"--breakdown {kind} needs the words; expected {' and '.join(missing)}"
+            )
+    if readings(args).count("-") > 1:
         raise InputError("stdin ('-') can be read only once; expected files for the others")
     if args.paired and len(args.input) < 2:
         raise InputError("--paired compares with the first HYP; expected two or more after -i")
     if args.alpha is not None and not 0 <= args.alpha <= 1:
         raise InputError(f"--alpha {args.alpha}; expected a number from 0 to 1")
-    if args.samples < 1:
-        raise InputError(f"--samples {args.samples}; expected 1 or more")
-    texts = {
-        "length": ["source"],
-        "source-frequency": ["source"],
-        "target-frequency": ["source", "target"],
-    }
-    for kind in args.breakdown:
-        missing = [f"--{side}" for side in texts.get(kind, []) if getattr(args, side) is None]
-        if missing:
-            raise InputError(
-                f"--breakdown {kind} needs the words; expected {' and '.join(missing)}"
-            )
+    if not 1 <= args.samples <= MOST_SAMPLES:
+        raise InputError(f"--samples {args.samples}; expected a number from 1 to {MOST_SAMPLES}")
+    if args.seed < 0:
+        raise InputError(f"--seed {args.seed}; expected 0 or more")
+    if not 0 <= args.width <= MOST_DECIMALS:
+        raise InputError(f"--width {args.width}; expected a number from 0 to {MOST_DECIMALS}")
 
 
-def frequencies(args: argparse.Namespace, kind: str):
+def readings(args: argparse.Namespace) -> list[str | None]:
+    """Every file that will be read, as often as it will be."""
+    counted = [counted_text(args, kind) for kind in args.breakdown]
+    return [args.ref, *args.input, args.source, args.target, *counted]
+
+
+def counted_text(args: argparse.Namespace, kind: str) -> str | None:
+    """The text whose words a kind of breakdown counts, if it does."""
     side, _, measure = kind.partition("-")
     if measure != "frequency":
         return None
-    return breakdown.word_counts(TextFile(getattr(args, f"count_{side}") or getattr(args, side)))
+    return getattr(args, f"count_{side}") or getattr(args, side)
+
+
+def frequencies(args: argparse.Namespace, kind: str) -> Counter | None:
+    text = counted_text(args, kind)
+    return None if text is None else breakdown.word_counts(TextFile(text))
 
 
 def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
@@ -187,8 +211,9 @@ def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
         return
     read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
     for path, sample in zip(args.input, samples, strict=True):
-        for advice in doctor.examine(sample.links, sample.golds, read):
-            print(f"normalign aer: warning: {path}: {advice}", file=sys.stderr)
+        for advice in doctor.diagnose(sample.links, sample.golds, read):
+            words = advice.words(doctor.Flags())
+            print(f"normalign aer: warning: {name_of(path)}: {words}", file=sys.stderr)
 
 
 def result(
@@ -205,15 +230,15 @@ def result(
         ends = aer.interval(sentences, samples=args.samples, seed=args.seed)
         numbers["interval"] = [aer.percent(end) for end in ends]
     if args.paired and k > 0:
-        numbers["p"] = aer.paired_p_value(
-            scores[0].sentences, sentences, samples=args.samples, seed=args.seed
-        )
+        p = aer.paired_p_value(scores[0].sentences, sentences, samples=args.samples, seed=args.seed)
+        numbers["p"] = None if math.isnan(p) else p
     if breakdowns:
-        numbers["breakdown"] = {
-            b.kind: {label: measures(args, counts) for label, counts in b.table(k)}
-            for b in breakdowns
-        }
+        numbers["breakdown"] = {part.kind: bands(args, part, k) for part in breakdowns}
     return numbers
+
+
+def bands(args: argparse.Namespace, part: breakdown.Breakdown, k: int) -> dict[str, dict]:
+    return {label: measures(args, counts) for label, counts in part.table(k)}
 
 
 def measures(args: argparse.Namespace, counts: aer.Counts) -> dict:
@@ -247,11 +272,12 @@ def signature_of(args: argparse.Namespace, path: str) -> dict:
         options["lines"] = args.lines
     if args.confidence or args.paired:
         options.update({"samples": args.samples, "seed": args.seed})
-    return {**options, **aer.made_with(path)}
+    return {**options, **made_with(path)}
 
 
 def as_json(args: argparse.Namespace, results: list[dict]) -> str:
-    return json.dumps(results[0] if len(results) == 1 else results, indent=1, ensure_ascii=False)
+    shown = results[0] if len(results) == 1 else results
+    return json.dumps(shown, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def as_text(args: argparse.Namespace, results: list[dict]) -> str:
@@ -259,32 +285,30 @@ def as_text(args: argparse.Namespace, results: list[dict]) -> str:
         return "\n".join(shown(args, numbers["aer"]) for numbers in results)
     if len(results) == 1:
         return "\n".join([one_line(args, results[0]), *breakdown_tables(args, results)])
-    names = [numbers["system"] for numbers in results]
+    names = short_names([numbers["system"] for numbers in results])
     lines = table(args, "system", list(zip(names, results, strict=True)))
     lines += [f"{numbers['system']}: {numbers['signature']}" for numbers in results]
     return "\n".join([*lines, *breakdown_tables(args, results)])
 
 
 def one_line(args: argparse.Namespace, numbers: dict) -> str:
-    interval = (
-        f" [{', '.join(shown(args, end) for end in numbers['interval'])}]"
-        if "interval" in numbers
-        else ""
-    )
+    score = shown(args, numbers["aer"])
+    if "interval" in numbers:
+        low, high = numbers["interval"]
+        score += f" [{shown(args, low)}, {shown(args, high)}]"
     names = {"precision": "P", "recall": "R", "f1": "F1", "f_alpha": f"F_{args.alpha}"}
     parts = [
         f"{short} = {shown(args, numbers[key])}" for key, short in names.items() if key in numbers
     ]
     counts = [f"{key} = {numbers[key]}" for key in ("links", "sure")]
-    score = f"{shown(args, numbers['aer'])}{interval}"
     return f"{numbers['signature']} = {score} ({' '.join(parts + counts)})"
 
 
 def breakdown_tables(args: argparse.Namespace, results: list[dict]) -> list[str]:
     lines = []
     for numbers in results:
-        for kind, bands in numbers.get("breakdown", {}).items():
-            lines += ["", f"{numbers['system']} by {kind}", *table(args, kind, list(bands.items()))]
+        for kind, parts in numbers.get("breakdown", {}).items():
+            lines += ["", f"{numbers['system']} by {kind}", *table(args, kind, list(parts.items()))]
     return lines
 
 
@@ -301,27 +325,20 @@ def table(args: argparse.Namespace, corner: str, rows: list[tuple[str, dict]]) -
         "sure": "sure",
     }
     keys = [key for key in titles if any(key in numbers for _, numbers in rows)]
-    cells = [[corner, *(titles[key] for key in keys)]]
-    cells += [
-        [name, *(cell(args, key, numbers.get(key)) for key in keys)] for name, numbers in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in cells
-    ]
+    lines = [[corner, *(titles[key] for key in keys)]]
+    for name, numbers in rows:
+        lines.append([name, *(cell(args, key, numbers) for key in keys)])
+    return columns(lines)
 
 
-def cell(args: argparse.Namespace, key: str, value: object) -> str:
+def cell(args: argparse.Namespace, key: str, numbers: dict) -> str:
+    if key not in numbers:  # the first system is compared with none
+        return ""
+    value = numbers[key]
     if key == "interval":
         return "–".join(shown(args, end) for end in value)
     if key == "p":
-        return "" if value is None else f"{value:.3f}"
+        return "undefined" if value is None else f"{value:.3f}"
     return str(value) if key in ("links", "sure") else shown(args, value)
 
 

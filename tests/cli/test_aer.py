@@ -1,5 +1,6 @@
 """``normalign aer`` through the command's own entry."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from fairseq_normalign.alignment.signature import write_signature
 from fairseq_normalign.cli.main import main
+from fairseq_normalign.version import __version__
 
 GOLD = "1-1 2p2\n\n1-2 3-3\n"  # 1-based
 GOOD = "0-0 1-1\n\n0-1 2-2\n"
@@ -27,7 +29,7 @@ def test_one_line_with_signature(files, capsys):
     assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"]]) == 0
     out, err = capsys.readouterr()
     assert out == (
-        "AER|ref-index:1|hyp-index:0|reverse:none|possible:keep|version:0.1.0 = 66.7 "
+        f"AER|ref-index:1|hyp-index:0|reverse:none|possible:keep|version:{__version__} = 66.7 "
         "(P = 33.3 R = 33.3 F1 = 33.3 links = 3 sure = 3)\n"
     )
     assert err == ""
@@ -71,7 +73,7 @@ def test_several_systems_make_a_table(files, capsys):
         "links",
         "sure",
     ]
-    assert lines[1].split()[:2] == [files["good"], "0.0"]
+    assert lines[1].split()[:2] == ["good", "0.0"]
     assert lines[3].startswith(f"{files['good']}: AER|ref-index:1|")
     assert "|samples:20|seed:12345|" in lines[4]
 
@@ -101,6 +103,46 @@ def test_json(files, capsys):
     first, second = json.loads(capsys.readouterr().out)
     assert "p" not in first
     assert 0 < second["p"] <= 1
+
+
+def refuse_nan(name):
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_no_nan_in_json(tmp_path, capsys):
+    (tmp_path / "empty").write_text("\n\n")
+    (tmp_path / "text").write_text("a b\n\n")
+    path, text = str(tmp_path / "empty"), str(tmp_path / "text")
+    options = ["--confidence", "--paired", "--alpha", "0.3", "--samples", "10", "-q"]
+    texts = ["--source", text, "--target", text, "--breakdown", "distance", "length"]
+    arguments = ["aer", path, "-i", path, path, *options, *texts]
+    assert main([*arguments, "-f", "json"]) == 0
+    out, err = capsys.readouterr()
+    first, second = json.loads(out, parse_constant=refuse_nan)
+    assert (first["aer"], first["interval"], second["p"]) == (None, [None, None], None)
+    assert err == ""
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[2].split()[:4] == [
+        "empty",
+        "undefined",
+        "undefined–undefined",
+        "undefined",
+    ]
+
+
+def test_long_paths_do_not_swell_the_table(files, tmp_path, capsys):
+    (tmp_path / "日本").mkdir()
+    paths = [str(tmp_path / "日本" / "good"), files["good"], files["bad"]]
+    Path(paths[0]).write_text(GOOD)
+    arguments = ["aer", files["gold"], "--ref-index", "1", "-i", *paths]
+    main(arguments)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("日本/good  ")
+    assert lines[2].startswith(f"{tmp_path.name}/good  ")
+    assert lines[3].startswith("bad  ")
+    assert lines[4].startswith(f"{paths[0]}: AER|")
+    main([*arguments, "-f", "json"])
+    assert [numbers["system"] for numbers in json.loads(capsys.readouterr().out)] == paths
 
 
 def test_undefined_numbers(tmp_path, capsys):
@@ -168,7 +210,20 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
             "--paired compares with the first HYP; expected two or more",
         ),
         (["gold", "-i", "good", "--alpha", "2"], "--alpha 2.0; expected a number from 0 to 1"),
-        (["gold", "-i", "good", "--samples", "0"], "--samples 0; expected 1 or more"),
+        (["gold", "-i", "good", "--samples", "0"], "--samples 0; expected a number from 1 to 1"),
+        (["gold", "-i", "good", "--samples", "1000000000000"], "--samples 1000000000000; expected"),
+        (["gold", "-i", "good", "--seed", "-1"], "--seed -1; expected 0 or more"),
+        (["gold", "-i", "good", "-w", "-3"], "--width -3; expected a number from 0 to 6"),
+        (["gold", "-i", "good", "-w", "9999999999"], "--width 9999999999; expected a number from"),
+        (["gold", "-i", "-", "--source", "-"], "stdin ('-') can be read only once"),
+        (
+            ["gold", "-i", "good", "--source", "-", "--breakdown", "source-frequency"],
+            "stdin ('-') can be read only once",
+        ),
+        (["gold", "-i", "huge"], "huge:1: '0-4294967296' has a number above 2147483647"),
+        (["gold", "-i", "far"], "far:1: sentence 1000000000 after 1; expected at most 1000000"),
+        (["gold", "-i", "cut.gz"], "cut.gz: damaged: Compressed file ended before"),
+        (["gold", "-i", "."], ".: Is a directory"),
         (
             ["gold", "-i", "good", "--breakdown", "length"],
             "--breakdown length needs the words; expected --source",
@@ -185,6 +240,9 @@ def test_bad_input_is_one_line_and_status_2(
     (tmp_path / "short").write_text("0-0\n")
     (tmp_path / "text").write_text("a b c d\n")
     (tmp_path / "garbage").write_bytes(bytes(range(256)))
+    (tmp_path / "huge").write_text("0-4294967296\n")
+    (tmp_path / "far").write_text("1000000000 1 1\n")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"0-0\n")[:-4])
     monkeypatch.chdir(tmp_path)
     assert main(["aer", *arguments]) == 2
     out, err = capsys.readouterr()
