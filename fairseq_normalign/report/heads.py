@@ -16,6 +16,7 @@ from fairseq_normalign.heads.correlation import (
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.heads.profile import Criteria, Profile
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.report.columns import columns
 from fairseq_normalign.version import __version__
 
 TITLES = {
@@ -31,16 +32,7 @@ POSITIONS = 10  # of the target, whose source share is shown
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, the first row being the header; the first and the last column to the left, all
     others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    lines = (
-        "  ".join(
-            cell.ljust(width) if place in (0, last) else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(columns(rows, left=(0, len(rows[0]) - 1)))
 
 
 def _by_kind(heads: Iterable[Head]) -> dict[str, list[Head]]:
@@ -57,13 +49,13 @@ def _cell(name: str, value: float | None) -> str:
 def heads_table(profile: Profile, kind: str, criteria: Criteria) -> str:
     """A row for each head of one kind; columns without data are absent."""
     heads = _by_kind(profile.heads)[kind]
-    columns = [
+    names = [
         name for name, scores in profile.scores.items() if any(head in scores for head in heads)
     ]
     placed = ["position"] if any(head in profile.positions for head in heads) else []
-    rows = [["head", *columns, *placed, "role"]]
+    rows = [["head", *names, *placed, "role"]]
     for head in heads:
-        cells = [_cell(name, profile.scores[name].get(head)) for name in columns]
+        cells = [_cell(name, profile.scores[name].get(head)) for name in names]
         cells += [profile.position(head) or NOTHING for _ in placed]
         rows.append([str(head), *cells, ", ".join(profile.roles(head, criteria))])
     return f"{TITLES[kind]}\n{table(rows)}"

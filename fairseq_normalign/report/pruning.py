@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.report.columns import columns
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.evaluation import Row
@@ -43,12 +44,7 @@ def comparison_table(rows: Sequence[Row]) -> str:
         sizes = [f"{row.parameters / 1e6:.2f}", f"{row.megabytes:.1f}"]
         scores = [f"{row.scores[metric]:.1f}" for metric in metrics]
         table.append([row.name, *map(str, heads), *sizes, *scores, f"{row.speed:.2f}×"])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in table
-    ]
-    return "\n".join([*lines, LEGEND, *_signatures(rows)])
+    return "\n".join([*columns(table), LEGEND, *_signatures(rows)])
 
 
 def _signatures(rows: Sequence[Row]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.heads.names import Head, HeadCounts
+from fairseq_normalign.report.columns import columns
 
 STEPS = {"input": "align with input", "output": "align with output"}
 LEGEND = (
@@ -26,20 +27,26 @@ def aer_table(table: ErrorTable) -> str:
     steps = list(dict.fromkeys(evidence.step for evidence in table.scores))
     methods = list(dict.fromkeys(evidence.method for evidence in table.scores))
     places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in table.scores))
-    width = max(map(len, methods)) + 4
-    titles = [f"    {STEPS[step]:<{width * len(methods) - 4}}" for step in steps]
-    names = [f"{method:>{width - 2}}  " for method in methods]
-    lines = [" " * 6 + "".join(titles), "layer " + "".join(names) * len(steps)]
+    width = max(map(len, methods))  # columns are as wide, whatever their method
+    names = [f"{method:>{width}}  " for method in methods]
+    rows = [["layer ", *names * len(steps)]]
     best = table.best()
     for layer, head in places:
-        line = _place(layer, head).ljust(6)
+        cells = [_place(layer, head)]
         for step in steps:
             for method in methods:
-                line += _cell(table, Evidence(method, layer, step, head), best, width)
-        lines.append(line)
+                cells.append(_cell(table, Evidence(method, layer, step, head), best))
+        rows.append(cells)
+    titles = [f"    {STEPS[step]:<{(width + 4) * len(methods) - 4}}" for step in steps]
     better = ", ".join(f"{choice.step} for {method}" for method, choice in table.choices.items())
-    lines += [LEGEND, f"Step chosen without gold: {better}."]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(
+        [
+            (" " * 6 + "".join(titles)).rstrip(),
+            *columns(rows),
+            LEGEND,
+            f"Step chosen without gold: {better}.",
+        ]
+    )
 
 
 def _place(layer: int | None, head: int | None) -> str:
@@ -48,13 +55,13 @@ def _place(layer: int | None, head: int | None) -> str:
     return str(layer + 1) if head is None else f"{layer + 1}.{head + 1}"
 
 
-def _cell(table: ErrorTable, evidence: Evidence, best: set[Evidence], width: int) -> str:
+def _cell(table: ErrorTable, evidence: Evidence, best: set[Evidence]) -> str:
     if evidence not in table.scores:
-        return f"{NOTHING:>{width - 2}}  "
+        return f"{NOTHING}  "
     marks = "*" if evidence in best else ""
     if table.chosen(evidence):
         marks += "+"
-    return f"{100 * table.scores[evidence].aer:{width - 2}.1f}{marks:<2}"
+    return f"{100 * table.scores[evidence].aer:.1f}{marks:<2}"
 
 
 def write_table(table: ErrorTable, path: str) -> None:
@@ -68,17 +75,17 @@ def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:
     layers = sorted({layer for _, layer in counts})
     left = {name: [str(head.head + 1) for head in kept if head[:2] == name] for name in counts}
     width = max(7, *(len(" ".join(numbers)) for numbers in left.values())) + 2
-    lines = ["attention" + "".join(f"  {f'layer {layer + 1}':<{width}}" for layer in layers)]
+    rows = [["attention", *(f"{f'layer {layer + 1}':<{width}}" for layer in layers)]]
     for kind in dict.fromkeys(kind for kind, _ in counts):
-        cells = [" ".join(left.get((kind, layer), [])) or "–" for layer in layers]
-        lines.append(f"{kind:<9}" + "".join(f"  {cell:<{width}}" for cell in cells))
+        cells = [" ".join(left.get((kind, layer), [])) or NOTHING for layer in layers]
+        rows.append([kind, *cells])
     by_kind = "/".join(
         str(sum(len(numbers) for name, numbers in left.items() if name[0] == kind))
         for kind in dict.fromkeys(kind for kind, _ in counts)
     )
     return "\n".join(
         [
-            *(line.rstrip() for line in lines),
+            *columns(rows, left=range(len(layers) + 1)),
             f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}",
         ]
     )
