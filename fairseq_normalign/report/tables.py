@@ -27,7 +27,7 @@ def aer_table(table: ErrorTable) -> str:
     steps = list(dict.fromkeys(evidence.step for evidence in table.scores))
     methods = list(dict.fromkeys(evidence.method for evidence in table.scores))
     places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in table.scores))
-    width = max(map(len, methods))  # columns are as wide, whatever their method
+    width = max(len("100.0"), *map(len, methods))  # of all columns, whatever their method
     names = [f"{method:>{width}}  " for method in methods]
     rows = [["layer ", *names * len(steps)]]
     best = table.best()
