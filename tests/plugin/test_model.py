@@ -1,6 +1,7 @@
 import torch
 
-from fairseq_normalign.host.recorder import KINDS, record
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.recorder import record
 from tests.conftest import build_model
 
 
@@ -11,8 +12,8 @@ def test_export_gives_what_the_recorder_gives(batch):
         logits, extra = model(**batch, export=KINDS)
         with record(model, KINDS) as recording:
             model(**batch)
-    torch.testing.assert_close(logits, plain, atol=1e-6, rtol=1e-6)
-    for kind in KINDS:
+    torch.testing.assert_close(logits, plain, rtol=1e-4, atol=1e-5)
+    for kind in KINDS:  # exactly: both take the same path
         for layer in (0, 1):
             assert torch.equal(extra["attentions"][kind][layer], recording[kind, layer].weights)
             assert torch.equal(

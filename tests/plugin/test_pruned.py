@@ -7,7 +7,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS, Head, parse_heads
 from fairseq_normalign.heads.pruning import fold_gates, keep_heads
-from fairseq_normalign.host.recorder import attentions, record
+from fairseq_normalign.host.attention import attentions
+from fairseq_normalign.host.recorder import record
 from fairseq_normalign.norms.contributions import attention_output
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
@@ -48,7 +49,7 @@ def gated_and_pruned(alive: str, **options):
 def test_pruned_does_what_gated_does(batch, alive, pre_ln):
     options = {"encoder_normalize_before": pre_ln, "decoder_normalize_before": pre_ln}
     gated, pruned = gated_and_pruned(ALIVE[alive], **options)
-    assert torch.allclose(gated(**batch)[0], pruned(**batch)[0], atol=1e-5)
+    assert torch.allclose(gated(**batch)[0], pruned(**batch)[0], rtol=1e-4, atol=1e-5)
     if alive != "all":
         assert sum(p.numel() for p in pruned.parameters()) < sum(
             p.numel() for p in gated.parameters()
@@ -73,7 +74,7 @@ def test_beam_search_finds_the_same(batch, alive):
         )
     for (tokens, score), (expected, expected_score) in zip(*found, strict=True):
         assert tokens == expected
-        assert score == pytest.approx(expected_score, abs=1e-5)
+        assert score == pytest.approx(expected_score, rel=1e-4)
 
 
 def test_incremental_decoding_is_the_forced_one(batch):
@@ -85,7 +86,7 @@ def test_incremental_decoding_is_the_forced_one(batch):
             model.decoder(target[:, :length], encoder_out=encoder_out, incremental_state=state)[0]
         )
     forcing = model.decoder(target, encoder_out=encoder_out)[0]
-    assert torch.allclose(torch.cat(steps, dim=1), forcing, atol=1e-5)
+    assert torch.allclose(torch.cat(steps, dim=1), forcing, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("alive", ["some", "none"])
@@ -107,7 +108,7 @@ def test_fused_and_explicit_path_agree_in_training(batch, alive):
             parameter.grad for parameter in network.parameters() if parameter.grad is not None
         ]
         results.append((logits, torch.cat([gradient.flatten() for gradient in gradients])))
-    assert torch.allclose(results[0][0], results[1][0], atol=1e-5)
+    assert torch.allclose(results[0][0], results[1][0], rtol=1e-4, atol=1e-5)
     assert torch.allclose(results[0][1], results[1][1], rtol=1e-3, atol=1e-3)
 
 
@@ -130,7 +131,8 @@ def test_what_is_recorded_adds_up(batch, alive):
         model(**batch)
     for name, recorded in recording.items():
         assert recorded.weights.shape[1] == attentions(model)[name].num_heads
-        assert torch.allclose(attention_output(recorded).transpose(0, 1), outputs[name], atol=1e-5)
+        rebuilt = attention_output(recorded).transpose(0, 1)
+        assert torch.allclose(rebuilt, outputs[name], rtol=1e-4, atol=1e-5)
         assert torch.isfinite(recorded.norms.summed).all()
 
 
