@@ -105,7 +105,7 @@ def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
     found = {}
     for name, by_head in scores.items():
         found.update({(name, head): value for head, value in by_head.items()})
-    assert found == pytest.approx(slow_means(forcing, pairs), rel=1e-5)
+    assert found == pytest.approx(slow_means(forcing, pairs), rel=1e-4)
     assert len(found) == 3 * 24
 
 
@@ -154,12 +154,11 @@ def test_importance_of_a_frozen_model(forcing, pairs):
 
 def test_losses_are_those_of_pairs_alone(forcing, pairs):
     with torch.no_grad():
-        torch.testing.assert_close(
-            losses(forcing, pairs), torch.cat([losses(forcing, [pair]) for pair in pairs])
-        )
+        alone = torch.cat([losses(forcing, [pair]) for pair in pairs])
+        torch.testing.assert_close(losses(forcing, pairs), alone, rtol=1e-4, atol=1e-5)
     tokens = [len(pair.target.tokens) for pair in pairs]
     assert token_loss(forcing, pairs, max_tokens=1) == pytest.approx(
-        losses(forcing, pairs).sum().item() / sum(tokens)
+        losses(forcing, pairs).sum().item() / sum(tokens), rel=1e-4
     )
 
 
@@ -168,7 +167,7 @@ def test_ablation_is_the_loss_without_the_head(forcing, pairs):
     whole = sum(scaled_loss(forcing, pair, Head("encoder", 0, 0), 1).item() for pair in pairs)
     for head, change in ablation(forcing, pairs).items():
         off = sum(scaled_loss(forcing, pair, head, 0).item() for pair in pairs)
-        assert change == pytest.approx((off - whole) / tokens, abs=1e-5), head
+        assert change == pytest.approx((off - whole) / tokens, rel=1e-4, abs=1e-4), head
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -243,7 +242,7 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
     assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
     expected = sum(predictions) / len(predictions)
     assert [found[Head("cross", 1, head)] for head in range(4)] == pytest.approx(
-        expected.tolist(), abs=1e-5
+        expected.tolist(), rel=1e-3, abs=1e-4
     )
     assert len(explained.contributions.source) == max(map(len, shares))
     alone = [
@@ -287,8 +286,7 @@ def test_the_aer_of_each_head(forcing, pairs, steps):
             links = [set(argmax(soft.words, null=soft.null)) for soft in softs]
             counts = [count(found_links, one) for found_links, one in zip(links, gold, strict=True)]
             aers[name] = (counts[0] + counts[1] + counts[2]).aer
-        assert aer == pytest.approx(min(aers.values()))
-        assert aers[step] == pytest.approx(aer)
+        assert aer == min(aers.values()) == aers[step]  # exactly: both come from counts
     assert len(found) == 8
 
 

@@ -79,7 +79,7 @@ def test_batching_and_binarised_data_change_nothing(corpus, checkpoint, text, tm
         for first, second in zip(one, other, strict=True):
             assert first[1:] == second[1:]
             assert first.array.shape == (2, 1, len(first.target), len(first.target))
-            np.testing.assert_allclose(first.array, second.array, atol=1e-5)
+            np.testing.assert_allclose(first.array, second.array, rtol=1e-4, atol=1e-5)
 
 
 def test_the_estimate_is_the_size_of_the_file(corpus, checkpoint, text, tmp_path):
@@ -95,7 +95,7 @@ def test_encoder_attention_of_source_text_alone(corpus, checkpoint, text, tmp_pa
     with open_export(tmp_path / "x.npz") as found:
         assert len(found) == 40
         assert found[7].target == []
-        np.testing.assert_allclose(found[7].array.sum(-1), 1, atol=1e-5)
+        np.testing.assert_allclose(found[7].array.sum(-1), 1, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_roberta(roberta, text, pieces, tmp_path):
         for first, second, source in zip(one, other, pieces["src"], strict=True):
             assert first.source == second.source == ["<s>", *source, "</s>"]
             assert first.array.shape == (2, len(source) + 2, len(source) + 2)
-            np.testing.assert_allclose(first.array, second.array, atol=1e-6)
+            np.testing.assert_allclose(first.array, second.array, rtol=1e-4, atol=1e-5)
 
 
 BAD = {

@@ -48,7 +48,7 @@ def test_closed_and_removed_are_the_same():
     folded = fold_gates(gated)
     assert set(folded) == set(state)
     smaller = keep_heads(folded, [Head("encoder", 0, 1), Head("encoder", 0, 2)], DIMS)
-    assert torch.allclose(run(folded, x, 3), run(smaller, x, 2), atol=1e-5)
+    assert torch.allclose(run(folded, x, 3), run(smaller, x, 2), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(run(state, x, 3), run(smaller, x, 2), atol=1e-2)
     assert count_heads(state, DIMS) == {("encoder", 0): 3}
     assert count_heads(smaller, DIMS) == {("encoder", 0): 2}

@@ -46,7 +46,7 @@ def test_weights_of_a_gated_attention_are_those_it_used():
     assert torch.equal(out_weight(attention), used)
     assert not torch.equal(stored_out_weight(attention), used)
     assert out_bias(attention) is attention.out_proj.bias
-    assert gate_values(attention).tolist() == [0.5] * 4
+    assert gate_values(attention).tolist() == pytest.approx([0.5] * 4, rel=1e-4)
     assert gate_values(attentions(model)["encoder", 0]) is None
 
 
