@@ -1,14 +1,12 @@
 """``normalign SUBCOMMAND``: finds the subcommand's module, imports it alone, and turns bad input
-into exit status 2."""
+into one line and exit status 2."""
 
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
-import warnings
-from functools import partial
 
+from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.version import __version__
 
@@ -41,20 +39,43 @@ def usage() -> str:
     )
 
 
-def quieten_fairseq() -> None:
-    """Keeps what is no news to the user off the screen: greetings, and how fairseq calls
-    PyTorch."""
-    logging.disable(logging.INFO)  # fairseq opens the root logger for everybody's debug messages
-    warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
-
-
-def show_warning(command: str, message, *where, **options) -> None:
-    """A warning as one line, without the place in the code."""
-    print(f"normalign {command}: warning: {message}", file=sys.stderr)
-
-
 def main(argv: list[str] | None = None) -> int:
+    """Runs a command; returns its exit status: 0, 2 after bad input, 130 after Ctrl-C."""
     argv = sys.argv[1:] if argv is None else argv
+    command = argv[0] if argv else ""
+    shell.prepare_streams()
+    with shell.tidy_ends(), shell.warnings_as_lines(command):
+        try:
+            return run_and_print(argv)
+        except InputError as error:
+            shell.say(f"normalign {command}: {error}")
+            return 2
+        except KeyboardInterrupt:
+            shell.say(f"normalign {command}: interrupted")
+            return 130
+        except BrokenPipeError:  # `normalign … | head`
+            shell.drop_stdout()
+            return 0
+        except OSError as error:
+            if not shell.is_about_stdout(error):
+                raise
+            shell.drop_stdout()
+            shell.say(f"normalign {command}: stdout: cannot be written: {error.strerror}")
+            return 2
+
+
+def run_and_print(argv: list[str]) -> int:
+    """Runs a command until all that it prints has left."""
+    try:
+        status = run(argv)
+    except SystemExit:  # --help prints, too
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return status
+
+
+def run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0 if argv else 2
@@ -63,22 +84,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     name, *rest = argv
     if name not in COMMANDS:
-        print(
-            f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}",
-            file=sys.stderr,
-        )
+        shell.say(f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}")
         return 2
-    quieten_fairseq()
-    warnings.showwarning = partial(show_warning, name)
-    try:
-        command = importlib.import_module(f"fairseq_normalign.cli.{name}")
-        command.main(command.parse_args(rest))
-    except InputError as error:
-        print(f"normalign {name}: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # `normalign … | head`
-        sys.stderr.close()
-        return 0
+    command = importlib.import_module(f"fairseq_normalign.cli.{name}")
+    command.main(command.parse_args(rest))
     return 0
 
 

@@ -1,0 +1,106 @@
+"""What a command owes the shell: streams that are there, ends that leave nothing behind, and
+messages of one line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+# What the operating system says of a stdout that takes no more: a full or broken disk, a closed
+# descriptor.
+NO_STDOUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+
+
+def prepare_streams() -> None:
+    """Makes sure that stdin, stdout and stderr are there, and that stdout takes any text.
+
+    Where the shell has closed one (``<&-``, ``>&-``), the next file that is opened would take its
+    place, and whatever is printed would end up in it. The null device is put there instead, opened
+    so that reading stdin and writing to stdout fail.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest number that is free: this one
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if hasattr(sys.stdout, "reconfigure"):  # names of files may be of any bytes
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def is_about_stdout(error: OSError) -> bool:
+    """Whether printing failed; errors about files name them."""
+    return error.filename is None and error.errno in NO_STDOUT
+
+
+def drop_stdout() -> None:
+    """What is still to be printed goes nowhere: Python would fail on it once more at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        descriptor = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+
+def say(line: str) -> None:
+    """Prints a line to stderr, above a progress bar if there is one."""
+    text = " ".join(line.splitlines())
+    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)  # if it is not imported, it draws no bar
+    if tqdm is None:
+        print(text, file=sys.stderr)
+    else:
+        tqdm.write(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def warnings_as_lines(command: str) -> Iterator[None]:
+    """Shows a warning as one line, once, without the place in the code; keeps what is no news to
+    the user off the screen: greetings, and how fairseq calls PyTorch."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *place: object, **options: object) -> None:
+        text = " ".join(str(message).split())
+        if text not in shown:
+            shown.add(text)
+            say(f"normalign {command}: warning: {text}")
+
+    level = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
+        warnings.showwarning = show
+        logging.disable(logging.INFO)  # fairseq opens the root logger for all debug messages
+        try:
+            yield
+        finally:
+            logging.disable(level)
+
+
+@contextlib.contextmanager
+def tidy_ends() -> Iterator[None]:
+    """Lets a run that the system ends, by SIGTERM or SIGHUP, remove its temporary files."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, _leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # as the shell counts

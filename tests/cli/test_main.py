@@ -1,0 +1,220 @@
+"""The command as the shell sees it: streams, signals, exit status, warnings."""
+
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+import warnings
+
+import pytest
+
+from fairseq_normalign.cli import main as entry
+from fairseq_normalign.cli import shell
+from fairseq_normalign.cli.main import main
+
+NORMALIGN = [sys.executable, "-m", "fairseq_normalign.cli.main"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "gold").write_text("0-0 1-1\n")
+    (tmp_path / "hyp").write_text("0-0 1-1\n")
+    return tmp_path
+
+
+def in_shell(folder, command, **options):
+    """Runs a line of sh in which ``normalign`` is the command."""
+    script = f'normalign() {{ "{sys.executable}" -m fairseq_normalign.cli.main "$@"; }}\n{command}'
+    return subprocess.run(
+        ["sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("normalign aer gold -i - <&-", "aer: <stdin>: is closed; expected text from a file"),
+        ("normalign aer gold -i hyp >&-", "aer: stdout: cannot be written: Bad file descriptor"),
+        (
+            "normalign symmetrize gold hyp >&-",
+            "symmetrize: stdout: cannot be written: Bad file descriptor",
+        ),
+        ("normalign aer --help >&-", "aer: stdout: cannot be written: Bad file descriptor"),
+        (
+            "normalign aer gold -i hyp > /dev/full",
+            "aer: stdout: cannot be written: No space left on device",
+        ),
+        (
+            "yes 0-0 | head -n 9999 > long; normalign symmetrize long long > /dev/full",
+            "symmetrize: stdout: cannot be written: No space left on device",
+        ),
+        (
+            "normalign symmetrize gold hyp -o /dev/full",
+            "symmetrize: /dev/full: cannot be written: No space left on device",
+        ),
+        ("normalign --help > /dev/full", "--help: stdout: cannot be written: No space left"),
+    ],
+)
+def test_streams_that_fail_are_one_line(folder, command, message):
+    done = in_shell(folder, command)
+    assert done.stderr.startswith(f"normalign {message}")
+    assert done.stderr.count("\n") == 1
+    assert done.returncode == 2
+
+
+def test_closed_streams_are_not_taken_by_files(folder):
+    """What is printed does not end up in the output."""
+    done = in_shell(folder, "normalign symmetrize gold hyp -o both <&- >&- 2>&-")
+    assert done.returncode == 0
+    assert (folder / "both").read_text() == "0-0 1-1\n"
+    done = in_shell(folder, "normalign aer gold -i nowhere 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_a_reader_that_has_seen_enough(folder):
+    (folder / "long").write_text("0-0\n" * 50_000)
+    done = in_shell(folder, "{ normalign symmetrize long long; echo $? >&2; } | head -n 1")
+    assert (done.stdout, done.stderr) == ("0-0\n", "0\n")
+
+
+def test_names_that_are_not_utf_8(folder):
+    name = os.fsdecode(b"caf\xe9")
+    os.link(folder / "hyp", folder / name)
+    both = ["aer", "gold", "-i", name, "hyp"]
+    done = subprocess.run([*NORMALIGN, *both], cwd=folder, capture_output=True, check=True)
+    assert b"caf\\udce9: AER|" in done.stdout
+    done = subprocess.run(
+        [*NORMALIGN, *both, "-f", "json"], cwd=folder, capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)[0]["system"] == name
+    done = subprocess.run(
+        [*NORMALIGN, "aer", "gold", "-i", name + "x"], cwd=folder, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "message"),
+    [
+        (signal.SIGINT, 130, "normalign symmetrize: interrupted\n"),
+        (signal.SIGTERM, 143, ""),
+        (signal.SIGHUP, 129, ""),
+    ],
+)
+def test_signals_end_a_run_tidily(folder, number, status, message):
+    with subprocess.Popen(
+        [*NORMALIGN, "symmetrize", "-", "hyp", "-o", "both"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        for _ in range(600):
+            if list(folder.glob(".both.*.part")):
+                break
+            time.sleep(0.05)
+        run.send_signal(number)
+        error = run.stderr.read()
+    assert (run.returncode, error) == (status, message)
+    assert sorted(path.name for path in folder.iterdir()) == ["gold", "hyp"]
+
+
+def command_of(monkeypatch, body):
+    """Makes ``normalign aer`` a command that does what ``body`` does."""
+    module = types.SimpleNamespace(parse_args=lambda argv: argv, main=lambda args: body())
+    monkeypatch.setattr(entry.importlib, "import_module", lambda name: module)
+
+
+def test_ctrl_c(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    command_of(monkeypatch, interrupted)
+    assert main(["aer"]) == 130
+    assert capsys.readouterr().err == "normalign aer: interrupted\n"
+
+
+def test_errors_of_our_own_keep_their_traceback(monkeypatch):
+    def lose():
+        raise FileNotFoundError(errno.ENOENT, "No such file", "dict.txt")
+
+    command_of(monkeypatch, lose)
+    with pytest.raises(FileNotFoundError):
+        main(["aer"])
+
+
+def test_a_warning_is_one_line_and_shown_once(monkeypatch, capsys):
+    def warn():
+        for _ in range(3):
+            warnings.warn("the gold\n  looks misread", stacklevel=1)
+        warnings.warn("the gold looks misread", stacklevel=2)
+        warnings.warn("so does the text", stacklevel=2)
+
+    command_of(monkeypatch, warn)
+    before = warnings.showwarning
+    assert main(["aer"]) == 0
+    assert capsys.readouterr().err == (
+        "normalign aer: warning: the gold looks misread\nnormalign aer: warning: so does the text\n"
+    )
+    assert warnings.showwarning is before
+
+
+def test_a_warning_does_not_cut_into_a_progress_bar(monkeypatch):
+    from tqdm import tqdm
+
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+
+    def warn():
+        with tqdm(total=2, file=stderr, mininterval=0) as bar:
+            bar.update()
+            warnings.warn("the gold looks misread", stacklevel=1)
+
+    command_of(monkeypatch, warn)
+    assert main(["aer"]) == 0
+    before, after = stderr.getvalue().split("normalign aer: warning: the gold looks misread\n")
+    assert before.endswith("\r")  # the bar was wiped: the warning has a line of its own
+    assert before.split("\r")[-2].strip() == ""
+    assert "50%" in after  # and drawn again below it
+
+
+def test_messages_are_one_line(capsys):
+    shell.say("a\nb\r\nc")
+    assert capsys.readouterr().err == "a b c\n"
+
+
+def test_signals_are_given_back():
+    before = signal.getsignal(signal.SIGTERM)
+    with shell.tidy_ends():
+        pass
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("name", ["aer", "symmetrize"])
+def test_help_needs_neither_torch_nor_fairseq(name):
+    code = (
+        "import sys, runpy; sys.argv = ['normalign', *sys.argv[1:]]\n"
+        "try: runpy.run_module('fairseq_normalign.cli.main', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print({'torch', 'fairseq', 'matplotlib', 'tqdm'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, name, "--help"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"usage: normalign {name}")
+    assert done.stdout.endswith("set()\n")
+
+
+def test_no_command_and_unknown_ones(capsys):
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out.count("usage: normalign COMMAND") == 2
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("normalign ")
+    assert main(["alignment"]) == 2
+    assert "normalign: unknown command 'alignment'; expected one of: " in capsys.readouterr().err
