@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.links import Gold, GoldFile, InMemory, Link, read_together
 from fairseq_normalign.alignment.soft import STEPS, Choice, Evidence
 from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner, Progress
+from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decisive_pairs
 from fairseq_normalign.analysis.methods import method_of
 from fairseq_normalign.analysis.profile import Model
@@ -42,13 +41,14 @@ def error_table(
     softs = aligner.evidences_many(chain(first, rest), evidences, progress=progress)
     totals = [Counts()] * len(evidences)
     likely = evidences.index(_likely(methods[0], choices))
-    doctored: list[tuple[set[Link], Gold]] = []
+    sample: list[tuple[set[Link], Gold]] = []  # to see whether the gold is read right
     for golds, of_pair in read_together(gold, InMemory("the corpus", softs)):
         links = [set(aligner.links(soft)) for soft in of_pair]
         totals = [total + count(own, golds) for total, own in zip(totals, links, strict=True)]
-        if len(doctored) < SAMPLE:
-            doctored.append((links[likely], golds))
-    _warn_of_misread_gold(doctored, gold)
+        if len(sample) < SAMPLE:
+            sample.append((links[likely], golds))
+    if sample:
+        warn_of_misread_gold([own for own, _ in sample], [golds for _, golds in sample], gold)
     return ErrorTable(dict(zip(evidences, totals, strict=True)), choices)
 
 
@@ -92,15 +92,3 @@ def _likely(method: str, choices: dict[str, Choice]) -> Evidence:
     """An evidence whose links should not look absurd."""
     layers, step = choices[method]
     return Evidence(method, layers[step], step)
-
-
-def _warn_of_misread_gold(doctored: list[tuple[set[Link], Gold]], file: GoldFile) -> None:
-    """Says if the gold looks misread: other index base, other direction."""
-    links = [links for links, _ in doctored]
-    golds = [gold for _, gold in doctored]
-    if not doctored:
-        return
-    read = doctor.Conventions(file.index, 0, file.reverse)
-    for advice in doctor.examine(links, golds, read):
-        wording = advice.replace("--ref-", "--gold-").replace("--reverse-hyp", "--reverse-gold")
-        warnings.warn(wording, stacklevel=2)

@@ -4,7 +4,6 @@ generation."""
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +13,11 @@ from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
 from tqdm import tqdm
 
-from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.aer import Counts, count, signature
-from fairseq_normalign.alignment.links import Gold, GoldFile, InMemory, Link, read_together
+from fairseq_normalign.alignment.links import GoldFile, InMemory, Link, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import read_lines
 from fairseq_normalign.host.batches import numbered_batches
@@ -255,11 +254,11 @@ def aer_scores(
     if not golds:
         raise InputError(f"{gold.gold.name}: no gold in it, and no sentences in its texts")
     pairs = list(text_pairs(zip(sources, targets, strict=True), readers[0]))
-    scores = []
+    scores: list[tuple[float, str]] = []
     for model, reader in zip(models, readers, strict=True):
         links, made_with = align(TeacherForcing(model, reader.task), reader, pairs, max_tokens)
         if not scores:
-            _warn_of_misread_gold(links, golds, gold.gold)
+            warn_of_misread_gold(links, golds, gold.gold)
         total = sum(map(count, links, golds), Counts())
         scores.append((100 * total.aer, _aer_signature(gold.gold, made_with)))
     return scores
@@ -273,13 +272,6 @@ def align(
         return [set() for _ in pairs], {"method": "none"}
     aligner, (again,) = NormAligner(forcing, reader, batch_tokens=max_tokens).decide(pairs)
     return list(map(set, aligner.links_many(again))), aligner.signature()
-
-
-def _warn_of_misread_gold(links: list[set[Link]], golds: list[Gold], file: GoldFile) -> None:
-    read = doctor.Conventions(file.index, 0, file.reverse)
-    for advice in doctor.examine(links, golds, read):
-        wording = advice.replace("--ref-", "--gold-").replace("--reverse-hyp", "--reverse-gold")
-        warnings.warn(wording, stacklevel=2)
 
 
 def _aer_signature(gold: GoldFile, made_with: dict[str, Any]) -> str:

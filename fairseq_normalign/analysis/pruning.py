@@ -15,11 +15,8 @@ from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads,
 from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
 
 GATED_CRITERION, PLAIN_CRITERION = "label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"
-SIDES = {
-    "encoder": "encoder",
-    "decoder": "decoder",
-    "cross": "decoder",
-}  # whose options are those of an attention
+# Whose options are those of an attention.
+SIDES = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}
 
 
 class Prunable:
@@ -42,7 +39,8 @@ class Prunable:
             raise InputError(
                 f"{path}: of fairseq before 0.9; expected attentions of q_proj, k_proj and v_proj"
             )
-        self.close_rule = close_rule or getattr(self.options, "close_rule", CLOSE_RULES[0])
+        trained = getattr(self.options, "close_rule", None) or CLOSE_RULES[0]
+        self.close_rule: str = close_rule or trained
         self.log_alphas = log_alphas(self.state["model"])
         gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
         self.closed = {
@@ -51,11 +49,11 @@ class Prunable:
 
     @property
     def megabytes(self) -> float:
-        """Of the model's parameters: a checkpoint of a training also holds what the optimiser
-        remembers."""
-        sizes = {
-            t.data_ptr(): t.numel() * t.element_size() for t in self.state["model"].values()
-        }  # some are shared
+        """Of the model's parameters, without what the optimiser of a training remembers."""
+        sizes = {}
+        for parameter in self.state["model"].values():
+            # By address, as some are shared.
+            sizes[parameter.data_ptr()] = parameter.numel() * parameter.element_size()
         return sum(sizes.values()) / 1e6
 
     def open_heads(self) -> list[Head]:
@@ -63,16 +61,14 @@ class Prunable:
         if not self.log_alphas:
             raise InputError(
                 f"{self.path}: has no gates, and so nothing says which heads to remove; expected "
-                "a checkpoint trained "
-                "with --gate-heads, or --keep-top, --keep or --drop"
+                "a checkpoint trained with --gate-heads, or --keep-top, --keep or --drop"
             )
         if not self.closed:
             lowest = min(self.log_alphas.values())
             raise InputError(
                 f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α "
-                f"{lowest:.2f}): nothing to "
-                "remove; train longer, with a larger --l0-lambda or --gate-lr-scale, or name "
-                "--keep-top N --by gate"
+                f"{lowest:.2f}): nothing to remove; train longer, with a larger --l0-lambda or "
+                "--gate-lr-scale, or name --keep-top N --by gate"
             )
         return [head for head in all_heads(self.counts) if head not in self.closed]
 
@@ -92,10 +88,10 @@ class Prunable:
         self.state["model"] = keep_heads(
             fold_gates(self.state["model"], self.close_rule), kept, self.head_dims
         )
-        if self.closed & set(kept):
-            count = len(self.closed & set(kept))
+        idle = self.closed & set(kept)
+        if idle:
             warnings.warn(
-                f"{count} of the heads kept have closed gates: they do nothing", stacklevel=2
+                f"{len(idle)} of the heads kept have closed gates: they do nothing", stacklevel=2
             )
         self.options.alive_heads, self.options.gate_heads = self._names(kept), None
         rename(self.state, self.options, VARIANT)
@@ -103,8 +99,7 @@ class Prunable:
         save(self.state, output)
 
     def _forget_training(self) -> None:
-        """Drops what belongs to more parameters than are left, and the criterion that needs
-        gates."""
+        """Drops what belongs to more parameters than are left, and a criterion that needs gates."""
         self.state["last_optimizer_state"] = None
         for average in ("ema", "ema_fp32_params"):
             self.state.get("extra_state", {}).pop(average, None)
@@ -116,6 +111,7 @@ class Prunable:
                 if not key.startswith(("l0_", "target_heads"))
             }
             self.state["cfg"]["criterion"] = {**kept, "_name": PLAIN_CRITERION}
+        if getattr(self.options, "criterion", None) == GATED_CRITERION:
             self.options.criterion = PLAIN_CRITERION
 
     def _names(self, kept: Sequence[Head]) -> str:

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.alignment.aer import write_signature
 from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, extractor
 from fairseq_normalign.alignment.links import format_links
+from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.alignment.soft import EOS, STEPS
 from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidence
 from fairseq_normalign.analysis.methods import METHODS, layered_methods, method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.soft import Soft
@@ -272,14 +271,13 @@ def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[
     signature = aligner.signature()
     if args.confidence:
         signature["batch"] = args.max_tokens  # the last digit of a confidence may depend on it
-    with whole_file(args.output) if args.output else nullcontext(sys.stdout) as file:
+    place = signed_file(args.output, signature) if args.output else nullcontext(sys.stdout)
+    with place as file:
         for soft in softs:
             links = aligner.links(soft)
             shares = aligner.confidences(soft, links) if args.confidence else None
             print(format_links(links, index=args.index, confidences=shares), file=file)
-    if args.output:
-        write_signature(args.output, signature)
-    else:
+    if not args.output:
         print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
 
 

@@ -19,11 +19,6 @@ from fairseq_normalign.heads.syntax import Accuracy
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.version import __version__
 
-TITLES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "source–target attention",
-}
 PERCENT = ("AER", "UAS")
 NOTHING = "–"
 POSITIONS = 10  # of the target, whose source share is shown
@@ -58,7 +53,7 @@ def heads_table(profile: Profile, kind: str, criteria: Criteria) -> str:
         cells = [_cell(name, profile.scores[name].get(head)) for name in names]
         cells += [profile.position(head) or NOTHING for _ in placed]
         rows.append([str(head), *cells, ", ".join(profile.roles(head, criteria))])
-    return f"{TITLES[kind]}\n{table(rows)}"
+    return f"{KINDS[kind].title}\n{table(rows)}"
 
 
 def relations_table(profile: Profile) -> str:

@@ -16,14 +16,8 @@ from fairseq_normalign.report.columns import columns
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.evaluation import Row
 
-SHORT = {"encoder": "e", "decoder": "d", "cross": "d-e"}  # as in Voita et al. (2019)
-LONG = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "source–target attention",
-}
 LEGEND = (
-    f"Heads: {', '.join(f'{SHORT[kind]} {LONG[kind]}' for kind in KINDS)}. Parameters in "
+    f"Heads: {', '.join(f'{kind.short} {kind.title}' for kind in KINDS.values())}. Parameters in "
     "millions and in MB.\n"
     "Speed: generated tokens per second of process time, as a multiple of the first model's."
 )
@@ -31,14 +25,23 @@ LEGEND = (
 
 def heads_of(row: Row, kind: str | None = None) -> int:
     """How many heads a model has, of one kind of attention or in all."""
-    return sum(heads for (found, _), heads in row.heads.items() if kind in (None, found))
+    return sum(heads for (own, _), heads in row.heads.items() if kind in (None, own))
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
-    """One line for each model (Voita et al., 2019, Table 2), what the columns mean, and the scores'
-    signatures."""
+    """One line for each model (Voita et al., 2019, Table 2), a legend, and signatures."""
     metrics = list(rows[0].scores)
-    table = [["model", "heads", *SHORT.values(), "params", "MB", *metrics, "speed"]]
+    table = [
+        [
+            "model",
+            "heads",
+            *(kind.short for kind in KINDS.values()),
+            "params",
+            "MB",
+            *metrics,
+            "speed",
+        ]
+    ]
     for row in rows:
         heads = [heads_of(row), *(heads_of(row, kind) for kind in KINDS)]
         sizes = [f"{row.parameters / 1e6:.2f}", f"{row.megabytes:.1f}"]
@@ -62,27 +65,30 @@ def _signatures(rows: Sequence[Row]) -> Iterator[str]:
 
 def as_json(rows: Sequence[Row]) -> list[dict]:
     """Rows as JSON takes them, with the heads of each layer."""
-    return [
-        {
-            "model": row.name,
-            "heads": heads_of(row),
-            **{
-                f"{kind}_heads": [heads for (found, _), heads in row.heads.items() if found == kind]
-                for kind in KINDS
-            },
-            "parameters": row.parameters,
-            "megabytes": round(row.megabytes, 3),
-            **{metric: round(value, 6) for metric, value in row.scores.items()},
-            "speed": round(row.speed, 4),
-            "signatures": row.signatures,
-        }
-        for row in rows
-    ]
+    return list(map(_row_as_json, rows))
+
+
+def _row_as_json(row: Row) -> dict:
+    by_kind: dict[str, list[int]] = {f"{kind}_heads": [] for kind in KINDS}
+    for (kind, _), heads in row.heads.items():
+        by_kind[f"{kind}_heads"].append(heads)
+    return {
+        "model": row.name,
+        "heads": heads_of(row),
+        **by_kind,
+        "parameters": row.parameters,
+        "megabytes": round(row.megabytes, 3),
+        **{metric: round(value, 6) for metric, value in row.scores.items()},
+        "speed": round(row.speed, 4),
+        "signatures": row.signatures,
+    }
 
 
 def pruning_picture(rows: Sequence[Row]) -> Figure:
-    """BLEU against heads, heads of each kind against all, heads of each layer (Voita et al., 2019,
-    Fig. 7, 9, 10)."""
+    """BLEU and heads of each kind against all heads, heads of each layer.
+
+    As in Voita et al. (2019), Fig. 7, 9 and 10.
+    """
     rows = sorted(rows, key=heads_of)
     sizes = [3.6, 3.6, 1.2 + 0.28 * len(_attentions(rows))]
     height = max(3.2, 1.4 + 0.32 * len(rows))
@@ -98,7 +104,7 @@ def pruning_picture(rows: Sequence[Row]) -> Figure:
 def draw_quality(axes: Axes, rows: Sequence[Row]) -> None:
     counts, scores = [heads_of(row) for row in rows], [row.scores["BLEU"] for row in rows]
     axes.plot(counts, scores, marker="o")
-    for row, *place in zip(rows, counts, scores, strict=True):
+    for row, place in zip(rows, zip(counts, scores, strict=True), strict=True):
         axes.annotate(
             row.name, place, xytext=(5, -9), textcoords="offset points", fontsize="x-small"
         )
@@ -112,7 +118,7 @@ def draw_kinds(axes: Axes, rows: Sequence[Row]) -> None:
             list(map(heads_of, rows)),
             [heads_of(row, kind) for row in rows],
             marker="o",
-            label=LONG[kind],
+            label=KINDS[kind].title,
         )
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -121,8 +127,7 @@ def draw_kinds(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
-    """A row for each model, most heads on top, a column for each layer, and the number of its heads
-    in each cell."""
+    """Numbers of heads: a row for each model, most heads on top, a column for each layer."""
     rows = rows[::-1]
     names = _attentions(rows)
     counts = [[row.heads.get(name, 0) for name in names] for row in rows]
@@ -133,7 +138,7 @@ def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
             axes.text(
                 x,
                 y,
-                heads,
+                str(heads),
                 ha="center",
                 va="center",
                 color="white" if 1.3 * heads > most else "black",
@@ -141,17 +146,18 @@ def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
     for x in range(1, len(names)):
         if names[x][0] != names[x - 1][0]:
             axes.axvline(x - 0.5, color="black", lw=1)
-    axes.set_xticks(range(len(names)), [f"{SHORT[kind]}\n{layer + 1}" for kind, layer in names])
+    axes.set_xticks(
+        range(len(names)), [f"{KINDS[kind].short}\n{layer + 1}" for kind, layer in names]
+    )
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_title("Heads by layer", fontsize="medium")
 
 
 def _attentions(rows: Sequence[Row]) -> list[tuple[str, int]]:
     """The attentions that some model has, by kind and layer."""
-    return sorted(
-        {name for row in rows for name in row.heads},
-        key=lambda name: (KINDS.index(name[0]), name[1]),
-    )
+    order = list(KINDS)
+    names = set().union(*(row.heads for row in rows))
+    return sorted(names, key=lambda name: (order.index(name[0]), name[1]))
 
 
 def _label(axes: Axes, y: str, title: str) -> None:

@@ -83,6 +83,24 @@ def test_an_empty_corpus():
     assert list(CombinedAligner(aligner(), combine="product").align_many([])) == []
 
 
+def test_specs_of_the_whole_model():
+    assert parse_evidence("lrp.output") == Weighted(Evidence("lrp", None, "output"))
+    expected = Weighted(Evidence("lrp-epsilon:0.001", None, "output"), reverse=True, weight=2)
+    assert parse_evidence("reverse:lrp-epsilon:0.001.output*2") == expected
+    for text in ("lrp.1.output", "lrp.input", "lrp:0.output"):
+        with pytest.raises(InputError, match="expected"):
+            parse_evidence(text)
+
+
+def test_relevance_is_an_evidence_like_any_other():
+    evidences = [parse_evidence("norms.2.output"), parse_evidence("lrp-epsilon.output*2")]
+    combined = CombinedAligner(aligner(), combine="product", evidences=evidences)
+    own = aligner(layer=2, step="output"), aligner(method="lrp-epsilon")
+    for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
+        shares = [one.shares(one.soft(*pair)) for one in own]
+        assert links == relative(geometric_mean(shares, [1, 2]), share=0.75)
+
+
 def test_specs():
     assert parse_evidence("norms.1.input") == Weighted(Evidence("norms", 0, "input"))
     expected = Weighted(Evidence("head-norms", 2, "output", 1), reverse=True, weight=0.5)

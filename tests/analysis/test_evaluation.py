@@ -143,7 +143,8 @@ def test_aer_is_that_of_the_aligner(reverse, folder, paths, texts):
         aligner = NormAligner.from_checkpoint(path, str(folder))
         links = map(set, aligner.align_many(zip(SOURCE, TARGET, strict=True)))
         assert row.scores["AER"] == pytest.approx(100 * sum(map(count, links, gold), Counts()).aer)
-        chosen = f"layer:auto:{aligner.layer + 1}|head:all|step:auto:{aligner.step}|"
+        evidence = aligner.evidence
+        chosen = f"layer:auto:{evidence.layer + 1}|head:all|step:auto:{evidence.step}|"
         assert row.signatures["AER"].startswith(
             f"AER|ref-index:1|reverse:{'ref' if reverse else 'none'}|"
         )

@@ -1,23 +1,63 @@
+"""The table of soft methods: its entries on what a model recorded, and how they are named."""
+
+import pytest
 import torch
 
-from fairseq_normalign.analysis.methods import METHODS
+from fairseq_normalign.analysis.methods import METHODS, Batch, full_spec, layered_methods, method_of
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.contributions import Recorded
 
 RECORDED = Recorded(torch.rand(2, 3, 4, 5), torch.randn(2, 3, 5, 2), torch.randn(3, 2, 6))
 
 
-def test_every_method_gives_a_matrix_for_all_heads_and_for_one():
-    for method in METHODS.values():
-        assert method(RECORDED).shape == method(RECORDED, 1).shape == (2, 4, 5)
+def compute(name: str, head: int | None = None, recorded: Recorded = RECORDED):
+    return METHODS[name].compute(Batch(None, [], {("cross", 1): recorded}), 1, head)
+
+
+def test_every_method_of_attention_gives_a_matrix_for_all_heads_and_for_one():
+    for name in layered_methods():
+        assert compute(name).shape == compute(name, 1).shape == (2, 4, 5)
 
 
 def test_one_head():
-    torch.testing.assert_close(METHODS["weights"](RECORDED, 2), RECORDED.weights[:, 2])
+    torch.testing.assert_close(compute("weights", 2), RECORDED.weights[:, 2])
     alone = Recorded(RECORDED.weights[:, 2:], RECORDED.values[:, 2:], RECORDED.out_weight[2:])
-    torch.testing.assert_close(METHODS["norms"](RECORDED, 2), METHODS["norms"](alone))
-    torch.testing.assert_close(METHODS["head-norms"](RECORDED, 2), METHODS["norms"](alone))
+    expected = compute("norms", recorded=alone)
+    torch.testing.assert_close(compute("norms", 2), expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(compute("head-norms", 2), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_head_norms_are_the_mean_over_heads():
-    heads = torch.stack([METHODS["norms"](RECORDED, head) for head in range(3)])
-    torch.testing.assert_close(METHODS["head-norms"](RECORDED), heads.mean(0))
+    heads = torch.stack([compute("norms", head) for head in range(3)])
+    torch.testing.assert_close(compute("head-norms"), heads.mean(0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "full"),
+    [
+        ("norms", "norms"),
+        ("lrp", "lrp:1e-05"),
+        ("lrp-epsilon:0.001", "lrp-epsilon:0.001"),
+        ("lrp-epsilon:1e-3", "lrp-epsilon:0.001"),
+    ],
+)
+def test_signatures_state_the_number_of_a_method(spec, full):
+    method_of(spec)
+    assert full_spec(spec) == full
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("norm", "unknown method 'norm'; expected one of: weights, norms, head-norms, lrp"),
+        ("norms:1", "bad method 'norms:1'; norms takes no number"),
+        ("lrp:", "bad method 'lrp:'; expected a number above 0"),
+        ("lrp:0", "bad method 'lrp:0'; expected a number above 0"),
+        ("lrp:nan", "bad method 'lrp:nan'; expected a number above 0"),
+        ("lrp:inf", "bad method 'lrp:inf'; expected a number above 0"),
+        ("lrp:x", "bad method 'lrp:x'; expected a number above 0"),
+    ],
+)
+def test_bad_names(spec, message):
+    with pytest.raises(InputError, match=message):
+        method_of(spec)
