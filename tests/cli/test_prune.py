@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from fairseq_normalign.cli.main import main
 from fairseq_normalign.plugin.gating import Steering
 from tests.conftest import PACKAGE, ROOT, TRAIN, run
 
@@ -184,20 +185,32 @@ def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
     assert generate(corpus, tmp_path / "tiny.pt")
 
 
+@pytest.fixture(scope="module")
+def measured(corpus, checkpoint):
+    """The corpus and model that heads are ranked on."""
+    options = ["--path", checkpoint, "--gen-subset", "valid", "--remove-bpe", "sentencepiece"]
+    return [str(word) for word in (corpus / "data-bin", *options, "--cpu")]
+
+
+@pytest.fixture(scope="module")
+def scores(measured, tmp_path_factory) -> dict:
+    """What ``normalign heads`` says of the source–target heads, by head and score."""
+    path = tmp_path_factory.mktemp("heads") / "heads.json"
+    assert main(["heads", *measured, "--relevance", "voita", "-o", str(path)]) == 0
+    heads = json.loads(path.read_text())["heads"]
+    return {head["head"]: head["scores"] for head in heads if head["head"].startswith("cross.")}
+
+
 @pytest.mark.parametrize("by", ["norm", "confidence", "importance", "relevance"])
-def test_scores_on_a_corpus(corpus, checkpoint, tmp_path, by):
-    options = [
-        "--path",
-        checkpoint,
-        "--gen-subset",
-        "valid",
-        "--remove-bpe",
-        "sentencepiece",
-        "--cpu",
-    ]
-    ranked = ["--keep-top", 4, "--by", by, "--kinds", "cross"]
-    done = prune(corpus / "data-bin", *options, *ranked, "--out", tmp_path / "small.pt")
-    assert "28 of 36 heads left: 12/12/4" in done.stdout
+def test_scores_on_a_corpus(measured, scores, tmp_path, by, capsys):
+    """The heads that stay are those that ``normalign heads`` gives the highest scores."""
+    ranked = ["--keep-top", "4", "--by", by, "--kinds", "cross"]
+    assert main(["prune", *measured, *ranked, "--out", str(tmp_path / "small.pt")]) == 0
+    assert "28 of 36 heads left: 12/12/4" in capsys.readouterr().out
+    alive = torch.load(tmp_path / "small.pt")["cfg"]["model"].alive_heads.split()
+    lowest_first = sorted(scores, key=lambda head: scores[head][by])
+    assert len({scores[head][by] for head in scores}) == 12  # no ties: the ranking says something
+    assert {head for head in alive if head.startswith("cross.")} == set(lowest_first[-4:])
 
 
 @pytest.mark.parametrize(
