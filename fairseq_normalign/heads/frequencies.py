@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from fairseq_normalign.alignment.words import split_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 
@@ -11,19 +14,24 @@ KNOWN = 0.5  # share of the corpus's tokens that a list of frequencies must have
 
 
 def read_frequencies(path: str) -> dict[str, float]:
-    """A file of lines ``word count``."""
-    counts = {}
+    """A file of lines ``word count``, each word once; counts are finite and not negative."""
+    counts: dict[str, float] = {}
     for number, line in enumerate(read_lines(path), 1):
-        fields = line.split()
+        where, fields = f"{name_of(path)}:{number}", split_words(line)
         if not fields:
             continue
         try:
-            word, count = fields
-            counts[word] = float(count)
+            word, digits = fields
+            count = float(digits)
         except ValueError:
             raise InputError(
-                f"{name_of(path)}:{number}: found {line.strip()!r}; expected a word and its count"
+                f"{where}: found {line.strip()!r}; expected a word and its count"
             ) from None
+        if not (math.isfinite(count) and count >= 0):
+            raise InputError(f"{where}: {word!r} has the count {digits}; expected 0 or more")
+        if word in counts:
+            raise InputError(f"{where}: {word!r} comes again; expected each word once")
+        counts[word] = count
     return counts
 
 
@@ -50,19 +58,21 @@ class Frequencies:
                 f"{name}: all counts are equal; expected how often tokens are in the training data"
             )
         self.counts, self.name = counts, name
-        sides = [
-            [token for side in group for token in side] for group in zip(*sentences, strict=True)
-        ]
-        known = [sum(token in counts for token in side) / max(1, len(side)) for side in sides]
-        if not known or max(known) < KNOWN:
-            shares = " and ".join(
-                f"{share:.0%} of its {unit}"
-                for share, unit in zip(known, ("pieces", "words")[: len(known)], strict=True)
-            )
+        columns = [*zip(*sentences, strict=True)]
+        if not columns:
+            raise InputError(f"{name}: has nothing of the corpus; are they of another vocabulary?")
+        of_pieces, of_words = map(self._known, columns)
+        if max(of_pieces, of_words) < KNOWN:
             raise InputError(
-                f"{name}: has {shares or 'nothing'} of the corpus; are they of another vocabulary?"
+                f"{name}: has {of_pieces:.0%} of its pieces and {of_words:.0%} of its words of the "
+                "corpus; are they of another vocabulary?"
             )
-        self.of_words = known[1] > known[0]
+        self.of_words = of_words > of_pieces
+
+    def _known(self, sentences: Iterable[Sequence[str]]) -> float:
+        """The share of the tokens of some sentences that were counted."""
+        tokens = list(itertools.chain.from_iterable(sentences))
+        return sum(token in self.counts for token in tokens) / max(1, len(tokens))
 
     def __call__(self, pieces: Sequence[str], words: Sequence[str]) -> list[float]:
         """The frequency of each piece of a sentence."""

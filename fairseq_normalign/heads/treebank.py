@@ -13,6 +13,9 @@ from fairseq_normalign.files import name_of, read_lines
 
 NO_BREAK = "\u00a0"
 COLUMNS = 10
+NUMBER = re.compile("[0-9]{1,9}")  # as many digits as any sentence needs
+RANGE = re.compile("([0-9]{1,9})-([0-9]{1,9})")
+EMPTY_NODE = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class Tree(NamedTuple):
@@ -33,6 +36,15 @@ class _Row(NamedTuple):
     form: str
     head: int
     relation: str
+
+
+class _Range(NamedTuple):
+    """A multiword token."""
+
+    first: int
+    last: int
+    form: str
+    where: str
 
 
 def read_conllu(path: str | Path) -> Iterator[Tree]:
@@ -61,7 +73,8 @@ def _paragraphs(path: str | Path) -> Iterator[list[tuple[int, str]]]:
 
 def _trees(lines: list[tuple[int, str]], name: str) -> Iterator[Tree]:
     """The tree of some lines; none if they are comments only."""
-    rows, ranges = [], []
+    rows: list[_Row] = []
+    ranges: list[_Range] = []
     for number, line in lines:
         if line.startswith("#"):
             continue
@@ -72,9 +85,10 @@ def _trees(lines: list[tuple[int, str]], name: str) -> Iterator[Tree]:
                 f"{where}: {len(fields)} columns; expected the {COLUMNS} of CoNLL-U, with tabs "
                 "between"
             )
-        if re.fullmatch(r"\d+-\d+", fields[0]):
-            ranges.append((*map(int, fields[0].split("-")), _form(fields[1]), where))
-        elif not re.fullmatch(r"\d+\.\d+", fields[0]):
+        span = RANGE.fullmatch(fields[0])
+        if span:
+            ranges.append(_Range(int(span[1]), int(span[2]), _form(fields[1]), where))
+        elif not EMPTY_NODE.fullmatch(fields[0]):
             rows.append(_row(fields, len(rows) + 1, where))
     if rows:
         yield _surface(rows, ranges, f"{name}:{lines[0][0]}")
@@ -86,50 +100,44 @@ def _form(text: str) -> str:
 
 def _row(fields: list[str], expected: int, where: str) -> _Row:
     if fields[0] != str(expected):
-        raise InputError(f"{where}: word number {fields[0]!r}; expected {expected}")
-    if not fields[6].isdecimal():
+        raise InputError(f"{where}: word number {fields[0][:40]!r}; expected {expected}")
+    if not NUMBER.fullmatch(fields[6]):
         raise InputError(
-            f"{where}: head {fields[6]!r} of word {expected}; expected a number, 0 for the root"
+            f"{where}: head {fields[6][:40]!r} of word {expected}; expected a number, 0 for the "
+            "root"
         )
     return _Row(expected, _form(fields[1]), int(fields[6]), fields[7])
 
 
-def _surface(rows: list[_Row], ranges: list[tuple], where: str) -> Tree:
+def _surface(rows: list[_Row], ranges: list[_Range], where: str) -> Tree:
     """Syntactic words, numbered from 1, to surface words."""
     _check(rows, where)
-    forms, place = {row.number: row.form for row in rows}, {row.number: row.number for row in rows}
+    depths = _depths(rows, where)
+    forms = {row.number: row.form for row in rows}
+    place = {row.number: row.number for row in rows}  # the first part of each word's token
+    end = 0
     for first, last, form, range_where in ranges:
-        if not 1 <= first < last <= len(rows):
+        if not end < first < last <= len(rows):
             raise InputError(
-                f"{range_where}: multiword token {first}-{last}; expected words of the sentence"
+                f"{range_where}: multiword token {first}-{last}; expected words of the sentence, "
+                "each in one token"
             )
         place.update(dict.fromkeys(range(first, last + 1), first))
-        forms[first] = form
+        forms[first], end = form, last
     index = {number: i for i, number in enumerate(sorted(set(place.values())))}
-    of_word = {
-        number: index[place[number]] for number in place
-    }  # syntactic word from 1 → surface word from 0
-    heads, relations = {}, {}
-    for row in sorted(
-        rows, key=lambda row: _depth(row, rows)
-    ):  # the part nearest to the root: so it stays a tree
-        word = of_word[row.number]
-        if word not in heads:
-            heads[word], relations[word] = of_word.get(row.head, -1), row.relation
+    heads: dict[int, int] = {}
+    relations: dict[int, str] = {}
+    for row in sorted(rows, key=lambda row: depths[row.number]):
+        word = index[place[row.number]]
+        if word not in heads:  # the part nearest to the root counts: so it stays a tree
+            heads[word] = index[place[row.head]] if row.head else -1
+            relations[word] = row.relation
     return Tree(
         [forms[number] for number in index],
         [heads[word] for word in range(len(index))],
         [relations[word] for word in range(len(index))],
         where,
     )
-
-
-def _depth(row: _Row, rows: list[_Row]) -> int:
-    """How many words are above one."""
-    depth = 0
-    while row.head:
-        row, depth = rows[row.head - 1], depth + 1
-    return depth
 
 
 def _check(rows: list[_Row], where: str) -> None:
@@ -141,12 +149,21 @@ def _check(rows: list[_Row], where: str) -> None:
             raise InputError(
                 f"{where}: head {row.head} of word {row.number}; the sentence has {len(rows)} words"
             )
-        seen, number = set(), row.number
-        while number and number not in seen:
-            seen.add(number)
+
+
+def _depths(rows: list[_Row], where: str) -> dict[int, int]:
+    """How many words are above each word; refuses words that are above themselves."""
+    depths = {0: -1}  # 0 is what the root depends on
+    for row in rows:
+        number, path = row.number, dict[int, None]()  # upwards, to a word whose depth is known
+        while number not in depths:
+            if number in path:
+                raise InputError(f"{where}: word {number} is its own ancestor; expected a tree")
+            path[number] = None
             number = rows[number - 1].head
-        if number:
-            raise InputError(f"{where}: word {number} is its own ancestor; expected a tree")
+        for steps, above in enumerate(reversed(path), 1):
+            depths[above] = depths[number] + steps
+    return depths
 
 
 def lowercased(tree: Tree) -> Tree:

@@ -24,6 +24,31 @@ def test_bad_lines(line, tmp_path):
         read_frequencies(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("house nan", "'house' has the count nan; expected 0 or more"),
+        ("house inf", "'house' has the count inf; expected 0 or more"),
+        ("house -inf", "'house' has the count -inf; expected 0 or more"),
+        ("house -1", "'house' has the count -1; expected 0 or more"),
+        ("house 1e999", "'house' has the count 1e999; expected 0 or more"),
+        ("big 4", "'big' comes again; expected each word once"),
+        ("big 3", "'big' comes again; expected each word once"),
+    ],
+)
+def test_counts_that_are_none_and_words_that_come_again(line, message, tmp_path):
+    path = tmp_path / "freq.txt"
+    path.write_text(f"big 3\n{line}\n")
+    with pytest.raises(InputError, match=rf"freq\.txt:2: {message}"):
+        read_frequencies(path)
+
+
+def test_a_no_break_space_is_part_of_its_word(tmp_path):
+    path = tmp_path / "freq.txt"
+    path.write_text("10\u00a0000 0\n", encoding="utf-8")
+    assert read_frequencies(path) == {"10\u00a0000": 0}
+
+
 def test_counts_of_words_or_of_pieces():
     words = Frequencies({"big": 3, "house": 1}, "a", SENTENCES)
     assert words(*SENTENCES[0]) == [3, 1, 1]

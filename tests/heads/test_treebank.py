@@ -106,6 +106,21 @@ BAD = {
         row(2, "on", 3, "x"),
         row(3, "and", 2, "x"),
     ],
+    r":1: head 3 of word 1; the sentence has 2 words": [row(1, "on", 3, "x"), row(2, "Go", 0, "r")],
+    r":1: head 9 of word 3; the sentence has 3 words": [
+        row(1, "on", 3, "x"),
+        row(2, "Go", 0, "root"),
+        row(3, "and", 9, "x"),
+    ],
+    r":2: head '999": [SHORT[0], row(2, "on", "9" * 5000, "x")],
+    r":1: word number '999": [row("9" * 5000 + "-3", "Go", "_", "_"), *SHORT],
+    r":2: multiword token 2-3; expected words of the sentence, each in one token": [
+        row("1-2", "ab", "_", "_"),
+        row("2-3", "bc", "_", "_"),
+        row(1, "a", 0, "root"),
+        row(2, "b", 1, "x"),
+        row(3, "c", 1, "x"),
+    ],
     r":1: multiword token 1-3; expected words of the sentence": [
         row("1-3", "Go", "_", "_"),
         *SHORT,
@@ -115,8 +130,17 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_bad_files(message, tmp_path):
-    with pytest.raises(InputError, match=re.escape("x.conllu" + message)):
+    with pytest.raises(InputError, match=re.escape("x.conllu" + message)) as refused:
         list(read_conllu(write(tmp_path, *BAD[message])))
+    assert len(str(refused.value)) < 400
+
+
+def test_a_long_chain_of_words(tmp_path):
+    """Time grows with the length of a sentence, not with its square."""
+    words = 50_000
+    lines = [row(number, "x", number + 1, "dep") for number in range(1, words)]
+    (tree,) = read_conllu(write(tmp_path, *lines, row(words, "x", 0, "root")))
+    assert tree.heads == [*range(1, words), -1]
 
 
 def test_files_without_sentences_and_no_file(tmp_path):
