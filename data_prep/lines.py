@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import TextIO
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
@@ -19,7 +18,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             for number, line in enumerate(file, start=1):
                 yield _decoded(line, encoding, f"{path}:{number}")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; expected a text file") from error
+        raise InputError(f"{path}: {error.strerror}; expected a text file") from None
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
@@ -34,26 +33,17 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines in UTF-8 beside the file, then rename."""
-    with _replacing(path) as file:
-        file.writelines(line + "\n" for line in lines)
+    """Write lines in UTF-8; the file appears when all are written."""
+    with whole_file(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write lines in UTF-8 beside two files, then rename."""
-    with _replacing(source) as ours, _replacing(target) as theirs:
-        for pair in pairs:
-            ours.write(pair[0] + "\n")
-            theirs.write(pair[1] + "\n")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file to write to, which takes its name when all went well."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        yield file
-    partial.replace(path)
+    """Write lines in UTF-8; both files appear when all are written."""
+    with whole_file(source) as sources, whole_file(target) as targets:
+        for ours, theirs in pairs:
+            sources.write(f"{ours}\n")
+            targets.write(f"{theirs}\n")
 
 
 def _decoded(line: bytes, encoding: str, where: str) -> str:
@@ -62,4 +52,4 @@ def _decoded(line: bytes, encoding: str, where: str) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{where}: byte {line[error.start]:#x}; expected {encoding} text"
-        ) from error
+        ) from None

@@ -11,6 +11,7 @@ import contextlib
 import json
 import operator
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -21,9 +22,12 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 
 METADATA = "metadata.json"
-OVERHEAD = (
-    1000  # bytes that names, headers and tokens of a sentence take beside its numbers, roughly
-)
+# Bytes that names, headers and tokens of a sentence take beside its numbers, roughly.
+OVERHEAD = 1000
+
+
+# Text that UTF-8 cannot hold is written as \\udcff, which JSON reads back.
+ANY_TEXT = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 class Item(NamedTuple):
@@ -56,7 +60,7 @@ class Writer:
 
     def _write_json(self, name: str, value: dict) -> None:
         with self._member(name) as file:
-            file.write(json.dumps(value, ensure_ascii=False).encode())
+            file.write(json.dumps(value, ensure_ascii=False, allow_nan=False).encode(**ANY_TEXT))
 
     def _member(self, name: str) -> IO[bytes]:
         # A ZipInfo without the time of day: the same export is the same bytes.
@@ -76,16 +80,20 @@ class Export:
     """An export to read: a sequence of :class:`Item`, each read from the file when asked for."""
 
     def __init__(self, path: str | Path):
+        refusal = InputError(f"{path}: not an export; expected a file that normalign export wrote")
         try:
             self._archive = zipfile.ZipFile(path)
+        except zipfile.BadZipFile:
+            raise refusal from None
+        try:
             self.metadata = json.loads(self._archive.read(METADATA))
-        except (zipfile.BadZipFile, KeyError):
-            raise InputError(
-                f"{path}: not an export; expected a file that normalign export wrote"
-            ) from None
+            self._sentences = operator.index(self.metadata["sentences"])
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError):
+            self._archive.close()
+            raise refusal from None
 
     def __len__(self) -> int:
-        return self.metadata["sentences"]
+        return self._sentences
 
     def __getitem__(self, index: int) -> Item:
         place = operator.index(index)

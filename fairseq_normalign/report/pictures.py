@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -33,29 +35,24 @@ def soft_alignments(
     width, height = INCH_PER_WORD * len(source) + 1.6, INCH_PER_WORD * len(target) + 1.8
     figure = Figure(figsize=(width * len(panels), height), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (title, soft) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-    ):
-        axes.imshow(
-            soft / np.maximum(soft.max(axis=1, keepdims=True), 1e-12), cmap="Blues", vmin=0, vmax=1
-        )
+    all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (title, soft) in zip(all_axes, panels, strict=True):
+        row_maxima = np.maximum(soft.max(axis=1, keepdims=True), 1e-12)
+        axes.imshow(soft / row_maxima, cmap="Blues", vmin=0, vmax=1)
         axes.set_title(title)
         axes.set_xticks(range(len(source)), source, rotation=90)
         axes.set_yticks(range(len(target)), target)
-        for s, t in sorted(gold.possible) if gold else ():
-            style = "-" if (s, t) in gold.sure else ":"
-            frame = Rectangle(
-                (s - 0.5, t - 0.5),
-                1,
-                1,
-                fill=False,
-                edgecolor="tab:red",
-                lw=1.5,
-                ls=style,
-                clip_on=False,
-            )
-            axes.add_patch(frame)
+        if gold is not None:
+            frame_links(axes, gold)
     return figure
+
+
+def frame_links(axes: Axes, gold: Gold) -> None:
+    """Draws a frame around the cell of each link: solid if it is sure, dotted if it is possible."""
+    look: dict[str, Any] = {"fill": False, "edgecolor": "tab:red", "lw": 1.5, "clip_on": False}
+    for s, t in sorted(gold.possible):
+        style = "-" if (s, t) in gold.sure else ":"
+        axes.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, ls=style, **look))
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -65,3 +65,11 @@ def test_a_failure_leaves_the_old_file(tmp_path):
     with pytest.raises(ZeroDivisionError):
         write_lines(tmp_path / "text", (str(1 // n) for n in (1, 0)))
     assert list(read_lines(tmp_path / "text")) == ["old"]
+    with pytest.raises(ZeroDivisionError):
+        write_pairs(tmp_path / "x", tmp_path / "y", ((str(1 // n), "") for n in (1, 0)))
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"text: cannot be written: No such file or directory"):
+        write_lines(tmp_path / "none" / "text", ["a"])

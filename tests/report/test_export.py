@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -100,6 +101,36 @@ def test_other_files_are_refused(tmp_path):
             open_export(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         open_export(tmp_path / "none.npz")
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"sentences": "3"}', '{"quantity": "norms"}'])
+def test_other_metadata_are_refused(tmp_path, text):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("metadata.json", text)
+    with pytest.raises(InputError, match=r"x\.npz: not an export"):
+        open_export(tmp_path / "x.npz")
+
+
+def test_an_export_through_a_pipe(path):
+    """What cannot be rewound is written, too."""
+    code = (
+        "import sys, numpy as np; from fairseq_normalign.report.export import create_export\n"
+        "with create_export('/dev/stdout', {'quantity': 'norms'}) as export:\n"
+        "    export.add(1, np.ones(3), ['b'], []); export.add(0, np.zeros(2), ['a'], [])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    path.write_bytes(done.stdout)
+    with open_export(path) as export:
+        assert [item.source for item in export] == [["a"], ["b"]]
+        np.testing.assert_array_equal(export[1].array, np.ones(3))
+
+
+def test_tokens_of_any_bytes(tmp_path):
+    with create_export(tmp_path / "x.npz", {}) as export:
+        export.add(0, np.zeros(1), ["caf\udce9"], [])
+    with open_export(tmp_path / "x.npz") as export:
+        assert export[0].source == ["caf\udce9"]
 
 
 def test_the_reader_needs_neither_torch_nor_fairseq(path):
