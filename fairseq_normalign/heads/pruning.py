@@ -16,9 +16,8 @@ PREFIXES = {
     "decoder": "decoder.layers.{}.self_attn.",
     "cross": "decoder.layers.{}.encoder_attn.",
 }
-COPIES = re.compile(
-    r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$"
-)  # fairseq 0.12.2's; made anew on loading
+# fairseq 0.12.2's; made anew on loading
+COPIES = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 LOG_ALPHA, STEERING = "out_proj.log_alpha", "steering."
 
 State = Mapping[str, Tensor]
@@ -47,16 +46,19 @@ def count_heads(state: State, head_dims: Mapping[str, int]) -> HeadCounts:
 
 def log_alphas(state: State) -> dict[Head, float]:
     """log α of every gated head."""
-    return {
-        Head(kind, layer, head): value
-        for kind, layer, prefix in _places(state)
-        for head, value in enumerate(state.get(prefix + LOG_ALPHA, torch.empty(0)).tolist())
-    }
+    by_head = {}
+    for kind, layer, prefix in _places(state):
+        of_attention = state.get(prefix + LOG_ALPHA, torch.empty(0))
+        for head, value in enumerate(of_attention.tolist()):
+            by_head[Head(kind, layer, head)] = value
+    return by_head
 
 
 def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
-    """The state dict of the ungated model that does what the gated one does at test time: W_O^h ←
-    g_h W_O^h."""
+    """The state dict of the ungated model that does what the gated one does at test time.
+
+    W_O^h ← g_h W_O^h.
+    """
     folded = {
         key: value
         for key, value in state.items()
@@ -73,28 +75,27 @@ def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
 
 def scale_heads(out_weight: Tensor, gates: Tensor) -> Tensor:
     """W_O (C, H·D) with the columns of head h multiplied by g_h."""
-    return (
-        out_weight.unflatten(1, (len(gates), -1)) * gates.to(out_weight.dtype)[:, None]
-    ).flatten(1)
+    by_head = out_weight.unflatten(1, (len(gates), -1))  # (C, H, D)
+    return (by_head * gates.to(out_weight.dtype)[:, None]).flatten(1)
 
 
 def columns_of(heads: Collection[int], head_dim: int) -> Tensor:
     """The neurons of some heads, in their order."""
-    return torch.tensor(
-        [head * head_dim + number for head in heads for number in range(head_dim)], dtype=torch.long
-    )
+    first = torch.tensor(list(heads), dtype=torch.long) * head_dim  # (H)
+    return (first[:, None] + torch.arange(head_dim)).flatten()  # (H·D)
 
 
 def keep_heads(
     state: State, kept: Collection[Head], head_dims: Mapping[str, int]
 ) -> dict[str, Tensor]:
-    """The state dict without all other heads: their rows of W_Q, W_K, W_V and b, and their columns
-    of W_O, go."""
+    """The state dict without all other heads.
+
+    Their rows of W_Q, W_K, W_V and b go, and their columns of W_O.
+    """
     smaller = {key: value for key, value in state.items() if not COPIES.search(key)}
     for kind, layer, prefix in _places(state):
-        neurons = columns_of(
-            [head.head for head in kept if head[:2] == (kind, layer)], head_dims[kind]
-        )
+        heads = [head.head for head in kept if head[:2] == (kind, layer)]
+        neurons = columns_of(heads, head_dims[kind])
         for projection in ("q_proj", "k_proj", "v_proj"):
             for part in ("weight", "bias"):
                 key = f"{prefix}{projection}.{part}"

@@ -195,16 +195,18 @@ def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
         ARCH_CONFIG_REGISTRY[options.arch](options)
         built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
         task = argparse.Namespace(
-            source_dictionary=_blank_dictionary(state["model"], "encoder"),
-            target_dictionary=_blank_dictionary(state["model"], "decoder"),
+            source_dictionary=_blank_dictionary(state["model"], "encoder", "decoder"),
+            target_dictionary=_blank_dictionary(state["model"], "decoder", "encoder"),
         )
         model = ARCH_MODEL_REGISTRY[options.arch].build_model(built, task)
         model.load_state_dict(dict(state["model"]), strict=True, model_cfg=built)
 
 
-def _blank_dictionary(parameters: dict, side: str) -> BlankDictionary:
-    embeddings = parameters.get(f"{side}.embed_tokens.weight")
-    return BlankDictionary(Dictionary().nspecial if embeddings is None else len(embeddings))
+def _blank_dictionary(parameters: dict, *sides: str) -> BlankDictionary:
+    """A dictionary of the size that the embeddings of the first side have that has any."""
+    names = [f"{side}.embed_tokens.weight" for side in sides]
+    sizes = [len(parameters[name]) for name in names if name in parameters]
+    return BlankDictionary(sizes[0] if sizes else Dictionary().nspecial)
 
 
 def rename(state: dict, options: argparse.Namespace, arch: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ def unreadable(error: Exception) -> str:
     refused = REFUSED_CLASS.search(str(error))
     if refused is not None:
         return f"refused to load: it holds {refused.group(1)!r}, which could run code"
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which means: too short
         return f"cannot be read: {error.strerror or error}"
     for words, kind in UNREADABLE.items():
         if words in str(error):
@@ -91,7 +92,7 @@ def _bad_dictionary(error: Exception, path: str, data: str) -> str | None:
 def _other_dictionary(error: Exception, path: str, data: str) -> str | None:
     """Embeddings of another number of types than the dictionary has."""
     for name, trained, there in _misshapen(error):
-        if "embed_tokens" in name and trained[0] != there[0]:
+        if data and "embed_tokens" in name and trained[0] != there[0]:
             empty = first_problem(data) if there[0] == len(SPECIAL) else None
             return empty or (
                 f"{path}: trained with a dictionary of {trained[0]} types, and that in {data} has "

@@ -50,6 +50,8 @@ try:
 except ImportError:  # numpy < 1.26
     from numpy.core import multiarray  # type: ignore[no-redef]
 
+# In which versions of fairseq have stored the options of a model.
+OPTION_KINDS = (argparse.Namespace, dict, omegaconf.DictConfig)
 METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
@@ -196,7 +198,7 @@ def _check_names(path: str, state: dict, overrides: dict) -> None:
     """Refuses a checkpoint whose task or architecture nobody has registered."""
     model = {**plain(options_of(path, state)), **overrides}
     _check_known(path, state, "arch", model.get("_name") or model.get("arch"))
-    if state.get("cfg"):
+    if state.get("args") is None:
         task = {**plain(plain(state["cfg"]).get("task")), **overrides}
         _check_known(path, state, "task", task.get("task") or task.get("_name"))
 
@@ -221,8 +223,14 @@ def _user_dir(state: dict) -> Any:
 def options_of(path: str, state: dict) -> Any:
     """The options of a checkpoint's model, as they are stored."""
     with explained(path):
-        options = state["cfg"]["model"] if state.get("cfg") else state["args"]
-        state["model"].items  # noqa: B018  (parameters by name)
+        # As fairseq: the newer form counts where the older one is empty.
+        options = state["cfg"]["model"] if state.get("args") is None else state["args"]
+        parameters = state["model"]
+    for entry, kinds in ((options, OPTION_KINDS), (parameters, Mapping)):
+        if not isinstance(entry, kinds):
+            raise InputError(
+                f"{path}: holds a {type(entry).__name__} for options or parameters; {FROM_FAIRSEQ}"
+            )
     return options
 
 

@@ -1,7 +1,10 @@
 import argparse
 import collections
+import io
 import os
+import resource
 import shutil
+import tarfile
 import zipfile
 
 import numpy as np
@@ -11,31 +14,12 @@ from fairseq.logging import meters
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_normalign.analysis.pruning import Prunable
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single
-from tests.conftest import ToyTask, build_model
-
-OPTIONS = {
-    "arch": "transformer",
-    "task": "translation",
-    "source_lang": "a",
-    "target_lang": "b",
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32,
-    "encoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_embed_dim": 16,
-    "decoder_ffn_embed_dim": 32,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 4,
-    "criterion": "cross_entropy",
-    "left_pad_source": True,
-    "left_pad_target": False,
-    "max_source_positions": 64,
-    "max_target_positions": 64,
-    "share_all_embeddings": True,
-    "data": "elsewhere",
-}
+from fairseq_normalign.heads.names import all_heads
+from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, save
+from tests.conftest import ToyTask
+from tests.stored import OPTIONS, state
 
 
 @pytest.fixture
@@ -44,17 +28,6 @@ def folder(tmp_path):
     for language in "ab":
         ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
     return tmp_path
-
-
-def state(**entries) -> dict:
-    model = build_model(
-        **{k: v for k, v in OPTIONS.items() if k.startswith(("en", "de", "max", "share"))}
-    ).state_dict()
-    history = [
-        {"criterion_name": "CrossEntropyCriterion", "num_updates": 7, "optimizer_name": "Adam"}
-    ]
-    history[0]["lr_scheduler_state"] = {"best": None}
-    return {"model": model, "optimizer_history": history, "extra_state": {}, **entries}
 
 
 def old_meters() -> dict:
@@ -170,11 +143,153 @@ def test_what_is_not_there_is_named(folder):
         load_single(f"{folder / 'ok.pt'}:{folder / 'ok.pt'}", str(folder))
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04 no zip", bytes(range(256))])
-def test_garbage_is_no_checkpoint(folder, content):
+READERS = {
+    "load": lambda path, folder: load_single(path, str(folder)),
+    "convert": lambda path, folder: convert(path, "transformer", str(folder / "out.pt")),
+}
+
+
+@pytest.fixture(params=READERS)
+def read(request):
+    """Each way to read a checkpoint: a function of its path and the folder of dictionaries."""
+    return READERS[request.param]
+
+
+GARBAGE = [
+    b"",
+    b"garbage",
+    b"hello world\n",
+    b"PK\x03\x04 no zip",
+    bytes(range(256)),
+    b"\x1f\x8b" + bytes(100),
+    b"\x80\x02" + bytes(range(255, 0, -1)),
+]
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_garbage_is_no_checkpoint(folder, read, content):
     (folder / "garbage.pt").write_bytes(content)
-    with pytest.raises(InputError, match=r"garbage\.pt: not a checkpoint"):
-        load_single(str(folder / "garbage.pt"), str(folder))
+    with pytest.raises(InputError, match=r"garbage\.pt: not a checkpoint, or a damaged one"):
+        read(str(folder / "garbage.pt"), folder)
+
+
+def test_a_part_of_a_checkpoint(folder, read):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
+    content = (folder / "ok.pt").read_bytes()
+    for size in (10, 1000, len(content) // 2, len(content) - 1):
+        (folder / "part.pt").write_bytes(content[:size])
+        with pytest.raises(InputError, match=r"part\.pt: not a checkpoint, or a damaged one"):
+            read(str(folder / "part.pt"), folder)
+
+
+def test_what_else_pytorch_writes(folder, read, recwarn):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), folder / "script.pt")
+    with tarfile.open(folder / "tar.pt", "w") as archive:
+        archive.addfile(tarfile.TarInfo("pickle"), io.BytesIO())
+    torch.save([1, 2], folder / "list.pt")
+    recwarn.clear()
+    for name, found in (
+        ("script", "a TorchScript archive, not a checkpoint"),
+        ("tar", "a tar archive, not a checkpoint"),
+        ("list", "holds a list"),
+    ):
+        with pytest.raises(InputError, match=rf"{name}\.pt: {found}; expected a checkpoint that"):
+            read(str(folder / f"{name}.pt"), folder)
+    assert not recwarn.list  # they would be lines of their own
+
+
+def test_a_directory_and_a_file_that_cannot_be_read(folder, read, monkeypatch):
+    with pytest.raises(InputError, match=r": is a directory; expected a checkpoint in it"):
+        read(str(folder), folder)
+    (folder / "locked.pt").touch()
+
+    def load(*args, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(InputError, match=r"locked\.pt: cannot be read: Permission denied"):
+        read(str(folder / "locked.pt"), folder)
+
+
+def broken_state(kind: str) -> dict:
+    broken = state(args=argparse.Namespace(**OPTIONS))
+    parameters = broken["model"]
+    if kind in ("missing", "all"):
+        del parameters["encoder.layers.0.fc1.bias"], parameters["encoder.layers.1.fc1.bias"]
+    if kind in ("unknown", "all"):
+        parameters["encoder.layers.9.fc1.bias"] = torch.zeros(1)
+    if kind in ("misshapen", "all"):
+        parameters["decoder.layers.1.self_attn.k_proj.weight"] = torch.zeros(16, 8)
+    return broken
+
+
+MISFITS = {
+    "missing": r"2 parameters are missing \(first: 'encoder\.layers\.0\.fc1\.bias'\)",
+    "unknown": r"1 parameter is unknown \(first: 'encoder\.layers\.9\.fc1\.bias'\)",
+    "misshapen": r"1 parameter is of another shape \(first: "
+    r"'decoder\.layers\.1\.self_attn\.k_proj\.weight': \(16, 8\), expected \(16, 16\)\)",
+}
+
+
+@pytest.mark.parametrize("kind", MISFITS)
+def test_parameters_that_do_not_fit_the_options(folder, read, kind):
+    torch.save(broken_state(kind), folder / "misfit.pt")
+    with pytest.raises(InputError, match=rf"misfit\.pt: does not fit its own .*: {MISFITS[kind]}$"):
+        read(str(folder / "misfit.pt"), folder)
+    assert not (folder / "out.pt").exists()
+
+
+def test_all_that_does_not_fit_is_in_one_line(folder, read):
+    torch.save(broken_state("all"), folder / "misfit.pt")
+    with pytest.raises(InputError, match=r"; ".join(MISFITS.values())):
+        read(str(folder / "misfit.pt"), folder)
+
+
+@pytest.mark.parametrize("key", ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"])
+def test_embeddings_that_are_missing(folder, read, key):
+    broken = state(args=argparse.Namespace(**OPTIONS))
+    del broken["model"][key]
+    torch.save(broken, folder / "misfit.pt")
+    with pytest.raises(InputError, match=rf"misfit\.pt: .*1 parameter is missing \(first: '{key}'"):
+        read(str(folder / "misfit.pt"), folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_parameters_that_are_no_numbers(folder, read, value):
+    broken = state(args=argparse.Namespace(**OPTIONS))
+    for layer in (0, 1):
+        broken["model"][f"decoder.layers.{layer}.fc2.weight"][3, 4] = value
+    torch.save(broken, folder / "nan.pt")
+    with pytest.raises(
+        InputError,
+        match=r"nan\.pt: 2 of its parameters have values that are infinite or no numbers \(first: "
+        r"'decoder\.layers\.0\.fc2\.weight'\)",
+    ):
+        read(str(folder / "nan.pt"), folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"encoder_attention_heads": 3}, "embed_dim must be divisible by num_heads"),
+        ({"encoder_layers": "two"}, "TypeError"),
+        ({"activation_fn": "\x1b[2J\nsomething"}, r"--activation-fn  ?\[2J something"),
+    ],
+)
+def test_options_that_build_no_model(folder, read, options, found):
+    torch.save(state(args=argparse.Namespace(**{**OPTIONS, **options})), folder / "odd.pt")
+    with pytest.raises(InputError, match=rf"odd\.pt: fairseq cannot load it: .*{found}") as raised:
+        read(str(folder / "odd.pt"), folder)
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("entry", ["model", "args"])
+def test_entries_that_are_something_else(folder, read, entry):
+    """One line, whatever it says: nobody writes such files but on purpose."""
+    odd = {**state(args=argparse.Namespace(**OPTIONS)), entry: [1, 2]}
+    torch.save(odd, folder / "odd.pt")
+    with pytest.raises(InputError, match=r"odd\.pt: "):
+        read(str(folder / "odd.pt"), folder)
 
 
 def test_dictionaries_of_other_languages_and_of_other_models(folder):
@@ -189,6 +304,50 @@ def test_dictionaries_of_other_languages_and_of_other_models(folder):
     (folder / "dict.a.txt").unlink()
     with pytest.raises(InputError, match=r"dict\.a\.txt: no such dictionary, which .*ok\.pt needs"):
         load_single(str(folder / "ok.pt"), str(folder))
+    (folder / "dict.a.txt").mkdir()
+    with pytest.raises(InputError, match=r"dict\.a\.txt: cannot be read: Is a directory"):
+        load_single(str(folder / "ok.pt"), str(folder))
+
+
+WORDS = "".join(f"w{number} 1\n" for number in range(30)).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", r": the dictionary is empty; expected '<token> <count>' in each line"),
+        (b"w0\nw1\n", r":1: 'w0' is no entry of a dictionary; expected '<token> <count>'"),
+        (b"w0 1\nw1 x\n", r":2: 'w1 x' is no entry"),
+        (WORDS + b"\n", r":31: '' is no entry"),
+        (WORDS + b"w3 1\n", r":31: the token 'w3' is there twice: first in line 4"),
+        (b"<unk> 1\n" + WORDS, r":1: the token '<unk>' is there twice: first in fairseq itself"),
+        ("w0 1\nStraße 2\n".encode("latin-1"), r":2: not UTF-8; expected a dictionary that"),
+    ],
+)
+def test_dictionaries_that_fairseq_does_not_read(folder, content, problem):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
+    for language in "ab":
+        (folder / f"dict.{language}.txt").write_bytes(content)
+    with pytest.raises(InputError, match=rf"^{folder}/dict\.a\.txt{problem}"):
+        load_single(str(folder / "ok.pt"), str(folder))
+
+
+def test_tokens_that_are_meant_to_be_twice_are_no_problem(folder):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
+    flagged = WORDS[:-5] + b"w3 1 #fairseq:overwrite\n"
+    (folder / "dict.a.txt").write_bytes(flagged)
+    (folder / "dict.b.txt").write_bytes(b"w0\n")
+    with pytest.raises(InputError, match=r"dict\.b\.txt:1: 'w0' is no entry"):
+        load_single(str(folder / "ok.pt"), str(folder))
+
+
+def test_files_that_options_name(folder):
+    path = folder / "embedded.pt"
+    options = {**OPTIONS, "share_all_embeddings": False, "encoder_embed_path": "/nowhere/vec.txt"}
+    args = argparse.Namespace(**options)
+    torch.save(state(args=args), path)
+    with pytest.raises(InputError, match=r"/nowhere/vec\.txt: no such file, which .*embedded\.pt"):
+        load_single(str(path), str(folder))
 
 
 def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
@@ -220,6 +379,87 @@ def test_what_cannot_be_converted(folder):
     with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):
         convert(str(folder / "conv.pt"), "lstm", str(folder / "out.pt"))
     assert not (folder / "out.pt").exists()
+
+
+def test_pretrained_embeddings_are_not_needed_to_convert(folder):
+    options = {**OPTIONS, "encoder_embed_path": "/nowhere/vec.txt"}
+    torch.save(state(args=argparse.Namespace(**options)), folder / "plain.pt")
+    convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "out.pt"))
+    stored = torch.load(folder / "out.pt")["args"]
+    assert stored.encoder_embed_path == "/nowhere/vec.txt"
+
+
+def test_a_converted_checkpoint_has_all_heads_wherever_it_was_trained(folder):
+    """A variant that does not say which heads it has looks for the start of its training."""
+    small = torch.load(small_checkpoint(folder))
+    (folder / "train").mkdir()
+    torch.save(small, folder / "train" / "checkpoint_last.pt")
+    options = {**OPTIONS, "save_dir": str(folder / "train"), "restore_file": "checkpoint_last.pt"}
+    torch.save(state(args=argparse.Namespace(**options)), folder / "plain.pt")
+    convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "out.pt"))
+    model, _ = load_single(str(folder / "out.pt"), str(folder))
+    assert model.encoder.layers[0].self_attn.num_heads == 4
+
+
+def small_checkpoint(folder) -> str:
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "full.pt")
+    prunable = Prunable(str(folder / "full.pt"))
+    prunable.write(all_heads(prunable.counts)[1:], str(folder / "small.pt"))
+    return str(folder / "small.pt")
+
+
+def test_options_of_fairseq_hydra_train_are_converted(folder):
+    torch.save(state(args=None, cfg=config()), folder / "hydra.pt")
+    convert(str(folder / "hydra.pt"), "transformer_normalign", str(folder / "out.pt"))
+    model, _ = load_single(str(folder / "out.pt"), str(folder))
+    assert type(model).__name__ == "NormalignTransformer"
+
+
+def test_an_architecture_that_has_other_parameters(folder):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "plain.pt")
+    pooled = state(args=argparse.Namespace(**OPTIONS))
+    pooled["model"]["classification_heads.x.dense.weight"] = torch.zeros(1)
+    torch.save(pooled, folder / "pooled.pt")
+    with pytest.raises(InputError, match="1 parameter is unknown"):
+        convert(str(folder / "pooled.pt"), "transformer_normalign", str(folder / "out.pt"))
+    sizes = {key: value for key, value in OPTIONS.items() if key != "decoder_layers"}
+    torch.save(state(args=argparse.Namespace(**sizes)), folder / "less.pt")
+    with pytest.raises(InputError, match=r"less\.pt: does not fit its own options"):
+        convert(str(folder / "less.pt"), "transformer", str(folder / "out.pt"))
+    assert not (folder / "out.pt").exists()
+
+
+def test_an_output_that_is_the_input(folder):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "plain.pt")
+    (folder / "link.pt").symlink_to(folder / "plain.pt")
+    before = (folder / "plain.pt").read_bytes()
+    for output in ("plain.pt", "link.pt", "../" + folder.name + "/plain.pt"):
+        with pytest.raises(InputError, match=r"plain\.pt"):
+            convert(str(folder / "plain.pt"), "transformer_normalign", f"{folder}/{output}")
+    assert (folder / "plain.pt").read_bytes() == before
+
+
+@pytest.mark.parametrize("size", [100_000, 1_000_000])
+def test_a_full_disk(folder, size):
+    """A limit on the size of files, for this process, stands in for it."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, old[1]))
+    try:
+        with pytest.raises(InputError, match=r"big\.pt: .*File too large"):
+            save({"model": {"x": torch.zeros(size), "y": torch.zeros(9)}}, str(folder / "big.pt"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert not list(folder.glob("*big*"))
+
+
+def test_an_error_of_pytorch_in_writing(folder, monkeypatch):
+    def refuse(*args, **options):
+        raise RuntimeError("PytorchStreamWriter failed writing file data/3")
+
+    monkeypatch.setattr(torch, "save", refuse)
+    with pytest.raises(InputError, match=r"x\.pt: .*failed writing file data/3"):
+        save({}, str(folder / "x.pt"))
+    assert not list(folder.glob("*x.pt*"))
 
 
 def test_a_bare_state_dict_is_no_checkpoint(folder):

@@ -1,0 +1,357 @@
+"""Checkpoints that would run code: one of each kind is planted, and none may leave a trace."""
+
+import argparse
+import ast
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import fairseq
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.criterions.ctc import CtcCriterion, CtcCriterionConfig
+from fairseq.data import Dictionary
+from fairseq.data.fasta_dataset import FastaDataset
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from fairseq_normalign.analysis.pruning import Prunable
+from fairseq_normalign.cli.main import main
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, register_plugin
+from fairseq_normalign.host.literals import evaluate
+
+register_plugin()
+
+OPTIONS = {
+    "task": "translation",
+    "source_lang": "a",
+    "target_lang": "b",
+    "lang_pairs": "a-b",
+    "criterion": "adaptive_loss",  # with which more is evaluated
+    "encoder_embed_dim": 16,
+    "decoder_embed_dim": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "max_source_positions": 64,
+    "max_target_positions": 64,
+    "left_pad_source": True,
+    "left_pad_target": False,
+    "data": "elsewhere",
+    "user_dir": None,
+    "pretrained_checkpoint": "",
+    "tokens_per_sample": 64,
+}
+LAYERS = {  # of architectures that do not take any number
+    "fconv": {"encoder_layers": "[(16, 3)]", "decoder_layers": "[(16, 3)]"},
+    "lightconv": {
+        "encoder_layers": 7,
+        "decoder_layers": 6,
+        "encoder_conv_type": "lightweight",
+        "decoder_conv_type": "lightweight",
+        "weight_softmax": True,
+        "attention_dropout": 0.0,
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("dict.txt", "dict.a.txt", "dict.b.txt"):
+        dictionary = Dictionary()
+        for number in range(30):
+            dictionary.add_symbol(f"w{number}")
+        dictionary.save(str(tmp_path / name))
+    for language in "ab":
+        (tmp_path / f"text.{language}").write_text("w1 w2\n")
+    return tmp_path
+
+
+@pytest.fixture
+def trace(folder):
+    return folder / "ran"
+
+
+def code(trace: Path, value: str = "None") -> str:
+    return f"open({str(trace)!r}, 'w') and {value}"
+
+
+def plant(path: Path, arch: str, *, form: str = "cfg", **options) -> str:
+    """A checkpoint without parameters: enough for what happens before they are loaded."""
+    layers = LAYERS.get(arch.split("_")[0], {})
+    args = argparse.Namespace(**{**OPTIONS, **layers, "arch": arch, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    history = [{"criterion_name": "X", "num_updates": 1, "optimizer_name": "X"}]
+    history[0]["lr_scheduler_state"] = {}
+    state = {"model": {}, "optimizer_history": history, "extra_state": {}, "args": args}
+    if form == "cfg":
+        args._name = arch
+        common = {"user_dir": args.user_dir}
+        task = {**OPTIONS, "task": args.task, "_name": args.task}
+        state["cfg"] = {"model": args, "task": task, "common": common, "criterion": None}
+        state["args"] = None
+    torch.save(state, path)
+    return str(path)
+
+
+PLANTED = [
+    ("fconv", "encoder_layers"),
+    ("fconv", "decoder_layers"),
+    ("fconv", "decoder_attention"),
+    ("fconv_self_att", "pretrained"),
+    ("fconv_self_att", "downsample"),
+    ("lstm", "decoder_attention"),
+    ("lstm", "adaptive_softmax_cutoff"),
+    ("lightconv", "adaptive_softmax_cutoff"),
+    ("transformer", "adaptive_softmax_cutoff"),
+    ("transformer", "xformers_att_config"),
+    ("transformer_align", "adaptive_softmax_cutoff"),
+    ("transformer_normalign", "xformers_att_config"),
+    ("nonautoregressive_transformer", "xformers_att_config"),
+]
+
+
+@pytest.mark.parametrize("form", ["args", "cfg"])
+@pytest.mark.parametrize(("arch", "option"), PLANTED)
+def test_options_of_models_run_nothing(folder, trace, arch, option, form):
+    path = plant(folder / "bad.pt", arch, form=form, **{option: code(trace)})
+    with pytest.raises(InputError, match=rf"bad\.pt: refused to load: its option {option} is "):
+        load_single(path, str(folder))
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("arch", "options"),
+    [
+        ("transformer_lm", {"character_embeddings": True, "character_filters": None}),
+        ("transformer_lm", {"adaptive_input": True, "adaptive_input_cutoff": None}),
+        ("lightconv_lm", {"character_embeddings": True, "character_filters": None}),
+        ("fconv_lm", {"decoder_layers": None}),
+        ("lstm_lm", {"adaptive_softmax_cutoff": None}),
+    ],
+)
+def test_options_of_language_models_run_nothing(folder, trace, arch, options):
+    planted = {name: value or code(trace) for name, value in options.items()}
+    path = plant(folder / "bad.pt", arch, task="language_modeling", **planted)
+    with pytest.raises(InputError, match=r"bad\.pt: refused to load: its option"):
+        load_single(path, str(folder))
+    assert not trace.exists()
+
+
+def test_options_of_tasks_run_nothing(folder, trace):
+    path = plant(
+        folder / "bad.pt",
+        "multilingual_transformer",
+        form="args",
+        task="multilingual_translation",
+        left_pad_source=code(trace),
+    )
+    with pytest.raises(InputError, match="its option left_pad_source is"):
+        load_single(path, str(folder))
+    assert not trace.exists()
+
+
+def test_options_of_criteria_run_nothing(folder, trace):
+    """``fairseq-validate`` builds the criterion of a checkpoint."""
+    task = argparse.Namespace(target_dictionary=Dictionary())
+    with pytest.raises(InputError, match="which fairseq would run as Python"):
+        CtcCriterion(CtcCriterionConfig(wer_args=code(trace)), task)
+    assert not trace.exists()
+
+
+def test_a_checkpoint_that_names_another_runs_nothing(folder, trace):
+    """fconv_self_att loads the model that --pretrained-checkpoint names, with its options."""
+    inner = plant(folder / "inner.pt", "fconv", encoder_layers=code(trace))
+    outer = plant(
+        folder / "outer.pt", "fconv_self_att", pretrained="True", pretrained_checkpoint=inner
+    )
+    with pytest.raises(InputError, match=r"inner\.pt: refused to load"):
+        load_single(outer, str(folder))
+    assert not trace.exists()
+
+
+class Planted:
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"arch": "fconv_self_att", "pretrained": "True", "pretrained_checkpoint": "PATH"},
+        {"arch": "transformer_normalign", "alive_heads": "PATH"},
+    ],
+)
+def test_pickles_that_options_name_run_nothing(folder, trace, options):
+    inner = folder / "inner.pt"
+    torch.save({"model": {}, "args": Planted(trace)}, inner)
+    named = {name: str(inner) if value == "PATH" else value for name, value in options.items()}
+    path = plant(folder / "outer.pt", **named)
+    with pytest.raises(InputError, match=r"inner\.pt: refused to load: it holds .*mkdir"):
+        load_single(path, str(folder))
+    assert not trace.exists()
+
+
+def test_pickles_run_nothing_even_if_pytorch_is_told_to_trust_them(folder, trace, monkeypatch):
+    """People set this variable for fairseq's old checkpoints."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    torch.save({"model": {}, "args": Planted(trace)}, folder / "bad.pt")
+    for load in (
+        lambda path: load_single(path, str(folder)),
+        lambda path: convert(path, "transformer", f"{path}.out"),
+        checkpoint_utils.load_checkpoint_to_cpu,  # as fairseq-train does
+    ):
+        with pytest.raises(InputError, match=r"bad\.pt: refused to load: it holds .*mkdir"):
+            load(str(folder / "bad.pt"))
+        assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["align", "reverse", "evaluate", "heads", "export", "plot", "convert", "prune"]
+)
+def test_commands_run_nothing(folder, trace, capsys, command):
+    path = plant(folder / "bad.pt", "transformer", xformers_att_config=code(trace))
+    texts = ["--source-file", f"{folder}/text.a", "--target-file", f"{folder}/text.b", "--cpu"]
+    output = ["-o", f"{folder}/out.npz"]
+    both = ["--reverse-path", path, "--combine", "mean"]
+    arguments = {
+        "align": ["align", str(folder), "--path", path, *texts],
+        "reverse": ["align", str(folder), "--path", good(folder), *texts, *both],
+        "evaluate": ["evaluate", str(folder), "--path", path, *texts],
+        "heads": ["heads", str(folder), "--path", path, *texts],
+        "export": ["export", str(folder), "--path", path, *texts, *output],
+        "plot": ["plot", str(folder), "--path", path, *texts, "-o", f"{folder}/out.png"],
+        "convert": ["convert", path, "--arch", "transformer", "-o", f"{folder}/out.pt"],
+        "prune": ["prune", "--path", path, "--keep", "all", "--out", f"{folder}/out.pt"],
+    }[command]
+    assert main(arguments) == 2
+    assert "refused to load: its option xformers_att_config is" in capsys.readouterr().err
+    assert not trace.exists()
+    assert not list(folder.glob("out.*"))
+
+
+def good(folder: Path) -> str:
+    """A model of the other direction, with nothing wrong."""
+    path = plant(folder / "good.pt", "transformer")
+    state = torch.load(path)
+    sizes = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    vars(state["cfg"]["model"]).update(sizes)
+    dictionary = Dictionary.load(f"{folder}/dict.a.txt")
+    task = argparse.Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    model = fairseq.models.build_model(state["cfg"]["model"], task)
+    torch.save({**state, "model": model.state_dict()}, path)
+    return path
+
+
+def test_a_plugin_that_a_checkpoint_names_is_not_imported(folder, trace):
+    plugin = folder / "planted_plugin"
+    plugin.mkdir()
+    (plugin / "__init__.py").write_text(f"open({str(trace)!r}, 'w')")
+    path = plant(folder / "bad.pt", "transformer", user_dir=str(plugin))
+    with pytest.raises(InputError, match="does not fit its own options"):
+        load_single(path, str(folder))
+    assert not trace.exists()
+
+
+def test_convolutions_that_are_written_as_sums_still_load(folder):
+    path = plant(folder / "sum.pt", "fconv", encoder_layers="[(16, 3)] * 2 + [(16, 1)]")
+    with pytest.raises(InputError, match=r"sum\.pt: does not fit its own options: \d+ parameters"):
+        load_single(path, str(folder))
+
+
+def test_overrides_are_the_users_own(folder, trace):
+    path = plant(folder / "bad.pt", "fconv", encoder_layers=code(trace))
+    with pytest.raises(InputError, match="does not fit its own options"):
+        load_ensemble(path, str(folder), {"encoder_layers": "[(16, 3)]"})
+    assert not trace.exists()
+
+
+def calls_eval(file: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # escapes in their strings
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(isinstance(function, ast.Name) and function.id == "eval" for function in calls)
+
+
+def test_every_module_of_fairseq_that_evaluates_is_guarded():
+    evaluating = []
+    for module in list(sys.modules.values()):
+        name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
+        if name.startswith("fairseq.") and file and file.endswith(".py") and calls_eval(file):
+            assert module.eval is evaluate, name
+            evaluating.append(name)
+    assert {"fairseq.utils", "fairseq.models.fconv", "fairseq.models.wav2vec.wav2vec2"} <= set(
+        evaluating
+    )
+    assert len(evaluating) >= 15
+
+
+def test_a_module_that_comes_later_is_guarded_too(folder, trace):
+    """Such as one of fairseq's examples, named with --user-dir."""
+    later = type(sys)("fairseq_example")
+    later.__file__ = str(Path(fairseq.__file__).parent / "examples" / "x.py")
+    sys.modules[later.__name__] = later
+    try:
+        with pytest.raises(InputError):
+            load_single(plant(folder / "bad.pt", "fconv", encoder_layers="f()"), str(folder))
+        assert later.eval is evaluate
+    finally:
+        del sys.modules[later.__name__]
+
+
+def test_names_of_fasta_files_are_quoted(folder, trace):
+    """They hold the languages that a checkpoint names, and go through a shell."""
+    prefix = folder / f"test.a-b.a;touch {trace.name};"
+    Path(f"{prefix}.fasta").write_text(">one\nAB\n>two\nC\n")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        dataset = FastaDataset(str(prefix))
+    finally:
+        os.chdir(before)
+    assert not trace.exists()
+    assert dataset.sizes.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("form", ["args", "cfg"])
+@pytest.mark.parametrize(
+    ("option", "label"), [("arch", "architecture"), ("task", "task"), ("criterion", "criterion")]
+)
+def test_what_another_plugin_has_is_named(folder, option, label, form):
+    path = plant(folder / "other.pt", "transformer", form=form, user_dir="/home/x/my_plugin")
+    state = torch.load(path)
+    if form == "args":
+        setattr(state["args"], option, "theirs")
+    elif option == "criterion":
+        pytest.skip("nothing that we do builds the criterion")
+    else:
+        state["cfg"]["model"]._name = "theirs" if option == "arch" else "transformer"
+        state["cfg"]["task"]["task"] = "theirs" if option == "task" else "translation"
+    torch.save(state, path)
+    expected = (
+        rf"other\.pt: its {label} is 'theirs', which neither fairseq nor this plugin has; expected "
+        r"--user-dir with the plugin that has it \(it was trained with '/home/x/my_plugin'\)"
+    )
+    with pytest.raises(InputError, match=expected):
+        load_single(path, str(folder))
+
+
+def test_training_may_start_from_a_model_of_another_plugin(folder):
+    """fairseq-train takes its parameters alone."""
+    path = plant(folder / "other.pt", "transformer")
+    state = torch.load(path)
+    state["cfg"]["model"]._name = "theirs"
+    torch.save(state, path)
+    assert checkpoint_utils.load_checkpoint_to_cpu(path)["model"] == {}
+
+
+def test_pruning_runs_nothing(folder, trace):
+    path = plant(folder / "bad.pt", "transformer", adaptive_softmax_cutoff=code(trace))
+    with pytest.raises(InputError, match=r"bad\.pt: refused to load: its option adaptive_softmax"):
+        Prunable(path)
+    assert not trace.exists()

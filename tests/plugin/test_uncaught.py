@@ -1,0 +1,62 @@
+import sys
+
+import pytest
+import torch
+from torch.multiprocessing import ProcessRaisedException
+
+from fairseq_normalign.errors import InputError, MissingSubset
+from fairseq_normalign.plugin.uncaught import bad_input, report_bad_input
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """A command of fairseq's in which our hook is installed, and the tracebacks it shows."""
+    shown = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error[1]))
+    monkeypatch.setattr(sys, "argv", ["/somewhere/fairseq-train", "data"])
+    monkeypatch.setitem(sys.modules, "fairseq_cli", torch)
+    report_bad_input()
+    return shown
+
+
+@pytest.mark.parametrize("kind", [InputError, MissingSubset])
+def test_bad_input_is_one_line_and_status_2(command, capsys, kind):
+    error = kind("x.pt: no such checkpoint")
+    with pytest.raises(SystemExit, match="2"):
+        sys.excepthook(kind, error, None)
+    assert capsys.readouterr().err == "fairseq-train: x.pt: no such checkpoint\n"
+    assert not command
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RuntimeError(), KeyboardInterrupt()])
+def test_other_errors_keep_their_tracebacks(command, capsys, error):
+    sys.excepthook(type(error), error, None)
+    assert command == [error]
+    assert capsys.readouterr().err == ""
+
+
+def test_other_programs_keep_theirs(monkeypatch):
+    monkeypatch.delitem(sys.modules, "fairseq_cli", raising=False)
+    before = sys.excepthook
+    report_bad_input()
+    assert sys.excepthook is before
+
+
+def fail(rank: int, kind: str) -> None:
+    if kind == "other":
+        raise RuntimeError("something else")
+    raise MissingSubset("no such subset")
+
+
+@pytest.mark.parametrize(("kind", "message"), [("input", "no such subset"), ("other", None)])
+def test_of_a_parallel_training(kind, message):
+    with pytest.raises(ProcessRaisedException) as raised:
+        torch.multiprocessing.start_processes(fail, (kind,), nprocs=1, start_method="fork")
+    assert bad_input(raised.value) == message
+
+
+def test_of_a_worker_that_loads_data():
+    """PyTorch puts the traceback into the message."""
+    text = "Caught InputError in DataLoader worker process 0.\nOriginal Traceback (most recent…\n"
+    error = InputError(f"{text}fairseq_normalign.errors.InputError: line 3: too long\n")
+    assert bad_input(error) == "line 3: too long"

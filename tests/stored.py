@@ -1,0 +1,37 @@
+"""Small checkpoints, as fairseq stores them."""
+
+from tests.conftest import build_model
+
+OPTIONS = {
+    "arch": "transformer",
+    "task": "translation",
+    "source_lang": "a",
+    "target_lang": "b",
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 32,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "criterion": "cross_entropy",
+    "left_pad_source": True,
+    "left_pad_target": False,
+    "max_source_positions": 64,
+    "max_target_positions": 64,
+    "share_all_embeddings": True,
+    "data": "elsewhere",
+}
+
+
+def state(**entries) -> dict:
+    """A checkpoint of a small random model; ``args`` or ``cfg`` are to be added."""
+    model = build_model(
+        **{k: v for k, v in OPTIONS.items() if k.startswith(("en", "de", "max", "share"))}
+    ).state_dict()
+    history = [
+        {"criterion_name": "CrossEntropyCriterion", "num_updates": 7, "optimizer_name": "Adam"}
+    ]
+    history[0]["lr_scheduler_state"] = {"best": None}
+    return {"model": model, "optimizer_history": history, "extra_state": {}, **entries}
