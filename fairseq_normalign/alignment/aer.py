@@ -23,7 +23,6 @@ from fairseq_normalign.alignment.links import (
     PackedGold,
     read_together,
 )
-from fairseq_normalign.alignment.signature import write_signature  # noqa: F401  until align moves
 from fairseq_normalign.version import __version__
 
 

@@ -212,13 +212,6 @@ def diagnose(
     return _confused_marks(links, golds) or _too_long(links, golds)
 
 
-def examine(
-    links: Sequence[Set[Link]], golds: Sequence[Gold], read: Conventions | None = None
-) -> list[str]:
-    """What :func:`diagnose` finds, with the flags of ``normalign aer``."""
-    return [advice.words(Flags()) for advice in diagnose(links, golds, read)]
-
-
 def _starts_late(links: Set[Link]) -> bool:
     return all(min(link) > 0 for link in links)
 

@@ -35,13 +35,6 @@ def signed_file(path: str | Path, options: Mapping[str, object]) -> Iterator[Tex
         json.dump(_contents(path, options), signature, indent=1, allow_nan=False)
 
 
-def write_signature(path: str | Path, options: Mapping[str, object]) -> None:
-    """Writes the signature of an alignment that is there; :func:`signed_file` writes both."""
-    if not is_stream(path):
-        with whole_file(_signature_path(path)) as file:
-            json.dump(_contents(path, options), file, indent=1, allow_nan=False)
-
-
 def _signature_path(path: str | Path) -> Path:
     """Beside the file itself, wherever links to it are."""
     return Path(f"{os.path.realpath(path)}.json")

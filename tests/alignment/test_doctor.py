@@ -14,9 +14,13 @@ from fairseq_normalign.alignment.doctor import (
     SwappedMarks,
     TooLong,
     diagnose,
-    examine,
 )
 from fairseq_normalign.alignment.links import Gold
+
+
+def examine(links, golds, read=None):
+    """Advice in the words of ``normalign aer``."""
+    return [advice.words(Flags()) for advice in diagnose(links, golds, read)]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_normalign.alignment.signature import made_with, signed_file, write_signature
+from fairseq_normalign.alignment.signature import made_with, signed_file
 from fairseq_normalign.errors import InputError
 
 
@@ -85,7 +85,6 @@ def test_devices_have_no_signature(tmp_path):
     (tmp_path / "sink").symlink_to("/dev/null")
     with signed_file(tmp_path / "sink", {}) as file:
         file.write("0-0\n")
-    write_signature(tmp_path / "sink", {})
     assert names(tmp_path) == ["sink"]
     assert not Path("/dev/null.json").exists()
 
@@ -107,7 +106,8 @@ def test_a_signature_of_a_file_of_another_size_does_not_count(tmp_path):
     assert made_with(path) == {"layer": 2}
     path.write_text("0-0\n")
     assert made_with(path) == {"layer": 2}
-    write_signature(path, {"layer": 3})
+    with signed_file(path, {"layer": 3}) as file:
+        file.write("0-0\n")
     assert made_with(path) == {"layer": 3}
     path.write_text("0-0 1-1\n")
     assert made_with(path) == {}

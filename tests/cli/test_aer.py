@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_normalign.alignment.signature import write_signature
+from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.version import __version__
 
@@ -283,7 +283,8 @@ def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
 
 
 def test_a_signature_of_another_file_of_that_name_is_not_reported(files, capsys, tmp_path):
-    write_signature(files["good"], {"method": "norms"})
+    with signed_file(files["good"], {"method": "norms"}) as file:
+        file.write(GOOD)
     assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]]) == 0
     assert "|method:norms|" in capsys.readouterr().out
     for name in ("good", "gold"):
