@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,12 +11,18 @@ from scipy.stats import rankdata
 
 from fairseq_normalign.heads.names import Head
 
-FEWEST = 3  # two points always correlate
+FEWEST = 3  # heads: two points always correlate; layers: two say little of a mean
+SAMPLES = 2000  # of the bootstrap
+SEED = 12345
+
+Scores = Mapping[str, Mapping[Head, float]]
+Pairs = dict[tuple[str, str], "Correlation"]
 
 
 class Correlation(NamedTuple):
     rho: float | None  # None if it is undefined: too few heads, or all of the same rank
     heads: int
+    interval: tuple[float, float] | None = None  # 95 %, of a mean over layers
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
@@ -29,33 +35,39 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
     return float((ranks[0] * ranks[1]).sum() / spread) if spread else None
 
 
-def correlations(
-    scores: Mapping[str, Mapping[Head, float]], heads: Collection[Head]
-) -> dict[tuple[str, str], Correlation]:
+def correlations(scores: Scores, heads: Collection[Head]) -> Pairs:
     """ρ of all pairs of scores, over those of the heads that have both."""
-    found = {}
+    pairs: Pairs = {}
     for one, other in combinations(scores, 2):
         both = [head for head in heads if head in scores[one] and head in scores[other]]
-        columns = (
-            np.array([scores[name][head] for head in both], dtype=np.float64)
-            for name in (one, other)
-        )
-        found[one, other] = Correlation(spearman(*columns), len(both))
-    return found
+        first = np.array([scores[one][head] for head in both], dtype=np.float64)
+        second = np.array([scores[other][head] for head in both], dtype=np.float64)
+        pairs[one, other] = Correlation(spearman(first, second), len(both))
+    return pairs
 
 
-def correlations_within_layers(
-    scores: Mapping[str, Mapping[Head, float]], heads: Collection[Head]
-) -> dict[tuple[str, str], Correlation]:
-    """The mean over layers of the ρ of each layer's heads: for scores that compare the heads of one
-    layer alone."""
-    layers = dict.fromkeys(head[:2] for head in heads)
-    by_layer = [
-        correlations(scores, [head for head in heads if head[:2] == layer]) for layer in layers
-    ]
-    found = {}
+def correlations_within_layers(scores: Scores, heads: Collection[Head]) -> Pairs:
+    """The mean over layers of the ρ of each layer's heads, with its interval.
+
+    For scores that compare the heads of one layer alone.
+    """
+    by_layer: dict[tuple[str, int], list[Head]] = {}
+    for head in heads:
+        by_layer.setdefault((head.kind, head.layer), []).append(head)
+    layers = [correlations(scores, members) for members in by_layer.values()]
+    pairs: Pairs = {}
     for pair in combinations(scores, 2):
-        defined = [layer[pair] for layer in by_layer if layer[pair].rho is not None]
-        mean = float(np.mean([one.rho for one in defined])) if defined else None
-        found[pair] = Correlation(mean, sum(one.heads for one in defined))
-    return found
+        defined = [layer[pair] for layer in layers if layer[pair].rho is not None]
+        rhos = [layer.rho for layer in defined if layer.rho is not None]
+        mean = float(np.mean(rhos)) if rhos else None
+        pairs[pair] = Correlation(mean, sum(layer.heads for layer in defined), interval(rhos))
+    return pairs
+
+
+def interval(rhos: Sequence[float]) -> tuple[float, float] | None:
+    """A 95 % bootstrap interval of the mean over layers; None for fewer than three."""
+    if len(rhos) < FEWEST:
+        return None
+    draws = np.random.default_rng(SEED).integers(len(rhos), size=(SAMPLES, len(rhos)))
+    low, high = np.quantile(np.asarray(rhos)[draws].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)

@@ -114,6 +114,15 @@ def all_correlations(profile: Profile) -> dict[str, dict[tuple[str, str], Correl
     return found
 
 
+def _rho(correlation: Correlation | None) -> str:
+    if correlation is None or correlation.rho is None:
+        return NOTHING
+    if correlation.interval is None:
+        return f"{correlation.rho:+.2f}"
+    low, high = correlation.interval
+    return f"{correlation.rho:+.2f} [{low:+.2f}, {high:+.2f}]"
+
+
 def correlations_table(name: str, found: Mapping[tuple[str, str], Correlation]) -> str:
     """Rank correlations as a triangle; scores that no pair of heads has are left out."""
     defined = {pair: value for pair, value in found.items() if value.rho is not None}
@@ -124,8 +133,7 @@ def correlations_table(name: str, found: Mapping[tuple[str, str], Correlation]) 
     rows = [["", *names[:-1], ""]]
     for place, score in enumerate(names[1:], 1):
         cells = [defined.get((other, score)) for other in names[:place]]
-        shown = [NOTHING if cell is None else f"{cell.rho:+.2f}" for cell in cells]
-        rows.append([score, *shown, *[""] * (len(names) - place)])
+        rows.append([score, *map(_rho, cells), *[""] * (len(names) - place)])
     ends = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
     return f"{name} (n = {ends})\n{table(rows)}"
 
@@ -156,10 +164,7 @@ def as_json(profile: Profile, criteria: Criteria, signature: Mapping[str, object
         "trees": profile.branching,
         "relevance": _relevance_as_json(profile),
         "correlations": {
-            name: [
-                {"scores": list(pair), "rho": value.rho, "heads": value.heads}
-                for pair, value in found.items()
-            ]
+            name: [{"scores": list(pair), **value._asdict()} for pair, value in found.items()]
             for name, found in all_correlations(profile).items()
         },
     }

@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from fairseq_normalign.heads.correlation import correlations, correlations_within_layers, spearman
+from fairseq_normalign.heads.correlation import (
+    correlations,
+    correlations_within_layers,
+    interval,
+    spearman,
+)
 from fairseq_normalign.heads.names import Head
 
 CASES = [  # hand-worked
@@ -35,11 +40,11 @@ def test_all_pairs_of_scores_over_heads_that_have_both():
     falling = dict(zip(heads[:3], [3, 2, 1], strict=True))
     found = correlations({"a": rising, "b": falling, "c": {}}, heads)
     assert found == {
-        ("a", "b"): (pytest.approx(-1), 3),
-        ("a", "c"): (None, 0),
-        ("b", "c"): (None, 0),
+        ("a", "b"): (pytest.approx(-1), 3, None),
+        ("a", "c"): (None, 0, None),
+        ("b", "c"): (None, 0, None),
     }
-    assert correlations({"a": rising, "b": falling}, heads[:2])["a", "b"] == (None, 2)
+    assert correlations({"a": rising, "b": falling}, heads[:2])["a", "b"] == (None, 2, None)
 
 
 def test_within_layers_leaves_out_what_differs_between_them():
@@ -51,9 +56,24 @@ def test_within_layers_leaves_out_what_differs_between_them():
     assert correlations_within_layers({"a": first, "b": second}, heads)["a", "b"] == (
         pytest.approx(1),
         6,
+        None,
     )
     third = dict(zip(heads, [51, 52, 53, 3, 2, 1], strict=True))
     assert correlations_within_layers({"a": first, "b": third}, heads)[
         "a", "b"
     ].rho == pytest.approx(0)
-    assert correlations_within_layers({"a": first, "b": third}, heads[:2])["a", "b"] == (None, 0)
+    assert correlations_within_layers({"a": first, "b": third}, heads[:2])["a", "b"] == (
+        None,
+        0,
+        None,
+    )
+
+
+def test_a_mean_over_many_layers_has_an_interval():
+    rhos = [0.2, 0.8, -0.4, 1.0, 0.6, 0.0, 0.4, 0.8, 0.2]
+    low, high = interval(rhos)
+    deviation = np.std(rhos, ddof=1) / len(rhos) ** 0.5
+    assert low < np.mean(rhos) < high
+    assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.15)  # as by the normal law
+    assert interval(rhos[:2]) is None
+    assert interval([0.5] * 4) == pytest.approx((0.5, 0.5))

@@ -140,9 +140,13 @@ def test_json_is_complete(profile):
     assert (cross["scores"]["AER"], cross["step"]) == (0.321, "output")
     assert found["relations"]["nsubj→head"] == {"cases": 50, "baseline": 0.3, "offset": 1}
     assert found["relations"]["obj→head"] == {"cases": 0, "baseline": None, "offset": None}
-    assert {"scores": ["confidence", "norm"], "rho": pytest.approx(0.5), "heads": 3} in found[
-        "correlations"
-    ]["encoder"]
+    expected = {
+        "scores": ["confidence", "norm"],
+        "rho": pytest.approx(0.5),
+        "heads": 3,
+        "interval": None,
+    }
+    assert expected in found["correlations"]["encoder"]
     assert found["trees"] == {"left-branching": 0.25}
 
 
