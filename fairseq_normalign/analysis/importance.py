@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -18,7 +18,7 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.finite import check_finite
 
 
-def losses(forcing: TeacherForcing, pairs: Sequence[Pair]) -> Tensor:
+def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
     """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
     forcing.check_lengths(pairs)
     src_tokens, prev_output_tokens, target = forcing.tensors(pairs)

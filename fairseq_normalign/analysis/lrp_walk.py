@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.lrp_rules import Epsilon, head_shares, rule_set
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.attention import (
+    FairseqModule,
     Name,
     attentions,
     head_count,
@@ -53,8 +54,9 @@ class Relevance(NamedTuple):
     totals: dict[str, Tensor]
 
 
-# Relevance of an output → that of the input; None if the output is a constant.
-Back = Callable[[Tensor], Tensor | None]
+Back = Callable[[Tensor], Tensor]  # relevance of an output → that of the input
+BranchBack = Callable[[Tensor], Tensor | None]  # None if the branch gives a constant
+Branch = Callable[[Tensor], tuple[Tensor, BranchBack]]  # input → output, and the way back
 
 
 class _Walk:
@@ -69,7 +71,7 @@ class _Walk:
         self.heads: dict[Name, Tensor] = {}
         self.totals: dict[str, Tensor] = {}
 
-    def back_linear(self, x: Tensor, relevance: Tensor, *modules: nn.Module) -> Tensor:
+    def back_linear(self, x: Tensor, relevance: Tensor, *modules: FairseqModule) -> Tensor:
         """From linear maps of the same input, as from a single one."""
         parameters = [_parameters(module) for module in modules]
         if len(modules) == 1:
@@ -78,12 +80,12 @@ class _Walk:
             weight, bias = (torch.cat(parts) for parts in zip(*parameters, strict=True))
         return self.rules.linear(x, weight, bias, relevance)
 
-    def layer_norm(self, x: Tensor, module: nn.Module) -> tuple[Tensor, Back]:
+    def layer_norm(self, x: Tensor, module: FairseqModule) -> tuple[Tensor, Back]:
         weight, bias = _wide(module.weight), _wide(module.bias)
         out = F.layer_norm(x, x.shape[-1:], weight, bias, module.eps)
         return out, partial(self.rules.layer_norm, x, weight, bias, module.eps)
 
-    def feed_forward(self, layer: nn.Module, x: Tensor) -> tuple[Tensor, Back]:
+    def feed_forward(self, layer: FairseqModule, x: Tensor) -> tuple[Tensor, Back]:
         inner = layer.activation_fn(F.linear(x, *_parameters(layer.fc1)))
 
         def back(relevance: Tensor) -> Tensor:
@@ -94,11 +96,11 @@ class _Walk:
     def attention(
         self,
         name: Name,
-        module: nn.Module,
+        module: FairseqModule,
         mask: Tensor,
         x: Tensor,
         memory: Tensor | None = None,
-    ) -> tuple[Tensor, Back]:
+    ) -> tuple[Tensor, BranchBack]:
         """Self-attention, or source–target attention to a memory, whose relevance is added to what
         it has.
 
@@ -133,7 +135,9 @@ class _Walk:
 
         return F.linear(context, weight, bias), back
 
-    def back_projections(self, x: Tensor, parts: list[tuple[Tensor | None, nn.Module]]) -> Tensor:
+    def back_projections(
+        self, x: Tensor, parts: list[tuple[Tensor | None, FairseqModule]]
+    ) -> Tensor:
         """From queries, keys and values, or some of them, (B, P, H, T, D) each, to what they are
         projected from."""
         given = [(part, projection) for part, projection in parts if part is not None]
@@ -150,9 +154,9 @@ class _Walk:
     def residual(
         self,
         x: Tensor,
-        norm: nn.Module,
+        norm: FairseqModule,
         before: bool,
-        branch: Callable[[Tensor], tuple[Tensor, Back]],
+        branch: Branch,
     ) -> tuple[Tensor, Back]:
         """x + branch(norm(x)), or norm(x + branch(x))."""
         if before:
@@ -165,8 +169,8 @@ class _Walk:
 
         def back(relevance: Tensor) -> Tensor:
             relevance = relevance if before else back_norm(relevance)
-            of_x, of_branch = self.rules.add(x, branched, relevance)
-            of_branch = back_branch(of_branch)
+            of_x, of_branched = self.rules.add(x, branched, relevance)
+            of_branch = back_branch(of_branched)
             if of_branch is None:
                 return relevance
             return of_x.add_(back_norm(of_branch) if before else of_branch)
@@ -177,14 +181,14 @@ class _Walk:
         self,
         side: str,
         index: int,
-        layer: nn.Module,
+        layer: FairseqModule,
         x: Tensor,
         masks: Sequence[Tensor],
         memory: Tensor | None,
     ) -> tuple[Tensor, list[Back]]:
         """A layer's output, and the ways back through its parts, the last one first."""
         kinds = (side,) if memory is None else (side, "cross")
-        branches = []
+        branches: list[tuple[FairseqModule, Branch]] = []
         for kind, mask in zip(kinds, masks, strict=True):
             attribute = KINDS[kind].attribute
             seen = None if KINDS[kind].self_attention else memory
@@ -193,7 +197,7 @@ class _Walk:
             )
             branches.append((getattr(layer, f"{attribute}_layer_norm"), attend))
         branches.append((layer.final_layer_norm, partial(self.feed_forward, layer)))
-        backs = []
+        backs: list[Back] = []
         for norm, branch in branches:
             x, back = self.residual(x, norm, layer.normalize_before, branch)
             backs.insert(0, back)
@@ -201,7 +205,7 @@ class _Walk:
 
     def decoder(
         self,
-        decoder: nn.Module,
+        decoder: FairseqModule,
         states: list[Tensor],
         masks: Sequence[Tensor],
         memory: Tensor,
@@ -218,7 +222,7 @@ class _Walk:
         return relevance
 
     def encoder(
-        self, encoder: nn.Module, states: list[Tensor], mask: Tensor, of_prefix: Tensor
+        self, encoder: FairseqModule, states: list[Tensor], mask: Tensor, of_prefix: Tensor
     ) -> Tensor:
         """From the encoder's output, whose relevance is in ``memory``, to the first layer's
         input."""
@@ -229,7 +233,7 @@ class _Walk:
     def stack(
         self,
         side: str,
-        stack: nn.Module,
+        stack: FairseqModule,
         states: list[Tensor],
         masks: Sequence[Tensor],
         memory: Tensor | None,
@@ -255,7 +259,7 @@ def _widened(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     return weight, weight.new_zeros(len(weight)) if bias is None else _wide(bias)
 
 
-def _parameters(module: nn.Module) -> tuple[Tensor, Tensor]:
+def _parameters(module: FairseqModule) -> tuple[Tensor, Tensor]:
     return _widened(module.weight, module.bias)
 
 
@@ -264,7 +268,7 @@ def _by_head(projected: Tensor, heads: int) -> Tensor:
     return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _refuse(model: nn.Module) -> None:
+def _refuse(model: FairseqModule) -> None:
     """Refuses a model that the walk does not know: all unsupported options at once."""
     name = type(model).__name__
     for side in ("encoder", "decoder"):
@@ -280,7 +284,7 @@ def _refuse(model: nn.Module) -> None:
         )
 
 
-def _refuse_attentions(model: nn.Module) -> None:
+def _refuse_attentions(model: FairseqModule) -> None:
     known = attentions(model)
     for kind, (side, *_) in KINDS.items():
         for layer in range(len(layers_of(getattr(model, side)))):
@@ -292,7 +296,7 @@ def _refuse_attentions(model: nn.Module) -> None:
             refuse_unsupported((kind, layer), known[kind, layer])
 
 
-def _unsupported_options(model: nn.Module) -> set[str]:
+def _unsupported_options(model: FairseqModule) -> set[str]:
     options = set()
     for part in (model.decoder, *layers_of(model.encoder), *layers_of(model.decoder)):
         for attribute, option in UNSUPPORTED.items():
@@ -304,7 +308,7 @@ def _unsupported_options(model: nn.Module) -> set[str]:
 
 
 def propagate(
-    model: nn.Module,
+    model: FairseqModule,
     src_tokens: Tensor,
     prev_output_tokens: Tensor,
     *,
@@ -336,7 +340,7 @@ def propagate(
     _refuse(model)
     with torch.no_grad(), evaluation_mode(model):
         passed = _forward(model, src_tokens, prev_output_tokens, pad)
-        if start == "top":
+        if start == "top" or targets is None:
             targets = model.decoder.output_layer(passed.features).argmax(-1)
         projection = model.decoder.output_projection
         started = _started(rules, projection, _wide(passed.features), targets, ~passed.padding)
@@ -356,7 +360,7 @@ class _Forward(NamedTuple):
 
 
 def _forward(
-    model: nn.Module, src_tokens: Tensor, prev_output_tokens: Tensor, pad: int
+    model: FairseqModule, src_tokens: Tensor, prev_output_tokens: Tensor, pad: int
 ) -> _Forward:
     src_padding, padding = src_tokens.eq(pad), prev_output_tokens.eq(pad)
     encoder_out = model.encoder(
@@ -370,7 +374,7 @@ def _forward(
 
 
 def _walked(
-    model: nn.Module, rules: Epsilon, passed: _Forward, groups: Iterable[Tensor]
+    model: FairseqModule, rules: Epsilon, passed: _Forward, groups: Iterable[Tensor]
 ) -> Relevance:
     """The way back: through the decoder for each group of predictions, then through the encoder
     for all of them.
@@ -404,7 +408,7 @@ def _causal(padding: Tensor) -> Tensor:
 
 
 def _started(
-    rules: Epsilon, projection: nn.Module, features: Tensor, tokens: Tensor, real: Tensor
+    rules: Epsilon, projection: FairseqModule, features: Tensor, tokens: Tensor, real: Tensor
 ) -> Tensor:
     """Relevance of the output layer's input if each token's logit has 1, (B, T, C); 0 for
     padding."""

@@ -13,8 +13,9 @@ away from it by an ε, which moves results: :func:`rule_set` reads it from text 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -162,6 +163,10 @@ def _signs(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.clamp(min=0), x.clamp(max=0)
 
 
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, parts)
+
+
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole; 0 where the whole is 0."""
     return torch.where(whole > 0, part / whole, torch.zeros_like(whole))
@@ -197,7 +202,7 @@ class Voita(Epsilon):
         A token whose parts are all 0 leaves its relevance to the others.
         """
         mass = relevance.sum(-1)  # (B, P, T)
-        passed = sum(part.sum(-1) for part in parts)
+        passed = _sum(part.sum(-1) for part in parts)
         kept = (mass * (passed > 0)).sum(-1, keepdim=True)
         by_token = _ratio(mass, passed)
         by_prediction = _ratio(mass.sum(-1, keepdim=True), kept)
@@ -268,15 +273,15 @@ class Voita(Epsilon):
             q.split(size, 2), weights.split(size, 2), relevance.split(size, 3), strict=True
         )
         by_block = [
-            self._attention_block(queries, k, v, alphas, of_output)
-            for queries, alphas, of_output in blocks
+            self._attention_block(some_q, k, v, some_weights, of_output)
+            for some_q, some_weights, of_output in blocks
         ]
-        of_q, of_k, of_v = zip(*by_block, strict=True)
-        parts = torch.cat(of_q, dim=3), sum(of_k), sum(of_v)
+        queries, keys, values = zip(*by_block, strict=True)
+        of_q, of_k, of_v = torch.cat(queries, dim=3), _sum(keys), _sum(values)
         axes = (2, 3, 4)
-        factor = _ratio(relevance.sum(axes), sum(part.sum(axes) for part in parts))
-        of_q, of_k, of_v = (part * factor[:, :, None, None, None] for part in parts)
-        return of_q, of_k, of_v
+        passed = _sum(part.sum(axes) for part in (of_q, of_k, of_v))
+        factor = _ratio(relevance.sum(axes), passed)[:, :, None, None, None]
+        return of_q * factor, of_k * factor, of_v * factor
 
     def _attention_block(
         self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor

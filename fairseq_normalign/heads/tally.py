@@ -13,24 +13,21 @@ class Tally:
     """Sums by head and numbers of cases, for each attention (kind, layer)."""
 
     def __init__(self) -> None:
-        self.sums: dict[tuple, np.ndarray | float] = defaultdict(float)
-        self.cases: dict[tuple, int] = defaultdict(int)
+        self.sums: dict[tuple[str, int], np.ndarray] = {}
+        self.cases: dict[tuple[str, int], int] = defaultdict(int)
 
     def add(self, attention: tuple[str, int], sums, cases: int) -> None:
         """Adds sums of the attention's heads, (H,), over some more cases."""
-        self.sums[attention] = self.sums[attention] + np.asarray(sums, dtype=np.float64)
+        sums = np.asarray(sums, dtype=np.float64)
+        self.sums[attention] = self.sums.get(attention, np.zeros(len(sums))) + sums
         self.cases[attention] += cases
 
     def means(self) -> dict[Head, float]:
         """The mean of every head that had a case."""
         means = {}
-        for attention, sums in self.sums.items():
-            cases = self.cases[attention]
+        for (kind, layer), sums in self.sums.items():
+            cases = self.cases[kind, layer]
             if cases:
-                means.update(
-                    {
-                        Head(*attention, head): float(total) / cases
-                        for head, total in enumerate(sums)
-                    }
-                )
+                for head, total in enumerate(sums):
+                    means[Head(kind, layer, head)] = float(total) / cases
         return means

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
@@ -15,9 +16,10 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
 
 Name = tuple[str, int]  # of an attention: its kind, and its layer from 0
+FairseqModule = Any  # a module whose attributes no type checker knows
 
 
-def layers_of(stack: nn.Module | None) -> list[nn.Module]:
+def layers_of(stack: FairseqModule | None) -> list[FairseqModule]:
     """The layers of an encoder or decoder, by index: iterating drops layers at random under
     layerdrop."""
     stack = getattr(stack, "sentence_encoder", stack)  # RoBERTa
@@ -72,17 +74,19 @@ def query_scale(attention: MultiheadAttention) -> float:
     return attention.scaling
 
 
-def projections(attention: MultiheadAttention) -> tuple[nn.Module, nn.Module, nn.Module]:
+def projections(
+    attention: MultiheadAttention,
+) -> tuple[FairseqModule, FairseqModule, FairseqModule]:
     """The maps to queries, keys and values, C → H·D each."""
     return attention.q_proj, attention.k_proj, attention.v_proj
 
 
-def value_projection(attention: MultiheadAttention) -> nn.Module:
+def value_projection(attention: MultiheadAttention) -> FairseqModule:
     """The map to values alone."""
     return projections(attention)[2]
 
 
-def out_projection(attention: MultiheadAttention) -> nn.Module:
+def out_projection(attention: MultiheadAttention) -> FairseqModule:
     """The module of W_O and b_O."""
     return attention.out_proj
 

@@ -84,10 +84,11 @@ class _Hooks:
         batch, _, _, keys = weights.shape
         if heads == 0:
             return weights.new_zeros(batch, heads, keys, width)
-        if incremental_state is None:
-            values = split_heads(self.projected, heads, width)
-        else:  # what is projected in this step are the newest keys alone, or none
+        if incremental_state is not None:  # this step projects the newest keys alone, or none
             values = cached_values(self.attention, incremental_state)
+        else:
+            assert self.projected is not None
+            values = split_heads(self.projected, heads, width)
         beams = batch // len(values)
         return values if beams == 1 else values.repeat_interleave(beams, dim=0)
 

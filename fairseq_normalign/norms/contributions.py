@@ -43,12 +43,20 @@ class Recorded:
 
     @cached_property
     def norms(self) -> Norms:
-        return norms(self.weights, self.values, self.out_weight)
+        return norms(self.weights, *self.value_parts())
+
+    def value_parts(self) -> tuple[Tensor, Tensor]:
+        """Values and W_O, for which they must have been recorded."""
+        assert self.values is not None and self.out_weight is not None
+        return self.values, self.out_weight
 
     def detached(self) -> Recorded:
         """The same without the graph that it was computed in."""
-        parts = (self.weights, self.values, self.out_weight, self.out_bias)
-        return Recorded(*(None if part is None else part.detach() for part in parts))
+        values, out_weight, out_bias = (
+            None if part is None else part.detach()
+            for part in (self.values, self.out_weight, self.out_bias)
+        )
+        return Recorded(self.weights.detach(), values, out_weight, out_bias)
 
 
 def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
@@ -113,14 +121,14 @@ def _sqrt(squared: Tensor) -> Tensor:
 
 def summed_vectors(recorded: Recorded) -> Tensor:
     """Σ_h α_h f_h(x_s) for every pair (t, s), (B, T, S, C). Large: T·S·C numbers a sentence."""
-    vectors = transformed_vectors(recorded.values, recorded.out_weight)
+    vectors = transformed_vectors(*recorded.value_parts())
     return torch.einsum("bhts,bshc->btsc", recorded.weights.to(vectors.dtype), vectors)
 
 
 def weighted_vectors(recorded: Recorded) -> Iterator[Tensor]:
     """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each. Large: T·S·C
     numbers a sentence."""
-    vectors = transformed_vectors(recorded.values, recorded.out_weight)
+    vectors = transformed_vectors(*recorded.value_parts())
     for weights, transformed in zip(recorded.weights.unbind(1), vectors.unbind(2), strict=True):
         yield weights.to(vectors.dtype).unsqueeze(-1) * transformed.unsqueeze(1)
 
@@ -133,6 +141,6 @@ def stacked_vectors(recorded: Recorded) -> Tensor:
 def attention_output(recorded: Recorded) -> Tensor:
     """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): what the attention returned, rebuilt from its
     parts."""
-    vectors = transformed_vectors(recorded.values, recorded.out_weight)
+    vectors = transformed_vectors(*recorded.value_parts())
     output = torch.einsum("bhts,bshc->btc", recorded.weights.to(vectors.dtype), vectors)
     return output if recorded.out_bias is None else output + recorded.out_bias.to(vectors.dtype)

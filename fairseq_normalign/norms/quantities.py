@@ -49,5 +49,5 @@ def of_sentence(
     weights = recorded.weights[sentence, which, :queries, :keys]
     if recorded.values is None:
         return type(recorded)(weights)
-    values = recorded.values[sentence, which, :keys]
-    return type(recorded)(weights, values, recorded.out_weight[which])
+    values, out_weight = recorded.value_parts()
+    return type(recorded)(weights, values[sentence, which, :keys], out_weight[which])

@@ -11,10 +11,11 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 from fairseq.logging import metrics
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import FairseqModule
 from fairseq_normalign.plugin.gating import gates
 
 
@@ -96,7 +97,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         logging_output.update(state, gate_logs=1)
         return loss, sample_size, logging_output
 
-    def penalty(self, model: nn.Module) -> tuple[Tensor, dict[str, float]]:
+    def penalty(self, model: FairseqModule) -> tuple[Tensor, dict[str, float]]:
         """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged: how far the heads of each kind are
         open."""
         projections = gates(model)
@@ -128,7 +129,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             state[f"open_{kind}"] += probability
         return penalty, state
 
-    def _factor(self, model: nn.Module, total: int, closed: int) -> float:
+    def _factor(self, model: FairseqModule, total: int, closed: int) -> float:
         """What λ is multiplied by now: by the warm-up or, with a target, by what steers there."""
         steering = model.steering
         progress = 1.0 if self.warmup == 0 else min(1.0, steering.updates / self.warmup)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +54,7 @@ class GatedProjection(nn.Module):
     ):
         super().__init__()
         # Not by its setter, as the name is that of a property, below.
-        self._parameters["weight"] = projection.weight
+        self._parameters["weight"] = cast(nn.Parameter, projection.weight)
         self.bias = projection.bias
         self.lr_scale, self.close_rule = lr_scale, close_rule
         self.scaled_log_alpha = nn.Parameter(torch.full((heads,), initial / lr_scale))
@@ -88,7 +89,7 @@ class GatedProjection(nn.Module):
             gates = self.gate_values()
         else:
             gates = sample_gates(self.log_alpha, self.noise)
-        return scale_heads(self._parameters["weight"], gates)
+        return scale_heads(cast(Tensor, self._parameters["weight"]), gates)
 
     def forward(self, heads: Tensor) -> Tensor:
         return functional.linear(heads, self.weight, self.bias)

@@ -11,6 +11,7 @@ from torch.nn import functional
 from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.host.attention import (
+    FairseqModule,
     attentions,
     head_count,
     head_counts,
@@ -107,7 +108,7 @@ class PrunedAttention(MultiheadAttention):
         return query.new_zeros(shape)
 
 
-def remove_heads(model: nn.Module, alive: str) -> None:
+def remove_heads(model: FairseqModule, alive: str) -> None:
     """Removes all heads but these, as ``heads.names`` writes them."""
     heads = parse_heads(alive, head_counts(model))
     for name, attention in attentions(model).items():
