@@ -11,6 +11,7 @@ from fairseq_normalign.host.pairs import Pair
 WINDOW = 2_000  # pairs held in memory at once, to be sorted by length
 
 Result = TypeVar("Result")
+Progress = Callable[[int], object]  # called with the number of pairs that are finished
 
 
 def map_batches(
@@ -19,42 +20,54 @@ def map_batches(
     *,
     max_tokens: int,
     window: int = WINDOW,
+    progress: Progress | None = None,
 ) -> Iterator[Result]:
-    """Applies ``run`` to batches of at most ``max_tokens`` (padding included); yields its results
-    in input order."""
+    """Applies ``run`` to batches of pairs; yields its results in input order.
+
+    Args:
+        max_tokens: of a batch, padding included.
+        window: how many pairs are sorted by length, and held, at a time.
+        progress: called with the size of each batch that is done, e.g. ``bar.update``.
+    """
     ready: dict[int, Result] = {}
     due = 0
     for batch in numbered_batches(pairs, max_tokens=max_tokens, window=window):
         numbers, members = zip(*batch, strict=True)
         ready.update(zip(numbers, run(list(members)), strict=True))
+        if progress is not None:
+            progress(len(batch))
         while due in ready:
             yield ready.pop(due)
             due += 1
 
 
 def numbered_batches(
-    pairs: Iterable[Pair], *, max_tokens: int, window: int = WINDOW
+    pairs: Iterable[Pair],
+    *,
+    max_tokens: int,
+    window: int = WINDOW,
+    progress: Progress | None = None,
 ) -> Iterator[list[tuple[int, Pair]]]:
-    """Batches of (place in the input, pair) of similar length, from one window of the input after
-    the other."""
+    """Batches of (place in the input, pair) of similar length, one window after the other.
+
+    A batch is done, and ``progress`` told of it, when the next one is asked for.
+    """
     numbered = enumerate(pairs)
-    while True:
-        chunk = list(islice(numbered, window))
-        if not chunk:
-            return
-        for batch in batches(
-            [max(len(p.source.tokens), len(p.target.tokens)) for _, p in chunk], max_tokens
-        ):
+    while chunk := list(islice(numbered, window)):
+        lengths = [max(len(pair.source.tokens), len(pair.target.tokens)) for _, pair in chunk]
+        for batch in batches(lengths, max_tokens):
             yield [chunk[index] for index in batch]
+            if progress is not None:
+                progress(len(batch))
 
 
 def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of sentences of similar length, at most ``max_tokens`` padded tokens together (or one
-    sentence)."""
+    """Indices of sentences of similar length, at most ``max_tokens`` together with padding.
+
+    A sentence that is longer comes alone. The sort is stable: the batches are always the same.
+    """
     batch: list[int] = []
-    for index in sorted(
-        range(len(lengths)), key=lengths.__getitem__
-    ):  # stable: the same batches every time
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and lengths[index] * (len(batch) + 1) > max_tokens:
             yield batch
             batch = []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import load_indexed_dataset
 
+from fairseq_normalign.alignment.text_doctor import unjoined
 from fairseq_normalign.errors import InputError, MissingSubset
+from fairseq_normalign.host.index_files import check_index
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.special_tokens import task_options
 
@@ -23,61 +26,101 @@ def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], in
     """
     options = task_options(reader.task)
     if getattr(options, "source_lang", None) is None:
-        return _binarised_sources(subset, options.data, reader)
-    languages = options.source_lang, options.target_lang
-    dictionaries = reader.task.source_dictionary, reader.task.target_dictionary
-    for folder, (first, second) in product(
-        utils.split_paths(options.data or ""), (languages, languages[::-1])
-    ):
-        prefix = f"{folder}/{subset}.{first}-{second}."
-        sides = [
-            _indexed(prefix + lang, symbols)
-            for lang, symbols in zip(languages, dictionaries, strict=True)
-        ]
-        if None not in sides:
-            break
-    else:
-        raise MissingSubset(
-            f"no subset {subset!r} of {'-'.join(languages)} in {options.data}; expected "
-            "fairseq-preprocess's"
-        )
-    source, target = sides
-    if reader.scheme == "none" and any(
-        "▁" in symbol or symbol.endswith("@@") for symbol in dictionaries[0].symbols
-    ):
-        warnings.warn(
-            "links are links of pieces; for links of words, name the BPE with --remove-bpe",
-            stacklevel=2,
-        )
+        return _without_targets(subset, options.data, reader)
+    languages = (options.source_lang, options.target_lang)
+    prefix = _prefix(subset, options.data, languages)
+    source = _sentences(prefix + languages[0], reader.task.source_dictionary)
+    target = _sentences(prefix + languages[1], reader.task.target_dictionary)
     if len(source) != len(target):
         raise InputError(
             f"{prefix}*: {len(source)} sources and {len(target)} targets; expected as many of each"
         )
+    _say_if_unjoined(reader)
     pairs = (
         reader.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source))
     )
-    return pairs, len(source)
+    names = [prefix + language for language in languages]
+    return _counting_unknown(pairs, reader, names), len(source)
 
 
-def _binarised_sources(subset: str, data: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
-    """Sentences without targets, as ``fairseq-preprocess --only-source`` writes them for masked
-    language models."""
-    for folder in utils.split_paths(data):
-        source = _indexed(f"{folder}/{subset}", reader.task.source_dictionary)
-        if source is not None:
+def _without_targets(subset: str, data: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
+    """Sentences as ``fairseq-preprocess --only-source`` writes them for masked language models."""
+    for folder in utils.split_paths(data or ""):
+        path = f"{folder}/{subset}"
+        if not _missing(path):
+            source = _sentences(path, reader.task.source_dictionary)
+            _say_if_unjoined(reader)
             pairs = (
                 reader.binarised_pair(source[i], None, f"sentence {i + 1}")
                 for i in range(len(source))
             )
-            return pairs, len(source)
+            return _counting_unknown(pairs, reader, [path]), len(source)
     raise MissingSubset(
         f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
     )
 
 
-def _indexed(path: str, dictionary: Dictionary):
-    """One side of a subset, or None; fairseq's older format must be told to read its sentences."""
-    dataset = load_indexed_dataset(path, dictionary)
-    if dataset is not None and getattr(dataset, "supports_prefetch", False):
+def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:
+    """The path of a subset's files up to the language."""
+    incomplete: list[str] = []
+    for folder, order in product(utils.split_paths(data or ""), (languages, languages[::-1])):
+        prefix = f"{folder}/{subset}.{'-'.join(order)}."
+        missing = [_missing(prefix + language) for language in languages]
+        if not any(missing):
+            return prefix
+        if len(missing[0] + missing[1]) < 4:
+            incomplete = missing[0] + missing[1]
+    name = f"subset {subset!r} of {'-'.join(languages)} in {data}"
+    if incomplete:
+        raise MissingSubset(f"{name}: there is no {' and no '.join(incomplete)}")
+    raise MissingSubset(f"no {name}; expected fairseq-preprocess's")
+
+
+def _missing(path: str) -> list[str]:
+    """Which of the files of one side of a subset are missing; fairseq also knows one file of text,
+    without an ending."""
+    if Path(path).is_file():
+        return []
+    return [name for name in (f"{path}.idx", f"{path}.bin") if not Path(name).is_file()]
+
+
+def _sentences(path: str, dictionary: Dictionary) -> Sequence[Any]:
+    """One side of a subset; fairseq's older format must be told to read its sentences."""
+    if not Path(path).is_file() and check_index(path) == 0:
+        return []  # fairseq cannot map an empty file
+    try:
+        dataset = load_indexed_dataset(path, dictionary)
+    except (AssertionError, OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}; expected fairseq-preprocess's") from None
+    if getattr(dataset, "supports_prefetch", False):
         dataset.prefetch(range(len(dataset)))
     return dataset
+
+
+def _say_if_unjoined(reader: PairReader) -> None:
+    """Pieces count as words if nobody said how to join them."""
+    for side in (reader.source, reader.target):
+        diagnosis = unjoined(side.vocabulary, reader.scheme)
+        if diagnosis is not None:
+            reader.warn_once(reader.wording.advice(diagnosis), "join")
+
+
+def _counting_unknown(
+    pairs: Iterator[Pair], reader: PairReader, names: Sequence[str]
+) -> Iterator[Pair]:
+    """The pairs; then a word about pieces that are <unk>, if pieces are joined to words."""
+    unknown, pieces = [0] * len(names), [0] * len(names)
+    sides = (reader.source, reader.target)[: len(names)]
+    for pair in pairs:
+        for number, side in enumerate(sides):
+            sentence = getattr(pair, side.name)
+            unknown[number] += int((sentence.tokens == side.dictionary.unk()).sum())
+            pieces[number] += sum(word >= 0 for word in sentence.words)
+        yield pair
+    for name, count, total in zip(names, unknown, pieces, strict=True):
+        if count and reader.scheme != "none":
+            reader.warn_once(
+                f"{name}: {count} of {total} pieces ({count / total:.1%}) are <unk>, which does "
+                "not tell where words begin: they may be joined wrongly there, unlike in text",
+                name,
+            )

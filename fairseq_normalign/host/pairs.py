@@ -2,198 +2,315 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
-from fairseq.data import Dictionary, encoders
+from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_normalign.alignment.words import normalise_bpe_name, split_words, word_ids
+from fairseq_normalign.alignment.text_doctor import (
+    Diagnosis,
+    Reading,
+    Vocabulary,
+    examine,
+    wrong_scheme,
+)
+from fairseq_normalign.alignment.words import join_pieces, normalise_bpe_name, word_ids
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.special_tokens import special_tokens_of
+from fairseq_normalign.host.segmentation import (
+    FILE_OPTIONS,
+    Segmentation,
+    build_bpes,
+    build_tokenizers,
+)
+from fairseq_normalign.host.special_tokens import Tokens, special_tokens_of, task_options
+from fairseq_normalign.host.wording import COMMAND, PYTHON, Wording
 
-CHECKED_PAIRS = 100  # of a text, for pieces that the dictionary does not have
+EXAMINED_PAIRS = 100  # of a text, by the doctor
 
-BPE_FILES = {
-    "sentencepiece": "sentencepiece_model",
-    "subword_nmt": "bpe_codes",
-    "fastbpe": "bpe_codes",
-}
+Text = str | Sequence[str] | None  # a line, a list of words, or no sentence
 
 
 class Sentence(NamedTuple):
     """One side of a pair as the model takes it."""
 
-    tokens: Tensor  # ids, with </s> and other marks
-    words: list[int]  # the word of each token, never decreasing; -1 for marks
+    tokens: Tensor  # ids, with </s> and other special tokens
+    words: list[int]  # the word of each token, never decreasing; -1 for special tokens
     text: list[str]  # the words themselves
+    unknown: tuple[str, ...] = ()  # the pieces that are <unk> in ``tokens``, where they are known
 
 
-NO_SENTENCE = Sentence(
-    torch.tensor([], dtype=torch.long), [], []
-)  # the target of a model without a decoder
+# The target of a model without a decoder.
+NO_SENTENCE = Sentence(torch.tensor([], dtype=torch.long), [], [])
 
 
 class Pair(NamedTuple):
     source: Sentence
     target: Sentence
     where: str  # for error messages
+    skipped: bool = False  # as too long for the model: no tokens but the special ones
+
+
+class Side:
+    """One side of a task: its dictionary, special tokens and segmentation."""
+
+    def __init__(
+        self,
+        name: str,
+        dictionary: Dictionary,
+        special: tuple[Tokens, Tokens],
+        segmentation: Segmentation,
+    ) -> None:
+        self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
+        self.before, self.after = special
+
+    def from_text(self, text: Text, where: str) -> Sentence:
+        """A sentence of a text."""
+        if text is None:
+            return NO_SENTENCE
+        segmented = self.segmentation(text, f"{self.name} {where}")
+        ids = [self.dictionary.index(symbol) for symbol in segmented.symbols]
+        unk = self.dictionary.unk()
+        unknown = [p for p, index in zip(segmented.pieces, ids, strict=True) if index == unk]
+        return self._sentence(ids, segmented.ids, segmented.words, tuple(unknown))
+
+    def from_binarised(self, tokens: Tensor | None, where: str) -> Sentence:
+        """A sentence as ``fairseq-preprocess`` writes it."""
+        if tokens is None:
+            return NO_SENTENCE
+        ids = [index for index in tokens.tolist() if index != self.dictionary.eos()]
+        self._check_ids(ids, where)
+        pieces = self.symbols(ids)
+        scheme = self.segmentation.scheme
+        words = word_ids(pieces, scheme, where=f"{self.name} of {where}")
+        return self._sentence(ids, words, join_pieces(pieces, words, scheme))
+
+    def _check_ids(self, ids: Sequence[int], where: str) -> None:
+        wrong = [index for index in ids if not 0 <= index < len(self.dictionary)]
+        if wrong:
+            raise InputError(
+                f"{self.name} of {where}: token {wrong[0]} is not in the dictionary, which has 0 "
+                f"to {len(self.dictionary) - 1}; were the data binarised with another one?"
+            )
+
+    def _sentence(
+        self, ids: list[int], words: list[int], text: list[str], unknown: tuple[str, ...] = ()
+    ) -> Sentence:
+        tokens = torch.tensor([*self.before, *ids, *self.after], dtype=torch.long)
+        words = [*[-1] * len(self.before), *words, *[-1] * len(self.after)]
+        return Sentence(tokens, words, text, unknown)
+
+    def symbols(self, tokens: Sequence[int]) -> list[str]:
+        """The pieces and special tokens that tokens stand for."""
+        return [self.segmentation.printed(self.dictionary[index]) for index in tokens]
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What the dictionary tells of its text."""
+        first = self.dictionary.nspecial
+        symbols = zip(self.dictionary.symbols[first:], self.dictionary.count[first:], strict=True)
+        return Vocabulary(
+            {
+                self.segmentation.printed(symbol): count
+                for symbol, count in symbols
+                if not symbol.startswith("madeupword")  # fills up the embeddings
+            }
+        )
+
+    def reading(self, sentences: Iterable[Sentence]) -> Reading:
+        """What the doctor wants to know of a text."""
+        reading = Reading(
+            self.vocabulary,
+            self.segmentation.scheme,
+            segmented_here=self.segmentation.bpe is not None,
+        )
+        for sentence in sentences:
+            ids = [word for word in sentence.words if word >= 0]
+            reading.add(sentence.text, self.pieces(sentence), ids)
+        return reading
+
+    def pieces(self, sentence: Sentence) -> list[str]:
+        """The pieces of a sentence, without special tokens, also those that are <unk>."""
+        words = zip(sentence.tokens.tolist(), sentence.words, strict=True)
+        tokens = [token for token, word in words if word >= 0]
+        unknown = iter(sentence.unknown)
+        return [
+            next(unknown, symbol) if token == self.dictionary.unk() else symbol
+            for token, symbol in zip(tokens, self.symbols(tokens), strict=True)
+        ]
 
 
 class PairReader:
-    """Text or binarised data → :class:`Pair`, by a task's dictionaries and marks and the model's
-    own tokeniser and BPE.
+    """Text or binarised data → :class:`Pair`, by a task's dictionaries and special tokens.
 
     Args:
-        bpe: fairseq's BPE object, or None if the text is already split into pieces.
+        bpe: fairseq's BPE object for both sides, or None if text is already split into pieces.
+        source_bpe: that of the source, if the sides have one each.
+        target_bpe: that of the target.
         scheme: how pieces join to words (see ``alignment.words``).
-        tokenizer: fairseq's tokeniser object, or None if the text is already split into words.
+        tokenizer: fairseq's tokeniser object, or None if text is already split into words.
+        target_tokenizer: that of the target, if the sides have one each.
+        wording: how messages name what can be changed.
     """
 
-    def __init__(self, task, *, bpe=None, scheme: str = "none", tokenizer=None):
-        self.task, self.marks = task, special_tokens_of(task)
-        self.bpe, self.scheme, self.tokenizer = bpe, scheme, tokenizer
+    def __init__(
+        self,
+        task: Any,
+        *,
+        bpe: Any = None,
+        source_bpe: Any = None,
+        target_bpe: Any = None,
+        scheme: str = "none",
+        tokenizer: Any = None,
+        target_tokenizer: Any = None,
+        wording: Wording = PYTHON,
+    ) -> None:
+        self.task, self.marks, self.scheme = task, special_tokens_of(task), scheme
+        self.wording = wording
+        source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
+        target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
+        self.source = Side("source", task.source_dictionary, self.marks.source, source)
+        self.target = Side("target", task.target_dictionary, self.marks.target, target)
+        self._warned: set[tuple[str, ...]] = set()
+        self._check_scheme()
 
     @classmethod
-    def from_args(cls, task, args: Namespace) -> PairReader:
-        """From fairseq's ``--bpe``, ``--tokenizer`` and ``--post-process`` with their own
-        options."""
+    def from_args(
+        cls, task: Any, args: Namespace, *, reverse: bool = False, wording: Wording = COMMAND
+    ) -> PairReader:
+        """From fairseq's ``--bpe``, ``--tokenizer`` and ``--post-process`` with their own options.
+
+        ``source_bpe_codes``, ``target_bpe_codes``, ``source_sentencepiece_model`` and
+        ``target_sentencepiece_model`` name the file of one side; ``reverse`` says that the model
+        translates the other way round, so that what they call the source is its target.
+        """
         scheme = normalise_bpe_name(args.bpe or args.post_process)
-        try:
-            return cls(
-                task,
-                bpe=encoders.build_bpe(args),
-                scheme=scheme,
-                tokenizer=encoders.build_tokenizer(args),
-            )
-        except (
-            OSError,
-            ImportError,
-        ) as error:  # a model file that is missing or no model, or a package
-            reason = (
-                "its model or codes are not named" if "???" in str(error) else str(error).strip()
-            )
-            raise InputError(f"--bpe {args.bpe}, --tokenizer {args.tokenizer}: {reason}") from None
+        source_bpe, target_bpe = build_bpes(args, wording)
+        options = task_options(task)
+        languages = getattr(options, "source_lang", None), getattr(options, "target_lang", None)
+        tokenizer, target_tokenizer = build_tokenizers(args, languages, wording)
+        return cls(
+            task,
+            source_bpe=target_bpe if reverse else source_bpe,
+            target_bpe=source_bpe if reverse else target_bpe,
+            scheme=scheme,
+            tokenizer=tokenizer,
+            target_tokenizer=target_tokenizer,
+            wording=wording,
+        )
 
     @classmethod
     def from_names(
-        cls, task, *, bpe: str | None = None, model: str | None = None, tokenizer: str | None = None
-    ):
-        """From fairseq's names of BPE and tokeniser, and the BPE's file."""
-        file = {BPE_FILES.get(bpe, "bpe_codes"): model} if model else {}
-        return cls.from_args(
-            task, Namespace(bpe=bpe, post_process=None, tokenizer=tokenizer, **file)
-        )
+        cls,
+        task: Any,
+        *,
+        bpe: str | None = None,
+        model: str | None = None,
+        source_model: str | None = None,
+        target_model: str | None = None,
+        scheme: str | None = None,
+        tokenizer: str | None = None,
+    ) -> PairReader:
+        """From fairseq's names of BPE and tokeniser, and the BPE's files.
 
-    def pair(
-        self, source: str | Sequence[str], target: str | Sequence[str] | None, where: str
-    ) -> Pair:
+        Args:
+            bpe: fairseq's name of the BPE that splits text into pieces.
+            model: its file: SentencePiece model or codes.
+            source_model: the source's file, if the sides have one each.
+            target_model: the target's file.
+            scheme: how pieces join to words, if text is already split into pieces.
+            tokenizer: fairseq's name of a tokeniser.
+        """
+        option = FILE_OPTIONS.get(bpe or "", "bpe_codes")
+        files = {
+            option: model,
+            f"source_{option}": source_model,
+            f"target_{option}": target_model,
+        }
+        named = {name: path for name, path in files.items() if path is not None}
+        args = Namespace(bpe=bpe, post_process=scheme, tokenizer=tokenizer, **named)
+        return cls.from_args(task, args, wording=PYTHON)
+
+    def pair(self, source: Text, target: Text, where: str) -> Pair:
         """A pair of texts, each a line or a list of words; no target is None."""
         return Pair(
-            self._text(source, self.task.source_dictionary, self.marks.source, f"source {where}"),
-            self._text(target, self.task.target_dictionary, self.marks.target, f"target {where}"),
-            where,
+            self.source.from_text(source, where), self.target.from_text(target, where), where
         )
 
     def binarised_pair(self, source: Tensor, target: Tensor | None, where: str) -> Pair:
         """A pair of sentences as ``fairseq-preprocess`` writes them; no target is None."""
         return Pair(
-            self._binarised(
-                source, self.task.source_dictionary, self.marks.source, f"source of {where}"
-            ),
-            self._binarised(
-                target, self.task.target_dictionary, self.marks.target, f"target of {where}"
-            ),
+            self.source.from_binarised(source, where),
+            self.target.from_binarised(target, where),
             where,
         )
 
     def symbols(self, tokens: Sequence[int], side: str) -> list[str]:
-        """The pieces and marks that tokens stand for."""
-        dictionary = getattr(self.task, f"{side}_dictionary")
-        return [self._printed(dictionary[index]) for index in tokens]
+        """The pieces and special tokens that tokens stand for."""
+        return getattr(self, side).symbols(tokens)
 
-    def _text(
-        self, sentence: str | Sequence[str] | None, dictionary: Dictionary, marks: tuple, where: str
-    ) -> Sentence:
-        if sentence is None:
-            return NO_SENTENCE
-        text = sentence if isinstance(sentence, str) else " ".join(_checked(sentence, where))
-        words = split_words(text if self.tokenizer is None else self.tokenizer.encode(text))
-        if self.bpe is None:
-            symbols, words = words, None
-        else:  # split at blanks alone: a piece may hold a no-break space
-            symbols = [symbol for symbol in self.bpe.encode(" ".join(words)).split(" ") if symbol]
-        return self._sentence(
-            symbols, [dictionary.index(symbol) for symbol in symbols], marks, words, where
+    def _check_scheme(self) -> None:
+        """Refuses a scheme that the dictionaries' symbols do not know."""
+        if self.scheme == "none":
+            return
+        diagnosis = wrong_scheme(
+            [self.source.vocabulary, self.target.vocabulary],
+            self.scheme,
+            segmented_here=self.source.segmentation.bpe is not None,
         )
+        if diagnosis is not None:
+            raise InputError(self.wording.advice(diagnosis))
 
-    def _binarised(
-        self, tokens: Tensor | None, dictionary: Dictionary, marks: tuple, where: str
-    ) -> Sentence:
-        if tokens is None:
-            return NO_SENTENCE
-        ids = [index for index in tokens.tolist() if index != dictionary.eos()]
-        if dictionary.unk() in ids and self.scheme != "none":
-            warnings.warn(
-                "the binarised data hold <unk>, which does not tell where words begin: links may "
-                "be off; align the "
-                "text itself with --source-file and --target-file",
-                stacklevel=2,
-            )
-        return self._sentence([dictionary[index] for index in ids], ids, marks, None, where)
+    def examine(self, pairs: Sequence[Pair], name: str = "text") -> None:
+        """Refuses text that cannot be meant for the model, and warns of what is doubtful."""
+        sources = [pair.source for pair in pairs]
+        targets = [pair.target for pair in pairs if pair.target is not NO_SENTENCE]
+        for side, sentences in ((self.source, sources), (self.target, targets)):
+            diagnosis = examine(side.reading(sentences))
+            if diagnosis is not None:
+                self._tell(diagnosis, side.name, name)
 
-    def _sentence(
-        self, symbols, ids: list[int], marks: tuple, words: list[str] | None, where: str
-    ) -> Sentence:
-        pieces = [self._printed(symbol) for symbol in symbols]
-        of_pieces = word_ids(pieces, self.scheme, words=words, where=where)
-        text = _joined(pieces, of_pieces) if words is None else words
-        before, after = marks
-        tokens = torch.tensor([*before, *ids, *after])
-        return Sentence(tokens, [*[-1] * len(before), *of_pieces, *[-1] * len(after)], text)
+    def _tell(self, diagnosis: Diagnosis, side: str, name: str) -> None:
+        message = f"{side} {name}: {self.wording.advice(diagnosis)}"
+        if diagnosis.certain:
+            raise InputError(message)
+        self.warn_once(message, side, diagnosis.remedy)
 
-    def _printed(self, symbol: str) -> str:
-        """A dictionary's symbol as the letters of a piece: GPT-2's dictionaries hold numbers."""
-        letters = getattr(getattr(self.bpe, "bpe", None), "decoder", None)
-        return letters[int(symbol)] if isinstance(letters, dict) and symbol.isdigit() else symbol
+    def warn_once(self, message: str, *subject: str) -> None:
+        """Warns of a subject once, however many texts are read."""
+        if subject not in self._warned:
+            self._warned.add(subject)
+            warnings.warn(message, stacklevel=2)
 
 
-def _checked(words: Sequence[str], where: str) -> Sequence[str]:
-    for word in words:
-        if split_words(word) != [word]:
-            raise InputError(f"{where}: {word!r} is not one word; expected words without blanks")
-    return words
+def _own(own: Any, common: Any) -> Any:
+    return common if own is None else own
 
 
-def _joined(pieces: Sequence[str], ids: Sequence[int]) -> list[str]:
-    text = [""] * (ids[-1] + 1 if ids else 0)
-    for piece, word in zip(pieces, ids, strict=True):
-        text[word] += piece.strip("▁Ġ").replace("@@", "")
-    return text
-
-
-def text_pairs(sentences: Iterable[tuple], reader: PairReader) -> Iterator[Pair]:
-    """Pairs of a stream of (source, target)."""
-    unknown = total = number = 0
-    for number, (source, target) in enumerate(sentences, 1):
-        pair = reader.pair(source, target, f"line {number}")
-        if number <= CHECKED_PAIRS:
-            tokens = pair.source.tokens[:-1]
-            unknown += int(tokens.eq(reader.task.source_dictionary.unk()).sum())
-            total += len(tokens)
-            if number == CHECKED_PAIRS and unknown > total / 2:
-                raise InputError(_unknown(unknown, total))
-        yield pair
-    if number < CHECKED_PAIRS and unknown > total / 2:  # too few to be sure
-        warnings.warn(_unknown(unknown, total), stacklevel=2)
-
-
-def _unknown(unknown: int, total: int) -> str:
-    return (
-        f"{unknown} of the first {total} source pieces are not in the dictionary; is the BPE "
-        "(--bpe) missing, or is it "
-        "the dictionary of another model?"
+def text_pairs(
+    sentences: Iterable[tuple[Text, Text]], reader: PairReader, *, name: str = "text"
+) -> Iterator[Pair]:
+    """Pairs of a stream of (source, target), after the doctor has looked at the first of them."""
+    pairs = (
+        reader.pair(source, target, f"line {number}")
+        for number, (source, target) in enumerate(sentences, 1)
     )
+    return examined(pairs, reader, name=name)
+
+
+def examined(pairs: Iterable[Pair], reader: PairReader, *, name: str = "text") -> Iterator[Pair]:
+    """The pairs of a text, if the first of them are such as the model was made for.
+
+    Args:
+        name: what messages call the text, behind ``source`` or ``target``.
+    """
+    pairs = iter(pairs)
+    first = list(islice(pairs, EXAMINED_PAIRS))
+    reader.examine(first, name)
+    yield from first
+    yield from pairs

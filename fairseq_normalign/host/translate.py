@@ -11,7 +11,8 @@ from fairseq.data.data_utils import collate_tokens, post_process
 from fairseq.models import FairseqEncoderDecoderModel
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.batches import Progress, map_batches
+from fairseq_normalign.host.lengths import Limits, TooLong, fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.special_tokens import task_options
 
@@ -28,8 +29,9 @@ def check_translates(model) -> None:
 
 
 class Translator:
-    """A model that translates batches. It is made ready for that alone: it cannot be trained or
-    aligned any more.
+    """A model that translates batches.
+
+    It is made ready for that alone: it cannot be trained or aligned any more.
 
     Args:
         search: fairseq's options of beam search, where they are not to be those of ``SEARCH``.
@@ -37,72 +39,86 @@ class Translator:
 
     def __init__(self, model, reader: PairReader, search: Mapping[str, Any] | None = None):
         check_translates(model)
-        model.make_generation_fast_(
-            need_attn=False
-        )  # as fairseq-generate does: averages of attention are not needed
+        # As fairseq-generate does: averages of attention are not needed.
+        model.make_generation_fast_(need_attn=False)
         self.model, self.reader, self.task = model, reader, reader.task
-        self.generator = self.task.build_generator(
-            [model], Namespace(**{**SEARCH, **(search or {})})
-        )
+        self.limits = Limits(limits_of(model).source)
+        options = Namespace(**{**SEARCH, **(search or {})})
+        self.generator = self.task.build_generator([model], options)
         self.marks = getattr(self.generator, "symbols_to_strip_from_output", {self.generator.eos})
 
     def __call__(self, pairs: Sequence[Pair]) -> list[list[int]]:
-        """The best hypothesis for each source, as tokens; targets are not looked at."""
-        limit = self.model.max_positions()[0]
-        for pair in pairs:
-            if len(pair.source.tokens) > limit:
-                found = len(pair.source.tokens)
-                raise InputError(
-                    f"{pair.where}: the source has {found} pieces with </s>; the model takes "
-                    f"{limit}"
-                )
-        found = self.task.inference_step(
-            self.generator, [self.model], {"net_input": self._input(pairs)}
-        )
-        return [beam[0]["tokens"].tolist() for beam in found]
+        """The best hypothesis for each source, as tokens; none for a skipped pair.
 
-    def _input(self, pairs: Sequence[Pair]) -> dict:
-        pad, left = (
-            self.task.source_dictionary.pad(),
-            getattr(task_options(self.task), "left_pad_source", True),
-        )
+        Targets are not looked at.
+        """
+        wanted = [pair for pair in fit_lengths(pairs, self.limits) if not pair.skipped]
+        hypotheses = iter(self._search(wanted) if wanted else [])
+        return [[] if pair.skipped else next(hypotheses) for pair in pairs]
+
+    def _search(self, pairs: Sequence[Pair]) -> list[list[int]]:
+        sample = {"net_input": self._input(pairs)}
+        beams = self.task.inference_step(self.generator, [self.model], sample)
+        return [beam[0]["tokens"].tolist() for beam in beams]
+
+    def _input(self, pairs: Sequence[Pair]) -> dict[str, torch.Tensor]:
+        pad = self.task.source_dictionary.pad()
+        left_pad = bool(getattr(task_options(self.task), "left_pad_source", True))
         device = next(self.model.parameters()).device
-        src_tokens = collate_tokens(
-            [pair.source.tokens for pair in pairs], pad, left_pad=bool(left)
-        ).to(device)
+        sources = [pair.source.tokens for pair in pairs]
+        src_tokens = collate_tokens(sources, pad, left_pad=left_pad).to(device)
         return {"src_tokens": src_tokens, "src_lengths": src_tokens.ne(pad).sum(1)}
 
     def text(self, tokens: Sequence[int]) -> str:
         """A hypothesis as text."""
         return joined(tokens, self.reader, marks=self.marks)
 
-    def translations(self, pairs: Iterable[Pair], *, max_tokens: int = 4000) -> Iterator[str]:
-        """The translation of each source, in input order."""
-        return map(self.text, map_batches(pairs, self, max_tokens=max_tokens))
+    def translations(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        max_tokens: int = 4000,
+        too_long: str = "fail",
+        report: TooLong | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[str]:
+        """The translation of each source, in input order.
+
+        Args:
+            too_long: what becomes of a source that the model does not take (see
+                ``lengths.fit_lengths``); the translation of a skipped one is empty.
+            report: told of each such pair.
+            progress: called with the size of each batch that is done.
+        """
+        fitting = fit_lengths(pairs, self.limits, too_long, report)
+        return map(self.text, map_batches(fitting, self, max_tokens=max_tokens, progress=progress))
 
 
 def joined(
     tokens: Sequence[int] | torch.Tensor, reader: PairReader, *, marks: Collection[int] = ()
 ) -> str:
-    """Target tokens as text: pieces joined to words, and words detokenised if the model has its own
-    tokeniser."""
+    """Target tokens as text: pieces joined to words, words detokenised by the model's tokeniser."""
     pieces = reader.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
-    if reader.bpe is not None:
-        text = reader.bpe.decode(pieces)
+    bpe = reader.target.segmentation.bpe
+    if bpe is not None:
+        text = bpe.decode(pieces)
     elif reader.scheme == "gpt2":
         raise InputError(
-            "byte-level pieces are joined by the BPE itself: name it with --bpe and its files"
+            f"byte-level pieces are joined by the BPE itself; expected {reader.wording.bpe} with "
+            "its files"
         )
     else:
         text = post_process(pieces, reader.scheme)
-    return text if reader.tokenizer is None else reader.tokenizer.decode(text)
+    # fairseq's tokeniser of source text is the one that puts target text together.
+    tokenizer = reader.source.segmentation.tokenizer
+    return text if tokenizer is None else tokenizer.decode(text)
 
 
 def reference(pair: Pair, reader: PairReader) -> str:
     """The target as text, joined as translations are."""
-    pieces = [
+    tokens_of_words = [
         token
         for token, word in zip(pair.target.tokens, pair.target.words, strict=True)
         if word >= 0
     ]
-    return joined(pieces, reader).replace("<unk>", UNKNOWN)
+    return joined(tokens_of_words, reader).replace("<unk>", UNKNOWN)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fairseq_normalign.alignment.words import (
     SCHEMES,
     TextFile,
+    join_pieces,
     normalise_bpe_name,
-    split_words,
     word_ids,
 )
 from fairseq_normalign.errors import InputError
@@ -31,6 +31,9 @@ from fairseq_normalign.errors import InputError
         ("▁", "sentencepiece", [0]),
         ("wir glau@@ ben", "subword_nmt", [0, 1, 1]),
         ("glau@@ ben@@", "subword_nmt", [0, 0]),  # cut at the length limit
+        ("a @@", "subword_nmt", [0, 0]),  # a lone mark opens no word
+        ("@@ a", "subword_nmt", [0, 0]),
+        ("@@", "subword_nmt", [0]),
         ("<unk> das", "subword_nmt", [0, 1]),
         ("the Ġcat Ġsa t", "gpt2", [0, 1, 2, 2]),
         ("Ġthe Ġcat", "gpt2", [0, 1]),
@@ -42,82 +45,6 @@ from fairseq_normalign.errors import InputError
 )
 def test_marks(pieces, bpe, expected):
     assert word_ids(pieces.split(), bpe) == expected
-
-
-@pytest.mark.parametrize(
-    ("pieces", "bpe", "words", "expected"),
-    [
-        ("▁wir ▁glau ben", "sentencepiece", "wir glauben", [0, 1, 1]),
-        ("wir ▁glau ben", "sentencepiece", "wir glauben", [0, 1, 1]),
-        ("▁a ▁b ▁c", "sentencepiece", "a▁b c", [0, 0, 1]),  # ▁ in the text looks like a space
-        (
-            "▁a ▁b ▁c",
-            "sentencepiece",
-            "a\u00a0b c",
-            [0, 0, 1],
-        ),  # NFKC makes a no-break space a space
-        ("▁a ▁b", "sentencepiece", "a\u200bb", [0, 0]),  # … and nmt_nfkc a zero-width one
-        ("▁ca fe \u0301", "sentencepiece", "café", [0, 0, 0]),  # a combining mark of its own
-        ("▁ca fé ▁x", "sentencepiece", "cafe\u0301 x", [0, 0, 1]),
-        ("▁... ▁1⁄2 ▁ﬁ", "sentencepiece", "… ½ fi", [0, 1, 2]),  # compatibility forms
-        ("▁straße", "sentencepiece", "STRASSE", [0]),  # a model that folds case
-        ("▁a ▁b", "sentencepiece", "a \u200b b", [0, 2]),  # a word that vanished has no pieces
-        ("▁a ▁b ▁", "sentencepiece", "a b", [0, 1, 1]),
-        (
-            "<unk> <unk>",
-            "sentencepiece",
-            "wir glauben",
-            [0, 1],
-        ),  # the unknown pieces lost their marks
-        ("▁wir <unk> ben ▁.", "sentencepiece", "wir glauben .", [0, 1, 1, 2]),
-        ("<unk> <unk> <unk>", "sentencepiece", "ab cd", [0, 1, 1]),
-        (
-            "▁fo o <unk> bar ▁b",
-            "sentencepiece",
-            "foo\u00a0bar b",
-            [0, 0, 0, 0, 1],
-        ),  # an unknown no-break space
-        ("▁a ▁ <unk> ▁b", "sentencepiece", "a \u200b b", [0, 1, 1, 2]),
-        ("▁a ▁b <unk>", "sentencepiece", "a▁b\u00ad", [0, 0, 0]),
-        ("<unk> en", "subword_nmt", "glauben", [0, 0]),
-        ("glau@@ ben", "subword_nmt", "glauben", [0, 0]),
-        ("a@@ b", "subword_nmt", "a@@ b", [0, 1]),  # @@ in the text
-        ("@@ b", "subword_nmt", "@@ b", [0, 1]),
-        ("the Ġcaf Ã ©", "gpt2", "the café", [0, 1, 1, 1]),  # a character split into bytes
-        ("a Âł b", "gpt2", "a\u00a0b", [0, 0, 0]),
-        ("a b c", "none", "a\u00a0b c", [0, 0, 1]),  # fairseq splits at a no-break space
-        ("<unk> b", "none", "x b", [0, 1]),
-        ("▁of▁the ▁x", "sentencepiece", "of▁the x", [0, 1]),
-        ("", "sentencepiece", "", []),
-        ("▁", "sentencepiece", "", [0]),
-    ],
-)
-def test_words_decide(pieces, bpe, words, expected):
-    assert word_ids(pieces.split(" ") if pieces else [], bpe, words=split_words(words)) == expected
-
-
-@pytest.mark.parametrize(
-    ("pieces", "words", "message"),
-    [
-        (
-            "▁wir ▁glau ben",
-            "wir",
-            r"test.de:7: 3 pieces do not spell the 1 words: found … '▁wir ▁glau ben'",
-        ),
-        (
-            "▁wir ▁x",
-            "wir y",
-            r"found … '▁wir ▁x' …, expected … 'wir y' …; is the text the tokenised text",
-        ),
-        ("▁wir", "wir glauben", "1 pieces do not spell the 2 words"),
-        ("▁of▁the", "of the", "1 pieces do not spell the 2 words"),
-        ("<unk>", "wir glauben", "1 pieces do not spell the 2 words"),
-        ("", "wir", "found … 'nothing' …, expected … 'wir'"),
-    ],
-)
-def test_a_mismatch_shows_both(pieces, words, message):
-    with pytest.raises(InputError, match=message):
-        word_ids(pieces.split(), "sentencepiece", words=words.split(), where="test.de:7")
 
 
 def test_a_piece_over_several_words_is_refused():
@@ -158,44 +85,6 @@ def test_words_are_split_at_ascii_space_only(tmp_path):
     assert list(TextFile(path)) == [["a\u00a0b", "c", "d"], []]
 
 
-# Any text, any segmentation of it: the pieces find their words again.
-
-letters = st.text(st.sampled_from("abé漢🙂\u0301ﬁ▁@_|Ġ"), min_size=1, max_size=6)
-
-
-def segmented(word, cuts):
-    places = sorted({0, len(word), *(cut % (len(word) + 1) for cut in cuts)})
-    return [word[a:b] for a, b in itertools.pairwise(places)]
-
-
-def pieces_of(word, cuts, bpe, first):
-    parts = segmented(word, cuts)
-    if bpe == "sentencepiece":
-        return [("" if first else "▁") + parts[0], *parts[1:]]
-    if bpe == "subword_nmt":
-        return [part + "@@" for part in parts[:-1]] + parts[-1:]
-    return [word]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(letters, st.lists(st.integers(0, 6)))),
-    st.sampled_from(["sentencepiece", "subword_nmt", "none"]),
-)
-def test_pieces_find_their_words(segmentation, bpe):
-    pieces, expected = [], []
-    for n, (word, cuts) in enumerate(segmentation):
-        new = pieces_of(word, cuts, bpe, first=n == 0)
-        pieces += new
-        expected += [n] * len(new)
-    words = [word for word, _ in segmentation]
-    ids = word_ids(pieces, bpe, words=words)
-    assert len(ids) == len(pieces)
-    assert ids == sorted(ids)
-    if not any(mark in word for word in words for mark in "▁@\u0301"):
-        assert ids == expected
-
-
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=5)), st.sampled_from(SCHEMES))
 def test_ids_start_at_0_and_never_skip(pieces, bpe):
@@ -206,3 +95,31 @@ def test_ids_start_at_0_and_never_skip(pieces, bpe):
         return
     assert ids[:1] in ([], [0])
     assert all(later - earlier in (0, 1) for earlier, later in itertools.pairwise(ids))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "scheme", "expected"),
+    [
+        ("▁das ▁ha us", "sentencepiece", ["das", "haus"]),
+        ("d@@ as @@", "subword_nmt", ["das"]),
+        ("@@", "subword_nmt", ["@@"]),  # nothing but marks: as it stands
+        ("▁", "sentencepiece", ["▁"]),
+        ("the Ġcaf Ã ©", "gpt2", ["the", "café"]),
+        ("a Âł", "gpt2", ["a\u00a0"]),
+        ("▁das x@@", "none", ["▁das", "x@@"]),
+        ("<unk> a", "subword_nmt", ["<unk>", "a"]),
+    ],
+)
+def test_pieces_join_to_words(pieces, scheme, expected):
+    pieces = pieces.split()
+    assert join_pieces(pieces, word_ids(pieces, scheme), scheme) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.sampled_from("ab@▁Ġ_|EOWÃ©"), min_size=1)), st.sampled_from(SCHEMES))
+def test_no_word_is_empty(pieces, scheme):
+    try:
+        ids = word_ids(pieces, scheme)
+    except InputError:
+        return
+    assert all(join_pieces(pieces, ids, scheme))

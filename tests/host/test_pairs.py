@@ -1,57 +1,22 @@
+"""Text and binarised sentences to pairs, and what readers say of text that does not fit."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from argparse import Namespace
+from collections.abc import Mapping
+
 import pytest
 import torch
+from fairseq.data import Dictionary
+from subword_nmt.apply_bpe import BPE
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import batches, map_batches
-from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, text_pairs
+from fairseq_normalign.host.pairs import EXAMINED_PAIRS, PairReader, examined, text_pairs
+from fairseq_normalign.host.wording import COMMAND
 from tests.conftest import ToyTask
-
-
-def sentence(length: int) -> Sentence:
-    return Sentence(torch.ones(length), [*range(length - 1), -1], ["w"] * (length - 1))
-
-
-def test_batches_hold_at_most_max_tokens_with_padding():
-    lengths = [7, 3, 5, 1, 9, 2, 30]
-    found = list(batches(lengths, 12))
-    assert sorted(index for batch in found for index in batch) == list(range(7))
-    assert all(
-        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found
-    )
-
-
-@pytest.mark.parametrize("window", [1, 2, 100])
-def test_results_come_in_input_order(window):
-    pairs = [Pair(sentence(length), sentence(2), str(length)) for length in (7, 3, 5, 1, 9, 2, 4)]
-    sizes = []
-
-    def run(batch):
-        sizes.append(len(batch))
-        return [pair.where for pair in batch]
-
-    assert list(map_batches(pairs, run, max_tokens=12, window=window)) == [
-        "7",
-        "3",
-        "5",
-        "1",
-        "9",
-        "2",
-        "4",
-    ]
-    assert max(sizes) <= window
-
-
-def test_only_a_window_of_pairs_is_taken_at_a_time():
-    taken = []
-
-    def pairs():
-        for number in range(10):
-            taken.append(number)
-            yield Pair(sentence(3), sentence(3), str(number))
-
-    results = map_batches(pairs(), lambda batch: batch, max_tokens=100, window=4)
-    next(results)
-    assert len(taken) == 4
+from tests.made_up_text import by_codes, by_model, codes_of, counts, model_of, text_of
 
 
 @pytest.fixture
@@ -75,6 +40,7 @@ def test_text_of_pieces_is_taken_as_it_is(task):
     dictionary = task.source_dictionary
     found = PairReader(task, scheme="subword_nmt").pair("d@@ as haus", "", "")
     assert found.source.words == [0, 0, 1, -1]
+    assert found.source.unknown == ("haus",)
     assert found.source.tokens.tolist() == [
         *map(dictionary.index, ("d@@", "as")),
         dictionary.unk(),
@@ -96,35 +62,265 @@ def test_pieces_that_do_not_spell_the_words_are_refused(task):
 
 def test_empty_lines_have_no_words(task):
     for line in ("", "   ", []):
-        assert PairReader(task).pair(line, "w1", "").source.words == [-1]
-
-
-def test_a_missing_bpe_model_is_named(task, tmp_path):
-    with pytest.raises(InputError, match=r"--bpe sentencepiece, --tokenizer None: .*none\.model"):
-        PairReader.from_names(task, bpe="sentencepiece", model=str(tmp_path / "none.model"))
+        found = PairReader(task).pair(line, "w1", "").source
+        assert found.words == [-1]
+        assert found.tokens.dtype == torch.long
 
 
 def test_words_of_a_list_are_words(task):
-    with pytest.raises(InputError, match="source line 1: 'w1 w2' is not one word"):
-        PairReader(task).pair(["w1 w2", "w3"], "w1", "line 1")
+    for words in (["w1 w2", "w3"], ["w1", ""], [" "]):
+        with pytest.raises(InputError, match=r"source line 1: '.*' is not one word"):
+            PairReader(task).pair(words, "w1", "line 1")
 
 
-def test_text_in_words_for_a_model_of_pieces_is_refused(task):
+def test_tokens_beyond_the_dictionary_are_refused(task):
+    with pytest.raises(
+        InputError,
+        match="target of pair 7: token 99 is not in the dictionary, which has 0 to 38; were the",
+    ):
+        PairReader(task).binarised_pair(torch.tensor([5, 2]), torch.tensor([99, 2]), "pair 7")
+    with pytest.raises(InputError, match="source of pair 7: token -1 is not in the dictionary"):
+        PairReader(task).binarised_pair(torch.tensor([-1, 2]), torch.tensor([5, 2]), "pair 7")
+
+
+# Files of BPEs, one for each side
+
+
+def dictionary(symbols: Mapping[str, int]) -> Dictionary:
+    found = Dictionary()
+    for symbol, count in symbols.items():
+        found.add_symbol(symbol, count)
+    return found
+
+
+class TwoLanguages:
+    """A task of two languages, with dictionaries of their own."""
+
+    def __init__(self, source: Mapping[str, int], target: Mapping[str, int]):
+        self.args = Namespace(source_lang="de", target_lang="en", data="nowhere")
+        self.source_dictionary, self.target_dictionary = dictionary(source), dictionary(target)
+
+
+@pytest.fixture(scope="module")
+def languages():
+    """Each language with codes of its own."""
+    return TwoLanguages(*(counts(by_codes(name), text_of(name)) for name in ("de", "en")))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("codes")
+    for name in ("de", "en"):
+        (folder / f"codes.{name}").write_text(codes_of((name,)))
+        (folder / f"{name}.model").write_bytes(model_of((name,)))
+    return folder
+
+
+PAIRS = list(zip(text_of("de", seed=2), text_of("en", seed=2), strict=True))[:EXAMINED_PAIRS]
+
+
+def pieces(pair, reader) -> tuple[list[str], ...]:
+    """The pieces of both sides, with those that are unknown."""
+    return reader.source.pieces(pair.source), reader.target.pieces(pair.target)
+
+
+def expected_pieces(source: str, target: str) -> tuple[list[str], list[str]]:
+    return by_codes("de")(source), by_codes("en")(target)
+
+
+def test_codes_for_each_side(languages, folder):
+    reader = PairReader.from_names(
+        languages,
+        bpe="subword_nmt",
+        source_model=str(folder / "codes.de"),
+        target_model=str(folder / "codes.en"),
+    )
+    for texts, pair in zip(PAIRS, text_pairs(PAIRS, reader), strict=True):
+        assert pieces(pair, reader) == expected_pieces(*texts)
+
+
+def codes_args(folder, **options) -> Namespace:
+    return Namespace(
+        **{
+            "bpe": "subword_nmt",
+            "post_process": None,
+            "tokenizer": None,
+            "source_bpe_codes": str(folder / "codes.de"),
+            "target_bpe_codes": str(folder / "codes.en"),
+            **options,
+        }
+    )
+
+
+def test_the_model_of_the_other_direction_reads_the_sides_swapped(languages, folder):
+    backward = TwoLanguages(*(counts(by_codes(name), text_of(name)) for name in ("en", "de")))
+    reader = PairReader.from_args(backward, codes_args(folder), reverse=True)
+    swapped = [(target, source) for source, target in PAIRS]
+    for texts, pair in zip(PAIRS, text_pairs(swapped, reader), strict=True):
+        assert pieces(pair, reader)[::-1] == expected_pieces(*texts)
+
+
+def test_sentencepiece_models_for_each_side(folder):
+    task = TwoLanguages(*(counts(by_model(name), text_of(name)) for name in ("de", "en")))
+    reader = PairReader.from_names(
+        task,
+        bpe="sentencepiece",
+        source_model=str(folder / "de.model"),
+        target_model=str(folder / "en.model"),
+    )
+    found = list(text_pairs(PAIRS, reader))
+    assert pieces(found[0], reader) == (by_model("de")(PAIRS[0][0]), by_model("en")(PAIRS[0][1]))
+
+
+def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
+    args = codes_args(
+        folder, source_bpe_codes=None, target_bpe_codes=None, bpe_codes=str(folder / "codes.de")
+    )
+    with pytest.raises(
+        InputError,
+        match=r"target text: \d+ of \d+ words \(.*%\) that the dictionary has whole are split, and "
+        r".*If the languages have one each, name both: --source-bpe-codes and --target-bpe-codes",
+    ):
+        list(text_pairs(PAIRS, PairReader.from_args(languages, args)))
+    reader = PairReader.from_names(languages, bpe="subword_nmt", model=str(folder / "codes.de"))
+    with pytest.raises(
+        InputError, match=r"is it the model's own BPE, and that of this language\?$"
+    ):
+        list(text_pairs(PAIRS, reader))
+
+
+def test_a_missing_bpe_model_is_named(task, tmp_path):
+    with pytest.raises(InputError, match=r"^bpe sentencepiece: .*none\.model not found"):
+        PairReader.from_names(task, bpe="sentencepiece", model=str(tmp_path / "none.model"))
+
+
+# The doctor
+
+
+def segmented_pairs() -> list[tuple[str, str]]:
+    return [tuple(map(" ".join, expected_pieces(*texts))) for texts in PAIRS]
+
+
+def test_segmented_text_needs_its_scheme_alone(languages):
+    reader = PairReader.from_names(languages, scheme="@@ ")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = list(text_pairs(segmented_pairs(), reader))
+    for texts, pair in zip(PAIRS, found, strict=True):
+        assert (pair.source.text, pair.target.text) == tuple(text.split() for text in texts)
+
+
+@pytest.mark.parametrize("scheme", [None, "subword_nmt"])
+def test_text_that_is_not_segmented_is_refused(languages, scheme):
+    reader = PairReader.from_names(languages, scheme=scheme)
+    with pytest.raises(
+        InputError,
+        match="source text: none of .* pieces carries '@@', as the dictionary's do, and .* are not "
+        r"in it: the text is not segmented; expected the model's BPE \(subword_nmt\) with its file",
+    ):
+        next(text_pairs(PAIRS, reader))
+    args = Namespace(bpe=None, post_process=scheme, tokenizer=None)
+    with pytest.raises(InputError, match="expected --bpe subword_nmt with its model or codes; or"):
+        next(text_pairs(PAIRS, PairReader.from_args(languages, args)))
+
+
+def test_the_target_is_looked_at_too(languages):
+    mixed = [
+        (source, text) for (source, _), (_, text) in zip(segmented_pairs(), PAIRS, strict=True)
+    ]
+    with pytest.raises(InputError, match="target text: none of"):
+        next(text_pairs(mixed, PairReader(languages, scheme="subword_nmt")))
+
+
+def test_a_text_has_the_name_that_it_is_given(languages):
+    with pytest.raises(InputError, match="source treebank: none of"):
+        next(text_pairs(((de, None) for de, _ in PAIRS), PairReader(languages), name="treebank"))
+    reader = PairReader(languages)
+    pairs = (reader.pair(de, None, f"line {n} (tree)") for n, (de, _) in enumerate(PAIRS, 1))
+    with pytest.raises(InputError, match="source treebank: none of"):
+        next(examined(pairs, reader, name="treebank"))
+
+
+def test_cased_text_for_a_lowercased_model_is_refused(languages, folder):
+    reader = PairReader.from_names(
+        languages,
+        bpe="subword_nmt",
+        source_model=str(folder / "codes.de"),
+        target_model=str(folder / "codes.en"),
+    )
+    cased = [(" ".join(map(str.capitalize, de.split())), None) for de, _ in PAIRS]
+    with pytest.raises(
+        InputError, match="are not in the dictionary because of capital letters, of which it has no"
+    ):
+        list(text_pairs(cased, reader))
+
+
+def test_another_scheme_than_the_dictionarys_is_refused(languages):
+    with pytest.raises(
+        InputError,
+        match=r"sentencepiece is named, but .* symbols carry '@@' and 0 carry '▁'; expected",
+    ):
+        PairReader(languages, scheme="sentencepiece")
+    with pytest.raises(InputError, match="expected --bpe or --remove-bpe subword_nmt"):
+        PairReader(languages, scheme="sentencepiece", wording=COMMAND)
+
+
+def test_a_doubt_is_told_once_for_each_side(languages):
+    reader = PairReader(languages)
+    rare = "".join(PAIRS[0][0].split()[:4])
+    with pytest.warns(UserWarning, match="source text: none of 1 pieces carries '@@'") as caught:
+        for _ in range(3):
+            assert len(list(text_pairs([(rare, None)], reader))) == 1
+    assert len(caught) == 1
+
+
+def test_pieces_that_count_as_words_are_told_once_for_each_side(languages):
+    with pytest.warns(UserWarning) as caught:
+        assert len(list(text_pairs(segmented_pairs(), PairReader(languages)))) == len(PAIRS)
+    assert [str(warning.message) for warning in caught] == [
+        f"{side} text: pieces carry '@@', and each of them counts as a word; to join them to "
+        "words, name the scheme (subword_nmt)"
+        for side in ("source", "target")
+    ]
+
+
+def test_text_of_unknown_words_is_refused(task):
     lines = [("never heard of it", "w1")] * 100
     with pytest.raises(
-        InputError, match="400 of the first 400 source pieces are not in the dictionary"
+        InputError, match=r"source text: 400 of 400 pieces \(100.0%\) are not in the dictionary"
     ):
         list(text_pairs(lines, PairReader(task)))
-
-
-def test_unknown_pieces_of_binarised_data_are_warned_about(task):
-    tokens = task.source_dictionary.encode_line("▁das never", add_if_not_exist=False).long()
-    with pytest.warns(UserWarning, match="hold <unk>, which does not tell where words begin"):
-        PairReader(task, scheme="sentencepiece").binarised_pair(tokens, tokens, "")
-
-
-def test_a_few_lines_of_unknown_words_are_warned_about(task):
-    with pytest.warns(
-        UserWarning, match="2 of the first 2 source pieces are not in the dictionary"
-    ):
+    with pytest.warns(UserWarning, match=r"2 of 2 pieces \(100.0%\) are not in the dictionary"):
         list(text_pairs([("never heard", "w1")], PairReader(task)))
+
+
+def test_no_pair_comes_out_of_a_text_that_is_refused(task):
+    stream = text_pairs([("never heard of it", "w1")] * 100, PairReader(task))
+    with pytest.raises(InputError):
+        next(stream)
+
+
+def test_no_flags_in_messages_to_python(languages, folder):
+    """Whoever calls from Python has no command line."""
+    from fairseq_normalign.host.wording import PYTHON
+
+    told = [*PYTHON.remedies.values(), *PYTHON.files.values(), PYTHON.bpe, PYTHON.tokenizer]
+    assert not any("--" in text for text in told)
+    assert PYTHON.remedies.keys() == COMMAND.remedies.keys()
+    assert PYTHON.files.keys() == COMMAND.files.keys()
+
+
+class Codes:
+    def __init__(self, name: str):
+        self.bpe = BPE(io.StringIO(codes_of((name,))))
+
+    def encode(self, text: str) -> str:
+        return self.bpe.process_line(text)
+
+
+def test_bpe_objects_for_each_side(languages):
+    reader = PairReader(
+        languages, source_bpe=Codes("de"), target_bpe=Codes("en"), scheme="subword_nmt"
+    )
+    pair = reader.pair(*PAIRS[0], "line 1")
+    assert pieces(pair, reader) == expected_pieces(*PAIRS[0])

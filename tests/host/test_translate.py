@@ -151,7 +151,9 @@ def test_bpe_and_tokeniser_have_their_say_and_marks_go(pieces):
 
 
 def test_byte_level_pieces_need_their_bpe(pieces):
+    for number in range(10):
+        pieces.target_dictionary.add_symbol(f"Ġ{number}")
     with pytest.raises(
-        InputError, match="byte-level pieces are joined by the BPE itself: name it with --bpe"
+        InputError, match="byte-level pieces are joined by the BPE itself; expected bpe with its"
     ):
         joined([5], PairReader(pieces, scheme="gpt2"))

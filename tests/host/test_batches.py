@@ -1,0 +1,85 @@
+"""Batches: small enough, all pairs in them, results in input order, progress by what is done."""
+
+import pytest
+import torch
+
+from fairseq_normalign.host.batches import batches, map_batches, numbered_batches
+from fairseq_normalign.host.pairs import Pair, Sentence
+
+
+def sentence(length: int) -> Sentence:
+    return Sentence(torch.ones(length), [*range(length - 1), -1], ["w"] * (length - 1))
+
+
+def pairs(*lengths: int) -> list[Pair]:
+    return [Pair(sentence(length), sentence(2), str(length)) for length in lengths]
+
+
+def places(batch: list[Pair]) -> list[str]:
+    return [pair.where for pair in batch]
+
+
+def test_batches_hold_at_most_max_tokens_with_padding():
+    lengths = [7, 3, 5, 1, 9, 2, 30]
+    found = list(batches(lengths, 12))
+    assert sorted(index for batch in found for index in batch) == list(range(7))
+    assert all(
+        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found
+    )
+
+
+@pytest.mark.parametrize("window", [1, 2, 100])
+def test_results_come_in_input_order(window):
+    sizes = []
+
+    def run(batch):
+        sizes.append(len(batch))
+        return places(batch)
+
+    found = list(map_batches(pairs(7, 3, 5, 1, 9, 2, 4), run, max_tokens=12, window=window))
+    assert found == ["7", "3", "5", "1", "9", "2", "4"]
+    assert max(sizes) <= window
+
+
+def test_only_a_window_of_pairs_is_taken_at_a_time():
+    taken = []
+
+    def stream():
+        for pair in pairs(*[3] * 10):
+            taken.append(pair)
+            yield pair
+
+    results = map_batches(stream(), places, max_tokens=100, window=4)
+    next(results)
+    assert len(taken) == 4
+
+
+def test_progress_counts_what_is_done_not_what_is_read():
+    done = []
+
+    def run(batch):
+        assert sum(done) + len(batch) <= 7  # none of this batch is counted yet
+        counted.append(sum(done))
+        return places(batch)
+
+    counted = []
+    stream = pairs(7, 3, 5, 1, 9, 2, 4)
+    assert len(list(map_batches(stream, run, max_tokens=9, progress=done.append))) == 7
+    assert sum(done) == 7
+    assert len(done) > 3
+    assert counted == [sum(done[:number]) for number in range(len(done))]
+
+
+def test_progress_of_numbered_batches_counts_what_is_done():
+    done = []
+    seen = 0
+    for batch in numbered_batches(pairs(7, 3, 5, 1), max_tokens=9, progress=done.append):
+        assert sum(done) == seen
+        seen += len(batch)
+    assert sum(done) == seen == 4
+
+
+def test_no_pairs_no_progress():
+    done = []
+    assert list(map_batches([], places, max_tokens=9, progress=done.append)) == []
+    assert done == []

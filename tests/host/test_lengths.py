@@ -1,0 +1,155 @@
+"""Pairs that are too long: refused, skipped or cut off, and named at the end."""
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.lengths import (
+    Limits,
+    TooLong,
+    excess,
+    fit_lengths,
+    fit_streams,
+    limits_of,
+    skipped,
+    truncated,
+)
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.special_tokens import SpecialTokens
+from tests.conftest import ToyTask, build_model
+
+LIMITS = Limits(4, 5)
+
+
+@pytest.fixture
+def reader():
+    return PairReader(ToyTask(), scheme="subword_nmt")
+
+
+@pytest.fixture
+def pairs(reader):
+    """Fits, too long a source, too long a target, both."""
+    lines = [
+        ("w1 w2 w3", "w1"),
+        ("w1 w2@@ w3 w4", "w5 w6"),
+        ("w1", "w1 w2 w3 w4 w5"),
+        ("w1 w2 w3 w4", "w1 w2@@ w3@@ w4@@ w5"),
+    ]
+    return [reader.pair(*line, f"line {number}") for number, line in enumerate(lines, 1)]
+
+
+def test_fail_names_the_first(pairs):
+    with pytest.raises(
+        InputError, match="line 2: the source has 5 pieces with </s>; the model takes 4"
+    ):
+        list(fit_lengths(pairs, LIMITS))
+    with pytest.raises(
+        InputError, match="line 3: the target has 6 pieces with </s>; the model takes 5"
+    ):
+        list(fit_lengths(pairs[2:], LIMITS, "fail"))
+    assert list(fit_lengths(pairs, Limits(5, 6))) == pairs
+
+
+def test_skip_leaves_the_special_tokens_and_the_words(pairs):
+    report = TooLong()
+    found = list(fit_lengths(pairs, LIMITS, "skip", report))
+    assert [pair.skipped for pair in found] == [False, True, True, True]
+    assert found[0] is pairs[0]
+    for before, after in zip(pairs[1:], found[1:], strict=True):
+        for side in ("source", "target"):
+            assert getattr(after, side).tokens.tolist() == [2]
+            assert getattr(after, side).words == [-1]
+            assert getattr(after, side).text == getattr(before, side).text
+    assert report.summary("skip") == (
+        "3 pairs longer than the model takes were skipped: lines 2, 3, 4"
+    )
+
+
+def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
+    report = TooLong()
+    found = list(fit_lengths(pairs, LIMITS, "truncate", report))
+    assert not any(pair.skipped for pair in found)
+    assert all(not excess(pair, LIMITS) for pair in found)
+    assert found[1].source.words == [0, 1, 1, -1]
+    assert found[1].source.text == ["w1", "w2w3", "w4"]  # the last word has no tokens
+    assert found[1].source.tokens.tolist() == [*pairs[1].source.tokens[:3].tolist(), 2]
+    assert found[1].target is pairs[1].target
+    assert found[2].target.words == [0, 1, 2, 3, -1]
+    assert found[3].target.words == [0, 1, 1, 1, -1]
+    assert report.summary("truncate").startswith("3 pairs longer than the model takes were cut off")
+
+
+def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
+    lines = [("w1 w2 w3", "w1"), ("w1", "w2"), ("w1", "w1 w2 w3 w4")]
+    forward = [reader.pair(*line, f"line {number}") for number, line in enumerate(lines, 1)]
+    backward = [reader.pair(*line[::-1], f"line {number}") for number, line in enumerate(lines, 1)]
+    for limits, expected in (
+        ([Limits(3, 9), Limits(9, 9)], [True, False, False]),
+        ([Limits(9, 9), Limits(4, 3)], [True, False, True]),
+    ):
+        report = TooLong()
+        found = fit_streams([forward, backward], limits, "skip", report)
+        assert [[pair.skipped for pair in stream] for stream in found] == [expected] * 2
+        assert len(report.places) == sum(expected)
+    found = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
+    assert [[len(pair.source.tokens) for pair in stream] for stream in found] == [
+        [3, 2, 2],
+        [2, 2, 5],
+    ]
+
+
+def test_special_tokens_before_and_after_stay():
+    reader = PairReader(ToyTask())
+    reader.source.before, reader.source.after = (7,), (2, 8)  # as mBART's, with --prepend-bos
+    pair = reader.pair("w1 w2 w3", "w1", "line 1")
+    cut = truncated(pair, Limits(5))
+    assert cut.source.tokens.tolist() == [7, *pair.source.tokens[1:3].tolist(), 2, 8]
+    assert cut.source.words == [-1, 0, 1, -1, -1]
+    assert skipped(pair).source.tokens.tolist() == [7, 2, 8]
+    assert isinstance(reader.marks, SpecialTokens)
+
+
+def test_a_model_without_a_decoder_looks_at_the_source_alone():
+    pair = PairReader(ToyTask()).pair("w1 w2 w3", None, "line 1")
+    (cut,) = fit_lengths([pair], Limits(3), "truncate")
+    assert cut.source.words == [0, 1, -1]
+    assert cut.target is pair.target
+
+
+def test_limits_of_models():
+    assert limits_of(build_model()) == (64, 64)
+
+    class Encoder:
+        def max_positions(self):
+            return 512
+
+    assert limits_of(Encoder()) == (512, None)
+
+
+def test_nothing_too_long_nothing_said(pairs):
+    report = TooLong()
+    list(fit_lengths(pairs[:1], LIMITS, "skip", report))
+    assert report.summary("skip") == ""
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        (["line 17"], "1 pair longer than the model takes was skipped: line 17"),
+        (["pair 17", "pair 203"], "… were skipped: pairs 17, 203"),
+        (["line 1 (a)", "line 2 (b)"], "… were skipped: line 1 (a), line 2 (b)"),
+        (
+            [f"line {n}" for n in range(1, 13)],
+            "… were skipped: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …",
+        ),
+        (["here", "there"], "… were skipped: here, there"),
+    ],
+)
+def test_summaries(places, expected):
+    report = TooLong()
+    report.places = places
+    assert report.summary("skip").endswith(expected.removeprefix("…"))
+
+
+def test_an_unknown_policy():
+    with pytest.raises(InputError, match="unknown policy 'cut'; expected one of: fail, skip, trun"):
+        fit_lengths([], LIMITS, "cut")

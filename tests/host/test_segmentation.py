@@ -1,0 +1,410 @@
+"""Text to pieces by real BPEs: every piece has its word, whatever the text."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import json
+import random
+import sys
+import types
+from argparse import Namespace
+
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from fairseq_normalign.alignment.words import byte_letters, split_words
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.segmentation import Segmentation, build_bpes, build_tokenizers
+from fairseq_normalign.host.wording import PYTHON
+
+SYLLABLES = [consonant + vowel for consonant, vowel in itertools.product("bcdlr", "aeio")]
+
+
+def sentences(seed: int = 1, count: int = 300) -> list[str]:
+    """Lines of made-up words."""
+    maker = random.Random(seed)
+    words = ["".join(maker.choices(SYLLABLES, k=maker.randint(1, 4))) for _ in range(80)]
+    return [" ".join(maker.choices(words, k=maker.randint(3, 9))) for _ in range(count)]
+
+
+@functools.cache
+def sentencepiece_proto(rule: str = "nmt_nfkc", **options) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences()),
+        model_writer=model,
+        model_type=options.pop("model_type", "bpe"),
+        vocab_size=options.pop("vocab_size", 60),
+        normalization_rule_name=rule,
+        hard_vocab_limit=False,
+        minloglevel=9,
+        **options,
+    )
+    return model.getvalue()
+
+
+class Spm:
+    """What fairseq's SentencepieceBPE is, without its file."""
+
+    def __init__(self, rule: str = "nmt_nfkc", **options):
+        self.sp = sentencepiece.SentencePieceProcessor(
+            model_proto=sentencepiece_proto(rule, **options)
+        )
+
+    def encode(self, text: str) -> str:
+        return " ".join(self.sp.encode(text, out_type=str))
+
+
+@functools.cache
+def codes(seed: int = 1) -> str:
+    found = io.StringIO()
+    learn_bpe(io.StringIO("\n".join(sentences(seed))), found, 40)
+    return found.getvalue()
+
+
+class Codes:
+    def __init__(self, seed: int = 1):
+        self.bpe = BPE(io.StringIO(codes(seed)))
+
+    def encode(self, text: str) -> str:
+        return self.bpe.process_line(text)
+
+
+VARIANTS = {
+    **{rule: {"rule": rule} for rule in ("nfkc", "nmt_nfkc", "identity", "nmt_nfkc_cf")},
+    "unigram": {"model_type": "unigram"},
+    "char": {"model_type": "char"},
+    "byte fallback": {"byte_fallback": True, "vocab_size": 400},
+    "suffix": {"treat_whitespace_as_suffix": True},
+    "no prefix": {"add_dummy_prefix": False},
+    "spaces kept": {"remove_extra_whitespaces": False},
+}
+TRICKY = (
+    "ab \u00f2\u032c\u1e73\u0301\u0300\ufffd\u200b\u00ad\u00a0\u3000\u2581@_|Ġ😀漢ﬁ…½İßŉ"
+    "\u0085\u2028\x01\ufeff"
+)
+texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(exclude_categories=["Cs"])))
+
+
+def check(segmentation: Segmentation, text: str, pieces: list[str]) -> None:
+    """The pieces are those of the BPE, and each has a word, in order."""
+    words = split_words(text)
+    found = segmentation(text)
+    assert found.words == words
+    assert found.symbols == pieces
+    assert len(found.ids) == len(pieces)
+    assert found.ids == sorted(found.ids)
+    assert set(found.ids) <= set(range(max(len(words), 1)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_any_text_through_sentencepiece(variant):
+    bpe = Spm(**VARIANTS[variant])
+    segmentation = Segmentation(bpe, "sentencepiece")
+
+    @settings(deadline=None, max_examples=300)
+    @given(texts)
+    def holds(text):
+        pieces = bpe.sp.encode(" ".join(split_words(text)), out_type=str)
+        check(segmentation, text, pieces)
+
+    holds()
+
+
+@settings(deadline=None, max_examples=300)
+@given(texts)
+def test_any_text_through_subword_nmt(text):
+    bpe = Codes()
+    pieces = [piece for piece in bpe.encode(" ".join(split_words(text))).split(" ") if piece]
+    check(Segmentation(bpe, "subword_nmt"), text, pieces)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(sentences()[0].split())))
+def test_usual_words_get_the_pieces_that_they_get_alone(words):
+    for bpe, scheme in ((Spm(), "sentencepiece"), (Codes(), "subword_nmt")):
+        found = Segmentation(bpe, scheme)(words)
+        expected = []
+        for number, word in enumerate(words):
+            expected += [number] * len(bpe.encode(word).split(" "))
+        assert found.ids == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ba \ufffd ba", [0, 2]),  # real Europarl text has it; SentencePiece makes it a space
+        ("\ufffd", []),
+        ("ba\ufffdba ba", [0, 0, 1]),
+        ("", []),
+    ],
+)
+def test_words_that_vanish_have_no_pieces(text, expected):
+    found = Segmentation(Spm(), "sentencepiece")(text)
+    assert [word for piece, word in zip(found.pieces, found.ids, strict=True) if piece != "▁"] == (
+        expected
+    )
+    assert found.words == split_words(text)
+
+
+@pytest.mark.parametrize("word", ["\u00f2\u032c", "\u1e73\u0301", "q\u0307\u0323"])
+def test_combining_marks_in_another_order(word):
+    for rule in ("nfkc", "nmt_nfkc", "identity"):
+        found = Segmentation(Spm(rule), "sentencepiece")(f"ba {word} ba")
+        assert set(found.ids) == {0, 1, 2}
+
+
+def test_without_offsets_the_spelling_decides():
+    """As with SentencePiece before 0.2."""
+    bpe = Spm()
+    old = types.SimpleNamespace(encode=bpe.encode)
+    for text in ("ba \u00f2\u032c ba", "ba \ufffd ba", "ba\u00a0be bo"):
+        assert Segmentation(old, "sentencepiece")(text) == Segmentation(bpe, "sentencepiece")(text)
+
+
+def test_half_a_character_is_refused():
+    with pytest.raises(InputError, match=r"line 2: '\\ud800' is no character"):
+        Segmentation(Spm(), "sentencepiece")("ba \ud800", "line 2")
+
+
+def test_marks_at_words_mislead_nobody():
+    found = Segmentation(Codes(), "subword_nmt")("@@ ba@@ @@")
+    assert [found.ids.count(word) > 0 for word in range(3)] == [True] * 3
+    assert found.words == ["@@", "ba@@", "@@"]
+
+
+# Files
+
+
+def options(bpe: str | None, **files) -> Namespace:
+    return Namespace(bpe=bpe, tokenizer=None, **files)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "spm.model").write_bytes(sentencepiece_proto())
+    (tmp_path / "other.model").write_bytes(sentencepiece_proto(vocab_size=40))
+    (tmp_path / "codes").write_text(codes())
+    (tmp_path / "other.codes").write_text(codes(seed=2))
+    merges = codes().splitlines()[1:]
+    (tmp_path / "fast").write_text(
+        "".join(f"{merge} {100 - n}\n" for n, merge in enumerate(merges))
+    )
+    (tmp_path / "text").write_text("this is no code\n")
+    (tmp_path / "one").write_text("one\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00" * 100)
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def test_one_file_for_both_sides_is_read_once(folder):
+    source, target = build_bpes(options("subword_nmt", bpe_codes=str(folder / "codes")))
+    assert source is target
+
+
+def test_a_file_for_each_side(folder):
+    source, target = build_bpes(
+        options(
+            "subword_nmt",
+            source_bpe_codes=str(folder / "codes"),
+            target_bpe_codes=str(folder / "other.codes"),
+        )
+    )
+    line = sentences()[0]
+    assert source.encode(line) == Codes().encode(line)
+    assert target.encode(line) == Codes(seed=2).encode(line) != source.encode(line)
+
+
+def test_the_file_of_one_side_goes_before_that_of_both(folder):
+    source, target = build_bpes(
+        options(
+            "sentencepiece",
+            sentencepiece_model=str(folder / "spm.model"),
+            target_sentencepiece_model=str(folder / "other.model"),
+        )
+    )
+    assert len(source.sp) > len(target.sp)
+
+
+def test_codes_of_fastbpe_without_its_package(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastBPE", None)
+    bpe, _ = build_bpes(options("fastbpe", bpe_codes=str(folder / "fast")))
+    for line in sentences()[:20]:
+        assert bpe.encode(line) == Codes().encode(line)
+        assert bpe.decode(bpe.encode(line)) == line
+
+
+@pytest.mark.parametrize(
+    ("bpe", "file", "message"),
+    [
+        ("sentencepiece", "missing", r"--bpe sentencepiece: file .*missing not found"),
+        ("sentencepiece", "text", r"--bpe sentencepiece: .*text.*; expected a SentencePiece model"),
+        (
+            "sentencepiece",
+            "bytes",
+            r"--bpe sentencepiece: .*bytes.*; expected a SentencePiece model",
+        ),
+        (
+            "sentencepiece",
+            "folder",
+            r"--bpe sentencepiece: .*folder.*; expected a SentencePiece model",
+        ),
+        ("sentencepiece", "empty", r"--bpe sentencepiece: .*empty: .+"),
+        ("subword_nmt", "missing", r"--bpe subword_nmt: file .*missing not found"),
+        (
+            "subword_nmt",
+            "text",
+            r"text: line 1: 'this is no code' is no code; expected two pieces$",
+        ),
+        ("subword_nmt", "one", r"one: line 1: 'one' is no code; expected two pieces$"),
+        ("subword_nmt", "bytes", r"bytes: not UTF-8 text; expected BPE codes"),
+        ("subword_nmt", "spm.model", r"spm.model: .*expected"),
+        ("subword_nmt", "folder", r"--bpe subword_nmt: .*directory: .*folder"),
+        ("subword_nmt", "empty", r"empty: no codes in it"),
+        ("subword_nmt", "fast", r"fast: line 1: .* is no code; expected two pieces$"),
+        ("fastbpe", "codes", r"codes: line 2: .* is no code; expected two pieces and their count"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_in_one_line(bpe, file, message, folder, capfd):
+    option = "sentencepiece_model" if bpe == "sentencepiece" else "bpe_codes"
+    with pytest.raises(InputError, match=message) as caught:
+        build_bpes(options(bpe, **{option: str(folder / file)}))
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("bpe", ["sentencepiece", "subword_nmt", "fastbpe"])
+def test_a_bpe_without_its_file(bpe):
+    with pytest.raises(InputError, match=f"--bpe {bpe}: its file is not named; expected --"):
+        build_bpes(options(bpe))
+    with pytest.raises(InputError, match=f"^bpe {bpe}: its file is not named; expected model$"):
+        build_bpes(options(bpe), PYTHON)
+
+
+def test_files_that_belong_to_another_bpe(folder):
+    with pytest.raises(
+        InputError,
+        match="--source-bpe-codes belongs to --bpe subword_nmt or fastbpe; found sentencepiece",
+    ):
+        build_bpes(
+            options(
+                "sentencepiece",
+                sentencepiece_model=str(folder / "spm.model"),
+                source_bpe_codes=str(folder / "codes"),
+            )
+        )
+    with pytest.raises(InputError, match="belongs to --bpe sentencepiece; found None"):
+        build_bpes(options(None, target_sentencepiece_model="x"))
+
+
+def test_another_separator_is_refused(folder):
+    with pytest.raises(InputError, match="--bpe-separator '￭': expected '@@'"):
+        build_bpes(options("subword_nmt", bpe_codes=str(folder / "codes"), bpe_separator="￭"))
+
+
+# Byte-level BPE
+
+
+def byte_level_files(folder) -> dict[str, str]:
+    """A small vocabulary of GPT-2's kind: all bytes, and some merges."""
+    merges = [("Ġ", "b"), ("Ġb", "a"), ("b", "a"), ("Ã", "©")]
+    pieces = [*byte_letters().values(), *("".join(merge) for merge in merges)]
+    (folder / "encoder.json").write_text(
+        json.dumps({piece: number for number, piece in enumerate(pieces)})
+    )
+    lines = ["#version: 0.2", *(" ".join(merge) for merge in merges), ""]
+    (folder / "vocab.bpe").write_text("\n".join(lines), encoding="utf-8")
+    return {
+        "gpt2_encoder_json": str(folder / "encoder.json"),
+        "gpt2_vocab_bpe": str(folder / "vocab.bpe"),
+    }
+
+
+def test_numbers_of_gpt2_are_pieces(tmp_path):
+    bpe, _ = build_bpes(options("gpt2", **byte_level_files(tmp_path)))
+    found = Segmentation(bpe, "gpt2")("ba ba caf\u00e9")
+    assert all(symbol.isdigit() for symbol in found.symbols)
+    assert found.pieces == ["ba", "Ġba", "Ġ", "c", "a", "f", "Ã©"]
+    assert found.ids == [0, 1, 2, 2, 2, 2, 2]
+
+
+def test_any_text_through_gpt2(tmp_path):
+    bpe, _ = build_bpes(options("gpt2", **byte_level_files(tmp_path)))
+    segmentation = Segmentation(bpe, "gpt2")
+
+    @settings(deadline=None, max_examples=300)
+    @given(texts)
+    def holds(text):
+        check(segmentation, text, split_words(bpe.encode(" ".join(split_words(text)))))
+
+    holds()
+
+
+class Tokenizer:
+    """What fairseq uses of Hugging Face's ByteLevelBPETokenizer."""
+
+    def __init__(self, vocab, merges, add_prefix_space):
+        self.pieces = list(json.loads(open(vocab).read()))  # noqa: PTH123, SIM115
+
+    def encode(self, text):
+        letters = "".join(byte_letters()[byte] for byte in text.encode())
+        return types.SimpleNamespace(ids=[self.pieces.index(letter) for letter in letters])
+
+    def id_to_token(self, number):
+        return self.pieces[number] if number < len(self.pieces) else None
+
+
+def test_numbers_of_hugging_face_are_pieces(tmp_path, monkeypatch):
+    module = types.ModuleType("tokenizers")
+    module.ByteLevelBPETokenizer = Tokenizer
+    monkeypatch.setitem(sys.modules, "tokenizers", module)
+    files = byte_level_files(tmp_path)
+    bpe, _ = build_bpes(
+        options(
+            "hf_byte_bpe",
+            bpe_vocab=files["gpt2_encoder_json"],
+            bpe_merges=files["gpt2_vocab_bpe"],
+            bpe_add_prefix_space=False,
+        )
+    )
+    found = Segmentation(bpe, "gpt2")("ba ba")
+    assert (found.pieces, found.ids) == (["b", "a", "Ġ", "b", "a"], [0, 0, 1, 1, 1])
+    assert Segmentation(bpe, "gpt2").printed("99999") == "99999"
+
+
+def test_files_of_a_byte_level_bpe_that_are_none(tmp_path):
+    files = byte_level_files(tmp_path)
+    (tmp_path / "encoder.json").write_text("{")
+    with pytest.raises(InputError, match=r"^--bpe gpt2: .+") as caught:
+        build_bpes(options("gpt2", **files))
+    assert "\n" not in str(caught.value)
+
+
+# Tokenisers
+
+
+def test_each_side_is_tokenised_by_the_rules_of_its_language(monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        "fairseq.data.encoders.build_tokenizer",
+        lambda args: built.append((args.source_lang, args.target_lang)) or len(built),
+    )
+    args = Namespace(tokenizer="moses", source_lang=None, target_lang=None)
+    assert build_tokenizers(args, ("de", "en")) == (1, 2)
+    assert built == [("de", "en"), ("en", "de")]
+
+
+def test_a_tokeniser_whose_package_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    args = Namespace(tokenizer="moses", moses_no_dash_splits=False, moses_no_escape=False)
+    with pytest.raises(InputError, match=r"--tokenizer moses: .*sacremoses"):
+        build_tokenizers(args, ("de", "en"))
+    with pytest.raises(InputError, match=r"^tokenizer moses: "):
+        build_tokenizers(args, (None, None), PYTHON)
