@@ -6,10 +6,10 @@ that it points to is replaced. A file that is replaced hands on its owner and pe
 gets those of the umask. Devices, pipes and open descriptors (``/dev/stdout``, also spelled ``-``)
 cannot be replaced and are written straight.
 
-While an output is written, ``.NAME.lock`` beside it is locked, and a second run that would write
-the same output is refused. The lock ends with the process, also if the process is killed: what
-``kill -9`` leaves is an empty ``.NAME.lock``, which the next run takes over and removes, and the
-unfinished ``.part``. Where the file system knows no locks, the run that ends last wins: its file is
+While an output is written, ``.NAME.normalign-lock`` beside it is locked, and a second run that
+would write the same output is refused. The lock ends with the process, also if the process is
+killed: what ``kill -9`` leaves, the empty lock and an unfinished ``.part``, the next run that
+writes NAME removes. Where the file system knows no locks, the run that ends last wins: its file is
 whole, too.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import gzip
 import hashlib
 import itertools
@@ -191,8 +192,10 @@ def _file_of(descriptor: int, binary: bool) -> Iterator[IO]:
 @contextlib.contextmanager
 def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
     target = Path(os.path.realpath(path))
-    with _locked(target):
+    with _locked(target) as alone:
         old = _status(target)
+        if alone:
+            _remove_leftovers(target)
         part = _beside(target, f"{secrets.token_hex(4)}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(part, flags, 0o666 if old is None else 0o600)
@@ -211,6 +214,13 @@ def _beside(target: Path, ending: str) -> Path:
     if len(os.fsencode(name)) > LONG_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return target.with_name(f".{name}.{ending}")
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Removes what killed runs have left of an output; for the holder of its lock, who is alone."""
+    for part in target.parent.glob(f"{glob.escape(_beside(target, '').name)}{'[0-9a-f]' * 8}.part"):
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _status(target: Path) -> os.stat_result | None:
@@ -232,19 +242,19 @@ def _hand_on(old: os.stat_result, descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Holds the lock of an output, or refuses if another run does."""
-    lock = _beside(target, "lock")
-    descriptor = _take(lock, target)
+def _locked(target: Path) -> Iterator[bool]:
+    """Holds the lock of an output, or refuses if another run does; false if there are no locks."""
+    lock = _beside(target, "normalign-lock")
+    descriptor, held = _take(lock, target)
     try:
-        yield
+        yield held
     finally:
         with contextlib.suppress(OSError):
             lock.unlink()  # before it is let go: whoever waits for nothing finds it gone
         os.close(descriptor)
 
 
-def _take(lock: Path, target: Path) -> int:
+def _take(lock: Path, target: Path) -> tuple[int, bool]:
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
@@ -255,9 +265,9 @@ def _take(lock: Path, target: Path) -> int:
                 f"{target}: another run is writing it; expected one at a time"
             ) from None
         except OSError:
-            return descriptor  # a file system without locks
+            return descriptor, False  # a file system without locks
         if _is_at(lock, descriptor):
-            return descriptor
+            return descriptor, True
         os.close(descriptor)  # its owner removed it after we had opened it
 
 

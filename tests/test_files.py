@@ -92,12 +92,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, error):
     assert names(tmp_path) == ["out"]
 
 
-def test_a_files_own_part_stays(tmp_path):
-    (tmp_path / "out.part").write_text("mine")
+@pytest.mark.parametrize("name", ["out.part", ".out.part", ".out.lock", "out.lock"])
+def test_files_of_like_names_stay(tmp_path, name):
+    (tmp_path / name).write_text("mine")
     with whole_file(tmp_path / "out") as file:
         file.write("new")
-    assert (tmp_path / "out.part").read_text() == "mine"
-    assert names(tmp_path) == ["out", "out.part"]
+    assert (tmp_path / name).read_text() == "mine"
+    assert names(tmp_path) == sorted(["out", name])
 
 
 @pytest.mark.parametrize(
@@ -256,10 +257,13 @@ def test_a_killed_writer_blocks_nobody(tmp_path):
         with pytest.raises(InputError, match="another run is writing it"), whole_file(path):
             pass
         writer.send_signal(signal.SIGKILL)
+    left = names(tmp_path)
+    assert len(left) == 2  # the lock and the part
+    (tmp_path / ".out.mine.part").write_text("")
     with whole_file(path) as file:
         file.write("whole")
     assert path.read_text() == "whole"
-    assert not (tmp_path / ".out.lock").exists()
+    assert names(tmp_path) == [".out.mine.part", "out"]
 
 
 def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
@@ -269,11 +273,11 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
     def flock(descriptor, how):
         locks.append(descriptor)
         if len(locks) == 1:
-            (tmp_path / ".out.lock").unlink()
+            (tmp_path / ".out.normalign-lock").unlink()
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with whole_file(tmp_path / "out"):
-        assert (tmp_path / ".out.lock").exists()
+        assert (tmp_path / ".out.normalign-lock").exists()
     assert len(locks) == 2
     assert names(tmp_path) == ["out"]
 
