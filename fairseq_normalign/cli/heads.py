@@ -286,8 +286,8 @@ def signature_of(args: argparse.Namespace, measured: Profile) -> dict[str, Any]:
 
 
 def write(args: argparse.Namespace, measured: Profile) -> None:
+    from fairseq_normalign.report import head_maps, pictures
     from fairseq_normalign.report import heads as report
-    from fairseq_normalign.report import pictures
 
     criteria = Criteria(args.positional_threshold, args.rare_threshold, args.syntactic_margin)
     signature = signature_of(args, measured)
@@ -296,6 +296,6 @@ def write(args: argparse.Namespace, measured: Profile) -> None:
             contents = report.as_json(measured, criteria, signature)
             json.dump(contents, file, indent=1, ensure_ascii=False)
     if args.plot:
-        pictures.save(report.picture(measured), args.plot)
+        pictures.save(head_maps.picture(measured), args.plot)
     print(report.as_text(measured, criteria))
     print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)

@@ -72,20 +72,17 @@ def write_table(table: ErrorTable, path: str) -> None:
 
 def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:
     """The heads of each attention that are left, by their numbers before."""
+    left: dict[tuple[str, int], list[str]] = {name: [] for name in counts}
+    for head in kept:
+        left[head.kind, head.layer].append(str(head.head + 1))
+    kinds = list(dict.fromkeys(kind for kind, _ in counts))
     layers = sorted({layer for _, layer in counts})
-    left = {name: [str(head.head + 1) for head in kept if head[:2] == name] for name in counts}
     width = max(7, *(len(" ".join(numbers)) for numbers in left.values())) + 2
     rows = [["attention", *(f"{f'layer {layer + 1}':<{width}}" for layer in layers)]]
-    for kind in dict.fromkeys(kind for kind, _ in counts):
+    for kind in kinds:
         cells = [" ".join(left.get((kind, layer), [])) or NOTHING for layer in layers]
         rows.append([kind, *cells])
-    by_kind = "/".join(
-        str(sum(len(numbers) for name, numbers in left.items() if name[0] == kind))
-        for kind in dict.fromkeys(kind for kind, _ in counts)
-    )
-    return "\n".join(
-        [
-            *columns(rows, left=range(len(layers) + 1)),
-            f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}",
-        ]
-    )
+    by_kind = "/".join(str(sum(head.kind == kind for head in kept)) for kind in kinds)
+    lines = columns(rows, left=range(len(layers) + 1))
+    lines.append(f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}")
+    return "\n".join(lines)

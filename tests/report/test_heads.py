@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.heads.correlation import Correlation
+from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.names import Head
-from fairseq_normalign.heads.profile import Criteria, Profile
+from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.report.head_maps import grid, picture
 from fairseq_normalign.report.heads import (
     as_json,
     as_text,
     correlations_table,
-    grid,
     heads_table,
-    picture,
     rare_line,
     relations_table,
 )
