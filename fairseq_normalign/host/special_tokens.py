@@ -1,9 +1,11 @@
-"""The marks that a task puts around a sentence: </s>, and language tokens where it has them."""
+"""The tokens that a task puts around a sentence: </s>, and those of languages where it has them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from fairseq.data import Dictionary
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
@@ -12,44 +14,49 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 from fairseq_normalign.errors import InputError
 
-MASKED = (
-    MaskedLMTask,
-    SentencePredictionTask,
-)  # RoBERTa, as trained and as fine-tuned: <s> before, and no target
+MASKED = (MaskedLMTask, SentencePredictionTask)  # RoBERTa, as trained and as fine-tuned
 Tokens = tuple[int, ...]
 
 
 class SpecialTokens(NamedTuple):
-    """Tokens that belong to no word, before and after the pieces, and the token that the decoder
-    reads first."""
+    """Tokens that belong to no word, before and after the pieces of a sentence."""
 
     source: tuple[Tokens, Tokens]
     target: tuple[Tokens, Tokens]
-    start: int
+    start: int  # what the decoder reads first
 
 
-def task_options(task):
+def task_options(task: Any) -> Any:
     """A task's options: ``cfg``, or ``args`` of legacy tasks."""
     return getattr(task, "cfg", None) or task.args
 
 
-def special_tokens_of(task) -> SpecialTokens:
-    """The marks of a task; those of ``translation`` unless it is known to have others."""
-    for kind, marks in MARKS.items():
+def special_tokens_of(task: Any) -> SpecialTokens:
+    """The special tokens of a task; those of ``translation`` unless it is known to have others."""
+    for kind, of_languages in MULTILINGUAL.items():
         if isinstance(task, kind):
-            return marks(task, *_languages(task))
-    if isinstance(task, MASKED):
+            return _of_languages(task, of_languages)
+    if isinstance(task, MASKED):  # <s> before, and no target
         dictionary = task.source_dictionary
         return SpecialTokens(((dictionary.bos(),), (dictionary.eos(),)), ((), ()), dictionary.bos())
-    source, target = ((), (task.source_dictionary.eos(),)), ((), (task.target_dictionary.eos(),))
-    return SpecialTokens(source, target, task.target_dictionary.eos())
+    source, target = task.source_dictionary.eos(), task.target_dictionary.eos()
+    return SpecialTokens(((), (source,)), ((), (target,)), target)
 
 
-def _languages(task) -> tuple[str, str]:
-    languages = task_options(task).source_lang, task_options(task).target_lang
-    if None in languages:
-        raise InputError("a multilingual model needs --source-lang and --target-lang")
-    return languages
+def _of_languages(task: Any, of_languages: Callable[..., SpecialTokens]) -> SpecialTokens:
+    """Special tokens that the languages decide."""
+    options = task_options(task)
+    source, target = options.source_lang, options.target_lang
+    if source is None or target is None:
+        raise InputError(
+            "a multilingual model needs a source and a target language; found "
+            f"source_lang {source}, target_lang {target}"
+        )
+    try:
+        return of_languages(task, source, target)
+    except (AssertionError, KeyError) as error:  # a language that the model does not know
+        reason = error.args[0] if error.args else "unknown to the model"
+        raise InputError(f"languages {source}-{target}: {reason}") from None
 
 
 def _multilingual(task: MultilingualTranslationTask, source: str, target: str) -> SpecialTokens:
@@ -65,18 +72,20 @@ def _multilingual(task: MultilingualTranslationTask, source: str, target: str) -
 def _multi_simple_epoch(
     task: TranslationMultiSimpleEpochTask, source: str, target: str
 ) -> SpecialTokens:
-    """Language tokens before the sentences, or in the place of </s> with
-    --lang-tok-replacing-bos-eos."""
+    """Language tokens before the sentences.
+
+    With ``--lang-tok-replacing-bos-eos`` they are in the place of </s>.
+    """
     eos = task.target_dictionary.eos()
     source_spec, target_spec = task_options(task).langtoks["main"]
     of_source = task.data_manager.get_encoder_langtok(source, target, source_spec)
     of_target = task.data_manager.get_decoder_langtok(target, target_spec)
     if task_options(task).lang_tok_replacing_bos_eos:
+        after_source = eos if of_source is None else of_source
         start = eos if of_target is None else of_target
-        return SpecialTokens(((), (eos if of_source is None else of_source,)), ((), (eos,)), start)
-    before_source, before_target = (
-        () if token is None else (token,) for token in (of_source, of_target)
-    )
+        return SpecialTokens(((), (after_source,)), ((), (eos,)), start)
+    before_source = () if of_source is None else (of_source,)
+    before_target = () if of_target is None else (of_target,)
     return SpecialTokens((before_source, (eos,)), (before_target, (eos,)), eos)
 
 
@@ -84,16 +93,22 @@ def _pretrained_bart(
     task: TranslationFromPretrainedBARTTask, source: str, target: str
 ) -> SpecialTokens:
     """mBART: a language token after </s>, which is also the decoder's first input."""
-    of_source = task.source_dictionary.index(f"[{source}]")
-    of_target = task.target_dictionary.index(f"[{target}]")
-    before = (
-        (task.source_dictionary.bos(),) if getattr(task_options(task), "prepend_bos", False) else ()
-    )
+    of_source = _language_token(task.source_dictionary, source)
+    of_target = _language_token(task.target_dictionary, target)
+    prepends = getattr(task_options(task), "prepend_bos", False)
+    before = (task.source_dictionary.bos(),) if prepends else ()
     eos = task.target_dictionary.eos()
     return SpecialTokens((before, (eos, of_source)), (before, (eos, of_target)), of_target)
 
 
-MARKS = {
+def _language_token(dictionary: Dictionary, language: str) -> int:
+    token = dictionary.index(f"[{language}]")
+    if token == dictionary.unk():
+        raise KeyError(f"no [{language}] in the dictionary")
+    return token
+
+
+MULTILINGUAL: dict[type, Callable[..., SpecialTokens]] = {
     MultilingualTranslationTask: _multilingual,
     TranslationMultiSimpleEpochTask: _multi_simple_epoch,
     TranslationFromPretrainedBARTTask: _pretrained_bart,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 import torch
 from fairseq import options, tasks
@@ -73,7 +75,7 @@ def test_marks_are_those_of_the_task(name, corpus, monkeypatch):
     reader = PairReader(task, scheme="sentencepiece")
     pairs, total = binarised_pairs("test", reader)
     assert total == 40
-    for own, pair in zip(own_inputs(task, 5), pairs, strict=True):
+    for own, pair in zip(own_inputs(task, 5), islice(pairs, 5), strict=True):
         assert own["src_tokens"][0].tolist() == pair.source.tokens.tolist()
         start = torch.tensor([reader.marks.start])
         assert (
@@ -87,6 +89,15 @@ def test_a_multilingual_model_needs_languages(corpus, monkeypatch):
     task = build_task("multilingual_translation", corpus / "data-bin", monkeypatch)
     task.args.source_lang = None
     with pytest.raises(
-        InputError, match="a multilingual model needs --source-lang and --target-lang"
+        InputError,
+        match="a multilingual model needs a source and a target language; found source_lang None",
     ):
+        special_tokens_of(task)
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if "langs" in " ".join(TASKS[name])])
+def test_a_language_that_the_model_does_not_know(name, corpus, monkeypatch):
+    task = build_task(name, corpus / "data-bin", monkeypatch)
+    task_options(task).target_lang = "yy"
+    with pytest.raises(InputError, match=r"languages src-yy: no \[yy\] in the dictionary"):
         special_tokens_of(task)

@@ -1,0 +1,226 @@
+"""Binarised data as fairseq writes them, and files that are damaged, foreign or not there."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import indexed_dataset
+
+from fairseq_normalign.errors import InputError, MissingSubset
+from fairseq_normalign.host.binarised import binarised_pairs
+from fairseq_normalign.host.pairs import PairReader
+from tests.conftest import ToyTask
+
+SOURCE = ["w1 w2", "w3", "", "w1 w4 w5 w6"]
+TARGET = ["w7", "w8 w9", "w1", "w2 w3"]
+FORMATS = ["mmap", "cached"]
+
+
+def write(path: Path, lines: list[str], task, kind: str = "mmap") -> None:
+    builder = indexed_dataset.make_builder(f"{path}.bin", kind, len(task.source_dictionary))
+    for line in lines:
+        tokens = task.source_dictionary.encode_line(line, add_if_not_exist=False)
+        builder.add_item(tokens)
+    builder.finalize(f"{path}.idx")
+
+
+@pytest.fixture(params=FORMATS)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def task(tmp_path):
+    task = ToyTask()
+    task.args.data = str(tmp_path)
+    return task
+
+
+@pytest.fixture
+def data(tmp_path, task, kind) -> Path:
+    write(tmp_path / "test.a-b.a", SOURCE, task, kind)
+    write(tmp_path / "test.a-b.b", TARGET, task, kind)
+    return tmp_path
+
+
+def texts(task, **options) -> list[tuple[str, str]]:
+    pairs, total = binarised_pairs("test", PairReader(task, **options))
+    found = [(" ".join(pair.source.text), " ".join(pair.target.text)) for pair in pairs]
+    assert len(found) == total
+    return found
+
+
+def test_pairs_come_in_the_order_of_the_text(data, task):
+    assert texts(task) == list(zip(SOURCE, TARGET, strict=True))
+
+
+def test_the_other_order_of_the_languages_is_found(data, task):
+    task.args.source_lang, task.args.target_lang = "b", "a"
+    assert texts(task) == list(zip(TARGET, SOURCE, strict=True))
+
+
+def test_raw_text_is_read(tmp_path, task):
+    """fairseq-preprocess --dataset-impl raw."""
+    for side, lines in (("a", SOURCE), ("b", TARGET)):
+        (tmp_path / f"test.a-b.{side}").write_text("".join(f"{line}\n" for line in lines))
+    assert texts(task) == list(zip(SOURCE, TARGET, strict=True))
+
+
+def test_an_empty_subset_has_no_pairs(tmp_path, task, kind):
+    for side in "ab":
+        write(tmp_path / f"test.a-b.{side}", [], task, kind)
+    assert texts(task) == []
+
+
+def test_sources_alone(tmp_path, task, kind):
+    task.args.source_lang = None
+    write(tmp_path / "test", SOURCE, task, kind)
+    pairs, total = binarised_pairs("test", PairReader(task))
+    assert [" ".join(pair.source.text) for pair in pairs] == SOURCE
+    assert total == len(SOURCE)
+    with pytest.raises(MissingSubset, match="no subset 'valid' in"):
+        binarised_pairs("valid", PairReader(task))
+
+
+def test_other_numbers_of_sentences(data, task, kind):
+    write(data / "test.a-b.b", TARGET[:2], task, kind)
+    with pytest.raises(InputError, match=r"test.a-b.\*: 4 sources and 2 targets; expected as many"):
+        texts(task)
+
+
+def test_no_such_subset(data, task):
+    with pytest.raises(
+        MissingSubset, match=r"no subset 'valid' of a-b in .*; expected fairseq-pre"
+    ):
+        binarised_pairs("valid", PairReader(task))
+    task.args.data = None
+    with pytest.raises(MissingSubset, match="no subset 'test' of a-b in None"):
+        binarised_pairs("test", PairReader(task))
+
+
+@pytest.mark.parametrize("missing", ["a.idx", "a.bin", "b.idx", "b.bin"])
+def test_one_file_of_four_is_missing(data, task, missing):
+    (data / f"test.a-b.{missing}").unlink()
+    with pytest.raises(MissingSubset, match=rf"there is no .*/test\.a-b\.{missing}$"):
+        texts(task)
+
+
+def test_one_side_is_missing(data, task):
+    for ending in ("idx", "bin"):
+        (data / f"test.a-b.b.{ending}").unlink()
+    with pytest.raises(MissingSubset, match=r"there is no .*b\.idx and no .*b\.bin$"):
+        texts(task)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04" * 20, b"\x00" * 100])
+def test_a_foreign_index(data, task, content):
+    (data / "test.a-b.a.idx").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.idx: begins with .*; expected an index by fairseq-p"):
+        texts(task)
+
+
+def test_an_index_that_is_cut_off(data, task, capfd):
+    path = data / "test.a-b.b.idx"
+    content = path.read_bytes()
+    for length in range(9, len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError, match=r"b\.idx: .*; expected an index by fairseq-preproces"):
+            texts(task)
+    path.write_bytes(content + b"more")
+    with pytest.raises(InputError, match=r"b\.idx: \d+ bytes instead of \d+"):
+        texts(task)
+    assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_tokens_that_are_cut_off(data, task):
+    path = data / "test.a-b.a.bin"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(
+        InputError,
+        match=r"a\.bin: \d+ bytes, but sentence 4 of 4 is to be found at .*; is the file cut off",
+    ):
+        texts(task)
+
+
+@pytest.mark.parametrize("code", [0, 6, 7, 99])
+def test_tokens_that_are_no_whole_numbers(data, task, kind, code):
+    path = data / "test.a-b.a.idx"
+    content = bytearray(path.read_bytes())
+    place = 17 if kind == "mmap" else 16
+    content[place] = code
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=rf"a\.idx: tokens of type {code}, which are no whole num"):
+        texts(task)
+
+
+def test_another_version(data, task, kind):
+    path = data / "test.a-b.a.idx"
+    content = bytearray(path.read_bytes())
+    place = 9 if kind == "mmap" else 8
+    content[place : place + 8] = struct.pack("<Q", 2)
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=r"a\.idx: version 2; expected an index"):
+        texts(task)
+
+
+def test_sentences_that_lie_outside(tmp_path, task):
+    for side in "ab":
+        write(tmp_path / f"test.a-b.{side}", SOURCE, task)
+    path = tmp_path / "test.a-b.a.idx"
+    content = bytearray(path.read_bytes())
+    content[-8:] = np.int64(-4).tobytes()
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=r"a\.bin: .* sentence 4 of 4 is to be found at -4 to"):
+        texts(task)
+
+
+def test_data_of_another_dictionary(data, task):
+    small = ToyTask(symbols=4)
+    small.args.data = str(data)
+    with pytest.raises(
+        InputError, match=r"of pair \d: token \d+ is not in the dictionary, which has 0 to 7; were"
+    ):
+        texts(small)
+
+
+def test_unknown_pieces_are_counted_once_for_each_side(tmp_path, task, kind):
+    write(tmp_path / "test.a-b.a", ["w1 never w2", "heard of"], task, kind)
+    write(tmp_path / "test.a-b.b", ["w1 w2", "w3"], task, kind)
+    with pytest.warns(UserWarning) as caught:
+        texts(task, scheme="subword_nmt")
+    assert [str(warning.message) for warning in caught] == [
+        f"{tmp_path}/test.a-b.a: 3 of 5 pieces (60.0%) are <unk>, which does not tell where words "
+        "begin: they may be joined wrongly there, unlike in text"
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        texts(task)  # each piece is a word
+
+
+def test_pieces_that_count_as_words_are_told_once(tmp_path, task):
+    for number in range(10):
+        task.source_dictionary.add_symbol(f"p{number}@@")
+    for side in "ab":
+        write(tmp_path / f"test.a-b.{side}", SOURCE, task)
+    reader = PairReader(task)
+    with pytest.warns(UserWarning) as caught:
+        for _ in range(2):
+            list(binarised_pairs("test", reader)[0])
+    assert [str(warning.message) for warning in caught] == [
+        "pieces carry '@@', and each of them counts as a word; to join them to words, name the "
+        "scheme (subword_nmt)"
+    ]
+
+
+def test_special_tokens_do_not_come_twice(data, task):
+    (pair, *_), _ = binarised_pairs("test", PairReader(task))
+    assert pair.source.tokens.tolist() == [
+        *(task.source_dictionary.index(word) for word in SOURCE[0].split()),
+        task.source_dictionary.eos(),
+    ]
+    assert pair.source.tokens.dtype == torch.long
