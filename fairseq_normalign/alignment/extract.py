@@ -20,8 +20,8 @@ MERGES: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
 
 def to_words(
     soft: np.ndarray,
-    source_ids: Sequence[int],
-    target_ids: Sequence[int],
+    source_ids: Sequence[int] | np.ndarray,
+    target_ids: Sequence[int] | np.ndarray,
     *,
     source_merge: str = "sum",
     target_merge: str = "mean",

@@ -283,8 +283,15 @@ class NormAligner(Aligner):
     def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
         aligner, (pairs,) = self.decide(*streams)
         self.evidence = aligner.evidence  # what was decided stays
-        for (soft,) in self.evidences_many(pairs, [aligner.evidence], progress=progress):
+        for (soft,) in self.evidences_many(pairs, [aligner.place], progress=progress):
             yield soft
+
+    @property
+    def place(self) -> Evidence:
+        """Where the alignment comes from; of an aligner that has decided."""
+        if self.evidence is None:
+            raise ValueError("layer and step are not decided yet; expected decide(pairs) before")
+        return self.evidence
 
     def evidences_many(
         self,
@@ -321,9 +328,7 @@ class NormAligner(Aligner):
         return soft.null if self.options.null else None
 
     def signature(self) -> dict[str, Any]:
-        if self.evidence is None:
-            raise ValueError("layer and step are not decided yet; expected decide(pairs) before")
-        method, layer, step, head = self.evidence
+        method, layer, step, head = self.place
         options = self.options
         open_step = options.step == AUTO and len(method_of(method).steps) > 1
         return {

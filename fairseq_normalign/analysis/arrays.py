@@ -61,8 +61,9 @@ class Arrays:
 
     def _array(self, pair: Pair, layers: list[Recorded], index: int) -> np.ndarray:
         array = np.empty(self.shape(pair), self.dtype)
+        lengths = self._lengths(pair)
         for row, recorded in enumerate(layers):
-            alone = of_sentence(recorded, index, *self._lengths(pair).values(), self.heads)
+            alone = of_sentence(recorded, index, lengths["query"], lengths["key"], self.heads)
             with np.errstate(over="ignore"):  # reported below, with its place
                 array[row] = self.quantity.compute(alone)[0].float().cpu().numpy()
         if not np.isfinite(array).all():

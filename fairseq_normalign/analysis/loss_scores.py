@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fairseq_normalign.analysis import ablation
-from fairseq_normalign.analysis.evaluation import translation_metrics
 from fairseq_normalign.analysis.importance import gradient_importance
 from fairseq_normalign.analysis.profile import Survey
+from fairseq_normalign.analysis.translation import bleu_metric
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.host.translate import Translator
 
@@ -28,6 +28,6 @@ def bleu_loss(survey: Survey) -> dict[Head, float]:
     """
     options = survey.options
     translator = Translator(survey.forcing.model, survey.reader, options.search)
-    bleu = translation_metrics(options.tokenize)["BLEU"]
+    bleu = bleu_metric(options.tokenize)
     pairs = survey.pairs[: options.bleu]
     return ablation.bleu_ablation(translator, pairs, bleu, max_tokens=options.max_tokens)

@@ -12,6 +12,7 @@ from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.analysis.attention_pass import running_heads, watch
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.lrp_rules import rule_set
 from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.heads.treebank import Tree
@@ -63,8 +64,11 @@ class ProfileOptions:
 class Model(Protocol):
     """A model that is ready to run, and how it reads text; a ``NormAligner`` is one."""
 
-    forcing: TeacherForcing
-    reader: PairReader
+    @property
+    def forcing(self) -> TeacherForcing: ...
+
+    @property
+    def reader(self) -> PairReader: ...
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,8 @@ def _signature(survey: Survey, result: Profile, names: Sequence[str]) -> dict[st
     if {"confidence", "norm-confidence"} & set(names):
         parts["confidence-eos"] = options.confidence_eos
     if "relevance" in names:
-        parts["relevance"] = f"{options.rules}-{'pooled' if options.pooled else 'exact'}"
+        mode = "pooled" if options.pooled else "exact"
+        parts["relevance"] = f"{rule_set(options.rules).spec}-{mode}"
     if "ablation" in names:
         parts["ablation"] = min(options.ablation, count)
     if "BLEU" in names:

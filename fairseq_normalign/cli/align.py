@@ -260,7 +260,7 @@ def read_streams(args: argparse.Namespace, aligner: Aligner) -> tuple[list, int 
     streams = []
     total = None
     for place, model in enumerate(aligner.models):
-        pairs, count = corpus(args, model, reverse=bool(place))
+        pairs, count = corpus(args, model.reader, reverse=bool(place))
         streams.append(pairs)
         total = total or count
     return streams, total
@@ -288,7 +288,7 @@ def print_table(args: argparse.Namespace, model: ReadyModel) -> None:
     from fairseq_normalign.host.options import corpus, gold
     from fairseq_normalign.report.tables import aer_table, write_table
 
-    pairs, total = corpus(args, model)
+    pairs, total = corpus(args, model.reader)
     with tqdm(total=total, unit=" pairs", disable=None) as progress:
         table = error_table(
             model,

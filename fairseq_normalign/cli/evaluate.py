@@ -86,7 +86,8 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.evaluation import GoldTexts, Texts, compare
+    from fairseq_normalign.analysis.evaluation import GoldTexts, compare
+    from fairseq_normalign.analysis.translation import Texts
     from fairseq_normalign.host.options import complete, gold
     from fairseq_normalign.host.pairs import PairReader
     from fairseq_normalign.report import pictures

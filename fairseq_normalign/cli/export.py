@@ -86,7 +86,7 @@ def main(args: argparse.Namespace) -> None:
     )
 
     def pairs():
-        return corpus(args, model, need_target=args.attention != "encoder").pairs
+        return corpus(args, model.reader, need_target=args.attention != "encoder").pairs
 
     count, gigabytes = size(pairs(), arrays)
     print(f"{count} sentences, {gigabytes:.3g} GB", file=sys.stderr)

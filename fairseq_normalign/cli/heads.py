@@ -220,7 +220,7 @@ def main(args: argparse.Namespace) -> None:
     complete(args, SEARCH)
     alone = args.attention == "encoder"
     model = load(args, attention="encoder" if alone else "cross")
-    pairs = list(islice(corpus(args, model, need_target=not alone).pairs, args.limit))
+    pairs = list(islice(corpus(args, model.reader, need_target=not alone).pairs, args.limit))
     measured = profile(model, pairs, scores_of(args), **profile_options(args, trees))
     write(args, measured)
 

@@ -75,12 +75,12 @@ def main(args: argparse.Namespace) -> None:
     complete(args)
     model = load(args)
     undecided = NormAligner(*model, layer=args.layer, step=args.step, batch_tokens=args.max_tokens)
-    aligner, (pairs,) = undecided.decide(corpus(args, model).pairs)
+    aligner, (pairs,) = undecided.decide(corpus(args, model.reader).pairs)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
     framed = nth(gold(args), args.line, args.gold) if args.gold else None
-    evidences = [evidence_of(name, aligner.evidence) for name in args.method]
+    evidences = [evidence_of(name, aligner.place) for name in args.method]
     (softs,) = aligner.evidences_many([pair], evidences)
     panels = [
         (title(evidence), soft.words) for evidence, soft in zip(evidences, softs, strict=True)

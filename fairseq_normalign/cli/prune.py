@@ -134,7 +134,7 @@ def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
 
     complete(args)
     model = load(args)
-    pairs = list(islice(corpus(args, model).pairs, args.limit))
+    pairs = list(islice(corpus(args, model.reader).pairs, args.limit))
     count = len(pairs)
     profile_options = ProfileOptions(max_tokens=args.max_tokens, ablation=count, bleu=count)
     return head_ranks(model, pairs, args.by, profile_options)

@@ -65,9 +65,8 @@ class Profile:
         number = self.parsed.index(head) if head in self.parsed else None
         for name, accuracy in self.relations.items():
             if number is not None and accuracy.found(number, criteria.margin):
-                labels.append(
-                    f"{name} {100 * accuracy.heads[number]:.0f}/{100 * accuracy.baseline:.0f}"
-                )
+                shares = accuracy.heads[number], accuracy.baseline or 0
+                labels.append(f"{name} {100 * shares[0]:.0f}/{100 * shares[1]:.0f}")
         share = self.rare.get(head, {}).get("rarest", {}).get("tokens", 0)
         if share >= criteria.rare:
             labels.append(_labelled("rare", share))

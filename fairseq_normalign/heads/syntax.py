@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -21,39 +22,39 @@ class Accuracy(NamedTuple):
     """How often the maximum of a word is the other end of its relation, in one direction."""
 
     cases: int
-    offset: (
-        int | None
-    )  # the most frequent relative position of the other end, and its share: the baseline
-    baseline: float | None
+    offset: int | None  # the most frequent relative position of the other end
+    baseline: float | None  # its share
     heads: list[float]  # (H,), empty without cases
 
     def found(self, head: int, margin: str) -> bool:
-        """Whether a head is above the baseline by a margin: 10 %, or 10 points (the paper's text
-        allows both)."""
-        return self.cases >= MIN_CASES and self.heads[head] >= MARGINS[margin](self.baseline)
+        """Whether a head is above the baseline by a margin; see ``criteria.MARGINS``."""
+        if self.cases < MIN_CASES or self.baseline is None:
+            return False
+        return self.heads[head] >= MARGINS[margin](self.baseline)
 
 
 def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
-    """Cases of a tree: (relation and direction, word that looks, word to be found). Subtypes are
-    other relations."""
+    """Cases of a tree: (relation and direction, word that looks, word to be found).
+
+    Subtypes are other relations.
+    """
     for dependent, (head, label) in enumerate(zip(tree.heads, tree.relations, strict=True)):
         for relation, labels in RELATIONS.items():
             if head >= 0 and label in labels:
-                for direction, case in zip(
-                    DIRECTIONS, ((dependent, head), (head, dependent)), strict=True
-                ):
-                    yield (direction.format(relation), *case)
+                to_head, from_head = DIRECTIONS
+                yield to_head.format(relation), dependent, head
+                yield from_head.format(relation), head, dependent
 
 
 class Syntax:
     """Relations and trees in the weights of some heads, as sentences come."""
 
     def __init__(self) -> None:
-        names = [direction.format(relation) for relation in RELATIONS for direction in DIRECTIONS]
-        self.hits: dict[str, np.ndarray | int] = dict.fromkeys(names, 0)  # (H,)
-        self.offsets = {name: Counter() for name in names}
-        self.attached: np.ndarray | int = 0  # (H,)
-        self.branching = Counter()
+        names = [way.format(relation) for relation, way in product(RELATIONS, DIRECTIONS)]
+        self.hits: dict[str, np.ndarray] = {name: np.zeros(1) for name in names}  # (H,)
+        self.offsets: dict[str, Counter[int]] = {name: Counter() for name in names}
+        self.attached = np.zeros(1)  # (H,)
+        self.branching: Counter[str] = Counter()
         self.words = 0
 
     def add(self, weights: np.ndarray, tree: Tree) -> None:
@@ -87,9 +88,9 @@ class Syntax:
         ]
 
     def attachment_scores(self) -> tuple[list[float], dict[str, float]]:
-        """UAS of the trees of every head, and of the baselines; punctuation counts, the root, which
-        is given, not.
+        """UAS of the trees of every head, and of the baselines.
 
+        Punctuation counts; the root, which is given, does not.
         An arc is as good as the weight that the dependent gives to its head (Raganato and
         Tiedemann, 2018).
         """
@@ -98,7 +99,7 @@ class Syntax:
         return (self.attached / words).tolist(), baselines
 
 
-def _accuracy(hits: np.ndarray | int, offsets: Counter) -> Accuracy:
+def _accuracy(hits: np.ndarray, offsets: Counter[int]) -> Accuracy:
     cases = sum(offsets.values())
     if not cases:
         return Accuracy(0, None, None, [])

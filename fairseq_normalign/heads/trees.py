@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -25,24 +25,23 @@ def maximum_spanning_tree(scores: np.ndarray, root: int) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
-    """Every word takes its best head; a cycle becomes one word, and the tree of what is left says
-    where it opens."""
+    """Every word takes its best head; then cycles are opened, one after the other.
+
+    A cycle becomes one word, and the tree of what is left says where it opens.
+    """
     heads = scores.argmax(1)
     heads[root] = root
-    cycle = _cycle(heads, root)
-    if not cycle:
+    cycle = np.array(_cycle(heads, root), dtype=np.intp)
+    if len(cycle) == 0:
         return heads
     rest = np.setdiff1d(np.arange(len(scores)), cycle)
-    gains = (
-        scores[np.ix_(cycle, rest)] - scores[cycle, heads[cycle]][:, None]
-    )  # if the cycle opens there
+    within = scores[cycle, heads[cycle]]
+    gains = scores[np.ix_(cycle, rest)] - within[:, None]  # if the cycle opens there
     opened = gains.argmax(0)  # which word of the cycle each head outside would take
-    held = scores[np.ix_(rest, cycle)].argmax(
-        1
-    )  # which word of the cycle each word outside would hang on
+    held = scores[np.ix_(rest, cycle)].argmax(1)  # on which of it each word outside would hang
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)  # the cycle comes last
     smaller[:-1, :-1] = scores[np.ix_(rest, rest)]
-    smaller[:-1, -1] = scores[rest, np.asarray(cycle)[held]]
+    smaller[:-1, -1] = scores[rest, cycle[held]]
     smaller[-1, :-1] = gains.max(0)
     inner = _arborescence(smaller, int(np.searchsorted(rest, root)))
     for place, word in enumerate(rest):
@@ -66,7 +65,7 @@ def _cycle(heads: np.ndarray, root: int) -> list[int]:
     return []
 
 
-def attachments(heads: Sequence[int], gold: Sequence[int]) -> int:
+def attachments(heads: Iterable[int], gold: Sequence[int]) -> int:
     """How many words have their gold head. The root, which is given, does not count."""
     return sum(head == there for head, there in zip(heads, gold, strict=True) if there >= 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
@@ -18,7 +20,7 @@ def disable_fused_encoder_layers() -> None:
     )
 
 
-def shrink_copies(layer: nn.Module) -> None:
+def shrink_copies(layer: Any) -> None:
     """Fits the copies of an encoder layer's attention, kept by fairseq 0.12.2 for that fused layer,
     to its heads."""
     if hasattr(layer, "in_proj_weight"):

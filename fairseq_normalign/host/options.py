@@ -86,7 +86,7 @@ def accept_own_user_dir(argv: Sequence[str]) -> None:
     parser.add_argument("--user-dir", type=Path)
     user_dir = parser.parse_known_args(argv)[0].user_dir
     if user_dir is not None and user_dir.resolve().name == PACKAGE:
-        memo = getattr(utils.import_user_module, "memo", set())
+        memo: set[str] = getattr(utils.import_user_module, "memo", set())
         # The form that fairseq compares.
         utils.import_user_module.memo = memo | {os.path.abspath(user_dir)}  # noqa: PTH100
 
@@ -114,13 +114,12 @@ def load(
 
 def corpus(
     args: argparse.Namespace,
-    model: ReadyModel,
+    reader: PairReader,
     *,
     reverse: bool = False,
     need_target: bool = True,
 ) -> Corpus:
     """The corpus that the options name; ``reverse`` swaps the texts."""
-    reader = model.reader
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         return Corpus(*binarised_pairs(args.gen_subset, reader))
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):

@@ -29,11 +29,11 @@ class TranslationNormalignConfig(TranslationConfig):
     align_layer: str = field(
         default=AUTO, metadata={"help": "decoder layer, from 1; auto decides without gold"}
     )
-    align_step: ChoiceEnum([*STEPS, AUTO]) = field(
+    align_step: ChoiceEnum([*STEPS, AUTO]) = field(  # type: ignore[valid-type]
         default=AUTO,
         metadata={"help": "align a word where the decoder reads it or where it predicts it"},
     )
-    align_eos: ChoiceEnum(list(EOS)) = field(
+    align_eos: ChoiceEnum(list(EOS)) = field(  # type: ignore[valid-type]
         default="null",
         metadata={
             "help": "null: a word that takes most from </s> gets no link; skip: </s> is left out"

@@ -10,16 +10,18 @@ from sacrebleu import corpus_bleu, corpus_chrf
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.links import GoldFile
-from fairseq_normalign.analysis import evaluation
+from fairseq_normalign.analysis import evaluation, translation
 from fairseq_normalign.analysis.aligner import NormAligner
 from fairseq_normalign.analysis.evaluation import (
     GoldTexts,
-    Texts,
     aer_scores,
     compare,
     open_heads,
-    read_corpus,
     short_names,
+)
+from fairseq_normalign.analysis.translation import (
+    Texts,
+    read_corpus,
     side_by_side,
     translation_metrics,
 )
@@ -171,7 +173,7 @@ def test_models_take_turns_and_the_first_batch_is_not_timed_at_first(monkeypatch
     reader = PairReader(ToyTask())
     pairs = [reader.pair("w1 " * length, None, str(length)) for length in (3, 1, 2)]
     clock, calls = [0.0], []
-    monkeypatch.setattr(evaluation.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(translation.time, "process_time", lambda: clock[0])
     found, speeds = side_by_side(
         [Fake("a", 2, clock, calls), Fake("b", 0.5, clock, calls)], pairs, max_tokens=6
     )
@@ -270,7 +272,7 @@ def test_bad_tokenisers(monkeypatch):
     def missing(**options):
         raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
 
-    monkeypatch.setattr(evaluation, "BLEU", missing)
+    monkeypatch.setattr(translation, "BLEU", missing)
     with pytest.raises(
         InputError, match=r"tokeniser ja-mecab: needs extra packages\. pip install them$"
     ):
