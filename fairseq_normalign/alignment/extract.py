@@ -47,7 +47,9 @@ def to_words(
     return _merge(_merge(soft, source_ids, -1, source_merge), target_ids, -2, target_merge)
 
 
-def _merge(soft: np.ndarray, word_ids: Sequence[int], axis: int, how: str) -> np.ndarray:
+def _merge(
+    soft: np.ndarray, word_ids: Sequence[int] | np.ndarray, axis: int, how: str
+) -> np.ndarray:
     """Merge neighbours with the same id along ``axis``; place ``i`` of the result is id ``i``."""
     ids = np.asarray(word_ids, dtype=np.intp)
     starts = np.flatnonzero(np.diff(ids, prepend=-1))
