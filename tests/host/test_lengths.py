@@ -2,6 +2,8 @@
 
 import pytest
 
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.aligner import NormAligner
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.lengths import (
     Limits,
@@ -15,6 +17,7 @@ from fairseq_normalign.host.lengths import (
 )
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.special_tokens import SpecialTokens
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
 LIMITS = Limits(4, 5)
@@ -153,3 +156,24 @@ def test_summaries(places, expected):
 def test_an_unknown_policy():
     with pytest.raises(InputError, match="unknown policy 'cut'; expected one of: fail, skip, trun"):
         fit_lengths([], LIMITS, "cut")
+
+
+def test_what_was_cut_off_or_skipped_has_no_links(reader):
+    lines = [("w1 w2 w3", "w4 w5"), ("w1 " * 70, "w3 w4"), ("w5", "w6")]
+    pairs = [reader.pair(*line, f"line {number}") for number, line in enumerate(lines, 1)]
+    model = build_model(task=reader.task)
+    aligner = NormAligner(TeacherForcing(model, reader.task), reader, layer=1, step="input")
+    evidence = Evidence("weights", 0, "input")
+
+    def links(policy):
+        fitting = fit_lengths(pairs, limits_of(model), policy)
+        softs = list(aligner.evidences_many(fitting, [evidence]))
+        assert [soft.words.shape for (soft,) in softs] == [(2, 3), (2, 70), (1, 1)]
+        return [aligner.links(soft._replace(null=None)) for (soft,) in softs]
+
+    aligner.eos = "skip"
+    skipping, cutting = links("skip"), links("truncate")
+    assert skipping[1] == []
+    assert skipping[::2] == cutting[::2]
+    assert cutting[1]
+    assert all(source < 63 for source, _ in cutting[1])
