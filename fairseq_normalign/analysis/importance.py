@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.tally import Tally
-from fairseq_normalign.host.attention import Name, attentions, head_counts, out_projection
+from fairseq_normalign.host.attention import (
+    Name,
+    attentions,
+    head_counts,
+    out_projection,
+    single_beam,
+)
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import record
@@ -23,7 +29,8 @@ def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
     forcing.check_lengths(pairs)
     src_tokens, prev_output_tokens, target = forcing.tensors(pairs)
     model = forcing.model
-    output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
+    with single_beam(model):
+        output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
     sample = {"target": target}  # an adaptive softmax wants to know it
     log_probs = model.get_normalized_probs(output, log_probs=True, sample=sample)  # (B, T, V)
     of_target = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()

@@ -26,6 +26,7 @@ from fairseq_normalign.host.attention import (
     projections,
     query_scale,
     refuse_unsupported,
+    single_beam,
 )
 from fairseq_normalign.host.recorder import evaluation_mode
 
@@ -338,7 +339,7 @@ def propagate(
     assert start == "top" or targets is not None
     rules = rule_set(rules)
     _refuse(model)
-    with torch.no_grad(), evaluation_mode(model):
+    with torch.no_grad(), evaluation_mode(model), single_beam(model):
         passed = _forward(model, src_tokens, prev_output_tokens, pad)
         if start == "top" or targets is None:
             targets = model.decoder.output_layer(passed.features).argmax(-1)

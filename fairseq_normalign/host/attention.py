@@ -144,3 +144,22 @@ def explicit_path(chosen: Collection[MultiheadAttention]) -> Iterator[None]:
     finally:
         for attention, value in before:
             attention.skip_embed_dim_check = value
+
+
+@contextmanager
+def single_beam(model: nn.Module) -> Iterator[None]:
+    """A forward pass over sentences instead of beams, in a model that may have translated before.
+
+    Beam search tells some models, as BART, how many beams a sentence has, and nothing takes it back:
+    source–target attention would go on to take every so many sentences of a batch for one.
+    """
+    sizes = [
+        (module, module.beam_size) for module in model.modules() if hasattr(module, "beam_size")
+    ]
+    for module, _ in sizes:
+        module.beam_size = 1
+    try:
+        yield
+    finally:
+        for module, size in sizes:
+            module.beam_size = size

@@ -42,6 +42,14 @@ def test_padding_has_no_part_however_unlikely_it_is(forcing, pairs):
     assert (losses(forcing, pairs) <= expected).all()
 
 
+def test_a_model_that_has_translated_gives_the_same(forcing, pairs):
+    """Three pairs, which must not be taken for the three beams of one."""
+    expected = losses(forcing, pairs)
+    forcing.model.decoder.set_beam_size(3)  # what beam search leaves in BART
+    torch.testing.assert_close(losses(forcing, pairs), expected, rtol=1e-4, atol=1e-5)
+    assert forcing.model.decoder.layers[0].encoder_attn.beam_size == 3
+
+
 @pytest.mark.parametrize("function", [losses, gradient_importance])
 def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, function):
     w9 = pairs[2].source.tokens[1]

@@ -370,6 +370,12 @@ def test_epsilon_is_a_parameter(model, rules):
     assert (large.source - default.source).abs().max() > 1e-4
 
 
+def test_a_model_that_has_translated_gives_the_same(model):
+    expected = propagate(model, SRC, PREV, pad=PAD)
+    model.decoder.set_beam_size(2)  # what beam search leaves in BART
+    assert_same(propagate(model, SRC, PREV, pad=PAD), expected)
+
+
 def test_training_mode_is_left_as_it_was():
     model = build_model(dropout=0.5).train()
     first, second = (propagate(model, SRC, PREV, pad=PAD).source for _ in range(2))

@@ -15,6 +15,7 @@ from fairseq_normalign.host.attention import (
     out_weight,
     projections,
     refuse_unsupported,
+    single_beam,
     split_heads,
     stored_out_weight,
 )
@@ -64,6 +65,16 @@ def test_the_explicit_path_ends_with_its_context():
         assert all(attention.skip_embed_dim_check for attention in chosen)
         raise KeyError
     assert [attention.skip_embed_dim_check for attention in chosen] == [True] + 5 * [False]
+
+
+def test_sentences_are_not_taken_for_beams(batch):
+    model = build_model()
+    expected = model(**batch)[0]
+    model.decoder.set_beam_size(2)
+    with pytest.raises(KeyError), single_beam(model):
+        torch.testing.assert_close(model(**batch)[0], expected, rtol=1e-4, atol=1e-5)
+        raise KeyError
+    assert [layer.encoder_attn.beam_size for layer in model.decoder.layers] == [2, 2]
 
 
 def test_unsupported_attentions_are_named():

@@ -190,8 +190,11 @@ def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, decoder_model):
                     torch.testing.assert_close(part, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_the_parts_add_up_at_every_step_of_beam_search(batch, decoder_model, beam):
+@pytest.mark.parametrize(("beam", "shared"), [(1, False), (3, False), (3, True)])
+def test_the_parts_add_up_at_every_step_of_beam_search(batch, decoder_model, beam, shared):
+    """Beams of a sentence have values of its source for themselves, or share them, as in BART."""
+    if shared:
+        decoder_model.decoder.set_beam_size(beam)
     generator = SequenceGenerator(
         [decoder_model], ToyTask().target_dictionary, beam_size=beam, max_len_b=8
     )
