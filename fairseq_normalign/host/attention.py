@@ -147,11 +147,11 @@ def explicit_path(chosen: Collection[MultiheadAttention]) -> Iterator[None]:
 
 
 @contextmanager
-def single_beam(model: nn.Module) -> Iterator[None]:
+def single_beam(model: FairseqModule) -> Iterator[None]:
     """A forward pass over sentences instead of beams, in a model that may have translated before.
 
-    Beam search tells some models, as BART, how many beams a sentence has, and nothing takes it back:
-    source–target attention would go on to take every so many sentences of a batch for one.
+    Beam search tells some models, as BART, how many beams a sentence has, and nothing takes it
+    back: source–target attention would go on to take every so many sentences of a batch for one.
     """
     sizes = [
         (module, module.beam_size) for module in model.modules() if hasattr(module, "beam_size")
