@@ -1,5 +1,6 @@
 """fairseq's own commands with ``--user-dir``: train, resume, fine-tune, generate, interactive."""
 
+import os
 import re
 import shutil
 
@@ -104,3 +105,54 @@ def test_a_converted_checkpoint_needs_no_plugin(corpus, checkpoint, tmp_path):
     ]
     assert translations[0] == translations[1]
     assert len(translations[0]) == 40
+
+
+class Planted:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.fixture
+def planted(checkpoint, tmp_path):
+    """Checkpoints that would leave a trace: one by its pickle, one by an option."""
+    state = torch.load(checkpoint)
+    state["extra_state"]["planted"] = Planted(tmp_path / "ran")
+    torch.save(state, tmp_path / "pickle.pt")
+    state["extra_state"].pop("planted")
+    state["cfg"]["model"].adaptive_softmax_cutoff = f"open({str(tmp_path / 'ran')!r}, 'w') and [9]"
+    torch.save(state, tmp_path / "option.pt")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["fairseq-generate", "fairseq-interactive"])
+def test_planted_checkpoints_run_nothing_where_they_translate(corpus, planted, command):
+    for name in ("pickle", "option"):
+        done = run(
+            *(command, corpus / "data-bin", "--path", planted / f"{name}.pt", "--cpu"),
+            *("--user-dir", PACKAGE),
+            input="a\n",
+            env={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},  # as people set it for old checkpoints
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert re.search(rf"^{command}: .*{name}\.pt: refused to load: .*\n\Z", done.stderr, re.M)
+        assert not (planted / "ran").exists()
+
+
+@pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model"])
+def test_planted_checkpoints_run_nothing_where_training_starts(corpus, planted, option):
+    folder = planted / "save"
+    common = [*TRAIN, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", folder]
+    done = run(*common, option, planted / "pickle.pt", "--max-update", 31, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert re.search(r"^fairseq-train: .*pickle\.pt: refused to load: .*\n\Z", done.stderr, re.M)
+    # Training takes the parameters and leaves the options.
+    run(*common, option, planted / "option.pt", "--max-update", 31)
+    assert not (planted / "ran").exists()

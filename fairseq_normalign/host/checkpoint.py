@@ -25,9 +25,9 @@ from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.trust import (
     check_is_file,
     guard_fairseq,
+    named_refusal,
     options_of,
     plain,
-    refusals_named,
     unpickle,
 )
 
@@ -185,21 +185,23 @@ def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
 
     The model is built without memory (on PyTorch's device ``meta``), and without dictionaries.
     """
-    with (
-        refusals_named({path: state}),
-        explained(path),
-        torch.device("meta"),
-        warnings.catch_warnings(),
-    ):
-        warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
-        ARCH_CONFIG_REGISTRY[options.arch](options)
-        built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
-        task = argparse.Namespace(
-            source_dictionary=_blank_dictionary(state["model"], "encoder", "decoder"),
-            target_dictionary=_blank_dictionary(state["model"], "decoder", "encoder"),
-        )
-        model = ARCH_MODEL_REGISTRY[options.arch].build_model(built, task)
-        model.load_state_dict(dict(state["model"]), strict=True, model_cfg=built)
+    try:
+        with explained(path), torch.device("meta"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
+            ARCH_CONFIG_REGISTRY[options.arch](options)
+            built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
+            model = ARCH_MODEL_REGISTRY[options.arch].build_model(built, _task(state["model"]))
+            model.load_state_dict(dict(state["model"]), strict=True, model_cfg=built)
+    except InputError as error:
+        raise named_refusal(error, [(path, state)]) from error.__cause__
+
+
+def _task(parameters: dict) -> argparse.Namespace:
+    """All that a model asks a task for when it is built."""
+    return argparse.Namespace(
+        source_dictionary=_blank_dictionary(parameters, "encoder", "decoder"),
+        target_dictionary=_blank_dictionary(parameters, "decoder", "encoder"),
+    )
 
 
 def _blank_dictionary(parameters: dict, *sides: str) -> BlankDictionary:

@@ -22,14 +22,19 @@ SHOWN = 60  # characters of an option in a message
 
 
 class RefusedOption(InputError):
-    """An option that fairseq would run as Python."""
+    """An option that fairseq would run as Python.
 
-    def __init__(self, text: str):
+    Args:
+        text: its value.
+        whose: what to call it, such as the checkpoint that has it and its name.
+    """
+
+    def __init__(self, text: str, whose: str = "an option"):
         self.text = text
         shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         super().__init__(
-            f"{shown!r}, which fairseq would run as Python; expected numbers, strings, lists, "
-            "tuples or dictionaries"
+            f"{whose} is {shown!r}, which fairseq would run as Python; expected numbers, strings, "
+            "lists, tuples or dictionaries"
         )
 
 

@@ -22,8 +22,7 @@ import sys
 import typing
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -140,14 +139,14 @@ def guard_fairseq() -> None:
     forbid_eval()
     quote_fasta_files()
     for name, guard in (
-        ("load_checkpoint_to_cpu", _inspecting),
-        ("load_model_ensemble_and_task", _asking_for_names),
+        ("load_checkpoint_to_cpu", _unpickling_safely),
+        ("load_model_ensemble_and_task", _building_safely),
     ):
         setattr(checkpoint_utils, name, guard(getattr(checkpoint_utils, name)))
 
 
-def _inspecting(load: Callable) -> Callable:
-    """``load_checkpoint_to_cpu``, of checkpoints that were unpickled safely before.
+def _unpickling_safely(load: Callable) -> Callable:
+    """``load_checkpoint_to_cpu``, of a checkpoint that was unpickled safely before.
 
     PyTorch < 2.6 would not ask for that, and neither would a later one with
     ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1``.
@@ -155,36 +154,68 @@ def _inspecting(load: Callable) -> Callable:
 
     @functools.wraps(load)
     def guarded(path: str, arg_overrides: dict | None = None, *args: Any, **options: Any) -> dict:
-        local_path = PathManager.get_local_path(path)
-        state = unpickle(local_path, mapped=True)
-        if state.get("args") is not None:  # fairseq looks all of them up when it reads these
-            names = {**plain(state["args"]), **(arg_overrides or {})}
-            for kind in REGISTRIES:
-                _check_known(path, state, kind, names.get(kind))
+        state = unpickle(PathManager.get_local_path(path), mapped=True)
         with explained(path):
-            return load(path, arg_overrides, *args, **options)
+            try:
+                return load(path, arg_overrides, *args, **options)
+            except KeyError:
+                _check_names(path, plain(state.get("args")), arg_overrides or {}, _user_dir(state))
+                raise
 
     return guarded
 
 
-def _asking_for_names(load: Callable) -> Callable:
-    """``load_model_ensemble_and_task``, of tasks and architectures that are known."""
+def _building_safely(load: Callable) -> Callable:
+    """``load_model_ensemble_and_task``, with what is wrong about the options of checkpoints."""
 
     @functools.wraps(load)
     def guarded(
         filenames: list[str], arg_overrides: dict | None = None, *args: Any, **options: Any
     ) -> Any:
         forbid_eval()  # a module may have come since
-        # A model in several parts is in files of other names.
-        states = {path: unpickle(path, mapped=True) for path in filenames if Path(path).is_file()}
-        for path, state in states.items():
-            _check_names(path, state, arg_overrides or {})
-        with refusals_named(states):
+        try:
             return load(filenames, arg_overrides, *args, **options)
+        except InputError as error:
+            raise named_refusal(error, _stored(filenames)) from error.__cause__
+        except Exception:
+            for path, state in _stored(filenames):
+                _check_options(path, state, arg_overrides or {})
+            raise
 
     return guarded
 
 
+def _stored(paths: list[str]) -> Iterator[tuple[str, dict]]:
+    """Checkpoints by path, but for parts of a model that is in several files of other names."""
+    for path in filter(os.path.isfile, paths):
+        yield path, unpickle(path, mapped=True)
+
+
+def named_refusal(error: InputError, states: Iterable[tuple[str, dict]]) -> InputError:
+    """The error, with the checkpoint and the option that are to blame if an option was refused."""
+    if not isinstance(error, RefusedOption):
+        return error
+    for path, state in states:
+        groups = [state.get("args"), *plain(state.get("cfg")).values()]
+        for group in groups:
+            names = [name for name, value in plain(group).items() if value == error.text]
+            if names:
+                return RefusedOption(error.text, f"{path}: refused to load: its option {names[0]}")
+    return error
+
+
+def _check_options(path: str, state: dict, overrides: dict) -> None:
+    """Refuses a checkpoint without options, and one whose task or architecture nobody has."""
+    model = plain(options_of(path, state))
+    task = plain(plain(state.get("cfg")).get("task"))
+    names = {
+        "arch": model.get("_name") or model.get("arch"),
+        "task": task.get("task") or task.get("_name") or model.get("task"),
+    }
+    _check_names(path, names, overrides, _user_dir(state))
+
+
+# fairseq's registries, by the option that names an entry, with what people call it.
 REGISTRIES: dict[str, tuple[str, tuple[Mapping, ...]]] = {
     "task": ("task", (TASK_REGISTRY,)),
     "arch": ("architecture", (ARCH_MODEL_REGISTRY, MODEL_REGISTRY)),
@@ -192,27 +223,22 @@ REGISTRIES: dict[str, tuple[str, tuple[Mapping, ...]]] = {
     "optimizer": ("optimizer", (OPTIMIZER_REGISTRY,)),
     "lr_scheduler": ("learning rate scheduler", (LR_SCHEDULER_REGISTRY,)),
 }
+# Names that fairseq gave up, and still reads.
+RENAMED = ("audio_cpc", "speech_pretraining", "binary_cross_entropy", "kd_binary_cross_entropy")
 
 
-def _check_names(path: str, state: dict, overrides: dict) -> None:
-    """Refuses a checkpoint whose task or architecture nobody has registered."""
-    model = {**plain(options_of(path, state)), **overrides}
-    _check_known(path, state, "arch", model.get("_name") or model.get("arch"))
-    if state.get("args") is None:
-        task = {**plain(plain(state["cfg"]).get("task")), **overrides}
-        _check_known(path, state, "task", task.get("task") or task.get("_name"))
-
-
-def _check_known(path: str, state: dict, kind: str, name: Any) -> None:
-    label, registries = REGISTRIES[kind]
-    if not isinstance(name, str) or any(name in registry for registry in registries):
-        return
-    user_dir = _user_dir(state)
-    trained = f" (it was trained with {user_dir!r})" if user_dir else ""
-    raise InputError(
-        f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; expected "
-        f"--user-dir with the plugin that has it{trained}"
-    )
+def _check_names(path: str, options: dict, overrides: dict, user_dir: Any) -> None:
+    """Refuses a checkpoint with a task, an architecture and so on that nobody has registered."""
+    for kind, (label, registries) in REGISTRIES.items():
+        name = {**options, **overrides}.get(kind)
+        if not isinstance(name, str) or name in RENAMED:
+            continue
+        if not any(name in registry for registry in registries):
+            trained = f" (it was trained with {user_dir!r})" if user_dir else ""
+            raise InputError(
+                f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; "
+                f"expected --user-dir with the plugin that has it{trained}"
+            )
 
 
 def _user_dir(state: dict) -> Any:
@@ -241,27 +267,3 @@ def plain(options: Any) -> dict[str, Any]:
     if isinstance(options, argparse.Namespace):
         options = vars(options)
     return options if isinstance(options, dict) else {}
-
-
-@contextmanager
-def refusals_named(states: Mapping[str, dict]) -> Iterator[None]:
-    """Says which option of which checkpoint is refused.
-
-    Args:
-        states: the checkpoints that are loaded, by path.
-    """
-    try:
-        yield
-    except RefusedOption as error:
-        for path, state in states.items():
-            for name, value in _all_options(state):
-                if value == error.text:
-                    message = f"{path}: refused to load: its option {name} is {error}"
-                    raise InputError(message) from None
-        raise InputError(f"{':'.join(states)}: refused to load: an option is {error}") from None
-
-
-def _all_options(state: dict) -> Iterator[tuple[str, Any]]:
-    groups = [state.get("args"), *plain(state.get("cfg")).values()]
-    for group in groups:
-        yield from plain(group).items()

@@ -247,6 +247,15 @@ def good(folder: Path) -> str:
     return path
 
 
+def test_the_one_of_an_ensemble_is_named(folder, trace):
+    paths = [good(folder), plant(folder / "bad.pt", "fconv", encoder_layers=code(trace))]
+    with pytest.raises(InputError, match=r"^\S*/bad\.pt: refused to load: its option"):
+        load_ensemble(":".join(paths), str(folder))
+    with pytest.raises(InputError, match=r"^\S*/bad\.pt: refused to load: its option"):
+        checkpoint_utils.load_model_ensemble_and_task(paths, {"data": str(folder)})
+    assert not trace.exists()
+
+
 def test_a_plugin_that_a_checkpoint_names_is_not_imported(folder, trace):
     plugin = folder / "planted_plugin"
     plugin.mkdir()
