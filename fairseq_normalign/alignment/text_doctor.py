@@ -9,6 +9,7 @@ no scheme, and its text is hardly judged.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -73,11 +74,12 @@ class Vocabulary:
         """How many symbols have a capital letter."""
         return sum(_has_capital(without_mark(symbol, self.scheme)) for symbol in self.counts)
 
-    def expected_marks(self, scheme: str) -> float:
+    @functools.cached_property
+    def expected_marks(self) -> float:
         """The share of pieces with a mark in the text that the dictionary was made from."""
         total = sum(max(count, 1) for count in self.counts.values())
         marked = sum(
-            max(count, 1) for symbol, count in self.counts.items() if is_marked(symbol, scheme)
+            max(count, 1) for symbol, count in self.counts.items() if is_marked(symbol, self.scheme)
         )
         return marked / total if total else 0.0
 
@@ -188,7 +190,7 @@ def examine(reading: Reading) -> Diagnosis | None:
 
 def _twice(reading: Reading) -> Diagnosis | None:
     """Pieces that are segmented once more."""
-    usual = reading.vocabulary.expected_marks(reading.scheme)
+    usual = reading.vocabulary.expected_marks
     if reading.marked_words <= max(TWICE, usual / 2) * reading.words:
         return None
     found = (
@@ -217,7 +219,7 @@ def _unsegmented(reading: Reading) -> Diagnosis | None:
     scheme = reading.vocabulary.scheme
     if reading.segmented_here or scheme == "none" or reading.marked:
         return None
-    chance = (1 - reading.vocabulary.expected_marks(scheme)) ** reading.pieces
+    chance = (1 - reading.vocabulary.expected_marks) ** reading.pieces
     one_word = reading.scheme in SPACES and chance < IMPROBABLE
     if not reading.could_spell and not one_word:
         return None

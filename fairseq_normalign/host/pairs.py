@@ -74,10 +74,15 @@ class Side:
         if text is None:
             return NO_SENTENCE
         segmented = self.segmentation(text, f"{self.name} {where}")
-        ids = [self.dictionary.index(symbol) for symbol in segmented.symbols]
+        ids = [self._index(symbol) for symbol in segmented.symbols]
         unk = self.dictionary.unk()
         unknown = [p for p, index in zip(segmented.pieces, ids, strict=True) if index == unk]
         return self._sentence(ids, segmented.ids, segmented.words, tuple(unknown))
+
+    def _index(self, symbol: str) -> int:
+        """The token of a piece; one that is spelled as a special token, ``<pad>`` say, is <unk>."""
+        index = self.dictionary.index(symbol)
+        return index if index >= self.dictionary.nspecial else self.dictionary.unk()
 
     def from_binarised(self, tokens: Tensor | None, where: str) -> Sentence:
         """A sentence as ``fairseq-preprocess`` writes it."""
@@ -226,13 +231,16 @@ class PairReader:
             scheme: how pieces join to words, if text is already split into pieces.
             tokenizer: fairseq's name of a tokeniser.
         """
-        option = FILE_OPTIONS.get(bpe or "", "bpe_codes")
+        option = FILE_OPTIONS.get(bpe or "", "")
         files = {
             option: model,
             f"source_{option}": source_model,
             f"target_{option}": target_model,
         }
         named = {name: path for name, path in files.items() if path is not None}
+        if named and not option:
+            takers = ", ".join(FILE_OPTIONS)
+            raise InputError(f"a model is the file of one of the BPEs {takers}; found bpe {bpe}")
         args = Namespace(bpe=bpe, post_process=scheme, tokenizer=tokenizer, **named)
         return cls.from_args(task, args, wording=PYTHON)
 

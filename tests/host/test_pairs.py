@@ -194,6 +194,23 @@ def test_a_missing_bpe_model_is_named(task, tmp_path):
         PairReader.from_names(task, bpe="sentencepiece", model=str(tmp_path / "none.model"))
 
 
+@pytest.mark.parametrize("bpe", [None, "gpt2"])
+def test_a_file_of_a_bpe_that_has_none(task, bpe):
+    with pytest.raises(
+        InputError,
+        match=f"a model is the file of one of the BPEs sentencepiece, .*; found bpe {bpe}",
+    ):
+        PairReader.from_names(task, bpe=bpe, model="spm.model")
+
+
+def test_words_that_are_spelled_as_special_tokens_are_unknown(task):
+    """fairseq would take <pad> for padding, and mask what is not there."""
+    found = PairReader(task).pair("w1 <pad> </s> <s> <unk>", None, "").source
+    unk, eos = task.source_dictionary.unk(), task.source_dictionary.eos()
+    assert found.tokens.tolist()[1:] == [unk] * 4 + [eos]
+    assert found.text == ["w1", "<pad>", "</s>", "<s>", "<unk>"]
+
+
 # The doctor
 
 
