@@ -30,6 +30,7 @@ from prepare import log, prepare
 
 from fairseq_normalign.alignment.links import parse_gold
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 
 URL = "https://www.statmt.org/europarl/v7/de-en.tgz"
 TEXT = ("europarl-v7.de-en.de", "europarl-v7.de-en.en")
@@ -49,10 +50,11 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
     try:
         with tarfile.open(archive) as tar:
             for member, path in zip(members, paths, strict=True):
-                unfinished = path.with_name(path.name + ".part")
-                with tar.extractfile(member) as content, unfinished.open("wb") as file:
+                with (
+                    tar.extractfile(member) as content,
+                    whole_file(path, binary=True) as file,
+                ):
                     shutil.copyfileobj(content, file)
-                unfinished.replace(path)
     except (tarfile.TarError, KeyError, EOFError, OSError) as error:
         reason = str(error).splitlines()[0]  # tarfile lists every format it tried
         raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +21,7 @@ from fairseq_normalign.analysis.translation import (
     transposed,
 )
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import short_names
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.recorder import attentions
@@ -158,12 +158,6 @@ def _direction(reader: PairReader) -> str:
 
 def _tokens(reader: PairReader) -> tuple:
     return reader.task.source_dictionary, reader.task.target_dictionary, reader.marks
-
-
-def short_names(paths: Sequence[str]) -> list[str]:
-    """File names, or whole paths where file names do not tell models apart."""
-    names = [Path(path).name for path in paths]
-    return names if len(set(names)) == len(set(paths)) else list(map(str, paths))
 
 
 def open_heads(model: nn.Module) -> dict[tuple[str, int], int]:

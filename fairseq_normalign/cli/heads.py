@@ -294,7 +294,7 @@ def write(args: argparse.Namespace, measured: Profile) -> None:
     if args.output:
         with whole_file(args.output) as file:
             contents = report.as_json(measured, criteria, signature)
-            json.dump(contents, file, indent=1, ensure_ascii=False)
+            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
     if args.plot:
         pictures.save(head_maps.picture(measured), args.plot)
     print(report.as_text(measured, criteria))

@@ -67,7 +67,7 @@ def _cell(table: ErrorTable, evidence: Evidence, best: set[Evidence]) -> str:
 def write_table(table: ErrorTable, path: str) -> None:
     """The table as JSON."""
     with whole_file(path) as file:
-        json.dump(table.as_json(), file, indent=1)
+        json.dump(table.as_json(), file, indent=1, allow_nan=False)
 
 
 def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:

@@ -17,7 +17,6 @@ from fairseq_normalign.analysis.evaluation import (
     aer_scores,
     compare,
     open_heads,
-    short_names,
 )
 from fairseq_normalign.analysis.translation import (
     Texts,
@@ -226,12 +225,6 @@ def test_binarised_references_are_joined_and_unknown_words_match_none(folder, pa
         paths[:1], str(folder), Texts(str(folder / "t.a"), str(folder / "r.b")), search=SHORT
     )
     assert row.scores == other.scores
-
-
-def test_names():
-    assert short_names(["x/a.pt", "y/b.pt"]) == ["a.pt", "b.pt"]
-    assert short_names(["x/a.pt", "y/a.pt"]) == ["x/a.pt", "y/a.pt"]
-    assert short_names(["x/a.pt", "x/a.pt"]) == ["a.pt", "a.pt"]
 
 
 def test_models_of_two_directions_are_refused(folder, paths, texts):
