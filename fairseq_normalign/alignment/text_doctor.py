@@ -10,6 +10,7 @@ no scheme, and its text is hardly judged.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ SOME_SPLIT = 0.005
 CAPITAL = 0.03  # of pieces that are unknown by their case; cased text had 5 % to 13 %
 SOME_CAPITAL = 0.01
 CASED = 0.001  # of symbols with a capital letter: below, the dictionary is lowercased
+SWAPPED = 0.2  # of words that the other side's dictionary has more than its own
 TWICE = 0.02  # of words that carry marks before they are segmented
 FEW = 10  # cases; fewer are doubted, not refused
 FEW_PIECES = 100
@@ -121,7 +123,8 @@ class Reading:
 
     def __init__(self, vocabulary: Vocabulary, scheme: str, *, segmented_here: bool) -> None:
         self.vocabulary, self.scheme, self.segmented_here = vocabulary, scheme, segmented_here
-        self.words = self.pieces = 0
+        self.words: Counter[str] = Counter()
+        self.pieces = 0
         self.unknown = 0  # pieces that the dictionary lacks
         self.could_spell = 0  # … though it has their letters
         self.lacks_case = 0  # … because of their case
@@ -132,7 +135,7 @@ class Reading:
     def add(self, words: Sequence[str], pieces: Sequence[str], ids: Sequence[int]) -> None:
         """One more sentence: its words, their pieces, and the word of each piece."""
         vocabulary = self.vocabulary
-        self.words += len(words)
+        self.words.update(words)
         self.pieces += len(pieces)
         self.unknown += sum(piece not in vocabulary.counts for piece in pieces)
         self.could_spell += sum(map(vocabulary.could_spell, pieces))
@@ -179,6 +182,24 @@ def wrong_scheme(
     return None
 
 
+def swapped(source: Reading, target: Reading) -> Diagnosis | None:
+    """Whether each text has many more of its words whole in the other side's dictionary."""
+    for text, other in ((source, target), (target, source)):
+        words = text.words.total()
+        own, others = (_whole(text.words, side.vocabulary) for side in (text, other))
+        if words < FEW_PIECES or others - own <= SWAPPED * words:
+            return None
+    found = (
+        f"{_share(own, words, 'words')} of the target are in its dictionary, and {others} in that "
+        "of the source; for the source it is the other way round"
+    )
+    return Diagnosis(True, found, "swapped", source.scheme)
+
+
+def _whole(words: Counter[str], vocabulary: Vocabulary) -> int:
+    return sum(count for word, count in words.items() if vocabulary.has_whole(word))
+
+
 def examine(reading: Reading) -> Diagnosis | None:
     """What is wrong with one side of a text, the likeliest mistake; None if nothing looks wrong."""
     for mistake in (_twice, _capitals, _unsegmented, _other_codes, _unknown, _pieces_as_words):
@@ -191,10 +212,11 @@ def examine(reading: Reading) -> Diagnosis | None:
 def _twice(reading: Reading) -> Diagnosis | None:
     """Pieces that are segmented once more."""
     usual = reading.vocabulary.expected_marks
-    if reading.marked_words <= max(TWICE, usual / 2) * reading.words:
+    words = reading.words.total()
+    if reading.marked_words <= max(TWICE, usual / 2) * words:
         return None
     found = (
-        f"{_share(reading.marked_words, reading.words, 'words')} carry "
+        f"{_share(reading.marked_words, words, 'words')} carry "
         f"{mark_of(reading.scheme)!r} before they are segmented: they look like pieces"
     )
     return Diagnosis(reading.marked_words >= FEW, found, "twice", reading.scheme)

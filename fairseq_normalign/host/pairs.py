@@ -18,6 +18,7 @@ from fairseq_normalign.alignment.text_doctor import (
     Reading,
     Vocabulary,
     examine,
+    swapped,
     wrong_scheme,
 )
 from fairseq_normalign.alignment.words import join_pieces, normalise_bpe_name, word_ids
@@ -278,16 +279,23 @@ class PairReader:
         """Refuses text that cannot be meant for the model, and warns of what is doubtful."""
         sources = [pair.source for pair in pairs]
         targets = [pair.target for pair in pairs if pair.target is not NO_SENTENCE]
-        for side, sentences in ((self.source, sources), (self.target, targets)):
-            diagnosis = examine(side.reading(sentences))
+        readings = {
+            "source": self.source.reading(sources),
+            "target": self.target.reading(targets),
+        }
+        diagnosis = swapped(readings["source"], readings["target"])
+        if diagnosis is not None:
+            self._tell(diagnosis, name)
+        for side, reading in readings.items():
+            diagnosis = examine(reading)
             if diagnosis is not None:
-                self._tell(diagnosis, side.name, name)
+                self._tell(diagnosis, f"{side} {name}")
 
-    def _tell(self, diagnosis: Diagnosis, side: str, name: str) -> None:
-        message = f"{side} {name}: {self.wording.advice(diagnosis)}"
+    def _tell(self, diagnosis: Diagnosis, name: str) -> None:
+        message = f"{name}: {self.wording.advice(diagnosis)}"
         if diagnosis.certain:
             raise InputError(message)
-        self.warn_once(message, side, diagnosis.remedy)
+        self.warn_once(message, name, diagnosis.remedy)
 
     def warn_once(self, message: str, *subject: str) -> None:
         """Warns of a subject once, however many texts are read."""

@@ -282,6 +282,12 @@ def test_another_scheme_than_the_dictionarys_is_refused(languages):
         PairReader(languages, scheme="sentencepiece", wording=COMMAND)
 
 
+def test_texts_that_are_swapped_are_refused(languages, folder):
+    reader = PairReader.from_args(languages, codes_args(folder))
+    with pytest.raises(InputError, match=r"text: .* words .*; are the two texts swapped\?"):
+        list(text_pairs([(target, source) for source, target in PAIRS], reader))
+
+
 def test_a_doubt_is_told_once_for_each_side(languages):
     reader = PairReader(languages)
     rare = "".join(PAIRS[0][0].split()[:4])
