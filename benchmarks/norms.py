@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -100,8 +101,10 @@ def build_aligner(shape: Shape) -> NormAligner:
 
 def align(aligner: NormAligner, sentences: list[tuple[str, str]], batch_tokens: int) -> None:
     """From text to a file of links."""
+    options = replace(aligner.options, batch_tokens=batch_tokens)
+    aligner = NormAligner(aligner.forcing, aligner.reader, options)
     with tempfile.TemporaryFile("w") as file:
-        for links in aligner.align_many(sentences, batch_tokens=batch_tokens):
+        for links in aligner.align_many(sentences):
             file.write(format_links(links) + "\n")
 
 

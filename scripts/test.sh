@@ -3,10 +3,11 @@
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$ROOT"
 
-say "Style and imports"
+say "Style, types and imports"
 ruff format --check .
 ruff check .
 lint-imports
+mypy
 
 say "Tests"
-python -m pytest --cov --cov-report=term:skip-covered "$@"
+python -m pytest -n "${JOBS:-2}" --dist loadscope --cov --cov-report=term:skip-covered "$@"

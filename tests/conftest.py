@@ -3,6 +3,8 @@ real commands."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -16,19 +18,42 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fairseq_normalign"
 
 
-def run(*command, check: bool = True, **options) -> subprocess.CompletedProcess:
-    """Runs a command of this environment, away from the project's folder, and shows its errors if
-    it fails."""
-    command = [str(word) for word in command]
-    command[0] = str(Path(sys.executable).parent / command[0])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, **options
-    )
-    assert not check or done.returncode == 0, (
-        f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    )
+def run(
+    *command, check: bool = True, installed: bool = False, **options
+) -> subprocess.CompletedProcess:
+    """Runs a command of this environment, and shows its errors if it fails.
+
+    ``normalign`` runs in this process, which need not load all libraries again, unless the test is
+    about the installed command, or gives it a folder, an environment or an input of its own.
+    """
+    words = [str(word) for word in command]
+    if words[0] == "normalign" and not (installed or options):
+        done = _run_here(words)
+    else:
+        done = _run_apart(words, **options)
+    output = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert not check or done.returncode == 0, f"{' '.join(words)}\n{output}"
     return done
+
+
+def _run_here(words: list[str]) -> subprocess.CompletedProcess:
+    from fairseq_normalign.cli.main import main
+
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        try:
+            status = main(words[1:])
+        except SystemExit as error:  # --help
+            status = error.code
+    return subprocess.CompletedProcess(words, status, stdout.getvalue(), stderr.getvalue())
+
+
+def _run_apart(words: list[str], **options) -> subprocess.CompletedProcess:
+    words[0] = str(Path(sys.executable).parent / words[0])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    return subprocess.run(
+        words, capture_output=True, text=True, env=environment, check=False, **options
+    )
 
 
 @pytest.fixture(scope="session")

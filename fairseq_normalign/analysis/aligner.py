@@ -192,6 +192,9 @@ class NormAligner(Aligner):
         *,
         bpe: str | None = None,
         model: str | None = None,
+        source_model: str | None = None,
+        target_model: str | None = None,
+        scheme: str | None = None,
         tokenizer: str | None = None,
         device: str = "cpu",
         overrides: dict | None = None,
@@ -204,13 +207,23 @@ class NormAligner(Aligner):
             data: the directory with ``dict.*.txt``.
             bpe: fairseq's name of the model's BPE, if texts are to be split into pieces.
             model: the BPE's file (SentencePiece model or BPE codes).
+            source_model, target_model: the same for one side, if each has its own.
+            scheme: how pieces join to words, if texts are split into pieces already.
             tokenizer: fairseq's name of a tokeniser, if texts are not split into words yet.
             device: where to run.
             overrides: options to change in the checkpoint's configuration.
             options: see :class:`AlignOptions`.
         """
         network, task = load_single(path, data, overrides)
-        reader = PairReader.from_names(task, bpe=bpe, model=model, tokenizer=tokenizer)
+        reader = PairReader.from_names(
+            task,
+            bpe=bpe,
+            model=model,
+            source_model=source_model,
+            target_model=target_model,
+            scheme=scheme,
+            tokenizer=tokenizer,
+        )
         return cls(TeacherForcing(network.to(device), task), reader, **options)
 
     def __repr__(self) -> str:

@@ -14,11 +14,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.heads.cells import Cells, cells
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import head_counts
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.recorder import Recording, head_counts, record
+from fairseq_normalign.host.recorder import Recording, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Recorded
+from fairseq_normalign.norms.finite import check_finite
 
 PADDING = -2  # in the place of a word
 
@@ -49,6 +51,7 @@ def watch(
         forcing.check_lengths(batch)
         with torch.no_grad(), record_heads(forcing) as recording:
             forcing.forward(batch)
+        _check_finite(recording, batch)
         device = next(forcing.model.parameters()).device
         by_kind = {
             kind: batch_cells(batch, kind, device) for kind in {kind for kind, _ in recording}
@@ -56,6 +59,14 @@ def watch(
         for attention in running_heads(forcing):
             for watcher in watchers:
                 watcher(Seen(attention, recording[attention], by_kind[attention[0]], batch))
+
+
+def _check_finite(recording: Mapping, batch: Sequence[Pair]) -> None:
+    """Refuses a model whose values overflow, at the pair."""
+    places = [pair.where for pair in batch]
+    for recorded in recording.values():
+        check_finite(recorded.weights, places)
+        check_finite(recorded.norms.summed, places)
 
 
 def running_heads(forcing: TeacherForcing) -> dict[tuple[str, int], int]:

@@ -9,7 +9,7 @@ from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.tally import Tally
-from fairseq_normalign.host.recorder import attentions
+from fairseq_normalign.host.attention import attentions, gate_values
 
 
 class Confidence:
@@ -49,8 +49,8 @@ def gates(survey: Survey) -> dict[Head, float]:
     """The gate of each head at test time; empty if the model has none."""
     values = {}
     for attention, module in attentions(survey.forcing.model).items():
-        gate_values = getattr(module.out_proj, "gate_values", None)
-        if gate_values is not None:
-            for head, gate in enumerate(gate_values().tolist()):
+        of_module = gate_values(module)
+        if of_module is not None:
+            for head, gate in enumerate(of_module.tolist()):
                 values[Head(*attention, head)] = gate
     return values

@@ -22,9 +22,10 @@ from fairseq_normalign.analysis.translation import (
 )
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
+from fairseq_normalign.host.attention import attentions, gate_values, head_count
 from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.lengths import fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
-from fairseq_normalign.host.recorder import attentions
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, check_translates
@@ -61,6 +62,7 @@ def compare(
     tokenize: str = "13a",
     lowercase: bool = False,
     limit: int | None = None,
+    too_long: str = "fail",
     max_tokens: int = 4000,
     device: str | torch.device = "cpu",
     dtype: str = "float32",
@@ -80,6 +82,8 @@ def compare(
         tokenize: sacrebleu's tokeniser for BLEU; ``none`` for text that is tokenised.
         lowercase: whether BLEU and chrF ignore case.
         limit: how many sentences to translate, from the first on; all by default.
+        too_long: what becomes of sources that the first model does not take (see
+            ``host.lengths.fit_lengths``).
     """
     metrics = translation_metrics(tokenize, lowercase=lowercase)
     loaded = [_load(path, data, reader, overrides, device, dtype) for path in paths]
@@ -87,6 +91,8 @@ def compare(
     readers = [own_reader for _, own_reader in loaded]
     _check_alike(paths, readers)
     pairs, references = read_corpus(corpus, readers[0], limit=limit)
+    limits = limits_of(models[0])._replace(target=None)
+    pairs = list(fit_lengths(pairs, limits, too_long))
     # Alignment comes first: beam search leaves attention set up for beams.
     aers = aer_scores(models, readers, gold, max_tokens=max_tokens) if gold else []
     translators = [Translator(model, own_reader, search) for model, own_reader in loaded]
@@ -165,9 +171,9 @@ def open_heads(model: nn.Module) -> dict[tuple[str, int], int]:
     return {name: _open(attention) for name, attention in attentions(model).items()}
 
 
-def _open(attention: Any) -> int:
-    gates = getattr(attention.out_proj, "gate_values", None)
-    return attention.num_heads if gates is None else int(gates().count_nonzero())
+def _open(attention: nn.Module) -> int:
+    gates = gate_values(attention)
+    return head_count(attention) if gates is None else int(gates.count_nonzero())
 
 
 def aer_scores(
@@ -182,7 +188,7 @@ def aer_scores(
     sources, targets, golds = transposed(read_together(*files), len(files))
     if not golds:
         raise InputError(f"{gold.gold.name}: no gold in it, and no sentences in its texts")
-    pairs = list(text_pairs(zip(sources, targets, strict=True), readers[0]))
+    pairs = list(text_pairs(zip(sources, targets, strict=True), readers[0], name="gold text"))
     scores: list[tuple[float, str]] = []
     for model, reader in zip(models, readers, strict=True):
         links, made_with = align(TeacherForcing(model, reader.task), reader, pairs, max_tokens)

@@ -21,7 +21,7 @@ def relevance(
     by_pair = relevances(
         batch.forcing,
         batch.pairs,
-        rules=f"{rules}:{epsilon:g}",
+        rules=f"{rules}:{epsilon!r}",
         start="reference",
         max_tokens=len(batch.pairs) * longest,  # as many vectors at once as the batch has tokens
     )

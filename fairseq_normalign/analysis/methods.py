@@ -113,8 +113,8 @@ def _number(spec: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"bad method {spec!r}; expected a number above 0 behind the colon")
+    if not 1e-30 <= value <= 1:
+        raise InputError(f"bad method {spec!r}; expected a number from 1e-30 to 1 behind the colon")
     return value
 
 

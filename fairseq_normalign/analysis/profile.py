@@ -107,12 +107,25 @@ def profile(
     if not any(pair.source.text for pair in pairs):
         raise InputError("heads cannot be measured on a corpus without words")
     options = replace(options or ProfileOptions(), **changes)
+    pairs, options = _without_skipped(pairs, options)
     survey = Survey(model.forcing, model.reader, pairs, options)
     result = Profile(heads)
     for name, finding in _findings(survey, names).items():
         result.add(name, finding)
     result.signature = _signature(survey, result, names)
     return result
+
+
+def _without_skipped(
+    pairs: Sequence[Pair], options: ProfileOptions
+) -> tuple[Sequence[Pair], ProfileOptions]:
+    """The pairs, and the gold, without pairs that were skipped as too long."""
+    if not any(pair.skipped for pair in pairs):
+        return pairs, options
+    if options.gold is not None:
+        both = zip(pairs, options.gold, strict=True)
+        options = replace(options, gold=[gold for pair, gold in both if not pair.skipped])
+    return [pair for pair in pairs if not pair.skipped], options
 
 
 def _findings(survey: Survey, names: Sequence[str]) -> dict[str, Finding]:

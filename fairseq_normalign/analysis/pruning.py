@@ -10,13 +10,11 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
-from fairseq_normalign.heads.names import ALL, Head, all_heads, format_heads, parse_heads
+from fairseq_normalign.heads.names import ALL, KINDS, Head, all_heads, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads, log_alphas
 from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
 
 GATED_CRITERION, PLAIN_CRITERION = "label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"
-# Whose options are those of an attention.
-SIDES = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}
 
 
 class Prunable:
@@ -30,9 +28,8 @@ class Prunable:
         self.path = path
         self.state, self.options = read_transformer(path)
         self.head_dims = {
-            kind: getattr(self.options, f"{side}_embed_dim")
-            // getattr(self.options, f"{side}_attention_heads")
-            for kind, side in SIDES.items()
+            kind: self._option(kind, "embed_dim") // self._option(kind, "attention_heads")
+            for kind in KINDS
         }
         self.counts = count_heads(self.state["model"], self.head_dims)
         if not self.counts or any("attn.in_proj_weight" in key for key in self.state["model"]):
@@ -46,6 +43,10 @@ class Prunable:
         self.closed = {
             head for head, gate in zip(self.log_alphas, gates.tolist(), strict=True) if gate == 0
         }
+
+    def _option(self, kind: str, name: str) -> int:
+        """An option of the side that an attention belongs to."""
+        return getattr(self.options, f"{KINDS[kind].side}_{name}")
 
     @property
     def megabytes(self) -> float:
@@ -116,9 +117,7 @@ class Prunable:
 
     def _names(self, kept: Sequence[Head]) -> str:
         """Heads as they are called in the model that none was removed from."""
-        full = {
-            name: getattr(self.options, f"{SIDES[name[0]]}_attention_heads") for name in self.counts
-        }
+        full = {name: self._option(name[0], "attention_heads") for name in self.counts}
         alive = parse_heads(getattr(self.options, "alive_heads", None) or ALL, full)
         original = dict(zip(all_heads(self.counts), alive, strict=True))
         return format_heads([original[head] for head in kept], full)

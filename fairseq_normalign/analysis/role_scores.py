@@ -23,7 +23,7 @@ from fairseq_normalign.heads.roles import PATTERNS, Positions, last_hits, offset
 from fairseq_normalign.heads.syntax import Syntax
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.batches import map_batches
-from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
+from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, examined
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 
 RANKS = {"rarest": 1, "two rarest": 2}
@@ -223,10 +223,11 @@ def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:
         forcing: looks at the encoder, as ``TeacherForcing(…, attention="encoder")``.
     """
     trees, reader = survey.options.trees, survey.reader
-    pairs = [
+    sentences = (
         reader.pair(tree.words, None, f"line {number} ({tree.where})")
         for number, tree in enumerate(trees, 1)
-    ]
+    )
+    pairs = list(examined(sentences, reader, name="treebank"))
     weights = map_batches(
         pairs,
         partial(_weights_between_words, forcing),

@@ -10,9 +10,9 @@ from torch import Tensor
 from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.alignment.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Soft
 from fairseq_normalign.analysis.methods import Batch, method_of
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
+from fairseq_normalign.norms.finite import check_finite
 
 
 def soft_alignments(
@@ -28,7 +28,8 @@ def soft_alignments(
     matrices = _matrices(forcing, pairs, evidences)
     for place, pair in enumerate(pairs):
         pieces = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
-        _check_finite(pieces, evidences, pair)
+        queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
+        check_finite(pieces[None, :, :queries, :keys], [pair.where])
         yield _to_words(pieces, pair, merges)
 
 
@@ -69,19 +70,6 @@ def _by_token(matrix: np.ndarray, step: str, pairs: list[Pair]) -> np.ndarray:
     sources = max(len(pair.source.tokens) for pair in pairs)
     first = STEPS[step]
     return matrix[:, first : first + targets - 1, :sources]
-
-
-def _check_finite(pieces: np.ndarray, evidences: Sequence[Evidence], pair: Pair) -> None:
-    """Refuses what is no number: a model whose values overflow aligns nothing."""
-    queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
-    finite = np.isfinite(pieces[:, :queries, :keys]).all(axis=(1, 2))
-    if not finite.all():
-        method, layer, _, _ = evidences[int(finite.argmin())]
-        place = "" if layer is None else f" of layer {layer + 1}"
-        raise InputError(
-            f"{pair.where}: {method}{place} are infinite or not numbers; expected a model whose "
-            "values do not overflow (is it meant for --fp16?)"
-        )
 
 
 def _to_words(pieces: np.ndarray, pair: Pair, merges: Merges) -> list[Soft]:

@@ -105,7 +105,8 @@ def side_by_side(
                 hypotheses = translate([pair for _, pair in batch])
                 spent = time.process_time() - start
                 watches[model] = watches[model].plus(sum(map(len, hypotheses)), spent)
-                for (place, _), hypothesis in zip(batch, hypotheses, strict=True):
-                    texts[model][place] = translate.text(hypothesis)
+                for (place, pair), hypothesis in zip(batch, hypotheses, strict=True):
+                    if not pair.skipped:
+                        texts[model][place] = translate.text(hypothesis)
             progress.update(len(batch))
     return texts, [watch.tokens / watch.seconds for watch in watches]

@@ -33,7 +33,7 @@ EXAMPLE = (
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser = options.model_parser("align", description=DESCRIPTION, example=EXAMPLE)
-    return check(options.parse(parser, argv, add_options))
+    return options.parse(parser, argv, add_options, check)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -146,7 +146,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--json", metavar="FILE", help="write the table here as JSON too")
 
 
-def check(args: argparse.Namespace) -> argparse.Namespace:
+def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     if args.all != (args.gold is not None):
         raise InputError("--all and --gold FILE go together; one alignment: see normalign aer")
@@ -161,7 +161,6 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
     check_combination(args)
     if args.user_dir is None:  # another plugin may have methods of its own
         check_methods(args)
-    return args
 
 
 def check_methods(args: argparse.Namespace) -> None:
@@ -255,7 +254,7 @@ def align_options_of(args: argparse.Namespace) -> Any:
 
 def read_streams(args: argparse.Namespace, aligner: Aligner) -> tuple[list, int | None]:
     """The corpus as each model of the aligner reads it, and how many pairs it has."""
-    from fairseq_normalign.host.options import corpus
+    from fairseq_normalign.host.options import corpus, fitted
 
     streams = []
     total = None
@@ -263,7 +262,7 @@ def read_streams(args: argparse.Namespace, aligner: Aligner) -> tuple[list, int 
         pairs, count = corpus(args, model.reader, reverse=bool(place))
         streams.append(pairs)
         total = total or count
-    return streams, total
+    return fitted(args, streams, [model.forcing for model in aligner.models]), total
 
 
 def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[Soft]) -> None:
@@ -285,10 +284,11 @@ def print_table(args: argparse.Namespace, model: ReadyModel) -> None:
     from tqdm import tqdm
 
     from fairseq_normalign.analysis.error_table import error_table
-    from fairseq_normalign.host.options import corpus, gold
+    from fairseq_normalign.host.options import corpus, fitted, gold
     from fairseq_normalign.report.tables import aer_table, write_table
 
-    pairs, total = corpus(args, model.reader)
+    unfitted, total = corpus(args, model.reader)
+    (pairs,) = fitted(args, [unfitted], [model.forcing])
     with tqdm(total=total, unit=" pairs", disable=None) as progress:
         table = error_table(
             model,

@@ -35,7 +35,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         metavar="X",
         help=f"length penalty (default: {SEARCH['lenpen']:g})",
     )
-    return check(options.parse(parser, argv, add_options, several=True))
+    return options.parse(parser, argv, add_options, check, several=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--source-file", metavar="FILE", help="text to translate")
     group.add_argument("--target-file", metavar="FILE", help="references, compared as they are")
     options.add_segmentation_options(group)
+    options.add_too_long_option(group)
     group.add_argument(
         "--limit",
         type=options.positive,
@@ -74,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> argparse.Namespace:
+def check(args: argparse.Namespace) -> None:
     """Refuses what would fail after all models have translated."""
     if (args.source_file is None) != (args.target_file is None):
         raise InputError("--source-file and --target-file go together")
@@ -82,7 +83,6 @@ def check(args: argparse.Namespace) -> argparse.Namespace:
         raise InputError("--gold, --gold-source and --gold-target go together")
     if "--score-reference" in args.fairseq_argv:
         raise InputError("--score-reference translates nothing; leave it out")
-    return args
 
 
 def main(args: argparse.Namespace) -> None:
@@ -104,6 +104,7 @@ def main(args: argparse.Namespace) -> None:
         tokenize=args.tokenize,
         lowercase=args.lowercase,
         limit=args.limit,
+        too_long=args.too_long,
         max_tokens=args.max_tokens,
         device=args.device,
         dtype="float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",

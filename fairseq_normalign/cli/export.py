@@ -76,7 +76,7 @@ def main(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from fairseq_normalign.analysis.arrays import Arrays, size
-    from fairseq_normalign.host.options import complete, corpus, load
+    from fairseq_normalign.host.options import complete, corpus, fitted, load
     from fairseq_normalign.report.arrays import write_arrays
 
     complete(args)
@@ -86,7 +86,8 @@ def main(args: argparse.Namespace) -> None:
     )
 
     def pairs():
-        return corpus(args, model.reader, need_target=args.attention != "encoder").pairs
+        unfitted = corpus(args, model.reader, need_target=args.attention != "encoder").pairs
+        return fitted(args, [unfitted], [model.forcing])[0]
 
     count, gigabytes = size(pairs(), arrays)
     print(f"{count} sentences, {gigabytes:.3g} GB", file=sys.stderr)

@@ -36,9 +36,7 @@ ABLATION_PAIRS = 200
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser = options.model_parser("heads", description=DESCRIPTION, example=EXAMPLE)
-    args = options.parse(parser, argv, add_options)
-    check(args)
-    return args
+    return options.parse(parser, argv, add_options, check)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -214,13 +212,14 @@ def scores_of(args: argparse.Namespace) -> list[str]:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.analysis.profile import profile
-    from fairseq_normalign.host.options import complete, corpus, load
+    from fairseq_normalign.host.options import complete, corpus, fitted, load
 
     trees = read_trees(args) if args.conllu else []
     complete(args, SEARCH)
     alone = args.attention == "encoder"
     model = load(args, attention="encoder" if alone else "cross")
-    pairs = list(islice(corpus(args, model.reader, need_target=not alone).pairs, args.limit))
+    first = islice(corpus(args, model.reader, need_target=not alone).pairs, args.limit)
+    (pairs,) = map(list, fitted(args, [first], [model.forcing]))
     measured = profile(model, pairs, scores_of(args), **profile_options(args, trees))
     write(args, measured)
 

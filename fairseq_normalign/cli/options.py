@@ -21,6 +21,7 @@ PICTURES = (".png", ".pdf", ".svg")
 TOO_LONG = ("fail", "skip", "truncate")
 
 AddOptions = Callable[[argparse.ArgumentParser], Any]
+Check = Callable[[argparse.Namespace], None]
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -111,7 +112,10 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
         "corpus", "a binarised --gen-subset of DATA, or two text files of words"
     )
     group.add_argument(
-        "--source-file", metavar="FILE", help="source text, split into words at blanks"
+        "--source-file",
+        metavar="FILE",
+        help="source text, split into words at blanks; or into pieces, with --remove-bpe NAME and "
+        "no --bpe",
     )
     group.add_argument("--target-file", metavar="FILE", help="target text")
     group.add_argument(
@@ -121,6 +125,10 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
         "source too)",
     )
     add_segmentation_options(group)
+    add_too_long_option(group)
+
+
+def add_too_long_option(group: Any) -> None:
     group.add_argument(
         "--too-long",
         choices=TOO_LONG,
@@ -157,12 +165,18 @@ def add_gold_options(group: Any, help: str) -> None:
 
 
 def parse(
-    parser: CommandParser, argv: Sequence[str], add_options: AddOptions, *, several: bool = False
+    parser: CommandParser,
+    argv: Sequence[str],
+    add_options: AddOptions,
+    check: Check = lambda args: None,
+    *,
+    several: bool = False,
 ) -> argparse.Namespace:
     """Our own options, checked; what is fairseq's waits in ``fairseq_argv``.
 
     Args:
         add_options: adds our own options to a parser.
+        check: refuses options that do not go together, before files are looked for.
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
     add_options(parser)
@@ -174,7 +188,8 @@ def parse(
     add_options(own)
     args.fairseq_argv = own.parse_known_args(argv)[1]
     args.own = {action.dest for action in own._actions}
-    check_inputs(args)
+    check(args)
+    check_files(args)
     return args
 
 
@@ -214,14 +229,14 @@ CHECKPOINTS = ("path", "reverse_path")
 OUTPUTS = ("output", "out", "plot", "json")
 
 
-def check_inputs(args: argparse.Namespace) -> None:
+def check_files(args: argparse.Namespace) -> None:
     """Refuses files that are not there, and outputs that would replace an input."""
     for folder in (args.data or "").split(":"):
         if folder and not Path(folder).is_dir():
             raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
     checkpoints = _named(args, CHECKPOINTS)
     for path in checkpoints:
-        if ":" not in path and not Path(path).is_file():
+        if ":" not in path and not Path(path).exists():
             raise InputError(f"{path}: no such checkpoint")
     files = [path for path in _named(args, INPUTS) if path != "-"]
     for path in files:

@@ -24,14 +24,17 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         "gold framed.",
         example=EXAMPLE,
     )
-    args = options.parse(parser, argv, add_options)
+    return options.parse(parser, argv, add_options, check)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses a name that is no picture's, and methods that are not there."""
     if not args.output.endswith(options.PICTURES):
         expected = ", ".join(options.PICTURES)
         raise InputError(f"--output {args.output}: expected a name that ends in {expected}")
     if args.user_dir is None:  # another plugin may have methods of its own
         for name in args.method:
             method_of(name)
-    return args
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,13 +72,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.analysis.aligner import NormAligner
-    from fairseq_normalign.host.options import complete, corpus, gold, load
+    from fairseq_normalign.host.options import complete, corpus, fitted, gold, load
     from fairseq_normalign.report import pictures
 
     complete(args)
     model = load(args)
     undecided = NormAligner(*model, layer=args.layer, step=args.step, batch_tokens=args.max_tokens)
-    aligner, (pairs,) = undecided.decide(corpus(args, model.reader).pairs)
+    streams = fitted(args, [corpus(args, model.reader).pairs], [model.forcing])
+    aligner, (pairs,) = undecided.decide(*streams)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")

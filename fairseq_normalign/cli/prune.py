@@ -31,12 +31,15 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=1, help="for --by random (default: %(default)s)"
     )
-    args = options.parse(parser, argv, add_options)
+    return options.parse(parser, argv, add_options, check)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses options that do not go together."""
     if (args.keep_top is None) != (args.by is None):
         raise InputError("--keep-top N and --by SCORE go together")
     if args.by not in (None, *OWN_RANKS):
         check_measured(args)
-    return args
 
 
 def check_measured(args: argparse.Namespace) -> None:
@@ -130,11 +133,12 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
 
 def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
     from fairseq_normalign.analysis.profile import ProfileOptions, head_ranks
-    from fairseq_normalign.host.options import complete, corpus, load
+    from fairseq_normalign.host.options import complete, corpus, fitted, load
 
     complete(args)
     model = load(args)
-    pairs = list(islice(corpus(args, model.reader).pairs, args.limit))
+    first = islice(corpus(args, model.reader).pairs, args.limit)
+    (pairs,) = map(list, fitted(args, [first], [model.forcing]))
     count = len(pairs)
     profile_options = ProfileOptions(max_tokens=args.max_tokens, ablation=count, bleu=count)
     return head_ranks(model, pairs, args.by, profile_options)

@@ -9,13 +9,8 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.heads.gates import evaluation_gates
-from fairseq_normalign.heads.names import Head, HeadCounts
+from fairseq_normalign.heads.names import KINDS, Head, HeadCounts
 
-PREFIXES = {
-    "encoder": "encoder.layers.{}.self_attn.",
-    "decoder": "decoder.layers.{}.self_attn.",
-    "cross": "decoder.layers.{}.encoder_attn.",
-}
 # fairseq 0.12.2's; made anew on loading
 COPIES = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 LOG_ALPHA, STEERING = "out_proj.log_alpha", "steering."
@@ -25,10 +20,10 @@ State = Mapping[str, Tensor]
 
 def _places(state: State) -> Iterator[tuple[str, int, str]]:
     """Kind, layer from 0 and prefix of every attention."""
-    for kind, prefix in PREFIXES.items():
+    for name, kind in KINDS.items():
         layer = 0
-        while f"{prefix.format(layer)}out_proj.weight" in state:
-            yield kind, layer, prefix.format(layer)
+        while f"{kind.prefix(layer)}out_proj.weight" in state:
+            yield name, layer, kind.prefix(layer)
             layer += 1
 
 

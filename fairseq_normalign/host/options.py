@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -18,6 +19,7 @@ from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.lengths import TooLong, fit_streams
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
@@ -130,6 +132,25 @@ def corpus(
     if reverse:
         texts.reverse()
     return Corpus(text_pairs(read_together(*texts), reader), total)
+
+
+def fitted(
+    args: argparse.Namespace, streams: Sequence[Iterable[Pair]], forcings: Sequence[TeacherForcing]
+) -> list[Iterator[Pair]]:
+    """The pairs as each model reads them, none longer than it takes, as ``--too-long`` says.
+
+    What was skipped or cut off is told when the pairs end.
+    """
+    report = TooLong()
+    limits = [forcing.limits for forcing in forcings]
+    fitting = fit_streams(streams, limits, args.too_long, report)
+    return [_told(fitting[0], report, args.too_long), *fitting[1:]]
+
+
+def _told(pairs: Iterator[Pair], report: TooLong, policy: str) -> Iterator[Pair]:
+    yield from pairs
+    if report.places:
+        warnings.warn(report.summary(policy), stacklevel=2)
 
 
 def _count(text: Iterable) -> int | None:

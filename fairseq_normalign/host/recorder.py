@@ -17,7 +17,6 @@ from fairseq_normalign.host.attention import (
     cached_values,
     explicit_path,
     head_count,
-    head_counts,  # noqa: F401  (read from here by others)
     head_width,
     out_bias,
     out_weight,

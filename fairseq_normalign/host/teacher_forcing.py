@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -10,15 +10,12 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import attentions, head_count, out_weight, single_beam
+from fairseq_normalign.host.lengths import Limits, excess, fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, Sentence
-from fairseq_normalign.host.recorder import Recording, attentions, record
+from fairseq_normalign.host.recorder import Recording, record
 from fairseq_normalign.host.special_tokens import special_tokens_of
-
-NAMES = {
-    "encoder": "self-attention in its encoder",
-    "decoder": "self-attention in its decoder",
-    "cross": "source–target attention",
-}
 
 
 class TeacherForcing:
@@ -38,10 +35,16 @@ class TeacherForcing:
             )
         modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
         if not modules:
-            raise InputError(f"{type(model).__name__} has no {NAMES[attention]}")
-        self.head_counts = [module.num_heads for module in modules]  # by layer
+            raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}")
+        self.head_counts = list(map(head_count, modules))  # by layer
         self.layers, self.heads = len(modules), max(self.head_counts)
-        self.width = modules[0].out_proj.weight.shape[0]
+        self.width = out_weight(modules[0]).shape[0]
+
+    @property
+    def limits(self) -> Limits:
+        """How many tokens the model takes, on the sides that it is run on."""
+        limits = limits_of(self.model)
+        return limits._replace(target=None) if self.attention == "encoder" else limits
 
     def layers_with_heads(self) -> list[int]:
         """The layers of the attention that pruning left with heads, from 0."""
@@ -65,9 +68,10 @@ class TeacherForcing:
         """
         src_tokens, prev_output_tokens, _ = self.tensors(pairs)
         encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)  # RoBERTa's
-        encoder_out = encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
-        if self.attention != "encoder":
-            self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+        with single_beam(self.model):  # it may have translated before
+            encoder_out = encoder(src_tokens, src_lengths=src_tokens.ne(self.pad).sum(1))
+            if KINDS[self.attention].side == "decoder":
+                self.model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
 
     def tensors(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
         """What the encoder reads (B, S), the decoder reads (B, T), and is to predict (B, T)."""
@@ -83,20 +87,12 @@ class TeacherForcing:
 
     def takes(self, pair: Pair) -> bool:
         """Whether the pair is not too long for the model."""
-        return not any(self._excess(pair))
+        return not excess(pair, self.limits)
 
-    def _excess(self, pair: Pair) -> Iterator[str]:
-        limits = self.model.max_positions()
-        limits = limits if isinstance(limits, tuple) else (limits,)  # one number without a decoder
-        for side, limit in zip(("source", "target")[: len(limits)], limits, strict=True):
-            length = len(getattr(pair, side).tokens)
-            if length > limit:
-                yield f"the {side} has {length} pieces with </s>; the model takes {limit}"
-
-    def check_lengths(self, pairs: list[Pair]) -> None:
-        for pair in pairs:
-            for excess in self._excess(pair):
-                raise InputError(f"{pair.where}: {excess}")
+    def check_lengths(self, pairs: Sequence[Pair]) -> None:
+        """Refuses a pair that is too long for the model."""
+        for _ in fit_lengths(pairs, self.limits):
+            pass
 
 
 def places_by_word(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:

@@ -14,9 +14,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, map_batches
 from fairseq_normalign.host.lengths import Limits, TooLong, fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.special_tokens import task_options
-
-SEARCH = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.2, "max_len_b": 10}  # fairseq's names
 
 UNKNOWN = "⁇"  # for <unk> in a reference: the <unk> of a translation is no match
 

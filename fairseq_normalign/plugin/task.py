@@ -1,8 +1,6 @@
 """``translation_normalign``: translation whose ``--print-alignment`` aligns by vector norms."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +13,7 @@ from fairseq_normalign.alignment.soft import EOS, STEPS, Soft
 from fairseq_normalign.alignment.words import normalise_bpe_name
 from fairseq_normalign.analysis.aligner import AUTO, AlignOptions, NormAligner
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention import single_beam
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
@@ -117,7 +116,7 @@ class AligningGenerator(SequenceGenerator):
                 target = hypothesis["tokens"].cpu()
                 hypotheses.append(hypothesis)
                 pairs.append(self.aligner.reader.binarised_pair(source, target, "hypothesis"))
-        with _single_beam(self.network):
+        with single_beam(self.network):
             softs = list(self._decided(pairs).run(pairs))
         for hypothesis, soft in zip(hypotheses, softs, strict=True):
             hypothesis["alignment"] = self._shown(soft)
@@ -139,21 +138,3 @@ class AligningGenerator(SequenceGenerator):
 
 def _sources(sample: dict, pad: int) -> list[torch.Tensor]:
     return [tokens[tokens.ne(pad)] for tokens in sample["net_input"]["src_tokens"].cpu()]
-
-
-@contextmanager
-def _single_beam(model) -> Iterator[None]:
-    """Tells attention that the batch holds no beams.
-
-    In beam search it keeps one copy of the source for all of them.
-    """
-    sizes = [
-        (module, module.beam_size) for module in model.modules() if hasattr(module, "beam_size")
-    ]
-    for module, _ in sizes:
-        module.beam_size = 1
-    try:
-        yield
-    finally:
-        for module, size in sizes:
-            module.beam_size = size

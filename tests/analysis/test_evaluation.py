@@ -25,9 +25,9 @@ from fairseq_normalign.analysis.translation import (
     translation_metrics,
 )
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
-from fairseq_normalign.host.recorder import attentions
 from fairseq_normalign.host.translate import Translator
 from tests.conftest import ToyTask, build_model
 

@@ -15,10 +15,11 @@ from fairseq_normalign.analysis.pair_relevance import relevances
 from fairseq_normalign.analysis.profile import head_ranks, profile
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.names import KINDS, Head
+from fairseq_normalign.host.attention import attentions
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.recorder import KINDS, attentions, record
+from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.pruned import remove_heads

@@ -51,11 +51,11 @@ def test_signatures_state_the_number_of_a_method(spec, full):
     [
         ("norm", "unknown method 'norm'; expected one of: weights, norms, head-norms, lrp"),
         ("norms:1", "bad method 'norms:1'; norms takes no number"),
-        ("lrp:", "bad method 'lrp:'; expected a number above 0"),
-        ("lrp:0", "bad method 'lrp:0'; expected a number above 0"),
-        ("lrp:nan", "bad method 'lrp:nan'; expected a number above 0"),
-        ("lrp:inf", "bad method 'lrp:inf'; expected a number above 0"),
-        ("lrp:x", "bad method 'lrp:x'; expected a number above 0"),
+        ("lrp:", "bad method 'lrp:'; expected a number from 1e-30 to 1"),
+        ("lrp:0", "bad method 'lrp:0'; expected a number from 1e-30 to 1"),
+        ("lrp:nan", "bad method 'lrp:nan'; expected a number from 1e-30 to 1"),
+        ("lrp:inf", "bad method 'lrp:inf'; expected a number from 1e-30 to 1"),
+        ("lrp:x", "bad method 'lrp:x'; expected a number from 1e-30 to 1"),
     ],
 )
 def test_bad_names(spec, message):

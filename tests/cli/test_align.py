@@ -3,11 +3,11 @@ a moment."""
 
 import json
 import re
-from argparse import Namespace
 
 import pytest
 
-from fairseq_normalign.alignment.links import Gold, parse_links
+from fairseq_normalign.alignment.links import Gold, GoldFile, parse_links
+from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -270,25 +270,34 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
 
 
 def test_misread_gold_is_recognised():
-    """Gold that counts from 1, and gold with the target word first, as a table of --all would read
+    """Gold that counts from 1, and gold with the target word first, as a table of --all reads
     them."""
-    from fairseq_normalign.cli.align import warn
-
     links = [{(s, (s * 3 + n) % 7) for s in range(7)} for n in range(20)]
-    shifted = [(pair, Gold(*[{(s + 1, t + 1) for s, t in pair}] * 2)) for pair in links]
+    shifted = [Gold(*[{(s + 1, t + 1) for s, t in pair}] * 2) for pair in links]
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --gold-index 1"):
-        warn(Namespace(gold_index=0, reverse_gold=False), shifted)
-    swapped = [(pair, Gold(*[{(t, s) for s, t in pair}] * 2)) for pair in links]
+        warn_of_misread_gold(links, shifted, GoldFile("gold"))
+    swapped = [Gold(*[{(t, s) for s, t in pair}] * 2) for pair in links]
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --reverse-gold"):
-        warn(Namespace(gold_index=0, reverse_gold=False), swapped)
+        warn_of_misread_gold(links, swapped, GoldFile("gold"))
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* without --reverse-gold"):
-        warn(Namespace(gold_index=0, reverse_gold=True), swapped)
+        warn_of_misread_gold(links, swapped, GoldFile("gold", reverse=True))
 
 
 BAD = {
     "no such subset": (["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
     "no such layer": (["--layer", "7"], "layer 7: the model has layers 1 to 3"),
-    "not a layer": (["--layer", "two"], "layer 'two': expected a number from 1"),
+    "not a layer": (["--layer", "two"], "--layer: 'two': expected a number from 1"),
+    "another digit": (["--layer", "²"], "--layer: '²': expected a number from 1"),
+    "batches of nothing": (["--max-tokens", "-5"], "--max-tokens: '-5': expected a number from 1"),
+    "overrides that are a list": (
+        ["--model-overrides", "[1]"],
+        r"--model-overrides '\[1\]': expected a Python dictionary",
+    ),
+    "a typo": (["--metod", "norms"], "unknown option --metod"),
+    "the model as output": (
+        ["--reverse-path", "{out}", "--combine", "mean"],
+        "would overwrite the input",
+    ),
     "one text only": (
         ["--source-file", "{corpus}/test.src"],
         r"--source-file and --target-file \(or --hypotheses\) go together",
@@ -314,7 +323,10 @@ BAD = {
         "name layers with --evidence, not --layer",
     ),
     "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
-    "two targets": (["--target-file", "a", "--hypotheses", "b"], "both name the target"),
+    "two targets": (
+        ["--target-file", "{corpus}/test.tgt", "--hypotheses", "{corpus}/test.tgt"],
+        "both name the target",
+    ),
     "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
     "bad overrides": (
         ["--model-overrides", "{"],
@@ -326,8 +338,10 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_exits_2_with_one_line_and_writes_nothing(case, corpus, checkpoint, tmp_path):
     options, message = BAD[case]
-    options = [option.replace("{corpus}", str(corpus)) for option in options]
     output = tmp_path / "out"
+    options = [
+        option.replace("{corpus}", str(corpus)).replace("{out}", str(output)) for option in options
+    ]
     output.write_text("old\n")
     done = align(corpus, checkpoint, *options, "--output", output, check=False)
     assert done.returncode == 2, done.stderr

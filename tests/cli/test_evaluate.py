@@ -9,6 +9,8 @@ import torch
 
 from fairseq_normalign.cli.evaluate import parse_args
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.options import complete
+from fairseq_normalign.host.search import SEARCH
 from tests.conftest import PACKAGE, run
 
 
@@ -141,13 +143,12 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
         )
 
 
-SOME = ["data", "--path", "a.pt"]
 REFUSED = {
     "one text": (["--source-file", "x"], "--source-file and --target-file go together"),
     "gold alone": (["--gold", "x"], "--gold, --gold-source and --gold-target go together"),
     "gold texts alone": (["--gold-source", "x", "--gold-target", "y"], "--gold, .* go together"),
-    "no sentences": (["--limit", "0"], "--limit 0: expected a number from 1"),
-    "no beam": (["--beam", "0"], "--beam 0: expected a number from 1"),
+    "no sentences": (["--limit", "0"], "--limit: '0': expected a number from 1"),
+    "no beam": (["--beam", "0"], "--beam: '0': expected a number from 1"),
     "no search": (["--score-reference"], "--score-reference translates nothing"),
     "no picture": (
         ["--plot", "x.txt"],
@@ -158,26 +159,34 @@ REFUSED = {
         ["--plot", "none/x.png"],
         r"none/x\.png: cannot be written: no such directory",
     ),
+    "an input as output": (["-o", "a.pt"], r"a\.pt: would overwrite the input a\.pt"),
+    "no such model": (["--path", "c.pt"], r"c\.pt: no such checkpoint"),
+    "a typo": (["--lenpenn", "1"], "unknown option --lenpenn"),
 }
 
 
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder that holds what options may name."""
+    (tmp_path / "data").mkdir()
+    for name in ("a.pt", "b.pt"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("case", REFUSED)
-def test_options_are_refused_before_anything_is_loaded(case):
+def test_options_are_refused_before_anything_is_loaded(case, place):
     options, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
-        parse_args([*SOME, *options])
+        parse_args(["data", "--path", "a.pt", *options])
 
 
-def test_defaults():
+def test_defaults(place):
     args = parse_args(["data", "--path", "a.pt", "b.pt", "--lenpen", "0.6"])
+    complete(args, SEARCH)
     assert args.path == ["a.pt", "b.pt"]
-    assert (args.beam, args.lenpen, args.max_len_a, args.max_len_b, args.tokenize) == (
-        4,
-        0.6,
-        1.2,
-        10,
-        "13a",
-    )
+    assert (args.beam, args.lenpen, args.tokenize) == (4, 0.6, "13a")
+    assert (args.max_len_a, args.max_len_b) == (1.2, 10)
 
 
 @pytest.mark.slow
@@ -189,7 +198,7 @@ def test_defaults():
         (
             [],
             ["--gold", "none", "--gold-source", "none", "--gold-target", "none"],
-            "none: No such file",
+            "none: no such file",
         ),
     ],
 )
