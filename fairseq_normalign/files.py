@@ -114,8 +114,10 @@ def _same_file(one: str | Path, other: str | Path) -> bool:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether a path names a device, a pipe or an open descriptor: nothing to be replaced, and
-    nothing to have a file beside it."""
+    """Whether a path names a device, a pipe or an open descriptor.
+
+    Such a thing cannot be replaced, nor can a file stand beside it.
+    """
     if _descriptor(path) is not None:
         return True
     try:

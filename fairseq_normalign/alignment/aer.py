@@ -118,8 +118,10 @@ BLOCK = 4096  # sentence pairs between two additions: cheaper than adding after 
 
 
 class _Table:
-    """The counts of sentence pairs as they come, and their sum; only the latest block is held
-    unless all are kept."""
+    """The counts of sentence pairs as they come, and their sum.
+
+    Unless all are kept, only the latest block is held.
+    """
 
     def __init__(self, keep: bool) -> None:
         self.keep, self.rows, self.total = keep, array("q"), Counts()
@@ -176,8 +178,7 @@ def interval(
 def paired_p_value(
     a: np.ndarray, b: np.ndarray, *, samples: int = 1000, seed: int = 12345
 ) -> float:
-    """How often two systems differ at least as much in AER if sentences are swapped at random
-    between them.
+    """How often two systems differ as much in AER if sentences are swapped at random.
 
     Approximate randomization, two-sided (Noreen, 1989; Riezler and Maxwell, 2005). ``a`` and ``b``
     hold the counts of the same N sentence pairs, (N, 4) each. Undefined, nan, if the AER of one of

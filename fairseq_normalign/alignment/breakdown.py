@@ -1,5 +1,4 @@
-"""Scores by kind of link: how far apart the words are, how frequent they are, how long the sentence
-is."""
+"""Scores by kind of link: by distance and frequency of its words, and by length of its sentence."""
 
 from __future__ import annotations
 
@@ -28,8 +27,9 @@ def word_counts(sentences: Iterable[Sequence[str]]) -> Counter:
 
 
 class Breakdown:
-    """Counts by band of one kind, for each system; a watcher for ``aer.score`` with source and
-    target texts beside.
+    """Counts by band of one kind, for each system.
+
+    A watcher for ``aer.score``, which reads the source and target texts beside.
 
     A hypothesis link and a gold link each count in the band they belong to themselves.
 
@@ -92,8 +92,10 @@ def _label(kind: str, start: int) -> str:
 
 
 class BoundsCheck:
-    """A watcher that refuses links outside the sentence: the text is then not the text that was
-    aligned."""
+    """A watcher that refuses links outside the sentence.
+
+    Where there are any, the text is not the text that was aligned.
+    """
 
     def __init__(
         self, names: Sequence[str], source_name: str | None, target_name: str | None

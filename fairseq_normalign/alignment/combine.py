@@ -21,8 +21,10 @@ BLOCK = 20_000  # cells
 def geometric_mean(
     shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
 ) -> np.ndarray:
-    """exp Σ_e w_e log p_e / Σ_e w_e: a product of experts, scaled so that more evidences do not
-    sharpen it."""
+    """exp Σ_e w_e log p_e / Σ_e w_e: a product of experts.
+
+    It is scaled so that more evidences do not sharpen it.
+    """
     return np.exp(_mean(np.log(np.stack(shares) + FLOOR), weights))
 
 
@@ -68,8 +70,9 @@ class LinkModel(NamedTuple):
 def fit_links(
     shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray], *, rounds: int = 25
 ) -> LinkModel:
-    """The model under which the given links are most likely: ridge logistic regression by Newton's
-    method.
+    """The model under which the given links are most likely.
+
+    Ridge logistic regression by Newton's method.
 
     Args:
         shares: the evidences of each sentence pair, E matrices (T, S).

@@ -48,8 +48,11 @@ GOLD_FLAGS = Flags("--gold-index", "", "--reverse-gold", "", "")
 
 
 class Change(NamedTuple):
-    """A way to move all links: swap the sides, then add to the source and target word; or move to a
-    later line."""
+    """A way to move all links.
+
+    The sides are swapped, then numbers added to the source and target word; or all links move to a
+    later line.
+    """
 
     reverse: bool = False
     source: int = 0
@@ -196,8 +199,7 @@ class Sample:
 def diagnose(
     links: Sequence[Set[Link]], golds: Sequence[Gold], read: Conventions | None = None
 ) -> list[Advice]:
-    """What looks wrong with a system's links, read under the given conventions; empty if nothing
-    does."""
+    """What looks wrong with a system's links, as they were read; empty if nothing does."""
     total = _score(Change(), links, golds)
     if total.links == 0:
         return [NoLinks()]
@@ -234,8 +236,10 @@ def _best_change(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> tuple[Cha
 
 
 def _confused_marks(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> list[Advice]:
-    """Sure links are the easy ones: a system that finds possible ones more often was scored with
-    the marks swapped."""
+    """A system that finds possible links more often than sure ones was scored with swapped marks.
+
+    For sure links are the easy ones.
+    """
     only = [Gold(gold.possible - gold.sure, gold.possible - gold.sure) for gold in golds]
     possible, sure = _score(Change(), links, only), _score(Change(), links, golds)
     if min(possible.sure, sure.sure) < ENOUGH or possible.recall < sure.recall + GAIN:

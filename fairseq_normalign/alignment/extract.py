@@ -26,8 +26,9 @@ def to_words(
     source_merge: str = "sum",
     target_merge: str = "mean",
 ) -> np.ndarray:
-    """Pieces -> words: columns of a source word are added, rows of a target word averaged (Garg et
-    al., 2019).
+    """Pieces -> words: columns of a source word are added, rows of a target word averaged.
+
+    As Garg et al. (2019) do.
 
     Args:
         soft: (…, T pieces, S pieces).
@@ -72,8 +73,10 @@ def _merge(
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
-    """The best source word of each target word (Li et al., 2019; Kobayashi et al., 2020); ties to
-    the lowest."""
+    """The best source word of each target word; ties to the lowest.
+
+    Li et al. (2019); Kobayashi et al. (2020).
+    """
     return _links(_row_best(soft) & _linkable(soft, null))
 
 
@@ -85,16 +88,19 @@ def threshold(
 
 
 def mutual_argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
-    """Cells that are the best of their row and of their column (Matusov et al., 2004:
-    intersection)."""
+    """Cells that are the best of their row and of their column.
+
+    The intersection of Matusov et al. (2004).
+    """
     return _links(_mutual(soft) & _linkable(soft, null))
 
 
 def itermax(
     soft: np.ndarray, *, null: np.ndarray | None = None, rounds: int = 2, discount: float = 0.9
 ) -> list[Link]:
-    """Mutual argmax, repeated on what is left (Itermax: Jalili Sabet et al., 2020), as simalign
-    does it.
+    """Mutual argmax, repeated on what is left (Itermax: Jalili Sabet et al., 2020).
+
+    As simalign does it.
 
     After each round a cell counts in full if both its words are free, ``discount`` times if one is,
     and not at all if neither is. Nothing is added where one side has at most two words, nor once

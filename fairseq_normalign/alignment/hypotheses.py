@@ -1,5 +1,7 @@
-"""Translations to be aligned: one a line, or as ``fairseq-generate`` and ``fairseq-interactive``
-print them."""
+"""Translations to be aligned: one a line, or as fairseq prints them.
+
+``fairseq-generate`` and ``fairseq-interactive`` print the same.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,7 @@ PRINTED = re.compile(r"([SH])-([0-9]{1,18})\t(.*)")  # fairseq's numbers fit 64 
 
 
 def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | None:
-    """Sources and best hypotheses of a generation log, in the order of the corpus; None if it is no
-    such log.
+    """Sources and best hypotheses of a generation log, in the corpus's order; None if it is no log.
 
     The log has lines ``S-12 TAB source`` and ``H-12 TAB score TAB hypothesis``, sentences in any
     order, the best hypothesis of each first, among other lines.

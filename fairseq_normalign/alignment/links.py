@@ -53,8 +53,10 @@ class PackedGold(NamedTuple):
 
 
 def pack(link: Link) -> int:
-    """A link as one number, source first: hashes three times as fast as a pair, and sorts the
-    same."""
+    """A link as one number, source first.
+
+    It hashes three times as fast as a pair, and sorts the same.
+    """
     return link[0] << WORD_BITS | link[1]
 
 
@@ -64,8 +66,10 @@ def unpack(links: Iterable[int]) -> set[Link]:
 
 
 class _Links(dict):
-    """Token -> link, filled as tokens come: a corpus repeats few tokens many times, and a look-up
-    beats parsing."""
+    """Token -> link, filled as tokens come.
+
+    A corpus repeats few tokens many times, and a look-up beats parsing.
+    """
 
     def __init__(self, index: int, reverse: bool, packed: bool) -> None:
         self.index, self.reverse, self.packed = index, reverse, packed
@@ -146,8 +150,7 @@ def parse_links(line: str, *, index: int = 0, reverse: bool = False, where: str 
 def parse_gold(
     line: str, *, index: int = 0, reverse: bool = False, sure: str = "-", where: str = ""
 ) -> Gold:
-    """The sure and possible links of a talp line; ``sure`` is the separator that marks sure
-    links."""
+    """The sure and possible links of a talp line; ``sure`` separates the words of a sure link."""
     try:
         possible, unsure = _gold(line, _links(index, reverse), sure)
     except InputError as error:
@@ -243,14 +246,18 @@ class LinkFile:
 
     @property
     def open_ended(self) -> bool:
-        """NAACL cannot say that the last sentences have no links: the file may be shorter than the
-        corpus."""
+        """Whether the file may be shorter than the corpus.
+
+        NAACL cannot say that the last sentences have no links.
+        """
         return self.format == "naacl"
 
 
 class GoldFile(LinkFile):
-    """The reference links of a file. Iterating yields ``Gold``; ``read`` yields (possible links,
-    those not sure).
+    """The reference links of a file.
+
+    Iterating yields ``Gold``; ``read`` yields the possible links and those of them that are not
+    sure.
 
     Args:
         sure: the separator that marks sure links, ``-`` or ``p``.

@@ -59,8 +59,10 @@ def _refuse_other_json(beside: Path, path: str | Path) -> None:
 
 
 def made_with(path: str | Path) -> dict[str, object]:
-    """The options that an alignment file was made with, from the signature beside it; empty if
-    there is none, or if the file is of another size than the one that was signed."""
+    """The options that an alignment file was made with, from the signature beside it.
+
+    Empty if there is none, or if the file is of another size than the one that was signed.
+    """
     if str(path) == "-":
         return {}
     for beside in dict.fromkeys([_signature_path(path), Path(f"{path}.json")]):

@@ -141,8 +141,10 @@ def _grow_once(
     neighbours: list[tuple[int, int]],
     may_join: Callable[[Link], bool],
 ) -> bool:
-    """One pass in ascending order. A link added behind the current one is visited in this pass,
-    another in the next."""
+    """One pass in ascending order; says whether it added a link.
+
+    A link added behind the current one is visited in this pass, another in the next.
+    """
     added, place = False, 0
     while place < len(visits):
         current = visits[place]

@@ -1,2 +1,4 @@
-"""What combines the model and the pure rooms: soft methods, the aligner, head scores, LRP, pruning,
-evaluation."""
+"""What combines the model and the pure rooms.
+
+Soft methods, the aligner, head scores, LRP, pruning, evaluation.
+"""

@@ -28,8 +28,10 @@ from fairseq_normalign.host.translate import Translator, reference
 
 @contextmanager
 def ablated(model: nn.Module, head: Head) -> Iterator[None]:
-    """The model with one head off, its columns of W_O being zero; restored exactly, also after an
-    error."""
+    """The model with one head off, its columns of W_O being zero.
+
+    They are restored exactly, also after an error.
+    """
     attention = attentions(model)[head.kind, head.layer]
     by_head = stored_out_weight(attention).data.unflatten(1, (head_count(attention), -1))
     columns = by_head[:, head.head]  # (C, D), a view
@@ -44,8 +46,10 @@ def ablated(model: nn.Module, head: Head) -> Iterator[None]:
 def ablation(
     forcing: TeacherForcing, pairs: Sequence[Pair], *, max_tokens: int = 4000
 ) -> dict[Head, float]:
-    """How much the loss per target token grows with one head off, for every head: 1 + H passes over
-    the pairs."""
+    """How much the loss per target token grows with one head off, for every head.
+
+    That takes 1 + H passes over the pairs.
+    """
     whole = token_loss(forcing, pairs, max_tokens=max_tokens)
     heads = all_heads(running_heads(forcing))
     changes = {}

@@ -1,5 +1,4 @@
-"""Runs a model over a corpus once and shows every attention of every batch to those who measure
-heads."""
+"""Runs a model over a corpus once and shows every attention to those who measure heads."""
 
 from __future__ import annotations
 
@@ -44,8 +43,10 @@ def watch(
     *,
     max_tokens: int = 4000,
 ) -> None:
-    """Shows every attention that has heads, of every batch, to every watcher. Memory does not grow
-    with the corpus."""
+    """Shows every attention that has heads, of every batch, to every watcher.
+
+    Memory does not grow with the corpus.
+    """
     for numbered in numbered_batches(pairs, max_tokens=max_tokens):
         batch = [pair for _, pair in numbered]
         forcing.check_lengths(batch)
@@ -102,8 +103,10 @@ def batch_cells(pairs: Sequence[Pair], name: str, device: torch.device) -> Cells
 
 
 def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
-    """The word of each token that encoder or decoder reads, (B, T); -1 for marks. The decoder reads
-    one behind."""
+    """The word of each token that encoder or decoder reads, (B, T); -1 for marks.
+
+    The decoder reads one behind.
+    """
     if side == "source":
         words = [pair.source.words for pair in pairs]
     else:

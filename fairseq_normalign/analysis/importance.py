@@ -42,8 +42,9 @@ def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
 def gradient_importance(
     forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int = 4000
 ) -> dict[Head, float]:
-    """I_h = mean over pairs of |∂L/∂ξ_h| at ξ = 1, where ξ_h multiplies the output of head h
-    (Michel et al., 2019).
+    """I_h = mean over pairs of |∂L/∂ξ_h| at ξ = 1 (Michel et al., 2019).
+
+    ξ_h multiplies the output of head h.
 
     ξ_h stands before W_O, so that ∂L/∂ξ_h = ⟨∂L/∂head_h, head_h⟩; L is the summed cross-entropy of
     the pair. Pairs of a batch do not see each other: one backward pass gives the gradients of all.

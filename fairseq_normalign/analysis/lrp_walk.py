@@ -1,5 +1,7 @@
-"""Relevance of heads and tokens: walks a fairseq encoder-decoder Transformer from its logits back
-to its embeddings."""
+"""Relevance of heads and tokens, from a Transformer's logits back to its embeddings.
+
+Walks fairseq's encoder-decoder Transformer.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +104,9 @@ class _Walk:
         x: Tensor,
         memory: Tensor | None = None,
     ) -> tuple[Tensor, BranchBack]:
-        """Self-attention, or source–target attention to a memory, whose relevance is added to what
-        it has.
+        """Self-attention, or source–target attention to a memory.
+
+        The memory's relevance is added to what it has.
 
         Args:
             mask: what is not to be seen, (B or 1, 1, T or 1, S).
@@ -139,8 +142,10 @@ class _Walk:
     def back_projections(
         self, x: Tensor, parts: list[tuple[Tensor | None, FairseqModule]]
     ) -> Tensor:
-        """From queries, keys and values, or some of them, (B, P, H, T, D) each, to what they are
-        projected from."""
+        """From queries, keys and values, or some of them, to what they are projected from.
+
+        They are (B, P, H, T, D) each.
+        """
         given = [(part, projection) for part, projection in parts if part is not None]
         if not given:
             return torch.zeros_like(x).unsqueeze(1)  # P = 1: broadcast
@@ -225,8 +230,7 @@ class _Walk:
     def encoder(
         self, encoder: FairseqModule, states: list[Tensor], mask: Tensor, of_prefix: Tensor
     ) -> Tensor:
-        """From the encoder's output, whose relevance is in ``memory``, to the first layer's
-        input."""
+        """From the encoder's output, whose relevance is in ``memory``, to its first input."""
         for cut, relevance in self.stack("encoder", encoder, states, [mask], None, self.memory):
             self.totals[cut] = relevance.sum((2, 3)) + of_prefix
         return relevance
@@ -320,8 +324,9 @@ def propagate(
     targets: Tensor | None = None,
     positions: Sequence[int] | Tensor | None = None,
 ) -> Relevance:
-    """Relevance of heads and tokens for what the model predicts, teacher-forced; the decoder's
-    padding is on the right.
+    """Relevance of heads and tokens for what the model predicts, teacher-forced.
+
+    The decoder's padding is on the right.
 
     Every target position is a prediction of its own (P = T), or all of a sentence start together,
     with equal parts of 1 (``pooled``, P = 1): much cheaper, but relevance of different signs
@@ -377,8 +382,9 @@ def _forward(
 def _walked(
     model: FairseqModule, rules: Epsilon, passed: _Forward, groups: Iterable[Tensor]
 ) -> Relevance:
-    """The way back: through the decoder for each group of predictions, then through the encoder
-    for all of them.
+    """The way back: through the decoder for each group of predictions, then through the encoder.
+
+    The encoder is passed once, for all of them.
 
     Args:
         groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
@@ -411,8 +417,7 @@ def _causal(padding: Tensor) -> Tensor:
 def _started(
     rules: Epsilon, projection: FairseqModule, features: Tensor, tokens: Tensor, real: Tensor
 ) -> Tensor:
-    """Relevance of the output layer's input if each token's logit has 1, (B, T, C); 0 for
-    padding."""
+    """Relevance of the output layer's input if each logit has 1, (B, T, C); 0 for padding."""
     bias = 0.0 if projection.bias is None else _wide(projection.bias)[tokens]
     return rules.logit(features, _wide(projection.weight)[tokens], bias) * real.unsqueeze(-1)
 

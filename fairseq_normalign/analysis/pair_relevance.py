@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class SentenceRelevance(NamedTuple):
-    """Relevance for one sentence pair, as in ``lrp_walk.Relevance``, without padding; and how far
-    totals are from 1."""
+    """Relevance for one sentence pair, as in ``lrp_walk.Relevance``, without padding.
+
+    Also how far totals are from 1.
+    """
 
     heads: dict[Name, np.ndarray]  # (P, H)
     source: np.ndarray  # (P, S)

@@ -183,8 +183,10 @@ def dictionary_counts(dictionary) -> dict[str, float]:
 
 
 def swapped(pair: Pair, generator: random.Random, share: float = SWAPPED) -> Pair:
-    """The pair with a share of its source tokens, two at least, having changed places (Sennrich's
-    control)."""
+    """The pair with a share of its source tokens, two at least, having changed places.
+
+    Sennrich's control.
+    """
     places = [place for place, word in enumerate(pair.source.words) if word >= 0]
     moved = generator.sample(places, min(len(places), max(2, round(share * len(places)))))
     order = list(range(len(pair.source.words)))
@@ -252,8 +254,10 @@ def _weights_between_words(forcing: TeacherForcing, batch: list[Pair]) -> Iterat
 
 
 def between_words(weights: np.ndarray, sentence: Sentence) -> np.ndarray:
-    """Weights between pieces (H, T, T) → between words (H, N, N): keys of a word added, queries
-    averaged, no marks."""
+    """Weights between pieces (H, T, T) → between words (H, N, N), without marks.
+
+    Keys of a word are added, its queries averaged.
+    """
     order, ids = places_by_word(sentence)
     words = to_words(weights[:, order[:, None], order], ids, ids)
     return words[:, : len(sentence.text), : len(sentence.text)]

@@ -1,5 +1,7 @@
-"""``normalign SUBCOMMAND``: finds the subcommand's module, imports it alone, and turns bad input
-into one line and exit status 2."""
+"""``normalign SUBCOMMAND``: finds the subcommand's module and imports it alone.
+
+Bad input becomes one line and exit status 2.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What a command owes the shell: streams that are there, ends that leave nothing behind, and
-messages of one line."""
+"""What a command owes the shell.
+
+Streams that are there, ends that leave nothing behind, and messages of one line.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +68,10 @@ def say(line: str) -> None:
 
 @contextlib.contextmanager
 def warnings_as_lines(command: str) -> Iterator[None]:
-    """Shows a warning as one line, once, without the place in the code; keeps what is no news to
-    the user off the screen: greetings, and how fairseq calls PyTorch."""
+    """Shows a warning as one line, once, without the place in the code.
+
+    What is no news to the user stays off the screen: greetings, and how fairseq calls PyTorch.
+    """
     shown: set[str] = set()
 
     def show(message: Warning | str, *place: object, **options: object) -> None:

@@ -1,5 +1,4 @@
-"""Which cells of an attention count when maxima are looked for: not padding, not the future, not
-</s>."""
+"""Which cells of an attention count when maxima are looked for: no padding, no future, no </s>."""
 
 from __future__ import annotations
 
@@ -10,8 +9,10 @@ from torch import Tensor
 
 
 class Cells(NamedTuple):
-    """What the queries of a batch may look at. Marks are </s>, the decoder's start and language
-    tokens."""
+    """What the queries of a batch may look at.
+
+    Marks are </s>, the decoder's start and language tokens.
+    """
 
     visible: Tensor  # the query is a token and sees the key, (B, T, S)
     words: Tensor  # of these, the key is no mark, (B, T, S)
@@ -33,8 +34,9 @@ def cells(queries: Tensor, keys: Tensor, *, causal: bool = False) -> Cells:
 
 
 def maxima(weights: Tensor, allowed: Tensor) -> Tensor:
-    """The key with most weight among those allowed, (B, H, T); ties to the first. Rows without any
-    give 0.
+    """The key with most weight among those allowed, (B, H, T); ties to the first.
+
+    Rows without any give 0.
 
     Args:
         weights: (B, H, T, S), not negative.

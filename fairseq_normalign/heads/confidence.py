@@ -8,8 +8,9 @@ from fairseq_normalign.heads.cells import Cells
 
 
 def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tensor, int]:
-    """Σ_t max_s α[t,s] by head, (H,), and how many t: confidence is the mean (Voita et al., 2019),
-    </s> excluded.
+    """Σ_t max_s α[t,s] by head, (H,), and how many t.
+
+    Confidence is their mean (Voita et al., 2019), </s> excluded.
 
     Queries that see no word are skipped, as is the decoder's start, which sees only itself.
 

@@ -24,15 +24,18 @@ def _stretched(share: Tensor) -> Tensor:
 
 
 def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
-    """g = clip(s·(h − l) + l, 0, 1) with s = σ((log U − log(1 − U) + log α) / τ); U is uniform on
-    (0, 1)."""
+    """g = clip(s·(h − l) + l, 0, 1) with s = σ((log U − log(1 − U) + log α) / τ).
+
+    U is uniform on (0, 1).
+    """
     uniform = uniform.clamp(EPSILON, 1 - EPSILON)
     return _stretched(torch.sigmoid((torch.logit(uniform) + log_alpha) / TEMPERATURE))
 
 
 def evaluation_gates(log_alpha: Tensor, rule: str = "value") -> Tensor:
-    """g = clip(σ(log α)·(h − l) + l, 0, 1): no noise, no temperature; a gate may stay between 0 and
-    1.
+    """g = clip(σ(log α)·(h − l) + l, 0, 1): no noise, no temperature.
+
+    A gate may stay between 0 and 1.
 
     Rule ``value`` takes this as it is: 0 from log α ≤ −2.398. Rule ``paper`` also closes a gate
     that is more often 0 than 1 in training, P(g = 0) > P(g = 1), which is log α < 0.

@@ -1,5 +1,6 @@
-"""Layer-wise relevance propagation: how relevance passes back through one operation, by three sets
-of rules.
+"""Layer-wise relevance propagation: how relevance passes back through one operation.
+
+There are three sets of rules.
 
 An activation (B, T, C) has relevance (B, P, T, C): P counts the predictions that relevance starts
 from. Dropout is off and activation functions are ignored: relevance passes them unchanged.
@@ -40,8 +41,9 @@ def _attended(weights: Tensor, relevance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Epsilon:
-    """R_i = Σ_j R_j z_ji / (Σ_i z_ji + ε sign) (Bach et al., 2015; Voita et al., 2019, after Ding
-    et al., 2017).
+    """R_i = Σ_j R_j z_ji / (Σ_i z_ji + ε sign).
+
+    Bach et al. (2015); Voita et al. (2019), after Ding et al. (2017).
 
     A bias is part of the sum and keeps its share: relevance is conserved where there is no bias.
     The standard deviation of a layer norm and attention weights are held constant. Differentiated
@@ -88,8 +90,7 @@ class Epsilon:
         return relevance * of_u.contiguous(), relevance * of_w.contiguous()
 
     def logit(self, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
-        """From a logit w·x + b of relevance 1 to x: all (B, T, C), each x with a row w of its
-        own."""
+        """From a logit w·x + b of relevance 1 to x: all (B, T, C), each x with its own row w."""
         return self.shares(row * x, bias)
 
     def layer_norm(
@@ -126,8 +127,9 @@ class Epsilon:
 
 @dataclass(frozen=True)
 class AttnLRP(Epsilon):
-    """AttnLRP (Achtibat et al., 2024): the ε rule, and own rules for the products and the softmax
-    of attention.
+    """AttnLRP (Achtibat et al., 2024): the ε rule, and own rules for attention.
+
+    Attention has rules for its products and for its softmax.
 
     A layer norm passes relevance unchanged where it divides by σ (Proposition 3.4), and by the ε
     rule where it centres, which together is the ε rule with σ held constant, as in the authors'
@@ -174,8 +176,9 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Voita(Epsilon):
-    """R_i = Σ_j R_j (α z⁺_ji / (Σ_i z⁺_ji + ε) + β z⁻_ji / (Σ_i z⁻_ji − ε)), then rescaled (Voita
-    et al., 2021).
+    """R_i = Σ_j R_j (α z⁺_ji / (Σ_i z⁺_ji + ε) + β z⁻_ji / (Σ_i z⁻_ji − ε)), then rescaled.
+
+    Voita et al. (2021).
 
     z_ji = ∂y_j/∂x_i x_i, layer norm and softmax differentiated in full. Relevance is never
     negative, and conserved: what biases, ε and rows of one sign have kept back is given to the
@@ -196,8 +199,9 @@ class Voita(Epsilon):
 
     @staticmethod
     def rescaled(relevance: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-        """The parts (B, P, T, ·) with the sum of the relevance they came from: of each token, then
-        of a prediction.
+        """The parts (B, P, T, ·) with the sum of the relevance they came from.
+
+        First each token has that sum, then each prediction.
 
         A token whose parts are all 0 leaves its relevance to the others.
         """
@@ -252,8 +256,7 @@ class Voita(Epsilon):
 
     @staticmethod
     def _layer_norm_terms(x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-        """z_ji of each token, from (N, C) to (N, C, C): the diagonal s_j x_j, and two outer
-        products."""
+        """z_ji of each token, (N, C) to (N, C, C): the diagonal s_j x_j, and two outer products."""
         left = torch.stack([scale, scale * normed], dim=-1) / -x.shape[-1]
         terms = left @ torch.stack([x, normed * x], dim=-2)
         terms.diagonal(dim1=-2, dim2=-1).add_(scale * x)
@@ -330,8 +333,7 @@ RULES: dict[str, type[Epsilon]] = {rules.name: rules for rules in (Voita, Epsilo
 
 
 def rule_set(rules: str | Epsilon) -> Epsilon:
-    """``NAME`` or ``NAME:ε``, such as ``epsilon:1e-3``, as a rule set; one that is ready stays
-    itself."""
+    """``NAME`` or ``NAME:ε``, such as ``epsilon:1e-3``, as a rule set; a rule set stays itself."""
     if isinstance(rules, Epsilon):
         return rules
     name, colon, text = rules.partition(":")
@@ -356,8 +358,9 @@ def _epsilon(rules: str, text: str) -> float:
 
 
 def head_shares(relevance: Tensor) -> Tensor:
-    """Each head's share of the relevance of all heads of its layer, by absolute value (Voita et
-    al., 2019).
+    """Each head's share of the relevance of all heads of its layer, by absolute value.
+
+    Voita et al. (2019).
 
     Args:
         relevance: of the heads' outputs before W_O, (B, P, H, T, D).
@@ -378,8 +381,9 @@ class Contributions(NamedTuple):
 
 
 def contributions(source: np.ndarray, prefix: np.ndarray) -> Contributions:
-    """From the relevance of source tokens (P, S) and of the decoder's inputs (P, T), by absolute
-    value.
+    """What the source contributes, by the relevance of source tokens (P, S) and inputs (P, T).
+
+    The inputs are the decoder's. Relevance counts by its absolute value.
 
     Differs from their notebooks: the decoder's first input, the start mark, counts as a token of
     the prefix.
@@ -392,8 +396,10 @@ def contributions(source: np.ndarray, prefix: np.ndarray) -> Contributions:
 
 
 def by_position(sentences: Sequence[Contributions]) -> Contributions:
-    """The mean over sentences at each target position, (longest P,) each; what is not defined is
-    left out."""
+    """The mean over sentences at each target position, (longest P,) each.
+
+    What is not defined is left out.
+    """
     longest = max((len(sentence.source) for sentence in sentences), default=0)
     table = np.full((len(Contributions._fields), len(sentences), longest), np.nan)
     for place, sentence in enumerate(sentences):

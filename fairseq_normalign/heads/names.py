@@ -1,5 +1,7 @@
-"""Kinds of attention, and how heads are called: ``encoder.1.3`` is the third head of the encoder's
-first self-attention."""
+"""Kinds of attention, and how heads are called.
+
+``encoder.1.3`` is the third head of the encoder's first self-attention.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,7 @@ def parse_head(text: str) -> Head:
 
 
 def parse_heads(text: str, counts: HeadCounts) -> list[Head]:
-    """Heads of a model, named with commas or blanks between, or ``all`` or ``none``, in the model's
-    order."""
+    """Heads of a model, in its order: names between commas or blanks, or ``all`` or ``none``."""
     known = all_heads(counts)
     if text in (ALL, NONE):
         return known if text == ALL else []

@@ -1,5 +1,6 @@
-"""What a head looks at: a position, the rarest token, the other end of a syntactic relation (Voita
-et al., 2019).
+"""What a head looks at: a position, the rarest token, or the other end of a syntactic relation.
+
+These are the roles of Voita et al. (2019).
 
 Everything is read off the maxima of the weights. Marks such as </s> are never counted as a maximum,
 except in the pattern ``last``.
@@ -23,15 +24,18 @@ PATTERNS = {
 
 
 def offsets(weights: Tensor, seen: Cells) -> Tensor:
-    """Where the maximum of each word lies relative to it, (H, N), in self-attention; for words that
-    have a choice."""
+    """Where the maximum of each word lies relative to it, (H, N), in self-attention.
+
+    Words without a choice are left out.
+    """
     positions = torch.arange(weights.shape[2], device=weights.device)
     return by_head(maxima(weights, seen.words) - positions, choosing(seen))
 
 
 def last_hits(weights: Tensor, seen: Cells) -> tuple[Tensor, int]:
-    """How many words have their maximum on the sentence's last token, usually </s>, by head, (H,);
-    and of how many.
+    """How many words have their maximum on the last token, by head, (H,); and of how many words.
+
+    The last token of a sentence is usually </s>.
 
     Raganato and Tiedemann (2018) name this pattern with the end of sentence as a token: here, marks
     count.
@@ -42,8 +46,9 @@ def last_hits(weights: Tensor, seen: Cells) -> tuple[Tensor, int]:
 
 
 def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
-    """Tokens of a sentence whose frequency is among its ``rank`` lowest, (B, S); equal ones share a
-    place.
+    """Tokens of a sentence whose frequency is among its ``rank`` lowest, (B, S).
+
+    Equal ones share a place.
 
     Args:
         frequencies: of each token in the training data, (B, S).

@@ -8,8 +8,9 @@ import numpy as np
 
 
 def maximum_spanning_tree(scores: np.ndarray, root: int) -> np.ndarray:
-    """The heads of the tree below ``root`` whose arcs have the largest sum (Chu and Liu, 1965;
-    Edmonds, 1967).
+    """The heads of the tree below ``root`` whose arcs have the largest sum.
+
+    Chu and Liu (1965); Edmonds (1967).
 
     Args:
         scores: of each arc, (dependent, head): (N, N). The diagonal does not count.

@@ -1,2 +1,4 @@
-"""fairseq as it is: checkpoints, special tokens, text → pairs, teacher forcing, the recorder,
-parsers."""
+"""fairseq as it is.
+
+Checkpoints, special tokens, text → pairs, teacher forcing, the recorder, parsers.
+"""

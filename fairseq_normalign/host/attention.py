@@ -20,8 +20,10 @@ FairseqModule = Any  # a module whose attributes no type checker knows
 
 
 def layers_of(stack: FairseqModule | None) -> list[FairseqModule]:
-    """The layers of an encoder or decoder, by index: iterating drops layers at random under
-    layerdrop."""
+    """The layers of an encoder or decoder.
+
+    By index: iterating drops layers at random under layerdrop.
+    """
     stack = getattr(stack, "sentence_encoder", stack)  # RoBERTa
     layers = getattr(stack, "layers", [])
     return [layers[index] for index in range(len(layers))]
@@ -97,8 +99,10 @@ def replace_out_projection(attention: MultiheadAttention, projection: nn.Module)
 
 
 def out_weight(attention: MultiheadAttention) -> Tensor:
-    """W_O as the attention used it last, its gates included, which are drawn at random in training,
-    (C, H·D)."""
+    """W_O as the attention used it last, (C, H·D).
+
+    Its gates are included, which are drawn at random in training.
+    """
     projection = out_projection(attention)
     return projection.last_weight if hasattr(projection, "last_weight") else projection.weight
 
@@ -134,8 +138,7 @@ def cached_values(attention: MultiheadAttention, incremental_state: dict) -> Ten
 
 @contextmanager
 def explicit_path(chosen: Collection[MultiheadAttention]) -> Iterator[None]:
-    """fairseq's own attention code instead of PyTorch's fused function, which gives no head
-    weights."""
+    """fairseq's own attention code instead of PyTorch's fused one, which gives no head weights."""
     before = [(attention, attention.skip_embed_dim_check) for attention in chosen]
     for attention in chosen:
         attention.skip_embed_dim_check = True

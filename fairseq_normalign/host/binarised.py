@@ -77,8 +77,10 @@ def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:
 
 
 def _missing(path: str) -> list[str]:
-    """Which of the files of one side of a subset are missing; fairseq also knows one file of text,
-    without an ending."""
+    """Which of the files of one side of a subset are missing.
+
+    fairseq also knows one file of text, without an ending.
+    """
     if Path(path).is_file():
         return []
     return [name for name in (f"{path}.idx", f"{path}.bin") if not Path(name).is_file()]

@@ -76,8 +76,10 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
 
 
 def load_single(path: str, data: str, overrides: dict | None = None):
-    """The model of ``path``, which must name one checkpoint, and its task; of a multilingual model,
-    the pair's."""
+    """The model of ``path``, which must name one checkpoint, and its task.
+
+    Of a multilingual model, that of the pair.
+    """
     if ":" in path:
         raise InputError(
             f"--path {path}: names an ensemble; alignments come from one model at a time"

@@ -9,8 +9,9 @@ from torch import nn
 
 
 def disable_fused_encoder_layers() -> None:
-    """Keeps fairseq 0.12.2 from PyTorch's fused encoder layer, whose arguments have changed since:
-    padding fails.
+    """Keeps fairseq 0.12.2 from PyTorch's fused encoder layer.
+
+    Its arguments have changed since: padding fails.
 
     It would also hide attention weights. Later versions do not call it any more; there, this
     changes nothing.
@@ -21,8 +22,10 @@ def disable_fused_encoder_layers() -> None:
 
 
 def shrink_copies(layer: Any) -> None:
-    """Fits the copies of an encoder layer's attention, kept by fairseq 0.12.2 for that fused layer,
-    to its heads."""
+    """Fits the copies of an encoder layer's attention to its heads.
+
+    fairseq 0.12.2 keeps them for that fused layer.
+    """
     if hasattr(layer, "in_proj_weight"):
         q_proj, out_proj = layer.self_attn.q_proj, layer.self_attn.out_proj
         layer.in_proj_weight = nn.Parameter(q_proj.weight.detach().repeat(3, 1))

@@ -10,8 +10,10 @@ LINE = "expected '<token> <count>'"
 
 
 def first_problem(data: str) -> str | None:
-    """Of the dictionaries in a folder, or in several with colons between: file, line and what is
-    wrong there."""
+    """What is wrong with the dictionaries of a folder, with file and line; None if nothing is.
+
+    There may be several folders, with colons between.
+    """
     for folder in data.split(":"):
         for path in sorted(Path(folder).glob("dict*.txt")):
             problem = _problem_in(path)

@@ -30,8 +30,10 @@ Recording = dict[Name, Recorded]
 
 
 class _Hooks:
-    """The hooks on one attention: asks it for head weights, keeps them, and returns what its caller
-    asked for."""
+    """The hooks on one attention.
+
+    They ask it for head weights, keep them, and return what its caller asked for.
+    """
 
     def __init__(
         self,
@@ -131,8 +133,9 @@ def record(
     values: bool = True,
     detach: bool = True,
 ) -> Iterator[Recording]:
-    """Records attentions while the context is open; each forward pass replaces what the last one
-    recorded.
+    """Records attentions while the context is open.
+
+    Each forward pass replaces what the last one recorded.
 
     The model is in evaluation mode inside, and as it was outside. Its outputs stay what they are:
     bit by bit where fairseq takes its explicit path anyway (cross-attention), to rounding where

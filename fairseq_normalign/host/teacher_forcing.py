@@ -96,8 +96,10 @@ class TeacherForcing:
 
 
 def places_by_word(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the tokens, ordered by word, and their words; marks such as </s> form one last
-    word."""
+    """Positions of the tokens, ordered by word, and their words.
+
+    Marks such as </s> form one last word.
+    """
     ids = np.array(sentence.words)
     ids[ids < 0] = len(sentence.text)
     order = np.argsort(ids, kind="stable")

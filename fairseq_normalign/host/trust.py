@@ -55,8 +55,7 @@ METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
 def inert_classes() -> list:
-    """What fairseq checkpoints hold besides tensors and containers, as ``(object, pickled
-    name)``."""
+    """What fairseq checkpoints hold besides tensors and containers: ``(object, pickled name)``."""
     allowed: list[Any] = [
         (argparse.Namespace, "argparse.Namespace"),  # every checkpoint of a legacy (argparse) model
         # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names

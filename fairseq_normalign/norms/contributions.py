@@ -60,15 +60,15 @@ class Recorded:
 
 
 def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
-    """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of half precision
-    overflow."""
+    """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of halves overflow."""
     dtype = torch.promote_types(values.dtype, torch.float32)
     return torch.einsum("bhsd,hdc->bshc", values.to(dtype), out_weight.to(dtype))
 
 
 def gram_matrices(values: Tensor, out_weight: Tensor) -> Tensor:
-    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H), in float32 at
-    least.
+    """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H).
+
+    In float32 at least.
 
     f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors,
     which need no copy.
@@ -111,8 +111,10 @@ def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
 
 
 def _sqrt(squared: Tensor) -> Tensor:
-    """√x; at 0 (padding) and below (rounding) 0 with gradient 0, where PyTorch's has gradient ∞ and
-    nan."""
+    """√x, with value and gradient 0 at 0 (padding) and below (rounding).
+
+    There, PyTorch's own has gradient ∞ and nan.
+    """
     if not squared.requires_grad:
         return squared.clamp(min=0).sqrt()
     positive = squared > 0
@@ -126,8 +128,10 @@ def summed_vectors(recorded: Recorded) -> Tensor:
 
 
 def weighted_vectors(recorded: Recorded) -> Iterator[Tensor]:
-    """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each. Large: T·S·C
-    numbers a sentence."""
+    """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each.
+
+    Large: T·S·C numbers a sentence.
+    """
     vectors = transformed_vectors(*recorded.value_parts())
     for weights, transformed in zip(recorded.weights.unbind(1), vectors.unbind(2), strict=True):
         yield weights.to(vectors.dtype).unsqueeze(-1) * transformed.unsqueeze(1)
@@ -139,8 +143,7 @@ def stacked_vectors(recorded: Recorded) -> Tensor:
 
 
 def attention_output(recorded: Recorded) -> Tensor:
-    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): what the attention returned, rebuilt from its
-    parts."""
+    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): the attention's output, rebuilt from its parts."""
     vectors = transformed_vectors(*recorded.value_parts())
     output = torch.einsum("bhts,bshc->btc", recorded.weights.to(vectors.dtype), vectors)
     return output if recorded.out_bias is None else output + recorded.out_bias.to(vectors.dtype)

@@ -12,8 +12,9 @@ from fairseq_normalign.errors import InputError
 
 
 def check_finite(numbers: Tensor | np.ndarray, places: Sequence[str]) -> None:
-    """Refuses inf and nan, as of a model that overflows in half precision, at the first sentence
-    that has them.
+    """Refuses inf and nan, at the first sentence that has them.
+
+    A model that overflows in half precision gives them.
 
     Args:
         numbers: of each sentence, (B, …).

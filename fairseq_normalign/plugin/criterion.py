@@ -1,5 +1,7 @@
-"""``label_smoothed_cross_entropy_l0``: fairseq's translation loss, and a price for every head that
-stays open."""
+"""``label_smoothed_cross_entropy_l0``: the translation loss, and a price for every open head.
+
+The translation loss is fairseq's.
+"""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -98,8 +100,10 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         return loss, sample_size, logging_output
 
     def penalty(self, model: FairseqModule) -> tuple[Tensor, dict[str, float]]:
-        """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged: how far the heads of each kind are
-        open."""
+        """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged.
+
+        Logged is how far the heads of each kind are open.
+        """
         projections = gates(model)
         if not projections:
             raise InputError(

@@ -62,8 +62,10 @@ class GatedProjection(nn.Module):
 
     @property
     def log_alpha(self) -> Tensor:
-        """(H,), in float32 at least. Its gradient arrives at the parameter as it is, not multiplied
-        by the scale."""
+        """(H,), in float32 at least.
+
+        Its gradient arrives at the parameter as it is, not multiplied by the scale.
+        """
         wide = torch.promote_types(self.scaled_log_alpha.dtype, torch.float32)
         scaled = self.scaled_log_alpha.to(wide)
         return scaled + (self.lr_scale - 1) * scaled.detach()
@@ -126,8 +128,10 @@ class Steering(nn.Module):
         self.updates = updates
 
     def steer(self, excess: float) -> None:
-        """One step at most for each update, however many batches it has; ``excess`` is open heads
-        minus wanted ones."""
+        """Moves the factor, one step at most for each update, however many batches it has.
+
+        ``excess`` is open heads minus wanted ones.
+        """
         if self.updates == self.steered or excess == 0:
             return
         self.steered = self.updates

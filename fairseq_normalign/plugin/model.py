@@ -1,5 +1,4 @@
-"""``transformer_normalign``: fairseq's Transformer with gates on its heads, with heads removed, and
-with exports."""
+"""``transformer_normalign``: fairseq's Transformer with gates, removed heads and exports."""
 
 from __future__ import annotations
 
@@ -23,8 +22,10 @@ from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
 # TransformerConfig.
 @register_model("transformer_normalign")
 class NormalignTransformer(TransformerModel):
-    """A Transformer with the parameters and options of fairseq's ``transformer``: their checkpoints
-    fit each other."""
+    """A Transformer with the parameters and options of fairseq's ``transformer``.
+
+    Checkpoints of the two fit each other.
+    """
 
     @classmethod
     def add_args(cls, parser):
@@ -102,8 +103,7 @@ class NormalignTransformer(TransformerModel):
         alignment_heads: int | None = None,
         export: Collection[str] = (),
     ):
-        """As fairseq's, with what attentions did in the second output if ``export`` names their
-        kinds.
+        """As fairseq's, with what attentions did if ``export`` names kinds, in the second output.
 
         For each kind (``encoder``, ``decoder``, ``cross``), a list with an entry for each layer:
         ``extra["attentions"][kind]`` holds weights α (B, H, T, S), ``extra["norms"][kind]`` the

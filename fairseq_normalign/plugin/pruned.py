@@ -89,8 +89,11 @@ class PrunedAttention(MultiheadAttention):
         return query.new_zeros(query.shape) if bias is None else bias.expand(query.shape)
 
     def _key_count(self, query, key, incremental_state) -> int:
-        """S. In incremental decoding, keys of no heads are kept to be counted, as those of heads
-        are to be looked at."""
+        """S, how many keys there are.
+
+        In incremental decoding, keys of no heads are kept to be counted, as those of heads are to
+        be looked at.
+        """
         keys = len(query) if key is None else len(key)
         if incremental_state is None or not self.self_attention:
             return keys

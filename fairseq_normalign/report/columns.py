@@ -27,8 +27,10 @@ def columns(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> l
 
 
 def display_width(text: str) -> int:
-    """How many places of a terminal a text takes: Chinese, Japanese and Korean signs take two,
-    marks that go with the sign before them none."""
+    """How many places of a terminal a text takes.
+
+    Chinese, Japanese and Korean signs take two, marks that go with the sign before them none.
+    """
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 

@@ -1,5 +1,4 @@
-"""Arrays of a corpus in one ``.npz`` file, one for each sentence, written and read one sentence at
-a time.
+"""Arrays of a corpus in one ``.npz`` file, written and read one sentence at a time.
 
 ``numpy.load`` reads the file too: ``3.array`` is the array of sentence 3 (from 0),
 ``3.tokens.json`` and ``metadata.json`` are bytes of JSON.
@@ -53,8 +52,7 @@ class Writer:
         self.sentences += 1
 
     def finish(self, metadata: dict) -> None:
-        """Adds the metadata, and lists the sentences in their order, whatever the one they came
-        in."""
+        """Adds the metadata, and lists the sentences in their order, however they came."""
         self._write_json(METADATA, {**metadata, "sentences": self.sentences})
         self.archive.infolist().sort(key=lambda member: _place(member.filename))
 

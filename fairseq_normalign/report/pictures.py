@@ -26,8 +26,9 @@ def soft_alignments(
     target: Sequence[str],
     gold: Gold | None = None,
 ) -> Figure:
-    """Heat maps side by side, gold framed: solid for sure links, dotted for possible ones
-    (Kobayashi et al., Fig. 8).
+    """Heat maps side by side, gold framed (Kobayashi et al., 2020, Fig. 8).
+
+    The frame of a sure link is solid, that of a possible one dotted.
 
     Args:
         panels: title and soft alignment (T, S) of each; every row is scaled to its own maximum.
@@ -56,8 +57,7 @@ def frame_links(axes: Axes, gold: Gold) -> None:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes a picture in the format that the name asks for, with text that stays text in PDF and
-    SVG."""
+    """Writes a picture in the format that its name asks for; in PDF and SVG, text stays text."""
     with (
         mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}),
         whole_file(path, binary=True) as file,
