@@ -99,17 +99,17 @@ def score(
     """
     tables = [_Table(keep) for _ in systems]
     pairs = enumerate(read_together(gold, *systems, *beside, packed=True), 1)
-    for scored, (number, items) in enumerate(islice(pairs, *LINES[lines]), 1):
-        (possible, unsure), *row = items
+    for scored, (number, sentence_pair) in enumerate(islice(pairs, *LINES[lines]), 1):
+        (possible, unsure), *columns = sentence_pair
         sure = len(possible) - len(unsure)
-        for table, links in zip(tables, row[: len(tables)], strict=True):
+        for table, links in zip(tables, columns[: len(tables)], strict=True):
             hits = len(links) - len(links - possible)  # faster than & because few links miss
             table.rows.extend((len(links), sure, hits, hits - len(links & unsure)))
         if scored % BLOCK == 0 and not keep:
             for table in tables:
                 table.fold()
         for watch in watchers:
-            watch(number, PackedGold(possible - unsure, possible), row)
+            watch(number, PackedGold(possible - unsure, possible), columns)
     return [Score(file.name, *table.fold()) for file, table in zip(systems, tables, strict=True)]
 
 
@@ -153,7 +153,8 @@ def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> 
         (samples,).
     """
     counts = np.asarray(counts, dtype=np.float64)
-    random, size = np.random.default_rng(seed), len(counts)
+    random = np.random.default_rng(seed)
+    size = len(counts)
     totals = np.empty((samples, 4))
     for sample in totals:  # one at a time: memory stays at N
         drawn = np.bincount(random.integers(size, size=size), minlength=size)
@@ -184,13 +185,15 @@ def paired_p_value(
     hold the counts of the same N sentence pairs, (N, 4) each. Undefined, nan, if the AER of one of
     them is; a swap that makes it so counts as one that differs as much.
     """
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    a = np.asarray(a, dtype=np.float64)
+    b = np.asarray(b, dtype=np.float64)
     if a.shape != b.shape:
         raise ValueError(
             f"expected counts of the same sentences, got shapes {a.shape} and {b.shape}"
         )
     random = np.random.default_rng(seed)
-    total_a, total_b, change = a.sum(0), b.sum(0), b - a
+    total_a, total_b = a.sum(0), b.sum(0)
+    change = b - a
     observed = abs(aers(total_a) - aers(total_b))
     if np.isnan(observed):
         return math.nan

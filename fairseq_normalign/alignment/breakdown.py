@@ -43,8 +43,9 @@ class Breakdown:
         self.kind, self.frequencies = kind, frequencies or Counter()
         self.counts: list[dict[int, Counts]] = [{} for _ in range(systems)]
 
-    def __call__(self, number: int, gold: PackedGold, row: Sequence) -> None:
-        systems, texts = row[: len(self.counts)], row[len(self.counts) :]
+    def __call__(self, number: int, gold: PackedGold, columns: Sequence) -> None:
+        systems = columns[: len(self.counts)]
+        texts = columns[len(self.counts) :]
         band_of = self._banding(*texts)
         sure = _by_band(unpack(gold.sure), band_of)
         possible = _by_band(unpack(gold.possible), band_of)
@@ -88,7 +89,8 @@ def _label(kind: str, start: int) -> str:
     following = [other for other in FROM[kind] if other > start]
     if not following:
         return f"{start}+"
-    return str(start) if following[0] == start + 1 else f"{start}–{following[0] - 1}"
+    end = following[0] - 1
+    return str(start) if end == start else f"{start}–{end}"
 
 
 class BoundsCheck:
@@ -104,11 +106,13 @@ class BoundsCheck:
         self.texts = [name for name in (source_name, target_name) if name]
         self.sides = [side for side, name in enumerate((source_name, target_name)) if name]
 
-    def __call__(self, number: int, gold: PackedGold, row: Sequence) -> None:
+    def __call__(self, number: int, gold: PackedGold, columns: Sequence) -> None:
         systems = len(self.names) - 1
-        for name, links in zip(self.names, [gold.possible, *row[:systems]], strict=True):
-            for side, text, words in zip(self.sides, self.texts, row[systems:], strict=True):
-                last = max((link[side] for link in unpack(links)), default=-1)
+        all_links = [gold.possible, *columns[:systems]]
+        for name, packed in zip(self.names, all_links, strict=True):
+            links = unpack(packed)
+            for side, text, words in zip(self.sides, self.texts, columns[systems:], strict=True):
+                last = max((link[side] for link in links), default=-1)
                 if last >= len(words):
                     raise InputError(
                         f"{name}:{number}: links word {last + 1} of {len(words)} in "

@@ -63,8 +63,8 @@ class LinkModel(NamedTuple):
 
     def __call__(self, shares: Sequence[np.ndarray]) -> np.ndarray:
         """The probability of a link in each cell, (T, S)."""
-        scores = np.tensordot(self.weights, np.log(np.stack(shares) + FLOOR), axes=1) + self.bias
-        return _sigmoid(scores)
+        logs = np.log(np.stack(shares) + FLOOR)  # (E, T, S)
+        return _sigmoid(np.tensordot(self.weights, logs, axes=1) + self.bias)
 
 
 def fit_links(
@@ -85,16 +85,19 @@ def fit_links(
     start = 0
     for pair, linked in zip(shares, links, strict=True):
         end = start + linked.size
-        inputs[start:end, :-1] = np.log(np.stack(pair).reshape(count, linked.size).T + FLOOR)
+        by_cell = np.stack(pair).reshape(count, linked.size).T
+        inputs[start:end, :-1] = np.log(by_cell + FLOOR)
         truth[start:end] = linked.ravel()
         start = end
     if not cells:
         return LinkModel(np.zeros(count), 0.0)
-    center, scale = inputs[:, :-1].mean(axis=0), inputs[:, :-1].std(axis=0) + 1e-12
+    center = inputs[:, :-1].mean(axis=0)
+    scale = inputs[:, :-1].std(axis=0) + 1e-12
     inputs[:, :-1] -= center
     inputs[:, :-1] /= scale
-    weights = _newton(inputs, truth, rounds)
-    return LinkModel(weights[:-1] / scale, float(weights[-1] - weights[:-1] @ (center / scale)))
+    fitted = _newton(inputs, truth, rounds)
+    weights, bias = fitted[:-1], fitted[-1]
+    return LinkModel(weights / scale, float(bias - weights @ (center / scale)))
 
 
 def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
@@ -103,7 +106,8 @@ def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
     ridge[-1] = 1e-9  # nearly: all cells may be alike
     weights = np.zeros(inputs.shape[1])
     for _ in range(rounds):
-        gradient, curvature = -ridge * weights, np.diag(ridge)
+        gradient = -ridge * weights
+        curvature = np.diag(ridge)
         for start in range(0, len(inputs), BLOCK):  # products of all cells at once are large
             block = inputs[start : start + BLOCK]
             probability = _sigmoid(block @ weights)

@@ -99,11 +99,13 @@ class Misread(NamedTuple):
         return f"AER would be {self.better:.1%} instead of {self.aer:.1%} {reasons}"
 
     def _reasons(self, flags: Flags) -> list[str]:
-        change, reasons = self.change, []
+        change = self.change
+        reasons = []
         if change.line:
             reasons.append(_other_line(change.line))
         if change.reverse:
-            reasons.append(f"{'without' if self.read.reverse_hyp else 'with'} {flags.reverse}")
+            with_or_without = "without" if self.read.reverse_hyp else "with"
+            reasons.append(f"{with_or_without} {flags.reverse}")
         if change.source != change.target:
             reasons.append(_other_numbers(change))
         elif change.source:
@@ -116,7 +118,8 @@ class Misread(NamedTuple):
         Either file may be the wrong one; a hypothesis that never links a first word was read with
         too low an index.
         """
-        by, read = self.change.source, self.read
+        by = self.change.source
+        read = self.read
         if by > 0 and read.ref_index == 0:
             return f"with {flags.ref_index} 1"
         if by > 0 and read.hyp_index == 1 and flags.hyp_index:
@@ -190,9 +193,9 @@ class Sample:
         self.links: list[set[Link]] = []
         self.golds: list[Gold] = []
 
-    def __call__(self, number: int, gold: PackedGold, row: Sequence) -> None:
+    def __call__(self, number: int, gold: PackedGold, columns: Sequence) -> None:
         if number <= SAMPLE:
-            self.links.append(unpack(row[self.system]))
+            self.links.append(unpack(columns[self.system]))
             self.golds.append(Gold(unpack(gold.sure), unpack(gold.possible)))
 
 
@@ -219,8 +222,10 @@ def _starts_late(links: Set[Link]) -> bool:
 
 
 def _score(change: Change, links: Sequence[Set[Link]], golds: Sequence[Gold]) -> Counts:
-    if change.line:
-        links, golds = (links[:-1], golds[1:]) if change.line > 0 else (links[1:], golds[:-1])
+    if change.line > 0:
+        links, golds = links[:-1], golds[1:]
+    elif change.line < 0:
+        links, golds = links[1:], golds[:-1]
     total = Counts()
     for pairs, gold in zip(links, golds, strict=True):
         total += count(change.apply(pairs), gold)
@@ -240,8 +245,9 @@ def _confused_marks(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> list[A
 
     For sure links are the easy ones.
     """
-    only = [Gold(gold.possible - gold.sure, gold.possible - gold.sure) for gold in golds]
-    possible, sure = _score(Change(), links, only), _score(Change(), links, golds)
+    not_sure = [gold.possible - gold.sure for gold in golds]
+    possible = _score(Change(), links, [Gold(unsure, unsure) for unsure in not_sure])
+    sure = _score(Change(), links, golds)
     if min(possible.sure, sure.sure) < ENOUGH or possible.recall < sure.recall + GAIN:
         return []
     return [SwappedMarks(possible.recall, sure.recall)]
@@ -253,5 +259,8 @@ def _too_long(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> list[Advice]
     for ours, gold in zip(links, golds, strict=True):
         if ours and gold.possible:
             pairs += 1
-            beyond += max(map(sum, ours)) > 1.2 * max(map(sum, gold.possible)) + 2
-    return [TooLong(beyond, pairs)] if beyond and beyond >= 0.2 * pairs else []
+            last_of_gold = max(map(sum, gold.possible))
+            beyond += max(map(sum, ours)) > 1.2 * last_of_gold + 2
+    if beyond and beyond >= 0.2 * pairs:
+        return [TooLong(beyond, pairs)]
+    return []

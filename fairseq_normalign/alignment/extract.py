@@ -45,7 +45,8 @@ def to_words(
         raise ValueError(
             f"expected soft of shape (…, {len(target_ids)}, {len(source_ids)}), got {soft.shape}"
         )
-    return _merge(_merge(soft, source_ids, -1, source_merge), target_ids, -2, target_merge)
+    by_source_word = _merge(soft, source_ids, -1, source_merge)
+    return _merge(by_source_word, target_ids, -2, target_merge)
 
 
 def _merge(
@@ -68,7 +69,11 @@ def _merge(
     shape = list(soft.shape)
     shape[axis] = count
     full = np.zeros(shape, dtype=merged.dtype)
-    full[(..., ids[starts]) if axis == -1 else (..., ids[starts], slice(None))] = merged
+    present = ids[starts]
+    if axis == -1:
+        full[..., present] = merged
+    else:
+        full[..., present, :] = merged
     return full
 
 
@@ -115,7 +120,8 @@ def itermax(
         return _links(links)
     worth = np.array([0.0, discount, 1.0])  # of a cell with no, one and two free words
     for _ in range(rounds - 1):
-        free_rows, free_columns = ~links.any(axis=1), ~links.any(axis=0)
+        free_rows = ~links.any(axis=1)
+        free_columns = ~links.any(axis=0)
         if not (free_rows.any() and free_columns.any()):
             break
         free_words = free_rows[:, None].astype(int) + free_columns  # (T, S)
@@ -131,7 +137,9 @@ def relative(soft: np.ndarray, *, null: np.ndarray | None = None, share: float =
     """Every cell that reaches ``share`` of both its row's and its column's maximum."""
     if soft.size == 0:
         return []
-    bar = share * np.maximum(soft.max(axis=1, keepdims=True), soft.max(axis=0, keepdims=True))
+    row_best = soft.max(axis=1, keepdims=True)
+    column_best = soft.max(axis=0, keepdims=True)
+    bar = share * np.maximum(row_best, column_best)
     return _links((soft >= bar) & _linkable(soft, null))
 
 
@@ -172,12 +180,8 @@ def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
     total = soft.sum(axis=1, keepdims=True)
     if null is not None:
         total = total + null[:, None]
-    return np.divide(
-        soft,
-        total,
-        out=np.zeros_like(soft, dtype=np.result_type(soft, np.float32)),
-        where=total > 0,
-    )
+    shares = np.zeros_like(soft, dtype=np.result_type(soft, np.float32))
+    return np.divide(soft, total, out=shares, where=total > 0)
 
 
 def confidences(

@@ -187,15 +187,16 @@ def format_links(
         reverse: write the target word first.
         confidences: one per link, in the order of ``links``; written as ``i-j:0.930``.
     """
-    pairs = [(t, s) for s, t in links] if reverse else list(links)
+    pairs = list(links)
+    if reverse:
+        pairs = [(target, source) for source, target in pairs]
     texts = _texts(index)
     if confidences is None:
         return " ".join(map(texts.__getitem__, sorted(pairs)))
     if len(confidences) != len(pairs):
         raise ValueError(f"{len(confidences)} confidences for {len(pairs)} links")
-    return " ".join(
-        f"{texts[pair]}:{value:.3f}" for pair, value in sorted(zip(pairs, confidences, strict=True))
-    )
+    ordered = sorted(zip(pairs, confidences, strict=True))
+    return " ".join(f"{texts[pair]}:{confidence:.3f}" for pair, confidence in ordered)
 
 
 def _located(where: str, error: Exception) -> InputError:
@@ -214,8 +215,8 @@ class LinkFile:
     def __init__(
         self, path: str | Path, *, index: int = 0, reverse: bool = False, format: str = "auto"
     ) -> None:
-        self.path, self.name, self.index, self.reverse = path, name_of(path), index, reverse
-        self.format = format
+        self.path, self.name = path, name_of(path)
+        self.index, self.reverse, self.format = index, reverse, format
 
     def __iter__(self) -> Iterator[Any]:
         return self.read()
@@ -276,7 +277,9 @@ class GoldFile(LinkFile):
         possible, unsure = gold = _gold(line, links, self.sure)
         if self.possible == "keep":
             return gold
-        return (possible if self.possible == "sure" else possible - unsure), NONE
+        if self.possible == "sure":
+            return possible, NONE
+        return possible - unsure, NONE
 
     def __iter__(self) -> Iterator[Gold]:
         return (Gold(possible - unsure, possible) for possible, unsure in self.read())
@@ -289,8 +292,9 @@ def _recognise(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
         seen.append(line)
         if line.strip():
             break
-    naacl = bool(seen) and NAACL.fullmatch(seen[-1].strip()) is not None
-    return ("naacl" if naacl else "talp"), itertools.chain(seen, lines)
+    is_naacl = bool(seen) and NAACL.fullmatch(seen[-1].strip()) is not None
+    format = "naacl" if is_naacl else "talp"
+    return format, itertools.chain(seen, lines)
 
 
 def _talp_lines(lines: Iterable[str], *, null: bool, name: str) -> Iterator[str]:
@@ -327,13 +331,9 @@ def _naacl_fields(text: str) -> tuple[int, int, int, str]:
     match = NAACL.fullmatch(text)
     if match is None:
         raise InputError(f"bad line {_clip(text)}; expected 'sentence source target [S|P]'")
-    sentence, source, target, mark = match.groups()
-    return (
-        _number(sentence, text),
-        _number(source, text),
-        _number(target, text),
-        "p" if mark == "P" else "-",
-    )
+    *numbers, mark = match.groups()
+    sentence, source, target = (_number(digits, text) for digits in numbers)
+    return sentence, source, target, "p" if mark == "P" else "-"
 
 
 def _check_order(before: int, current: int) -> None:

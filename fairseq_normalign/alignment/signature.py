@@ -67,11 +67,14 @@ def made_with(path: str | Path) -> dict[str, object]:
         return {}
     for beside in dict.fromkeys([_signature_path(path), Path(f"{path}.json")]):
         if beside.is_file():
-            options, size = _read_or_refuse(beside)
-            stale = size is not None and Path(path).is_file() and Path(path).stat().st_size != size
-            if not stale:
+            options, signed_size = _read_or_refuse(beside)
+            if signed_size is None or not _has_other_size(Path(path), signed_size):
                 return options
     return {}
+
+
+def _has_other_size(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size != size
 
 
 def _read_or_refuse(beside: Path) -> tuple[dict[str, object], int | None]:

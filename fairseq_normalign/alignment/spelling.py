@@ -52,7 +52,8 @@ def placed_ids(
     for piece in pieces:
         letters = piece.encode("utf-8")
         is_byte = BYTE_PIECE.fullmatch(piece) and not spelling.startswith(letters, place)
-        end = place + (1 if is_byte else len(letters))
+        length = 1 if is_byte else len(letters)
+        end = place + length
         spelled = [word for word in origins[place:end] if word is not None]
         if spelled and spelled[0] != spelled[-1]:
             raise spans_words(piece, where)
@@ -72,8 +73,8 @@ def _words_of_bytes(
         word_at += [number] * (len(word) + 1)  # with the blank behind it
     origins: list[int | None] = []
     for character, offset in zip(normalised, offsets, strict=False):  # one offset more: the end
-        is_space = character == SPACES["sentencepiece"]
-        origins += [None if is_space else word_at[offset]] * len(character.encode("utf-8"))
+        origin = None if character == SPACES["sentencepiece"] else word_at[offset]
+        origins += [origin] * len(character.encode("utf-8"))
     return origins
 
 
@@ -105,8 +106,10 @@ def spelled_ids(
 
 def _marked_ids(pieces: Sequence[str], scheme: str) -> list[int] | None:
     """The word of each piece by the marks, or None if one of them spans words."""
+    if scheme == "subword_nmt":
+        return continued_ids(pieces)
     if scheme not in SPACES:
-        return continued_ids(pieces) if scheme == "subword_nmt" else list(range(len(pieces)))
+        return list(range(len(pieces)))
     return None if spanning_piece(pieces, scheme) else spaced_ids(pieces, SPACES[scheme])
 
 
@@ -114,7 +117,8 @@ def _spell_out(
     pieces: Sequence[str], ids: Sequence[int], words: Sequence[str], scheme: str
 ) -> bool:
     """Whether the pieces, grouped by ``ids``, spell the words."""
-    if (ids[-1] + 1 if ids else 0) != len(words):
+    count = ids[-1] + 1 if ids else 0
+    if count != len(words):
         return False
     groups: list[list[str]] = [[] for _ in words]
     for piece, word in zip(pieces, ids, strict=True):
@@ -173,8 +177,8 @@ def _piece_spelling(piece: str, scheme: str) -> str:
 def _search(pieces: Sequence[str], words: Sequence[str], scheme: str, where: str) -> list[int]:
     """Word of each piece such that the pieces spell the words one after the other.
 
-    Depth-first over (piece, word, letters of the word spelled so far), whatever the marks say; an
-    ``<unk>`` takes the rest of its word first.
+    Depth-first over (number of a piece, number of a word, letters of the word spelled so far),
+    whatever the marks say; an ``<unk>`` takes the rest of its word first.
     """
     spelled = [_word_spelling(word, scheme) for word in words]
     fewest = 0 if any(map(_has_invisible, words)) else 1
@@ -182,18 +186,19 @@ def _search(pieces: Sequence[str], words: Sequence[str], scheme: str, where: str
     seen: set[tuple[int, int, int]] = set()
     furthest = (0, 0)
     while stack:
-        i, w, done, path = stack.pop()
-        while w < len(words) and done == len(spelled[w]):
-            w, done = w + 1, 0
-        furthest = max(furthest, (i, w))
-        if i == len(pieces) and w == len(words):
+        piece, word, done, path = stack.pop()
+        while word < len(words) and done == len(spelled[word]):
+            word += 1
+            done = 0
+        furthest = max(furthest, (piece, word))
+        if piece == len(pieces) and word == len(words):
             return _unwind(path, len(words))
-        if i == len(pieces) or (i, w, done) in seen:
+        if piece == len(pieces) or (piece, word, done) in seen:
             continue
-        seen.add((i, w, done))
-        rest = spelled[w][done:] if w < len(words) else ""
-        for letters in _letters_taken(pieces[i], rest, scheme, fewest):
-            stack.append((i + 1, w, done + letters, (w, path)))
+        seen.add((piece, word, done))
+        rest = spelled[word][done:] if word < len(words) else ""
+        for letters in _letters_taken(pieces[piece], rest, scheme, fewest):
+            stack.append((piece + 1, word, done + letters, (word, path)))
     raise _mismatch(pieces, words, *furthest, where)
 
 
@@ -222,12 +227,14 @@ def _unwind(path: tuple | None, count: int) -> list[int]:
 
 
 def _mismatch(
-    pieces: Sequence[str], words: Sequence[str], i: int, w: int, where: str
+    pieces: Sequence[str], words: Sequence[str], piece: int, word: int, where: str
 ) -> InputError:
+    """The message for pieces that spell the words only up to the given piece and word."""
     place = f"{where}: " if where else ""
-    found = " ".join(pieces[max(i - 3, 0) : i + 5]) or "nothing"
-    wanted = " ".join(words[max(w - 2, 0) : w + 3]) or "nothing"
+    near_pieces = " ".join(pieces[max(piece - 3, 0) : piece + 5]) or "nothing"
+    near_words = " ".join(words[max(word - 2, 0) : word + 3]) or "nothing"
     return InputError(
-        f"{place}{len(pieces)} pieces do not spell the {len(words)} words: found … {found!r} …, "
-        f"expected … {wanted!r} …; is the text the tokenised text, and the BPE the model's?"
+        f"{place}{len(pieces)} pieces do not spell the {len(words)} words: found … "
+        f"{near_pieces!r} …, expected … {near_words!r} …; is the text the tokenised text, and the "
+        "BPE the model's?"
     )

@@ -145,11 +145,12 @@ def _grow_once(
 
     A link added behind the current one is visited in this pass, another in the next.
     """
-    added, place = False, 0
+    added = False
+    place = 0
     while place < len(visits):
         current = visits[place]
-        for da, db in neighbours:
-            new = (current[0] + da, current[1] + db)
+        for major, minor in neighbours:
+            new = (current[0] + major, current[1] + minor)
             if new in waiting and may_join(new):
                 state.add(new)
                 waiting.remove(new)

@@ -46,7 +46,7 @@ class Diagnosis(NamedTuple):
     """What is wrong with a text."""
 
     certain: bool  # whether it cannot be meant
-    found: str
+    symptom: str
     remedy: str  # what would mend it: a key of the caller's own wordings
     scheme: str  # the one that the dictionary shows, or else the one that was named
 
@@ -64,7 +64,8 @@ class Vocabulary:
         self.letters = set().union(*counts)
         self.marked = {scheme: self._marked(scheme) for scheme in SCHEMES}
         best = max(TELLING, key=lambda scheme: self.marked[scheme])
-        self.scheme = best if self.marked[best] >= EVIDENT * max(len(counts), 1) else "none"
+        is_evident = self.marked[best] >= EVIDENT * max(len(counts), 1)
+        self.scheme = best if is_evident else "none"
         # Byte-level BPE prints bytes as letters that may be capitals.
         self.lowercased = self.scheme != "gpt2" and self._cased() <= CASED * len(counts)
 
@@ -79,10 +80,11 @@ class Vocabulary:
     @functools.cached_property
     def expected_marks(self) -> float:
         """The share of pieces with a mark in the text that the dictionary was made from."""
-        total = sum(max(count, 1) for count in self.counts.values())
-        marked = sum(
-            max(count, 1) for symbol, count in self.counts.items() if is_marked(symbol, self.scheme)
-        )
+        total = marked = 0
+        for symbol, count in self.counts.items():
+            total += max(count, 1)
+            if is_marked(symbol, self.scheme):
+                marked += max(count, 1)
         return marked / total if total else 0.0
 
     def has_whole(self, word: str) -> bool:
@@ -166,19 +168,20 @@ def wrong_scheme(
     for vocabulary in vocabularies:
         shown = vocabulary.scheme
         if shown != "none" and 10 * vocabulary.marked[scheme] < vocabulary.marked[shown]:
-            found = (
+            symptom = (
                 f"{scheme} is named, but {vocabulary.marked[shown]} of the dictionary's "
                 f"{len(vocabulary.counts)} symbols carry {mark_of(shown)!r} and "
                 f"{vocabulary.marked[scheme]} carry {mark_of(scheme)!r}"
             )
-            return Diagnosis(True, found, "scheme", shown)
+            return Diagnosis(True, symptom, "scheme", shown)
     absent = not any(vocabulary.marked[scheme] for vocabulary in vocabularies)
     if absent and scheme in SPACES and not segmented_here:
-        found = (
+        symptom = (
             f"{scheme} is named, but no symbol of the dictionary carries {mark_of(scheme)!r}: "
             "every sentence would be one word"
         )
-        return Diagnosis(True, found, "numbers" if scheme == "gpt2" else "words", scheme)
+        remedy = "numbers" if scheme == "gpt2" else "words"
+        return Diagnosis(True, symptom, remedy, scheme)
     return None
 
 
@@ -186,14 +189,15 @@ def swapped(source: Reading, target: Reading) -> Diagnosis | None:
     """Whether each text has many more of its words whole in the other side's dictionary."""
     for text, other in ((source, target), (target, source)):
         words = text.words.total()
-        own, others = (_whole(text.words, side.vocabulary) for side in (text, other))
+        own = _whole(text.words, text.vocabulary)
+        others = _whole(text.words, other.vocabulary)
         if words < FEW_PIECES or others - own <= SWAPPED * words:
             return None
-    found = (
+    symptom = (
         f"{_share(own, words, 'words')} of the target are in its dictionary, and {others} in that "
         "of the source; for the source it is the other way round"
     )
-    return Diagnosis(True, found, "swapped", source.scheme)
+    return Diagnosis(True, symptom, "swapped", source.scheme)
 
 
 def _whole(words: Counter[str], vocabulary: Vocabulary) -> int:
@@ -215,11 +219,11 @@ def _twice(reading: Reading) -> Diagnosis | None:
     words = reading.words.total()
     if reading.marked_words <= max(TWICE, usual / 2) * words:
         return None
-    found = (
+    symptom = (
         f"{_share(reading.marked_words, words, 'words')} carry "
         f"{mark_of(reading.scheme)!r} before they are segmented: they look like pieces"
     )
-    return Diagnosis(reading.marked_words >= FEW, found, "twice", reading.scheme)
+    return Diagnosis(reading.marked_words >= FEW, symptom, "twice", reading.scheme)
 
 
 def _capitals(reading: Reading) -> Diagnosis | None:
@@ -229,11 +233,11 @@ def _capitals(reading: Reading) -> Diagnosis | None:
     if reading.lacks_case <= SOME_CAPITAL * reading.pieces:
         return None
     certain = reading.lacks_case >= FEW and reading.lacks_case >= CAPITAL * reading.pieces
-    found = (
+    symptom = (
         f"{_share(reading.lacks_case, reading.pieces, 'pieces')} are not in the dictionary because "
         "of capital letters, of which it has none"
     )
-    return Diagnosis(certain, found, "lowercase", reading.scheme)
+    return Diagnosis(certain, symptom, "lowercase", reading.scheme)
 
 
 def _unsegmented(reading: Reading) -> Diagnosis | None:
@@ -246,12 +250,12 @@ def _unsegmented(reading: Reading) -> Diagnosis | None:
     if not reading.could_spell and not one_word:
         return None
     certain = one_word or reading.could_spell >= AVOIDABLE * reading.pieces
-    found = (
+    symptom = (
         f"none of {reading.pieces} pieces carries {mark_of(scheme)!r}, as the dictionary's do, and "
         f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in it: the text is not "
         "segmented"
     )
-    return Diagnosis(certain and chance < IMPROBABLE, found, "segment", scheme)
+    return Diagnosis(certain and chance < IMPROBABLE, symptom, "segment", scheme)
 
 
 def _other_codes(reading: Reading) -> Diagnosis | None:
@@ -262,19 +266,19 @@ def _other_codes(reading: Reading) -> Diagnosis | None:
     if scheme == "none" or not (splits or lacks):
         return None
     certain = reading.split >= FEW and reading.split >= SPLIT * reading.whole
-    found = (
+    symptom = (
         f"{_share(reading.split, reading.whole, 'words')} that the dictionary has whole are split, "
         f"and {_share(reading.unknown, reading.pieces, 'pieces')} are not in it"
     )
-    return Diagnosis(certain and reading.segmented_here, found, "codes", scheme)
+    return Diagnosis(certain and reading.segmented_here, symptom, "codes", scheme)
 
 
 def _unknown(reading: Reading) -> Diagnosis | None:
     """Text of another model."""
     if reading.unknown <= reading.pieces / 2:
         return None
-    found = f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in the dictionary"
-    return Diagnosis(reading.pieces >= FEW_PIECES, found, "model", reading.scheme)
+    symptom = f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in the dictionary"
+    return Diagnosis(reading.pieces >= FEW_PIECES, symptom, "model", reading.scheme)
 
 
 def _pieces_as_words(reading: Reading) -> Diagnosis | None:
@@ -285,8 +289,8 @@ def unjoined(vocabulary: Vocabulary, scheme: str) -> Diagnosis | None:
     """Pieces that nobody said how to join."""
     if scheme != "none" or vocabulary.scheme == "none":
         return None
-    found = f"pieces carry {mark_of(vocabulary.scheme)!r}, and each of them counts as a word"
-    return Diagnosis(False, found, "join", vocabulary.scheme)
+    symptom = f"pieces carry {mark_of(vocabulary.scheme)!r}, and each of them counts as a word"
+    return Diagnosis(False, symptom, "join", vocabulary.scheme)
 
 
 def _share(part: int, whole: int, noun: str) -> str:

@@ -102,7 +102,9 @@ def word_ids(pieces: Sequence[str], scheme: str, *, where: str = "") -> list[int
         if several:
             raise spans_words(several, where)
         return spaced_ids(pieces, SPACES[scheme])
-    return continued_ids(pieces) if scheme == "subword_nmt" else list(range(len(pieces)))
+    if scheme == "subword_nmt":
+        return continued_ids(pieces)
+    return list(range(len(pieces)))
 
 
 def spans_words(piece: str, where: str) -> InputError:
@@ -134,7 +136,8 @@ def spaced_ids(pieces: Sequence[str], space: str) -> list[int]:
     mark belongs to the word that follows it, the last one to the last word.
     """
     ids = []
-    word, between = -1, True
+    word = -1
+    between = True
     for piece in pieces:
         letters = piece.replace(space, "")
         between = between or piece.startswith(space)
@@ -164,7 +167,8 @@ def _up_to(last: int, ids: Sequence[int]) -> list[int]:
 
 def join_pieces(pieces: Sequence[str], ids: Sequence[int], scheme: str) -> list[str]:
     """The words that pieces spell; pieces that are nothing but marks stand as they are."""
-    groups: list[list[str]] = [[] for _ in range(ids[-1] + 1 if ids else 0)]
+    count = ids[-1] + 1 if ids else 0
+    groups: list[list[str]] = [[] for _ in range(count)]
     for piece, word in zip(pieces, ids, strict=True):
         groups[word].append(piece)
     return [_joined(group, scheme) for group in groups]
@@ -185,7 +189,9 @@ def byte_letters() -> dict[int, str]:
     """
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in visible]
-    return {**{b: chr(b) for b in visible}, **{b: chr(256 + n) for n, b in enumerate(hidden)}}
+    letters = {byte: chr(byte) for byte in visible}
+    letters.update((byte, chr(code)) for code, byte in enumerate(hidden, start=256))
+    return letters
 
 
 @functools.cache

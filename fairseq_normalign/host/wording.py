@@ -17,7 +17,7 @@ class Wording(NamedTuple):
 
     def advice(self, diagnosis: Diagnosis) -> str:
         remedy = self.remedies[diagnosis.remedy].format(scheme=diagnosis.scheme)
-        return f"{diagnosis.found}; {remedy}"
+        return f"{diagnosis.symptom}; {remedy}"
 
 
 PYTHON = Wording(

@@ -137,7 +137,7 @@ def test_words_for_a_model_of_pieces(kind, named):
     diagnosis = diagnose_pieces(vocabulary, as_words, held_out("de"), scheme)
     assert diagnosis.certain
     assert (diagnosis.remedy, diagnosis.scheme) == ("segment", SCHEMES[kind])
-    assert "the text is not segmented" in diagnosis.found
+    assert "the text is not segmented" in diagnosis.symptom
     several = diagnose_pieces(vocabulary, as_words, held_out("de")[:2], scheme)
     assert several.remedy == "segment"
 
@@ -157,7 +157,7 @@ def test_codes_of_the_other_language(build, language, other):
     diagnosis = diagnose(vocabulary, build(other), held_out(language), scheme)
     assert diagnosis.certain
     assert diagnosis.remedy == "codes"
-    assert "that the dictionary has whole are split" in diagnosis.found
+    assert "that the dictionary has whole are split" in diagnosis.symptom
     # Who segmented the text elsewhere may have sampled: BPE-dropout.
     elsewhere = diagnose_pieces(vocabulary, build(other), held_out(language), scheme)
     assert (elsewhere.certain, elsewhere.remedy) == (False, "codes")
@@ -263,7 +263,7 @@ def test_a_scheme_that_the_dictionary_does_not_show(shown, named):
         return
     assert diagnosis.certain
     assert (diagnosis.remedy, diagnosis.scheme) == ("scheme", shown)
-    assert f"{named} is named, but 30 of the dictionary's 100 symbols carry" in diagnosis.found
+    assert f"{named} is named, but 30 of the dictionary's 100 symbols carry" in diagnosis.symptom
 
 
 def test_a_few_symbols_with_the_other_mark_change_nothing():
@@ -283,6 +283,6 @@ def test_one_side_may_have_no_pieces():
 def test_a_mark_that_no_symbol_has(scheme, remedy):
     diagnosis = wrong_scheme([marked("none")] * 2, scheme, segmented_here=False)
     assert (diagnosis.certain, diagnosis.remedy) == (True, remedy)
-    assert "every sentence would be one word" in diagnosis.found
+    assert "every sentence would be one word" in diagnosis.symptom
     assert wrong_scheme([marked("none")] * 2, scheme, segmented_here=True) is None
     assert wrong_scheme([marked("none")] * 2, "subword_nmt", segmented_here=False) is None
