@@ -147,7 +147,9 @@ def main(args: argparse.Namespace) -> None:
     breakdowns = [
         breakdown.Breakdown(kind, len(systems), frequencies(args, kind)) for kind in args.breakdown
     ]
-    samples = [] if args.quiet else [doctor.Sample(k) for k in range(len(systems))]
+    samples = []
+    if not args.quiet:
+        samples = [doctor.Sample(number) for number in range(len(systems))]
     bounds = []
     if texts:
         names = [gold.name, *(system.name for system in systems)]
@@ -161,8 +163,9 @@ def main(args: argparse.Namespace) -> None:
         watchers=[*bounds, *breakdowns, *samples],
     )
     warn(args, samples)
-    results = [result(args, scores, k, breakdowns) for k in range(len(scores))]
-    print({"text": as_text, "json": as_json}[args.format](args, results))
+    results = [result(args, scores, system, breakdowns) for system in range(len(scores))]
+    write = {"text": as_text, "json": as_json}[args.format]
+    print(write(args, results))
 
 
 def check(args: argparse.Namespace) -> None:
@@ -217,28 +220,32 @@ def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
 
 
 def result(
-    args: argparse.Namespace, scores: list[aer.Score], k: int, breakdowns: list[breakdown.Breakdown]
+    args: argparse.Namespace,
+    scores: list[aer.Score],
+    system: int,
+    breakdowns: list[breakdown.Breakdown],
 ) -> dict:
-    """All that is reported about a system; ratios in percent."""
-    name, total, sentences = scores[k]
+    """All that is reported about a system, by its place among all; ratios in percent."""
+    name, total, sentences = scores[system]
     numbers = {
         "system": name,
-        "signature": aer.signature(signature_of(args, args.input[k])),
+        "signature": aer.signature(signature_of(args, args.input[system])),
         **measures(args, total),
     }
+    sampling = {"samples": args.samples, "seed": args.seed}
     if args.confidence:
-        ends = aer.interval(sentences, samples=args.samples, seed=args.seed)
+        ends = aer.interval(sentences, **sampling)
         numbers["interval"] = [aer.percent(end) for end in ends]
-    if args.paired and k > 0:
-        p = aer.paired_p_value(scores[0].sentences, sentences, samples=args.samples, seed=args.seed)
-        numbers["p"] = None if math.isnan(p) else p
+    if args.paired and system > 0:
+        p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
+        numbers["p"] = None if math.isnan(p_value) else p_value
     if breakdowns:
-        numbers["breakdown"] = {part.kind: bands(args, part, k) for part in breakdowns}
+        numbers["breakdown"] = {part.kind: bands(args, part, system) for part in breakdowns}
     return numbers
 
 
-def bands(args: argparse.Namespace, part: breakdown.Breakdown, k: int) -> dict[str, dict]:
-    return {label: measures(args, counts) for label, counts in part.table(k)}
+def bands(args: argparse.Namespace, part: breakdown.Breakdown, system: int) -> dict[str, dict]:
+    return {label: measures(args, counts) for label, counts in part.table(system)}
 
 
 def measures(args: argparse.Namespace, counts: aer.Counts) -> dict:
@@ -297,9 +304,8 @@ def one_line(args: argparse.Namespace, numbers: dict) -> str:
         low, high = numbers["interval"]
         score += f" [{shown(args, low)}, {shown(args, high)}]"
     names = {"precision": "P", "recall": "R", "f1": "F1", "f_alpha": f"F_{args.alpha}"}
-    parts = [
-        f"{short} = {shown(args, numbers[key])}" for key, short in names.items() if key in numbers
-    ]
+    known = [key for key in names if key in numbers]
+    parts = [f"{names[key]} = {shown(args, numbers[key])}" for key in known]
     counts = [f"{key} = {numbers[key]}" for key in ("links", "sure")]
     return f"{numbers['signature']} = {score} ({' '.join(parts + counts)})"
 
@@ -308,7 +314,8 @@ def breakdown_tables(args: argparse.Namespace, results: list[dict]) -> list[str]
     lines = []
     for numbers in results:
         for kind, parts in numbers.get("breakdown", {}).items():
-            lines += ["", f"{numbers['system']} by {kind}", *table(args, kind, list(parts.items()))]
+            lines += ["", f"{numbers['system']} by {kind}"]
+            lines += table(args, kind, list(parts.items()))
     return lines
 
 
@@ -324,7 +331,8 @@ def table(args: argparse.Namespace, corner: str, rows: list[tuple[str, dict]]) -
         "links": "links",
         "sure": "sure",
     }
-    keys = [key for key in titles if any(key in numbers for _, numbers in rows)]
+    known = set().union(*(numbers for _, numbers in rows))
+    keys = [key for key in titles if key in known]
     lines = [[corner, *(titles[key] for key in keys)]]
     for name, numbers in rows:
         lines.append([name, *(cell(args, key, numbers) for key in keys)])
@@ -339,7 +347,9 @@ def cell(args: argparse.Namespace, key: str, numbers: dict) -> str:
         return "–".join(shown(args, end) for end in value)
     if key == "p":
         return "undefined" if value is None else f"{value:.3f}"
-    return str(value) if key in ("links", "sure") else shown(args, value)
+    if key in ("links", "sure"):
+        return str(value)
+    return shown(args, value)
 
 
 def shown(args: argparse.Namespace, value: float | None) -> str:

@@ -227,12 +227,11 @@ def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:
     backward = None
     if args.reverse_path:
         backward = NormAligner(*load(args, reverse=True), align_options)
+    evidences = None
+    if args.evidence:
+        evidences = [parse_evidence(text) for text in args.evidence]
     return CombinedAligner(
-        forward,
-        backward,
-        combine=args.combine,
-        evidences=list(map(parse_evidence, args.evidence)) if args.evidence else None,
-        extract=args.extract,
+        forward, backward, combine=args.combine, evidences=evidences, extract=args.extract
     )
 
 
@@ -277,7 +276,8 @@ def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[
             shares = aligner.confidences(soft, links) if args.confidence else None
             print(format_links(links, index=args.index, confidences=shares), file=file)
     if not args.output:
-        print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+        choices = [f"{key}:{value}" for key, value in signature.items()]
+        print("|".join(choices), file=sys.stderr)
 
 
 def print_table(args: argparse.Namespace, model: ReadyModel) -> None:

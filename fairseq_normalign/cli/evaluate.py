@@ -85,6 +85,12 @@ def check(args: argparse.Namespace) -> None:
         raise InputError("--score-reference translates nothing; leave it out")
 
 
+def dtype_of(args: argparse.Namespace) -> str:
+    if args.fp16:
+        return "float16"
+    return "bfloat16" if args.bf16 else "float32"
+
+
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.analysis.evaluation import GoldTexts, compare
     from fairseq_normalign.analysis.translation import Texts
@@ -94,12 +100,18 @@ def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.report.pruning import as_json, comparison_table, pruning_picture
 
     complete(args, SEARCH)
+    corpus = args.gen_subset
+    if args.source_file:
+        corpus = Texts(args.source_file, args.target_file)
+    gold_texts = None
+    if args.gold:
+        gold_texts = GoldTexts(gold(args), args.gold_source, args.gold_target)
     rows = compare(
         args.path,
         args.data,
-        Texts(args.source_file, args.target_file) if args.source_file else args.gen_subset,
+        corpus,
         reader=partial(PairReader.from_args, args=args),
-        gold=GoldTexts(gold(args), args.gold_source, args.gold_target) if args.gold else None,
+        gold=gold_texts,
         search=vars(args),
         tokenize=args.tokenize,
         lowercase=args.lowercase,
@@ -107,7 +119,7 @@ def main(args: argparse.Namespace) -> None:
         too_long=args.too_long,
         max_tokens=args.max_tokens,
         device=args.device,
-        dtype="float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",
+        dtype=dtype_of(args),
         overrides=args.model_overrides,
     )
     print(comparison_table(rows))

@@ -207,7 +207,8 @@ def scores_of(args: argparse.Namespace) -> list[str]:
     names = args.scores
     if names is None:
         names = default_scores(encoder_alone=args.attention == "encoder")
-    return [*names, *(name for name, wanted in asked.items() if wanted and name not in names)]
+    more = [name for name, is_wanted in asked.items() if is_wanted and name not in names]
+    return [*names, *more]
 
 
 def main(args: argparse.Namespace) -> None:
@@ -229,7 +230,7 @@ def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, An
     from fairseq_normalign.heads.frequencies import read_frequencies
     from fairseq_normalign.host.options import gold
 
-    chosen: dict[str, Any] = {
+    measuring: dict[str, Any] = {
         "confidence_eos": args.confidence_eos,
         "pooled": args.relevance_mode == "pooled",
         "tokenize": args.tokenize,
@@ -241,20 +242,20 @@ def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, An
         "max_tokens": args.max_tokens,
     }
     if args.relevance != "none":
-        chosen["rules"] = args.relevance
+        measuring["rules"] = args.relevance
     if args.ablation:
-        chosen["ablation"] = args.ablation
+        measuring["ablation"] = args.ablation
     if args.ablation_bleu:
-        chosen["bleu"] = args.ablation_bleu
+        measuring["bleu"] = args.ablation_bleu
     if args.gold:
-        chosen["gold"] = list(islice(gold(args), args.limit))
-        chosen["gold_name"] = args.gold
+        measuring["gold"] = list(islice(gold(args), args.limit))
+        measuring["gold_name"] = args.gold
     if args.step:
-        chosen["steps"] = (args.step,)
+        measuring["steps"] = (args.step,)
     if args.frequencies:
-        chosen["counts"] = read_frequencies(args.frequencies)
-        chosen["counts_name"] = args.frequencies
-    return chosen
+        measuring["counts"] = read_frequencies(args.frequencies)
+        measuring["counts_name"] = args.frequencies
+    return measuring
 
 
 def read_trees(args: argparse.Namespace) -> list[Tree]:
@@ -297,4 +298,5 @@ def write(args: argparse.Namespace, measured: Profile) -> None:
     if args.plot:
         pictures.save(head_maps.picture(measured), args.plot)
     print(report.as_text(measured, criteria))
-    print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+    choices = [f"{key}:{value}" for key, value in signature.items()]
+    print("|".join(choices), file=sys.stderr)

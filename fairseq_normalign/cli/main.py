@@ -30,15 +30,8 @@ COMMANDS = {
 def usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: normalign COMMAND [options]",
-            "",
-            *lines,
-            "",
-            "normalign COMMAND --help tells more.",
-        ]
-    )
+    first, last = "usage: normalign COMMAND [options]", "normalign COMMAND --help tells more."
+    return "\n".join([first, "", *lines, "", last])
 
 
 def main(argv: list[str] | None = None) -> int:

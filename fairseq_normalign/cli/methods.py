@@ -23,9 +23,10 @@ def main(args: argparse.Namespace) -> None:
     print("Soft methods, for --method, --methods and --evidence")
     print(listed((name, described(method)) for name, method in METHODS.items()))
     print("\nScores of heads, for normalign heads --scores and (*) normalign prune --by")
-    scores = (
-        (f"{name} *" if score.ranks else name, score.summary) for name, score in HEAD_SCORES.items()
-    )
+    scores = []
+    for name, score in HEAD_SCORES.items():
+        starred = f"{name} *" if score.ranks else name
+        scores.append((starred, score.summary))
     print(listed(scores))
 
 
@@ -40,12 +41,12 @@ def described(method: Method) -> str:
 
 def listed(entries: Iterable[tuple[str, str]]) -> str:
     """Names and what they mean, in two columns."""
-    rows = list(entries)
-    width = max(len(name) for name, _ in rows) + 4
+    meanings = dict(entries)
+    width = max(map(len, meanings)) + 4
     lines = []
-    for name, meaning in rows:
-        first = f"  {name}".ljust(width)
+    for name, meaning in meanings.items():
+        column = f"  {name}".ljust(width)
         lines.append(
-            textwrap.fill(meaning, 100, initial_indent=first, subsequent_indent=" " * width)
+            textwrap.fill(meaning, 100, initial_indent=column, subsequent_indent=" " * width)
         )
     return "\n".join(lines)

@@ -212,7 +212,8 @@ def _sources(folders: Iterable[str]) -> Iterable[str]:
     places = [Path(folder) for folder in folders]
     for package in ("fairseq", "fairseq_cli"):
         spec = importlib.util.find_spec(package)
-        places += map(Path, spec.submodule_search_locations or [] if spec else [])
+        if spec is not None:
+            places += map(Path, spec.submodule_search_locations or [])
     for place in places:
         for file in place.rglob("*.py"):
             yield file.read_text(encoding="utf-8", errors="replace")

@@ -86,18 +86,18 @@ def main(args: argparse.Namespace) -> None:
     framed = nth(gold(args), args.line, args.gold) if args.gold else None
     evidences = [evidence_of(name, aligner.place) for name in args.method]
     (softs,) = aligner.evidences_many([pair], evidences)
-    panels = [
-        (title(evidence), soft.words) for evidence, soft in zip(evidences, softs, strict=True)
-    ]
+    titles = map(title, evidences)
+    panels = [(name, soft.words) for name, soft in zip(titles, softs, strict=True)]
     figure = pictures.soft_alignments(panels, pair.source.text, pair.target.text, framed)
     pictures.save(figure, args.output)
 
 
-def evidence_of(name: str, chosen: Evidence) -> Evidence:
+def evidence_of(name: str, of_norms: Evidence) -> Evidence:
     """A method at the layer and step that norms would take, as far as it has them."""
     method = method_of(name)
-    step = chosen.step if chosen.step in method.steps else method.steps[0]
-    return Evidence(name, chosen.layer if method.layers else None, step)
+    layer = of_norms.layer if method.layers else None
+    step = of_norms.step if of_norms.step in method.steps else method.steps[0]
+    return Evidence(name, layer, step)
 
 
 def title(evidence: Evidence) -> str:

@@ -81,8 +81,8 @@ def lines(args: argparse.Namespace) -> Iterator[str]:
     forward = LinkFile(args.forward, index=args.index, format=args.format)
     target_first = args.rev_order == "target-source"
     reverse = LinkFile(args.reverse, index=args.index, format=args.format, reverse=target_first)
-    for one, other in read_together(forward, reverse):
-        links = symmetrize(one, other, args.heuristic, variant=args.variant)
+    for forward_links, reverse_links in read_together(forward, reverse):
+        links = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
         yield format_links(links, index=args.index) + "\n"
 
 

@@ -50,8 +50,8 @@ def choosing(seen: Cells) -> Tensor:
     return seen.queries & (seen.words.sum(-1) > 1)
 
 
-def by_head(values: Tensor, rows: Tensor) -> Tensor:
-    """The values (B, H, T) of some rows (B, T), (H, N)."""
+def by_head(values: Tensor, queries: Tensor) -> Tensor:
+    """The values (B, H, T) of some queries (B, T), (H, N)."""
     if values.shape[1] == 0:
         return values.new_empty(0, 0)
-    return torch.stack([of_head[rows] for of_head in values.unbind(1)])
+    return torch.stack([of_head[queries] for of_head in values.unbind(1)])

@@ -19,11 +19,11 @@ def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tens
         eos: ``key``: marks are no candidates for the maximum; ``both``: and as queries they do not
             count.
     """
-    rows = seen.words.any(-1)  # (B, T)
+    queries = seen.words.any(-1)  # (B, T)
     if eos == "both":
-        rows = rows & seen.queries
+        queries = queries & seen.queries
     best = shares.masked_fill(~seen.words.unsqueeze(1), 0).amax(-1)  # (B, H, T)
-    return (best * rows.unsqueeze(1)).sum((0, 2)), int(rows.sum())
+    return (best * queries.unsqueeze(1)).sum((0, 2)), int(queries.sum())
 
 
 def row_shares(norms: Tensor) -> Tensor:
@@ -39,4 +39,6 @@ def norm_sums(norms: Tensor, seen: Cells) -> tuple[Tensor, int]:
     mean over cells (Kobayashi et al., 2020) ranks the heads of one kind alike, but halves with
     twice as many keys.
     """
-    return (norms * seen.visible.unsqueeze(1)).sum((0, 2, 3)), int(seen.visible.any(-1).sum())
+    of_seen = norms * seen.visible.unsqueeze(1)  # (B, H, T, S)
+    queries = int(seen.visible.any(-1).sum())
+    return of_seen.sum((0, 2, 3)), queries

@@ -38,11 +38,12 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
 def correlations(scores: Scores, heads: Collection[Head]) -> Pairs:
     """ρ of all pairs of scores, over those of the heads that have both."""
     pairs: Pairs = {}
-    for one, other in combinations(scores, 2):
-        both = [head for head in heads if head in scores[one] and head in scores[other]]
-        first = np.array([scores[one][head] for head in both], dtype=np.float64)
-        second = np.array([scores[other][head] for head in both], dtype=np.float64)
-        pairs[one, other] = Correlation(spearman(first, second), len(both))
+    for names in combinations(scores, 2):
+        first, second = (scores[name] for name in names)
+        both = [head for head in heads if head in first and head in second]
+        of_first = np.array([first[head] for head in both], dtype=np.float64)
+        of_second = np.array([second[head] for head in both], dtype=np.float64)
+        pairs[names] = Correlation(spearman(of_first, of_second), len(both))
     return pairs
 
 
@@ -60,7 +61,8 @@ def correlations_within_layers(scores: Scores, heads: Collection[Head]) -> Pairs
         defined = [layer[pair] for layer in layers if layer[pair].rho is not None]
         rhos = [layer.rho for layer in defined if layer.rho is not None]
         mean = float(np.mean(rhos)) if rhos else None
-        pairs[pair] = Correlation(mean, sum(layer.heads for layer in defined), interval(rhos))
+        number = sum(layer.heads for layer in defined)
+        pairs[pair] = Correlation(mean, number, interval(rhos))
     return pairs
 
 
@@ -68,6 +70,8 @@ def interval(rhos: Sequence[float]) -> tuple[float, float] | None:
     """A 95 % bootstrap interval of the mean over layers; None for fewer than three."""
     if len(rhos) < FEWEST:
         return None
-    draws = np.random.default_rng(SEED).integers(len(rhos), size=(SAMPLES, len(rhos)))
-    low, high = np.quantile(np.asarray(rhos)[draws].mean(axis=1), [0.025, 0.975])
+    random = np.random.default_rng(SEED)
+    draws = random.integers(len(rhos), size=(SAMPLES, len(rhos)))
+    means = np.asarray(rhos)[draws].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)

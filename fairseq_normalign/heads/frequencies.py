@@ -17,7 +17,8 @@ def read_frequencies(path: str) -> dict[str, float]:
     """A file of lines ``word count``, each word once; counts are finite and not negative."""
     counts: dict[str, float] = {}
     for number, line in enumerate(read_lines(path), 1):
-        where, fields = f"{name_of(path)}:{number}", split_words(line)
+        where = f"{name_of(path)}:{number}"
+        fields = split_words(line)
         if not fields:
             continue
         try:
@@ -76,7 +77,8 @@ class Frequencies:
 
     def __call__(self, pieces: Sequence[str], words: Sequence[str]) -> list[float]:
         """The frequency of each piece of a sentence."""
-        return [self.counts.get(token, 0.0) for token in (words if self.of_words else pieces)]
+        tokens = words if self.of_words else pieces
+        return [self.counts.get(token, 0.0) for token in tokens]
 
     def bar(self, top: int) -> float:
         """The frequency that a token must be below to be outside the ``top`` most frequent ones."""

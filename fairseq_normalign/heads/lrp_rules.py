@@ -246,13 +246,11 @@ class Voita(Epsilon):
         by_token = relevance.transpose(1, 2)  # (B, T, P, C)
         inputs = (by_token, x, normed, weight / deviation)
         blocks = zip(*(part.flatten(0, 1).split(size) for part in inputs), strict=True)
-        passed = torch.cat(
-            [
-                of_output @ self.shares(self._layer_norm_terms(*parts), bias)
-                for of_output, *parts in blocks
-            ]
-        )  # (B·T, P, C)
-        return self.rescaled(relevance, passed.unflatten(0, x.shape[:2]).transpose(1, 2))[0]
+        passed = []
+        for of_output, *parts in blocks:
+            passed.append(of_output @ self.shares(self._layer_norm_terms(*parts), bias))
+        of_inputs = torch.cat(passed).unflatten(0, x.shape[:2])  # (B, T, P, C)
+        return self.rescaled(relevance, of_inputs.transpose(1, 2))[0]
 
     @staticmethod
     def _layer_norm_terms(x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -134,5 +134,7 @@ def format_heads(heads: Sequence[Head], counts: HeadCounts) -> str:
     return " ".join(map(str, heads)) or NONE
 
 
-def _ranges(counts: HeadCounts) -> Iterable[str]:
-    return (f"{Head(kind, layer, 0)}–{heads}" for (kind, layer), heads in counts.items() if heads)
+def _ranges(counts: HeadCounts) -> Iterator[str]:
+    for (kind, layer), heads in counts.items():
+        if heads:
+            yield f"{Head(kind, layer, 0)}–{heads}"

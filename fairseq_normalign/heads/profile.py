@@ -64,9 +64,10 @@ class Profile:
             labels.append(_labelled("last", place["patterns"]["last"]))
         number = self.parsed.index(head) if head in self.parsed else None
         for name, accuracy in self.relations.items():
-            if number is not None and accuracy.found(number, criteria.margin):
-                shares = accuracy.heads[number], accuracy.baseline or 0
-                labels.append(f"{name} {100 * shares[0]:.0f}/{100 * shares[1]:.0f}")
+            if number is not None and accuracy.beats_baseline(number, criteria.margin):
+                share = accuracy.heads[number]
+                baseline = accuracy.baseline or 0
+                labels.append(f"{name} {100 * share:.0f}/{100 * baseline:.0f}")
         share = self.rare.get(head, {}).get("rarest", {}).get("tokens", 0)
         if share >= criteria.rare:
             labels.append(_labelled("rare", share))

@@ -54,18 +54,17 @@ def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
 
     W_O^h ← g_h W_O^h.
     """
-    folded = {
-        key: value
-        for key, value in state.items()
-        if not key.endswith(LOG_ALPHA) and STEERING not in key
-    }
+    folded = {key: value for key, value in state.items() if not _is_of_gates(key)}
     for _, _, prefix in _places(state):
         if prefix + LOG_ALPHA in state:
             gates = evaluation_gates(state[prefix + LOG_ALPHA].float(), rule)
-            folded[f"{prefix}out_proj.weight"] = scale_heads(
-                state[f"{prefix}out_proj.weight"], gates
-            )
+            key = f"{prefix}out_proj.weight"
+            folded[key] = scale_heads(state[key], gates)
     return folded
+
+
+def _is_of_gates(key: str) -> bool:
+    return key.endswith(LOG_ALPHA) or STEERING in key
 
 
 def scale_heads(out_weight: Tensor, gates: Tensor) -> Tensor:

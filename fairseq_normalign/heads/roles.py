@@ -16,11 +16,8 @@ from torch.nn import functional
 
 from fairseq_normalign.heads.cells import Cells, by_head, choosing, maxima
 
-PATTERNS = {
-    "itself": 0,
-    "previous": -1,
-    "next": 1,
-}  # Raganato and Tiedemann, 2018; their fourth is `last`
+# Raganato and Tiedemann (2018); their fourth is `last`.
+PATTERNS = {"itself": 0, "previous": -1, "next": 1}
 
 
 def offsets(weights: Tensor, seen: Cells) -> Tensor:
@@ -55,13 +52,14 @@ def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
         keys: tokens that are words, (B, S).
     """
     ordered = frequencies.masked_fill(~keys, float("inf")).sort(1).values
-    place = functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0)).cumsum(1)  # from 0
+    differs = ordered[:, 1:] != ordered[:, :-1]  # from the one before
+    place = functional.pad(differs, (1, 0)).cumsum(1)  # from 0
     bar = ordered.masked_fill(place >= rank, 0).amax(1, keepdim=True)
     return keys & (frequencies <= bar)
 
 
 def rare_hits(
-    weights: Tensor, seen: Cells, rare: Tensor, chosen: Tensor
+    weights: Tensor, seen: Cells, rare: Tensor, examined: Tensor
 ) -> dict[str, tuple[Tensor, int]]:
     """How often the maximum is on a rare token, by head, (H,), and of how many cases.
 
@@ -71,20 +69,20 @@ def rare_hits(
 
     Args:
         rare: tokens that count as rare, (B, S).
-        chosen: sentences to look at, (B,).
+        examined: sentences to look at, (B,).
     """
-    rows = choosing(seen) & chosen[:, None]  # (B, T)
-    keys = seen.words & rows[:, :, None]
+    queries = choosing(seen) & examined[:, None]  # (B, T)
+    keys = seen.words & queries[:, :, None]
     rare_at = rare.unsqueeze(1).expand(weights.shape[:2] + rare.shape[1:])  # (B, H, S)
     hits = rare_at.gather(2, maxima(weights, seen.words))  # (B, H, T)
     together = (weights * keys.unsqueeze(1)).sum(2, keepdim=True)  # (B, H, 1, S)
     favourites = rare_at.gather(2, maxima(together, keys.any(1, keepdim=True)))  # (B, H, 1)
-    sentences = rows.any(1, keepdim=True)  # (B, 1)
+    sentences = queries.any(1, keepdim=True)  # (B, 1)
     chance = (keys & rare.unsqueeze(1)).sum(2) / keys.sum(2).clamp(min=1)  # (B, T)
     return {
-        "tokens": (by_head(hits, rows).sum(1), int(rows.sum())),
+        "tokens": (by_head(hits, queries).sum(1), int(queries.sum())),
         "sentences": (by_head(favourites, sentences).sum(1), int(sentences.sum())),
-        "chance": (chance.sum().expand(weights.shape[1]), int(rows.sum())),
+        "chance": (chance.sum().expand(weights.shape[1]), int(queries.sum())),
     }
 
 
@@ -94,18 +92,19 @@ class Positions:
     def __init__(self) -> None:
         self.counts: list[Counter] = []
 
-    def add(self, found: Tensor) -> None:
-        """Adds offsets (H, N)."""
-        self.counts = self.counts or [Counter() for _ in found]
-        for counter, line in zip(self.counts, found, strict=True):
-            counter.update(
-                dict(zip(*(part.tolist() for part in line.unique(return_counts=True)), strict=True))
-            )
+    def add(self, relative: Tensor) -> None:
+        """Adds positions relative to the query, (H, N), as :func:`offsets` gives them."""
+        self.counts = self.counts or [Counter() for _ in relative]
+        for counter, of_head in zip(self.counts, relative, strict=True):
+            positions, cases = of_head.unique(return_counts=True)
+            counter.update(dict(zip(positions.tolist(), cases.tolist(), strict=True)))
 
     def favourite(self, head: int) -> tuple[int, float] | None:
         """The most frequent position and its share; None without any case."""
-        best = self.counts[head].most_common(1)
-        return (best[0][0], self.share(head, best[0][0])) if best else None
+        for position, _ in self.counts[head].most_common(1):
+            return position, self.share(head, position)
+        return None
 
     def share(self, head: int, offset: int) -> float:
-        return self.counts[head][offset] / max(1, sum(self.counts[head].values()))
+        counts = self.counts[head]
+        return counts[offset] / max(1, sum(counts.values()))

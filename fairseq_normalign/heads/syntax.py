@@ -26,7 +26,7 @@ class Accuracy(NamedTuple):
     baseline: float | None  # its share
     heads: list[float]  # (H,), empty without cases
 
-    def found(self, head: int, margin: str) -> bool:
+    def beats_baseline(self, head: int, margin: str) -> bool:
         """Whether a head is above the baseline by a margin; see ``criteria.MARGINS``."""
         if self.cases < MIN_CASES or self.baseline is None:
             return False

@@ -19,7 +19,8 @@ class Tally:
     def add(self, attention: tuple[str, int], sums, cases: int) -> None:
         """Adds sums of the attention's heads, (H,), over some more cases."""
         sums = np.asarray(sums, dtype=np.float64)
-        self.sums[attention] = self.sums.get(attention, np.zeros(len(sums))) + sums
+        before = self.sums.get(attention, np.zeros(len(sums)))
+        self.sums[attention] = before + sums
         self.cases[attention] += cases
 
     def means(self) -> dict[Head, float]:

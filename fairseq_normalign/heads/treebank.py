@@ -66,8 +66,8 @@ def read_conllu(path: str | Path) -> Iterator[Tree]:
 def _paragraphs(path: str | Path) -> Iterator[list[tuple[int, str]]]:
     """Numbered lines, from 1, between empty ones."""
     numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(read_lines(path), 1))
-    for filled, lines in groupby(numbered, key=lambda item: bool(item[1].strip())):
-        if filled:
+    for has_text, lines in groupby(numbered, key=lambda pair: bool(pair[1].strip())):
+        if has_text:
             yield list(lines)
 
 
@@ -87,7 +87,8 @@ def _trees(lines: list[tuple[int, str]], name: str) -> Iterator[Tree]:
             )
         span = RANGE.fullmatch(fields[0])
         if span:
-            ranges.append(_Range(int(span[1]), int(span[2]), _form(fields[1]), where))
+            first, last = int(span[1]), int(span[2])
+            ranges.append(_Range(first, last, _form(fields[1]), where))
         elif not EMPTY_NODE.fullmatch(fields[0]):
             rows.append(_row(fields, len(rows) + 1, where))
     if rows:
@@ -123,8 +124,9 @@ def _surface(rows: list[_Row], ranges: list[_Range], where: str) -> Tree:
                 "each in one token"
             )
         place.update(dict.fromkeys(range(first, last + 1), first))
-        forms[first], end = form, last
-    index = {number: i for i, number in enumerate(sorted(set(place.values())))}
+        forms[first] = form
+        end = last
+    index = {number: word for word, number in enumerate(sorted(set(place.values())))}
     heads: dict[int, int] = {}
     relations: dict[int, str] = {}
     for row in sorted(rows, key=lambda row: depths[row.number]):
@@ -155,7 +157,8 @@ def _depths(rows: list[_Row], where: str) -> dict[int, int]:
     """How many words are above each word; refuses words that are above themselves."""
     depths = {0: -1}  # 0 is what the root depends on
     for row in rows:
-        number, path = row.number, dict[int, None]()  # upwards, to a word whose depth is known
+        number = row.number
+        path: dict[int, None] = {}  # upwards, to a word whose depth is known
         while number not in depths:
             if number in path:
                 raise InputError(f"{where}: word {number} is its own ancestor; expected a tree")
@@ -179,10 +182,14 @@ def check_text(trees: Iterable[Tree], lines: Iterable[Sequence[str]], name: str)
                 f"sentence {number}: only {longer} has it; expected a treebank of the same text"
             )
         if tree.words != list(words):
-            here, there = next(
-                pair for pair in zip_longest(tree.words, words, fillvalue="") if pair[0] != pair[1]
-            )
+            here, there = _first_difference(tree.words, words)
             raise InputError(
                 f"{tree.where}: sentence {number} has the word {here!r}, and {name} {there!r}; "
                 "expected a treebank of the same text"
             )
+
+
+def _first_difference(words: Sequence[str], others: Sequence[str]) -> tuple[str, str]:
+    """The first words of two sentences that differ, '' after the end of the shorter one."""
+    pairs = zip_longest(words, others, fillvalue="")
+    return next((word, other) for word, other in pairs if word != other)

@@ -46,7 +46,8 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     smaller[-1, :-1] = gains.max(0)
     inner = _arborescence(smaller, int(np.searchsorted(rest, root)))
     for place, word in enumerate(rest):
-        heads[word] = cycle[held[place]] if inner[place] == len(rest) else rest[inner[place]]
+        hangs_on_cycle = inner[place] == len(rest)
+        heads[word] = cycle[held[place]] if hangs_on_cycle else rest[inner[place]]
     entrance = inner[-1]
     heads[cycle[opened[entrance]]] = rest[entrance]
     return heads
@@ -56,7 +57,8 @@ def _cycle(heads: np.ndarray, root: int) -> list[int]:
     """The words of some cycle, or none."""
     done = {root}
     for start in range(len(heads)):
-        path, word = [], start
+        path = []
+        word = start
         while word not in done:
             done.add(word)
             path.append(word)
@@ -68,13 +70,12 @@ def _cycle(heads: np.ndarray, root: int) -> list[int]:
 
 def attachments(heads: Iterable[int], gold: Sequence[int]) -> int:
     """How many words have their gold head. The root, which is given, does not count."""
-    return sum(head == there for head, there in zip(heads, gold, strict=True) if there >= 0)
+    pairs = zip(heads, gold, strict=True)
+    return sum(head == gold_head for head, gold_head in pairs if gold_head >= 0)
 
 
-BASELINES = {
-    "left-branching": 1,
-    "right-branching": -1,
-}  # every word hangs on the next, or on the one before
+# Every word hangs on the next, or on the one before.
+BASELINES = {"left-branching": 1, "right-branching": -1}
 
 
 def branching(gold: Sequence[int], offset: int) -> int:

@@ -52,11 +52,9 @@ class Recorded:
 
     def detached(self) -> Recorded:
         """The same without the graph that it was computed in."""
-        values, out_weight, out_bias = (
-            None if part is None else part.detach()
-            for part in (self.values, self.out_weight, self.out_bias)
-        )
-        return Recorded(self.weights.detach(), values, out_weight, out_bias)
+        parts = (self.values, self.out_weight, self.out_bias)
+        detached = [None if part is None else part.detach() for part in parts]
+        return Recorded(self.weights.detach(), *detached)
 
 
 def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:

@@ -95,16 +95,14 @@ class Export:
 
     def __getitem__(self, index: int) -> Item:
         place = operator.index(index)
-        place += len(self) if place < 0 else 0
+        if place < 0:
+            place += len(self)
         if not 0 <= place < len(self):
             raise IndexError(f"sentence {index} of an export of {len(self)}")
         tokens = json.loads(self._archive.read(_tokens_name(place)))
         with self._archive.open(_array_name(place)) as file:
-            return Item(
-                np.lib.format.read_array(file, allow_pickle=False),
-                tokens["source"],
-                tokens["target"],
-            )
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        return Item(array, tokens["source"], tokens["target"])
 
     def __iter__(self) -> Iterator[Item]:
         return (self[index] for index in range(len(self)))

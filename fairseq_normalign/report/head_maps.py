@@ -16,7 +16,8 @@ from fairseq_normalign.report.heads import by_kind
 
 def picture(profile: Profile) -> Figure:
     """Layers × heads: a row of panels for each kind of attention, a column for each score."""
-    kinds, names = by_kind(profile.heads), list(profile.scores)
+    kinds = by_kind(profile.heads)
+    names = list(profile.scores)
     figure = Figure(figsize=(2.6 * len(names), 2.4 * len(kinds)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(kinds), len(names), squeeze=False)

@@ -48,10 +48,10 @@ def _cell(name: str, value: float | None) -> str:
 def heads_table(profile: Profile, kind: str, criteria: Criteria) -> str:
     """A row for each head of one kind; columns without data are absent."""
     heads = by_kind(profile.heads)[kind]
-    names = [name for name, scores in profile.scores.items() if not scores.keys().isdisjoint(heads)]
-    has_positions = not profile.positions.keys().isdisjoint(heads)
-    header = ["head", *names, *(["position"] if has_positions else []), "role"]
-    rows = [header]
+    names = [name for name, scores in profile.scores.items() if _have_any(scores, heads)]
+    has_positions = _have_any(profile.positions, heads)
+    position = ["position"] if has_positions else []
+    rows = [["head", *names, *position, "role"]]
     for head in heads:
         cells = [str(head)]
         cells += [_cell(name, profile.scores[name].get(head)) for name in names]
@@ -60,6 +60,11 @@ def heads_table(profile: Profile, kind: str, criteria: Criteria) -> str:
         cells.append(", ".join(profile.roles(head, criteria)))
         rows.append(cells)
     return f"{KINDS[kind].title}\n{table(rows)}"
+
+
+def _have_any(measured: Mapping[Head, object], heads: Iterable[Head]) -> bool:
+    """Whether something was measured of one of the heads."""
+    return any(head in measured for head in heads)
 
 
 def relations_table(profile: Profile) -> str:
@@ -101,7 +106,9 @@ def relevance_lines(deviation: Mapping[str, float], contributions: Contributions
     """How far relevance is conserved, and where it ends: in the source or in the prefix."""
     distances = ", ".join(f"{cut} {distance:.0e}" for cut, distance in deviation.items())
     shares, source, prefix = contributions
-    shown = [f"{share:.2f}" for share in shares[:POSITIONS]] + ["…"] * (len(shares) > POSITIONS)
+    shown = [f"{share:.2f}" for share in shares[:POSITIONS]]
+    if len(shares) > POSITIONS:
+        shown.append("…")
     what = "target positions 1, 2, …" if len(shares) > 1 else "all target positions together"
     return (
         f"relevance: largest distance of a total from 1: {distances}\n"
@@ -139,8 +146,9 @@ def correlations_table(name: str, pairs: Pairs) -> str:
     numbers = sorted({value.heads for value in defined.values()})
     rows = [["", *names[:-1], ""]]
     for place, score in enumerate(names[1:], 1):
-        cells = [defined.get((other, score)) for other in names[:place]]
-        rows.append([score, *map(_rho, cells), *[""] * (len(names) - place)])
+        rhos = [_rho(defined.get((other, score))) for other in names[:place]]
+        empty = [""] * (len(names) - place)
+        rows.append([score, *rhos, *empty])
     ends = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
     return f"{name} (n = {ends})\n{table(rows)}"
 

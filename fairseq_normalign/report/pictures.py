@@ -33,7 +33,8 @@ def soft_alignments(
     Args:
         panels: title and soft alignment (T, S) of each; every row is scaled to its own maximum.
     """
-    width, height = INCH_PER_WORD * len(source) + 1.6, INCH_PER_WORD * len(target) + 1.8
+    width = INCH_PER_WORD * len(source) + 1.6
+    height = INCH_PER_WORD * len(target) + 1.8
     figure = Figure(figsize=(width * len(panels), height), layout="constrained")
     FigureCanvasAgg(figure)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -51,9 +52,10 @@ def soft_alignments(
 def frame_links(axes: Axes, gold: Gold) -> None:
     """Draws a frame around the cell of each link: solid if it is sure, dotted if it is possible."""
     look: dict[str, Any] = {"fill": False, "edgecolor": "tab:red", "lw": 1.5, "clip_on": False}
-    for s, t in sorted(gold.possible):
-        style = "-" if (s, t) in gold.sure else ":"
-        axes.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, ls=style, **look))
+    for link in sorted(gold.possible):
+        source, target = link
+        style = "-" if link in gold.sure else ":"
+        axes.add_patch(Rectangle((source - 0.5, target - 0.5), 1, 1, ls=style, **look))
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,11 +16,10 @@ from fairseq_normalign.report.columns import columns
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.evaluation import Row
 
-LEGEND = (
-    f"Heads: {', '.join(f'{kind.short} {kind.title}' for kind in KINDS.values())}. Parameters in "
-    "millions and in MB.\n"
-    "Speed: generated tokens per second of process time, as a multiple of the first model's."
-)
+SHORT_NAMES = ", ".join(f"{kind.short} {kind.title}" for kind in KINDS.values())
+LEGEND = f"""\
+Heads: {SHORT_NAMES}. Parameters in millions and in MB.
+Speed: generated tokens per second of process time, as a multiple of the first model's."""
 
 
 def heads_of(row: Row, kind: str | None = None) -> int:
@@ -31,17 +30,8 @@ def heads_of(row: Row, kind: str | None = None) -> int:
 def comparison_table(rows: Sequence[Row]) -> str:
     """One line for each model (Voita et al., 2019, Table 2), a legend, and signatures."""
     metrics = list(rows[0].scores)
-    table = [
-        [
-            "model",
-            "heads",
-            *(kind.short for kind in KINDS.values()),
-            "params",
-            "MB",
-            *metrics,
-            "speed",
-        ]
-    ]
+    kinds = [kind.short for kind in KINDS.values()]
+    table = [["model", "heads", *kinds, "params", "MB", *metrics, "speed"]]
     for row in rows:
         heads = [heads_of(row), *(heads_of(row, kind) for kind in KINDS)]
         sizes = [f"{row.parameters / 1e6:.2f}", f"{row.megabytes:.1f}"]
@@ -57,10 +47,8 @@ def _signatures(rows: Sequence[Row]) -> Iterator[str]:
         if len(set(made)) == 1:
             yield f"{metric}: {made[0]}"
         else:
-            yield from (
-                f"{metric} of {row.name}: {signature}"
-                for row, signature in zip(rows, made, strict=True)
-            )
+            for row, signature in zip(rows, made, strict=True):
+                yield f"{metric} of {row.name}: {signature}"
 
 
 def as_json(rows: Sequence[Row]) -> list[dict]:
@@ -102,24 +90,21 @@ def pruning_picture(rows: Sequence[Row]) -> Figure:
 
 
 def draw_quality(axes: Axes, rows: Sequence[Row]) -> None:
-    counts, scores = [heads_of(row) for row in rows], [row.scores["BLEU"] for row in rows]
+    counts = [heads_of(row) for row in rows]
+    scores = [row.scores["BLEU"] for row in rows]
     axes.plot(counts, scores, marker="o")
-    for row, place in zip(rows, zip(counts, scores, strict=True), strict=True):
-        axes.annotate(
-            row.name, place, xytext=(5, -9), textcoords="offset points", fontsize="x-small"
-        )
+    look: dict[str, Any] = {"textcoords": "offset points", "fontsize": "x-small"}
+    for row, count, score in zip(rows, counts, scores, strict=True):
+        axes.annotate(row.name, (count, score), xytext=(5, -9), **look)
     axes.margins(x=0.25, y=0.15)
     _label(axes, "BLEU", "BLEU against retained heads")
 
 
 def draw_kinds(axes: Axes, rows: Sequence[Row]) -> None:
-    for kind in KINDS:
-        axes.plot(
-            list(map(heads_of, rows)),
-            [heads_of(row, kind) for row in rows],
-            marker="o",
-            label=KINDS[kind].title,
-        )
+    totals = [heads_of(row) for row in rows]
+    for name, kind in KINDS.items():
+        counts = [heads_of(row, name) for row in rows]
+        axes.plot(totals, counts, marker="o", label=kind.title)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize="x-small")
@@ -130,27 +115,25 @@ def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
     """Numbers of heads: a row for each model, most heads on top, a column for each layer."""
     rows = rows[::-1]
     names = _attentions(rows)
-    counts = [[row.heads.get(name, 0) for name in names] for row in rows]
+    counts = [_counts(row, names) for row in rows]
     most = max(map(max, counts))
     axes.imshow(counts, cmap="Blues", vmin=0, vmax=1.4 * max(most, 1), aspect="auto")
-    for y, line in enumerate(counts):
-        for x, heads in enumerate(line):
-            axes.text(
-                x,
-                y,
-                str(heads),
-                ha="center",
-                va="center",
-                color="white" if 1.3 * heads > most else "black",
-            )
+    for y, of_model in enumerate(counts):
+        for x, heads in enumerate(of_model):
+            colour = "white" if 1.3 * heads > most else "black"
+            axes.text(x, y, str(heads), ha="center", va="center", color=colour)
     for x in range(1, len(names)):
         if names[x][0] != names[x - 1][0]:
             axes.axvline(x - 0.5, color="black", lw=1)
-    axes.set_xticks(
-        range(len(names)), [f"{KINDS[kind].short}\n{layer + 1}" for kind, layer in names]
-    )
+    labels = [f"{KINDS[kind].short}\n{layer + 1}" for kind, layer in names]
+    axes.set_xticks(range(len(names)), labels)
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_title("Heads by layer", fontsize="medium")
+
+
+def _counts(row: Row, names: Sequence[tuple[str, int]]) -> list[int]:
+    """How many heads a model has in each of the named attentions."""
+    return [row.heads.get(name, 0) for name in names]
 
 
 def _attentions(rows: Sequence[Row]) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 from fairseq_normalign.alignment.error_table import ErrorTable
@@ -37,16 +38,12 @@ def aer_table(table: ErrorTable) -> str:
             for method in methods:
                 cells.append(_cell(table, Evidence(method, layer, step, head), best))
         rows.append(cells)
-    titles = [f"    {STEPS[step]:<{(width + 4) * len(methods) - 4}}" for step in steps]
+    width_of_step = (width + 4) * len(methods) - 4
+    titles = [f"    {STEPS[step]:<{width_of_step}}" for step in steps]
     better = ", ".join(f"{choice.step} for {method}" for method, choice in table.choices.items())
-    return "\n".join(
-        [
-            (" " * 6 + "".join(titles)).rstrip(),
-            *columns(rows),
-            LEGEND,
-            f"Step chosen without gold: {better}.",
-        ]
-    )
+    first_line = (" " * 6 + "".join(titles)).rstrip()
+    last_line = f"Step chosen without gold: {better}."
+    return "\n".join([first_line, *columns(rows), LEGEND, last_line])
 
 
 def _place(layer: int | None, head: int | None) -> str:
@@ -82,7 +79,8 @@ def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:
     for kind in kinds:
         cells = [" ".join(left.get((kind, layer), [])) or NOTHING for layer in layers]
         rows.append([kind, *cells])
-    by_kind = "/".join(str(sum(head.kind == kind for head in kept)) for kind in kinds)
+    kept_by_kind = Counter(head.kind for head in kept)
+    numbers = "/".join(str(kept_by_kind[kind]) for kind in kinds)
     lines = columns(rows, left=range(len(layers) + 1))
-    lines.append(f"{len(kept)} of {sum(counts.values())} heads left: {by_kind}")
+    lines.append(f"{len(kept)} of {sum(counts.values())} heads left: {numbers}")
     return "\n".join(lines)

@@ -131,11 +131,11 @@ def test_relations_that_are_missing():
     syntax.add(weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
     assert syntax.missing() == ["obj", "amod", "advmod"]
     assert syntax.accuracies()["head→obj"] == Accuracy(0, None, None, [])
-    assert not syntax.accuracies()["head→obj"].found(0, "relative")
+    assert not syntax.accuracies()["head→obj"].beats_baseline(0, "relative")
 
 
 @pytest.mark.parametrize(
-    "baseline, accuracy, margin, found",
+    "baseline, accuracy, margin, beats",
     [
         (0.5, 0.56, "relative", True),
         (0.5, 0.54, "relative", False),
@@ -143,9 +143,9 @@ def test_relations_that_are_missing():
         (0.5, 0.61, "absolute", True),
     ],
 )
-def test_margins(baseline, accuracy, margin, found):
-    assert Accuracy(MIN_CASES, 1, baseline, [accuracy]).found(0, margin) is found
-    assert not Accuracy(MIN_CASES - 1, 1, baseline, [accuracy]).found(0, margin)
+def test_margins(baseline, accuracy, margin, beats):
+    assert Accuracy(MIN_CASES, 1, baseline, [accuracy]).beats_baseline(0, margin) is beats
+    assert not Accuracy(MIN_CASES - 1, 1, baseline, [accuracy]).beats_baseline(0, margin)
 
 
 def test_no_heads():
