@@ -227,11 +227,11 @@ class NormAligner(Aligner):
         return cls(TeacherForcing(network.to(device), task), reader, **options)
 
     def __repr__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self.options, field.name)!r}"
-            for field in fields(self.options)
-            if getattr(self.options, field.name) != field.default
-        ]
+        changed = []
+        for field in fields(self.options):
+            value = getattr(self.options, field.name)
+            if value != field.default:
+                changed.append(f"{field.name}={value!r}")
         decided = "" if self.evidence is None else f" → {self.evidence}"
         model = type(self.forcing.model).__name__
         return f"{type(self).__name__}({', '.join([model, *changed])}){decided}"

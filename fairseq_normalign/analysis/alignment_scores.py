@@ -28,12 +28,14 @@ def error_rates(survey: Survey) -> Finding:
     if gold is None:
         raise InputError("AER needs gold links; expected them with the pairs")
     heads = all_heads(running_heads(survey.forcing))
-    places = list(product([head for head in heads if head.kind == "cross"], survey.options.steps))
+    of_cross = [head for head in heads if head.kind == "cross"]
+    places = list(product(of_cross, survey.options.steps))
     best: dict[Head, tuple[float, str]] = {}
     for (head, step), total in zip(places, _totals(survey, places, gold), strict=True):
         best[head] = min(best.get(head, (1.0, step)), (total.aer, step))
     aers = {head: aer for head, (aer, _) in best.items()}
-    return Finding(aers, {"steps": {head: step for head, (_, step) in best.items()}})
+    steps = {head: step for head, (_, step) in best.items()}
+    return Finding(aers, {"steps": steps})
 
 
 def _totals(

@@ -40,14 +40,14 @@ class Arrays:
         self.forcing, self.kind = forcing, KINDS[forcing.attention]
         self.name, self.quantity = quantity, QUANTITIES[quantity]
         self.dtype = np.dtype(dtype)
-        self.layers = _chosen("layer", layers, forcing.layers)
+        self.layers = _indices("layer", layers, forcing.layers)
         counts = {forcing.head_counts[layer] for layer in self.layers}
         if len(counts) > 1:
             raise InputError(
                 f"layers have different numbers of heads ({sorted(counts)}); export one --layer "
                 "at a time"
             )
-        self.heads = _chosen("head", heads, counts.pop())
+        self.heads = _indices("head", heads, counts.pop())
 
     def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
         """The arrays of a batch, (L, *axes) each, unpadded.
@@ -62,10 +62,10 @@ class Arrays:
     def _array(self, pair: Pair, layers: list[Recorded], index: int) -> np.ndarray:
         array = np.empty(self.shape(pair), self.dtype)
         lengths = self._lengths(pair)
-        for row, recorded in enumerate(layers):
+        for place, recorded in enumerate(layers):
             alone = of_sentence(recorded, index, lengths["query"], lengths["key"], self.heads)
             with np.errstate(over="ignore"):  # reported below, with its place
-                array[row] = self.quantity.compute(alone)[0].float().cpu().numpy()
+                array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
         if not np.isfinite(array).all():
             raise InputError(
                 f"{pair.where}: a value is no number, or beyond the range of {self.dtype}"
@@ -87,9 +87,10 @@ class Arrays:
 
         The decoder reads one behind: a start mark, and not the last token.
         """
+        source = pair.source.tokens.tolist()
         target = pair.target.tokens.tolist()
         read = [self.forcing.start, *target[:-1]] if target else []
-        return reader.symbols(pair.source.tokens.tolist(), "source"), reader.symbols(read, "target")
+        return reader.symbols(source, "source"), reader.symbols(read, "target")
 
     def description(self) -> dict:
         """What a reader of the arrays must know; layers and heads from 1."""
@@ -118,11 +119,13 @@ def size(pairs: Iterable[Pair], arrays: Arrays) -> tuple[int, float]:
     return count, total / 1e9
 
 
-def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> list[int]:
+def _indices(name: str, numbers: Sequence[int] | None, count: int) -> list[int]:
     """Numbers from 1 as ascending indices from 0."""
     if count == 0:
         raise InputError(f"the attention has no {name}s left")
     for number in numbers or ():
         if not 1 <= number <= count:
             raise InputError(f"{name} {number}: the model has {name}s 1 to {count}")
-    return list(range(count)) if numbers is None else sorted({number - 1 for number in numbers})
+    if numbers is None:
+        return list(range(count))
+    return sorted({number - 1 for number in numbers})

@@ -54,12 +54,13 @@ def watch(
             forcing.forward(batch)
         _check_finite(recording, batch)
         device = next(forcing.model.parameters()).device
-        by_kind = {
-            kind: batch_cells(batch, kind, device) for kind in {kind for kind, _ in recording}
-        }
+        kinds = {kind for kind, _ in recording}
+        cells_of = {kind: batch_cells(batch, kind, device) for kind in kinds}
         for attention in running_heads(forcing):
+            kind, _ = attention
+            seen = Seen(attention, recording[attention], cells_of[kind], batch)
             for watcher in watchers:
-                watcher(Seen(attention, recording[attention], by_kind[attention[0]], batch))
+                watcher(seen)
 
 
 def _check_finite(recording: Mapping, batch: Sequence[Pair]) -> None:
@@ -73,24 +74,24 @@ def _check_finite(recording: Mapping, batch: Sequence[Pair]) -> None:
 def running_heads(forcing: TeacherForcing) -> dict[tuple[str, int], int]:
     """How many heads each attention that runs has, those without any left out."""
     kinds = ("encoder",) if forcing.attention == "encoder" else KINDS
-    return {
-        name: heads
-        for name, heads in head_counts(forcing.model).items()
-        if heads and name[0] in kinds
-    }
+    counts = {}
+    for (kind, layer), heads in head_counts(forcing.model).items():
+        if heads and kind in kinds:
+            counts[kind, layer] = heads
+    return counts
 
 
 @contextmanager
 def record_heads(forcing: TeacherForcing, *, values: bool = True) -> Iterator[Mapping]:
     """Records all attentions that have heads (see ``recorder.record``)."""
-    layers: dict[str, list[int]] = {}
+    layers_of: dict[str, list[int]] = {}
     for kind, layer in running_heads(forcing):
-        layers.setdefault(kind, []).append(layer)
+        layers_of.setdefault(kind, []).append(layer)
     with ExitStack() as stack:
-        recordings: list[Recording] = [
-            stack.enter_context(record(forcing.model, (kind,), layers=chosen, values=values))
-            for kind, chosen in layers.items()
-        ]
+        recordings: list[Recording] = []
+        for kind, layers in layers_of.items():
+            recorder = record(forcing.model, (kind,), layers=layers, values=values)
+            recordings.append(stack.enter_context(recorder))
         yield ChainMap(*recordings)
 
 
@@ -111,5 +112,5 @@ def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
         words = [pair.source.words for pair in pairs]
     else:
         words = [[-1, *pair.target.words[:-1]] for pair in pairs]
-    rows = [torch.tensor(line) for line in words]
-    return pad_sequence(rows, batch_first=True, padding_value=PADDING)
+    sentences = [torch.tensor(of_sentence) for of_sentence in words]
+    return pad_sequence(sentences, batch_first=True, padding_value=PADDING)

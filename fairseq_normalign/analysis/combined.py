@@ -63,7 +63,8 @@ class CombinedAligner(Aligner):
             expected = ", ".join(COMBINATIONS)
             raise InputError(f"unknown combination {combine!r}; expected one of: {expected}")
         self.aligners = [forward] if backward is None else [forward, backward]
-        self.combine, self.extract = combine, extract or f"relative:{SHARES[combine]}"
+        self.combine = combine
+        self.extract = extract or f"relative:{SHARES[combine]}"
         self.by_hand = evidences is not None
         self.evidences = None if evidences is None else list(evidences)
         self.model = model
@@ -205,14 +206,15 @@ class CombinedAligner(Aligner):
         if not own:
             return ([] for _ in stream)
         softs = aligner.evidences_many(stream, own, progress=progress)
-        return ([aligner.shares(soft) for soft in of_pair] for of_pair in softs)
+        return (list(map(aligner.shares, of_pair)) for of_pair in softs)
 
     def _combined(self, shares: list[np.ndarray]) -> np.ndarray:
         if self.model is not None:
             return self.model(shares)
         # `_shares` yields those of the reverse model last.
         ordered = sorted(self.evidences or [], key=lambda weighted: weighted.reverse)
-        return MEANS[self.combine](shares, [weighted.weight for weighted in ordered])
+        weights = [weighted.weight for weighted in ordered]
+        return MEANS[self.combine](shares, weights)
 
     def links(self, soft: Soft) -> list[Link]:
         return self._links(soft.words)

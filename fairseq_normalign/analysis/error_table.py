@@ -48,7 +48,8 @@ def error_table(
         if len(sample) < SAMPLE:
             sample.append((links[likely], golds))
     if sample:
-        warn_of_misread_gold([own for own, _ in sample], [golds for _, golds in sample], gold)
+        sampled_links, sampled_golds = zip(*sample, strict=True)
+        warn_of_misread_gold(sampled_links, sampled_golds, gold)
     return ErrorTable(dict(zip(evidences, totals, strict=True)), choices)
 
 
@@ -58,9 +59,10 @@ def _choices(aligner: NormAligner, first: list[Pair], methods: Sequence[str]) ->
     options = aligner.options
     choices = {}
     for method in methods:
+        is_by_layer = method_of(method).layers  # or there is nothing to choose
         choices[method] = choose_layers(
             aligner.forcing,
-            sample if method_of(method).layers else [],  # nothing to choose
+            sample if is_by_layer else [],
             method,
             null=options.null,
             merges=options.merges,

@@ -99,7 +99,8 @@ def compare(
     translations, speeds = side_by_side(translators, pairs, max_tokens=max_tokens)
     rows = []
     for place, (name, model) in enumerate(zip(short_names(paths), models, strict=True)):
-        scores, signatures = {}, {}
+        scores = {}
+        signatures = {}
         for metric, scorer in metrics.items():
             scores[metric] = scorer.corpus_score(translations[place], [references]).score
             signatures[metric] = str(scorer.get_signature())

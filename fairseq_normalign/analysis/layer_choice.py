@@ -69,15 +69,16 @@ def choose_layers(
     run = partial(soft_alignments, forcing, evidences=candidates, merges=merges)
     for softs in map_batches(pairs, run, max_tokens=batch_tokens):
         for evidence, soft in zip(candidates, softs, strict=True):
-            links[evidence].append(set(argmax(soft.words, null=soft.null if null else None)))
+            of_eos = soft.null if null else None
+            links[evidence].append(set(argmax(soft.words, null=of_eos)))
             mutual[evidence] += len(mutual_argmax(soft.words))
     best = max(candidates, key=mutual.__getitem__)
-    chosen = {best.step: best.layer}
+    layer_of = {best.step: best.layer}
     others = [evidence for evidence in candidates if evidence.step != best.step]
     if others:
         agreeing = max(others, key=lambda other: agreement(links[best], links[other]))
-        chosen[agreeing.step] = agreeing.layer
-    return Choice(chosen, best.step)
+        layer_of[agreeing.step] = agreeing.layer
+    return Choice(layer_of, best.step)
 
 
 def _candidates(forcing: TeacherForcing, spec: str, layers: Sequence[int] | None) -> list[Evidence]:

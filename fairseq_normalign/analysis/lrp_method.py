@@ -17,7 +17,7 @@ def relevance(
         rules: a name in ``heads.lrp_rules.RULES``.
         epsilon: what keeps divisors from 0; it moves the result.
     """
-    longest = max(max(len(pair.source.tokens), len(pair.target.tokens)) for pair in batch.pairs)
+    longest = max(pair.length for pair in batch.pairs)
     by_pair = relevances(
         batch.forcing,
         batch.pairs,

@@ -117,11 +117,10 @@ class _Walk:
             return bias.expand_as(x), partial(self.no_heads, name, heads)
         seen = x if memory is None else memory
         maps = projections(module)
-        q, k, v = (
-            _by_head(F.linear(y, *_parameters(projection)), heads)
-            for y, projection in zip((x, seen, seen), maps, strict=True)
-        )
-        q = q * query_scale(module)
+        to_queries, to_keys, to_values = maps
+        q = _by_head(F.linear(x, *_parameters(to_queries)), heads) * query_scale(module)
+        k = _by_head(F.linear(seen, *_parameters(to_keys)), heads)
+        v = _by_head(F.linear(seen, *_parameters(to_values)), heads)
         logits = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf"))
         weights = logits.softmax(-1)  # (B, H, T, S)
         context = (weights @ v).transpose(1, 2).flatten(-2)
@@ -368,7 +367,8 @@ class _Forward(NamedTuple):
 def _forward(
     model: FairseqModule, src_tokens: Tensor, prev_output_tokens: Tensor, pad: int
 ) -> _Forward:
-    src_padding, padding = src_tokens.eq(pad), prev_output_tokens.eq(pad)
+    src_padding = src_tokens.eq(pad)
+    padding = prev_output_tokens.eq(pad)
     encoder_out = model.encoder(
         src_tokens, src_lengths=(~src_padding).sum(1), return_all_hiddens=True
     )
@@ -390,8 +390,10 @@ def _walked(
         groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
             part.
     """
-    memory, length = passed.memory, passed.padding.shape[1]
-    src_mask, mask = passed.src_padding[:, None, None], _causal(passed.padding)
+    memory = passed.memory
+    length = passed.padding.shape[1]
+    src_mask = passed.src_padding[:, None, None]
+    mask = _causal(passed.padding)
     walks, prefixes = [], []
     for relevance in groups:
         _, predictions, rows, _ = relevance.shape
@@ -430,16 +432,16 @@ def _by_prediction(
     Predictions come in groups, with as many rows as the last one of a group can see.
     """
     batch, length, width = relevance.shape
-    chosen = torch.as_tensor(
-        range(length) if positions is None else positions, device=relevance.device
-    )
+    if positions is None:
+        positions = range(length)
+    starts = torch.as_tensor(positions, device=relevance.device)
     if pooled:
-        counts = real[:, chosen].sum(1).clamp(min=1)
+        counts = real[:, starts].sum(1).clamp(min=1)
         out = torch.zeros_like(relevance)
-        out[:, chosen] = relevance[:, chosen] / counts[:, None, None]
+        out[:, starts] = relevance[:, starts] / counts[:, None, None]
         yield out.unsqueeze(1)
         return
-    for group in chosen.split(max(GROUP, -(-len(chosen) // GROUPS))):
+    for group in starts.split(max(GROUP, -(-len(starts) // GROUPS))):
         out = relevance.new_zeros(batch, len(group), int(group[-1]) + 1, width)
         out[:, torch.arange(len(group)), group] = relevance[:, group]
         yield out
@@ -449,10 +451,8 @@ def _joined(rules: Epsilon, walks: list[_Walk]) -> _Walk:
     """Walks of some predictions each as one of all of them."""
     joined = _Walk(rules, torch.cat([walk.memory for walk in walks], dim=1))
     first = walks[0]
-    joined.heads = {
-        name: torch.cat([walk.heads[name] for walk in walks], 1) for name in first.heads
-    }
-    joined.totals = {
-        cut: torch.cat([walk.totals[cut] for walk in walks], 1) for cut in first.totals
-    }
+    for name in first.heads:
+        joined.heads[name] = torch.cat([walk.heads[name] for walk in walks], 1)
+    for cut in first.totals:
+        joined.totals[cut] = torch.cat([walk.totals[cut] for walk in walks], 1)
     return joined

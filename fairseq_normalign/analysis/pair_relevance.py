@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ def relevances(
 
 
 def _longest(pairs: Sequence[Pair]) -> int:
-    return max(max(len(pair.source.tokens), len(pair.target.tokens)) for pair in pairs)
+    return max(pair.length for pair in pairs)
 
 
 def _vectors(pairs: Sequence[Pair], pooled: bool) -> int:
@@ -86,20 +87,18 @@ def _of_group(
     src_tokens, prev_output_tokens, targets = forcing.tensors(pairs)
     length = targets.shape[1]
     size = length if pooled else max(1, max_tokens // (len(pairs) * _longest(pairs)))
-    parts = [
-        propagate(
-            forcing.model,
-            src_tokens,
-            prev_output_tokens,
-            pad=forcing.pad,
-            rules=rules,
-            pooled=pooled,
-            start=start,
-            targets=targets,
-            positions=positions,
-        )
-        for positions in torch.arange(length).split(size)
-    ]
+    explain = partial(
+        propagate,
+        forcing.model,
+        src_tokens,
+        prev_output_tokens,
+        pad=forcing.pad,
+        rules=rules,
+        pooled=pooled,
+        start=start,
+        targets=targets,
+    )
+    parts = [explain(positions=positions) for positions in torch.arange(length).split(size)]
     for index, pair in enumerate(pairs):
         yield _of_sentence(parts, index, pair, pooled)
 
@@ -107,16 +106,21 @@ def _of_group(
 def _of_sentence(parts: list[Relevance], index: int, pair: Pair, pooled: bool) -> SentenceRelevance:
     """One sentence of a batch whose predictions come in parts."""
     keys, queries = len(pair.source.tokens), len(pair.target.tokens)
-    rows = 1 if pooled else queries
+    predictions = 1 if pooled else queries
 
     def joined(tensors: list[Tensor]) -> np.ndarray:
-        return torch.cat([tensor[index] for tensor in tensors])[:rows].cpu().numpy()
+        of_sentence = torch.cat([tensor[index] for tensor in tensors])
+        return of_sentence[:predictions].cpu().numpy()
 
-    heads = {name: joined([part.heads[name] for part in parts]) for name in parts[0].heads}
+    heads = {}
+    for name in parts[0].heads:
+        heads[name] = joined([part.heads[name] for part in parts])
     source = joined([part.source for part in parts])[:, :keys]
     prefix = joined([part.prefix for part in parts])[:, :queries]
     for relevance in (source, prefix):
         check_finite(relevance[None], [pair.where])
-    totals = {cut: joined([part.totals[cut] for part in parts]) for cut in parts[0].totals}
-    deviation = {cut: float(np.abs(total - 1).max()) for cut, total in totals.items()}
+    deviation = {}
+    for cut in parts[0].totals:
+        totals = joined([part.totals[cut] for part in parts])
+        deviation[cut] = float(np.abs(totals - 1).max())
     return SentenceRelevance(heads, source, prefix, deviation)

@@ -109,11 +109,11 @@ def profile(
     options = replace(options or ProfileOptions(), **changes)
     pairs, options = _without_skipped(pairs, options)
     survey = Survey(model.forcing, model.reader, pairs, options)
-    result = Profile(heads)
+    measured = Profile(heads)
     for name, finding in _findings(survey, names).items():
-        result.add(name, finding)
-    result.signature = _signature(survey, result, names)
-    return result
+        measured.add(name, finding)
+    measured.signature = _signature(survey, measured, names)
+    return measured
 
 
 def _without_skipped(
@@ -144,8 +144,8 @@ def _findings(survey: Survey, names: Sequence[str]) -> dict[str, Finding]:
     findings = {}
     for name, score in HEAD_SCORES.items():  # in the order of the table
         if name in names:
-            result = watchers[name].result() if score.watches else score.measure(survey)
-            findings[name] = result if isinstance(result, Finding) else Finding(result)
+            measured = watchers[name].result() if score.watches else score.measure(survey)
+            findings[name] = measured if isinstance(measured, Finding) else Finding(measured)
     return findings
 
 
@@ -163,9 +163,10 @@ def head_ranks(
     return {head: scores[head] for head in heads}
 
 
-def _signature(survey: Survey, result: Profile, names: Sequence[str]) -> dict[str, Any]:
+def _signature(survey: Survey, measured: Profile, names: Sequence[str]) -> dict[str, Any]:
     """Every choice that moves a number; what was not measured is absent."""
-    options, count = survey.options, len(survey.pairs)
+    options = survey.options
+    count = len(survey.pairs)
     parts: dict[str, Any] = {"sentences": count}
     if {"confidence", "norm-confidence"} & set(names):
         parts["confidence-eos"] = options.confidence_eos
@@ -178,7 +179,7 @@ def _signature(survey: Survey, result: Profile, names: Sequence[str]) -> dict[st
         parts["ablation-bleu"] = f"{min(options.bleu, count)}-{options.tokenize}"
     if "AER" in names:
         parts["step"] = options.steps[0] if len(options.steps) == 1 else "best"
-    if result.rare:
+    if measured.rare:
         own = options.counts is None
         parts["frequencies"] = "dictionary" if own else Path(options.counts_name).name
         parts["rare-top"] = options.rare_top

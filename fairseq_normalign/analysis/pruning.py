@@ -14,7 +14,8 @@ from fairseq_normalign.heads.names import ALL, KINDS, Head, all_heads, format_he
 from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads, log_alphas
 from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
 
-GATED_CRITERION, PLAIN_CRITERION = "label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"
+PLAIN_CRITERION = "label_smoothed_cross_entropy"
+GATED_CRITERION = f"{PLAIN_CRITERION}_l0"
 
 
 class Prunable:
@@ -40,9 +41,8 @@ class Prunable:
         self.close_rule: str = close_rule or trained
         self.log_alphas = log_alphas(self.state["model"])
         gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
-        self.closed = {
-            head for head, gate in zip(self.log_alphas, gates.tolist(), strict=True) if gate == 0
-        }
+        gate_of = dict(zip(self.log_alphas, gates.tolist(), strict=True))
+        self.closed = {head for head, gate in gate_of.items() if gate == 0}
 
     def _option(self, kind: str, name: str) -> int:
         """An option of the side that an attention belongs to."""
@@ -80,21 +80,22 @@ class Prunable:
                 f"--keep-top {count}: expected 0 to {len(scores)}, the number of heads to choose "
                 "from"
             )
-        best = set(sorted(scores, key=lambda head: (-scores[head], head))[:count])
+        ranked = sorted(scores, key=lambda head: (-scores[head], head))
+        best = set(ranked[:count])
         return [head for head in all_heads(self.counts) if head in best or head not in scores]
 
     def write(self, kept: Sequence[Head], output: str) -> None:
         """Writes the checkpoint with these heads alone, their gates folded into W_O."""
         refuse_overwriting(output, self.path)
-        self.state["model"] = keep_heads(
-            fold_gates(self.state["model"], self.close_rule), kept, self.head_dims
-        )
+        folded = fold_gates(self.state["model"], self.close_rule)
+        self.state["model"] = keep_heads(folded, kept, self.head_dims)
         idle = self.closed & set(kept)
         if idle:
             warnings.warn(
                 f"{len(idle)} of the heads kept have closed gates: they do nothing", stacklevel=2
             )
-        self.options.alive_heads, self.options.gate_heads = self._names(kept), None
+        self.options.alive_heads = self._names(kept)
+        self.options.gate_heads = None
         rename(self.state, self.options, VARIANT)
         self._forget_training()
         save(self.state, output)
@@ -106,12 +107,9 @@ class Prunable:
             self.state.get("extra_state", {}).pop(average, None)
         criterion = (self.state.get("cfg") or {}).get("criterion")
         if criterion and criterion["_name"] == GATED_CRITERION:
-            kept = {
-                key: value
-                for key, value in criterion.items()
-                if not key.startswith(("l0_", "target_heads"))
-            }
-            self.state["cfg"]["criterion"] = {**kept, "_name": PLAIN_CRITERION}
+            of_gates = [key for key in criterion if key.startswith(("l0_", "target_heads"))]
+            plain = {key: value for key, value in criterion.items() if key not in of_gates}
+            self.state["cfg"]["criterion"] = {**plain, "_name": PLAIN_CRITERION}
         if getattr(self.options, "criterion", None) == GATED_CRITERION:
             self.options.criterion = PLAIN_CRITERION
 

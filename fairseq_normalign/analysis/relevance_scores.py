@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tqdm import tqdm
 
 from fairseq_normalign.analysis.pair_relevance import SentenceRelevance, relevances
@@ -20,16 +22,17 @@ def relevance(survey: Survey) -> Finding:
     """
     summary = RelevanceSummary()
     options = survey.options
+    explain = partial(
+        relevances,
+        survey.forcing,
+        rules=options.rules,
+        pooled=options.pooled,
+        max_tokens=options.max_tokens,
+    )
     with tqdm(desc="relevance", total=len(survey.pairs), unit=" pairs", disable=None) as progress:
         for numbered in numbered_batches(survey.pairs, max_tokens=options.max_tokens):
             batch = [pair for _, pair in numbered]
-            for of_pair in relevances(
-                survey.forcing,
-                batch,
-                rules=options.rules,
-                pooled=options.pooled,
-                max_tokens=options.max_tokens,
-            ):
+            for of_pair in explain(batch):
                 summary.add(of_pair)
                 progress.update()
     return summary.finding()
@@ -51,8 +54,6 @@ class RelevanceSummary:
         self.contributions.append(contributions(of_pair.source, of_pair.prefix))
 
     def finding(self) -> Finding:
-        details = {
-            "deviation": self.deviation,
-            "contributions": by_position(self.contributions),
-        }
+        by_place = by_position(self.contributions)
+        details = {"deviation": self.deviation, "contributions": by_place}
         return Finding(self.tally.means(), details)

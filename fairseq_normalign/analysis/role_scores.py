@@ -22,6 +22,7 @@ from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.roles import PATTERNS, Positions, last_hits, offsets, rare_hits, rarest
 from fairseq_normalign.heads.syntax import Syntax
 from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, examined
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
@@ -50,13 +51,12 @@ class PositionWatcher:
         details = {}
         for attention, positions in self.positions.items():
             for number in range(len(positions.counts)):
-                head, favourite = Head(*attention, number), positions.favourite(number)
+                head = Head(*attention, number)
+                favourite = positions.favourite(number)
                 if favourite is not None:
-                    details[head] = {
-                        "offset": favourite[0],
-                        "share": favourite[1],
-                        "patterns": self._patterns(head, positions),
-                    }
+                    offset, share = favourite
+                    patterns = self._patterns(head, positions)
+                    details[head] = {"offset": offset, "share": share, "patterns": patterns}
         return Finding(details={"positions": details})
 
     def _patterns(self, head: Head, positions: Positions) -> dict[str, float]:
@@ -74,7 +74,8 @@ class RareWatcher:
     """How often encoder heads look at the rarest tokens of the sentence."""
 
     def __init__(self, frequencies: Frequencies, reader: PairReader, *, top: int = 0):
-        self.frequencies, self.reader, self.bar = frequencies, reader, frequencies.bar(top)
+        self.frequencies, self.reader = frequencies, reader
+        self.bar = frequencies.bar(top)
         self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
         self.batch: Sequence[Pair] | None = None
 
@@ -94,8 +95,11 @@ class RareWatcher:
 
     def _counts(self, pairs: Sequence[Pair]) -> torch.Tensor:
         """How frequent each source token is, (B, S)."""
-        lines = [self.frequencies(*spelled(pair.source, self.reader)) for pair in pairs]
-        return pad_sequence([torch.tensor(line) for line in lines], batch_first=True)
+        counts = []
+        for pair in pairs:
+            pieces, words = spelled(pair.source, self.reader)
+            counts.append(torch.tensor(self.frequencies(pieces, words)))
+        return pad_sequence(counts, batch_first=True)
 
     def details(self) -> dict[Head, dict]:
         """For each head, rank and unit (tokens, sentences, chance) the mean."""
@@ -129,7 +133,8 @@ class RareRole:
     def result(self) -> Finding:
         if self.watcher is None or self.make is None:
             return Finding()
-        rare, options = self.watcher.details(), self.survey.options
+        rare = self.watcher.details()
+        options = self.survey.options
         if options.rare_top and not rare:
             raise InputError(
                 f"--rare-top {options.rare_top}: the rarest token of every sentence is among "
@@ -158,10 +163,9 @@ def _frequencies(survey: Survey) -> Frequencies | None:
 def spelled(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
     """The pieces of a source sentence, and the word of each; marks are their own."""
     pieces = reader.symbols(sentence.tokens.tolist(), "source")
-    words = [
-        sentence.text[word] if word >= 0 else piece
-        for piece, word in zip(pieces, sentence.words, strict=True)
-    ]
+    words = []
+    for piece, word in zip(pieces, sentence.words, strict=True):
+        words.append(sentence.text[word] if word >= 0 else piece)
     return pieces, words
 
 
@@ -175,11 +179,8 @@ def without_marks(sentence: Sentence, reader: PairReader) -> tuple[list[str], li
 def dictionary_counts(dictionary) -> dict[str, float]:
     """How often each symbol was in the text that ``fairseq-preprocess`` saw."""
     first = dictionary.nspecial
-    return {
-        symbol: count
-        for symbol, count in zip(dictionary.symbols[first:], dictionary.count[first:], strict=True)
-        if not symbol.startswith("madeupword")
-    }
+    counted = zip(dictionary.symbols[first:], dictionary.count[first:], strict=True)
+    return {symbol: count for symbol, count in counted if not symbol.startswith("madeupword")}
 
 
 def swapped(pair: Pair, generator: random.Random, share: float = SWAPPED) -> Pair:
@@ -188,7 +189,8 @@ def swapped(pair: Pair, generator: random.Random, share: float = SWAPPED) -> Pai
     Sennrich's control.
     """
     places = [place for place, word in enumerate(pair.source.words) if word >= 0]
-    moved = generator.sample(places, min(len(places), max(2, round(share * len(places)))))
+    wanted = max(2, round(share * len(places)))
+    moved = generator.sample(places, min(len(places), wanted))
     order = list(range(len(pair.source.words)))
     for place, other in zip(moved, moved[1:] + moved[:1], strict=True):
         order[place] = other
@@ -224,22 +226,20 @@ def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:
     Args:
         forcing: looks at the encoder, as ``TeacherForcing(…, attention="encoder")``.
     """
-    trees, reader = survey.options.trees, survey.reader
-    sentences = (
-        reader.pair(tree.words, None, f"line {number} ({tree.where})")
-        for number, tree in enumerate(trees, 1)
-    )
-    pairs = list(examined(sentences, reader, name="treebank"))
-    weights = map_batches(
-        pairs,
-        partial(_weights_between_words, forcing),
-        max_tokens=survey.options.max_tokens,
-        window=200,
-    )
+    trees = survey.options.trees
+    pairs = list(examined(_sentences(trees, survey.reader), survey.reader, name="treebank"))
+    run = partial(_weights_between_words, forcing)
+    weights = map_batches(pairs, run, max_tokens=survey.options.max_tokens, window=200)
     measured = Syntax()
     for tree, of_tree in zip(trees, weights, strict=True):
         measured.add(of_tree, tree)
     return measured
+
+
+def _sentences(trees: Sequence[Tree], reader: PairReader) -> Iterator[Pair]:
+    """The sentences of a treebank, which have no target."""
+    for number, tree in enumerate(trees, 1):
+        yield reader.pair(tree.words, None, f"line {number} ({tree.where})")
 
 
 def _weights_between_words(forcing: TeacherForcing, batch: list[Pair]) -> Iterator[np.ndarray]:

@@ -57,7 +57,8 @@ def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Ev
             layers.add(evidence.layer)
     if not needs:
         return Batch(forcing, pairs, {})
-    return Batch(forcing, pairs, forcing.recorded(pairs, layers=layers, values="values" in needs))
+    recording = forcing.recorded(pairs, layers=layers, values="values" in needs)
+    return Batch(forcing, pairs, recording)
 
 
 def _array(matrix: Tensor | np.ndarray) -> np.ndarray:

@@ -37,9 +37,11 @@ def read_corpus(
     """
     if isinstance(corpus, Texts):
         name = corpus.source
-        lines = InMemory(corpus.target, (line.rstrip("\n") for line in read_lines(corpus.target)))
-        sources, references = transposed(read_together(TextFile(corpus.source), lines), 2)
-        pairs = list(text_pairs(((source, None) for source in sources[:limit]), reader))
+        lines = (line.rstrip("\n") for line in read_lines(corpus.target))
+        both = read_together(TextFile(corpus.source), InMemory(corpus.target, lines))
+        sources, references = transposed(both, 2)
+        without_targets = ((source, None) for source in sources[:limit])
+        pairs = list(text_pairs(without_targets, reader))
     else:
         name = corpus
         pairs = list(binarised_pairs(corpus, reader)[0])[:limit]
@@ -49,9 +51,9 @@ def read_corpus(
     return pairs, references[:limit]
 
 
-def transposed(rows: Iterable[tuple], count: int) -> list[list]:
-    """Rows of ``count`` items as so many lists."""
-    return [list(column) for column in zip(*rows, strict=True)] or [[]] * count
+def transposed(tuples: Iterable[tuple], count: int) -> list[list]:
+    """Tuples of ``count`` entries as so many lists."""
+    return [list(column) for column in zip(*tuples, strict=True)] or [[]] * count
 
 
 def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:

@@ -54,7 +54,7 @@ def numbered_batches(
     """
     numbered = enumerate(pairs)
     while chunk := list(islice(numbered, window)):
-        lengths = [max(len(pair.source.tokens), len(pair.target.tokens)) for _, pair in chunk]
+        lengths = [pair.length for _, pair in chunk]
         for batch in batches(lengths, max_tokens):
             yield [chunk[index] for index in batch]
             if progress is not None:

@@ -56,6 +56,11 @@ class Pair(NamedTuple):
     where: str  # for error messages
     skipped: bool = False  # as too long for the model: no tokens but the special ones
 
+    @property
+    def length(self) -> int:
+        """How many tokens the longer one of its sides has."""
+        return max(len(self.source.tokens), len(self.target.tokens))
+
 
 class Side:
     """One side of a task: its dictionary, special tokens and segmentation."""
