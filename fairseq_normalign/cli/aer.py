@@ -13,6 +13,7 @@ from fairseq_normalign.alignment import aer, breakdown, doctor
 from fairseq_normalign.alignment.links import FORMATS, GoldFile, LinkFile
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.alignment.words import TextFile
+from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, short_names
 from fairseq_normalign.report.columns import columns
@@ -27,8 +28,8 @@ NEEDED_TEXTS = {
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="normalign aer",
+    parser = CommandParser(
+        "aer",
         description="Alignment error rate, precision and recall of word alignments. stdout has "
         "the scores; warnings about files that look misread go to stderr.",
         epilog="example: normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fairseq_normalign.cli.options import check_output
+from fairseq_normalign.cli.options import CommandParser, check_output
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:
 transformer_normalign to transformer, which fairseq loads without the plugin, or back."""
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="normalign convert",
+    parser = CommandParser(
+        "convert",
         description=DESCRIPTION,
         epilog="example: normalign convert checkpoint_best.pt --arch transformer -o plain.pt",
     )

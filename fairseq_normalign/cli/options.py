@@ -28,12 +28,8 @@ class CommandParser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def __init__(self, command: str, **options: Any):
-        super().__init__(
-            prog=f"normalign {command}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-            **options,
-        )
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(prog=f"normalign {command}", allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; {self.prog} --help tells more")

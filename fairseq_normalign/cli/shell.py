@@ -82,6 +82,7 @@ def warnings_as_lines(command: str) -> Iterator[None]:
 
     level = logging.root.manager.disable
     with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning)
         warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
         warnings.showwarning = show
         logging.disable(logging.INFO)  # fairseq opens the root logger for all debug messages

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together
 from fairseq_normalign.alignment.signature import made_with, signed_file
 from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, check_variant, symmetrize
+from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="normalign symmetrize",
+    parser = CommandParser(
+        "symmetrize",
         description="Combine the word alignments of two directions. Writes Pharaoh lines, source "
         "word first.",
         epilog="example: normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag "
