@@ -137,10 +137,10 @@ def cached_values(attention: MultiheadAttention, incremental_state: dict) -> Ten
 
 
 @contextmanager
-def explicit_path(chosen: Collection[MultiheadAttention]) -> Iterator[None]:
+def explicit_path(modules: Collection[MultiheadAttention]) -> Iterator[None]:
     """fairseq's own attention code instead of PyTorch's fused one, which gives no head weights."""
-    before = [(attention, attention.skip_embed_dim_check) for attention in chosen]
-    for attention in chosen:
+    before = [(attention, attention.skip_embed_dim_check) for attention in modules]
+    for attention in modules:
         attention.skip_embed_dim_check = True
     try:
         yield
@@ -156,10 +156,9 @@ def single_beam(model: FairseqModule) -> Iterator[None]:
     Beam search tells some models, as BART, how many beams a sentence has, and nothing takes it
     back: source–target attention would go on to take every so many sentences of a batch for one.
     """
-    sizes = [
-        (module, module.beam_size) for module in model.modules() if hasattr(module, "beam_size")
-    ]
-    for module, _ in sizes:
+    for_beams = [module for module in model.modules() if hasattr(module, "beam_size")]
+    sizes = [(module, module.beam_size) for module in for_beams]
+    for module in for_beams:
         module.beam_size = 1
     try:
         yield

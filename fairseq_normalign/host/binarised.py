@@ -36,11 +36,13 @@ def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], in
             f"{prefix}*: {len(source)} sources and {len(target)} targets; expected as many of each"
         )
     _say_if_unjoined(reader)
-    pairs = (
-        reader.binarised_pair(source[i], target[i], f"pair {i + 1}") for i in range(len(source))
-    )
     names = [prefix + language for language in languages]
-    return _counting_unknown(pairs, reader, names), len(source)
+    return _counting_unknown(_pairs(source, target, reader), reader, names), len(source)
+
+
+def _pairs(source: Sequence[Any], target: Sequence[Any], reader: PairReader) -> Iterator[Pair]:
+    for index in range(len(source)):
+        yield reader.binarised_pair(source[index], target[index], f"pair {index + 1}")
 
 
 def _without_targets(subset: str, data: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
@@ -50,14 +52,15 @@ def _without_targets(subset: str, data: str, reader: PairReader) -> tuple[Iterat
         if not _missing(path):
             source = _sentences(path, reader.task.source_dictionary)
             _say_if_unjoined(reader)
-            pairs = (
-                reader.binarised_pair(source[i], None, f"sentence {i + 1}")
-                for i in range(len(source))
-            )
-            return _counting_unknown(pairs, reader, [path]), len(source)
+            return _counting_unknown(_sources(source, reader), reader, [path]), len(source)
     raise MissingSubset(
         f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
     )
+
+
+def _sources(source: Sequence[Any], reader: PairReader) -> Iterator[Pair]:
+    for index in range(len(source)):
+        yield reader.binarised_pair(source[index], None, f"sentence {index + 1}")
 
 
 def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:
@@ -111,7 +114,8 @@ def _counting_unknown(
     pairs: Iterator[Pair], reader: PairReader, names: Sequence[str]
 ) -> Iterator[Pair]:
     """The pairs; then a word about pieces that are <unk>, if pieces are joined to words."""
-    unknown, pieces = [0] * len(names), [0] * len(names)
+    unknown = [0] * len(names)
+    pieces = [0] * len(names)
     sides = (reader.source, reader.target)[: len(names)]
     for pair in pairs:
         for number, side in enumerate(sides):

@@ -8,6 +8,7 @@ import importlib
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
@@ -62,7 +63,8 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
     for folder in data.split(":"):
         if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
-    models, task = [], None
+    models = []
+    task = None
     for name in path.split(":"):
         check_is_file(name)
         with explained(name, data), warnings.catch_warnings():
@@ -88,10 +90,10 @@ def load_single(path: str, data: str, overrides: dict | None = None):
     if isinstance(model, FairseqMultiModel):
         pair = "{0.source_lang}-{0.target_lang}".format(task_options(task))
         if pair not in model.models:
-            found = ", ".join(model.models)
+            pairs = ", ".join(model.models)
             raise InputError(
                 f"{path}: no languages {pair}; expected --source-lang and --target-lang of one "
-                f"of: {found}"
+                f"of: {pairs}"
             )
         model = model.models[pair]
     return model, task
@@ -99,18 +101,19 @@ def load_single(path: str, data: str, overrides: dict | None = None):
 
 def check_finite(path: str, parameters: Iterable[tuple[str, Tensor]]) -> None:
     """Refuses a model with parameters that are infinite or no numbers."""
-    broken = [
-        name
-        for name, values in parameters
-        if isinstance(values, Tensor)
-        and values.is_floating_point()
-        and not torch.isfinite(values).all()
-    ]
+    broken = [name for name, values in parameters if not _is_finite(values)]
     if broken:
         raise InputError(
             f"{path}: {len(broken)} of its parameters have values that are infinite or no numbers "
             f"(first: {broken[0]!r}); expected a model whose training did not diverge"
         )
+
+
+def _is_finite(values: Any) -> bool:
+    """Whether all real numbers of a tensor are finite; a checkpoint may hold anything."""
+    if not isinstance(values, Tensor) or not values.is_floating_point():
+        return True
+    return bool(torch.isfinite(values).all())
 
 
 def convert(path: str, arch: str, output: str) -> None:

@@ -35,7 +35,8 @@ def _problem_in(path: Path) -> str | None:
         except ValueError:
             return f"{path}:{number}: {encoded.decode()!r} is no entry of a dictionary; {LINE}"
         if token in first_lines and not flagged:
-            place = f"line {first_lines[token]}" if first_lines[token] else "fairseq itself"
+            first = first_lines[token]
+            place = f"line {first}" if first else "fairseq itself"
             return f"{path}:{number}: the token {token!r} is there twice: first in {place}"
         first_lines.setdefault(token, number)
     return None

@@ -93,8 +93,9 @@ def _other_dictionary(error: Exception, path: str, data: str) -> str | None:
     """Embeddings of another number of types than the dictionary has."""
     for name, trained, there in _misshapen(error):
         if data and "embed_tokens" in name and trained[0] != there[0]:
-            empty = first_problem(data) if there[0] == len(SPECIAL) else None
-            return empty or (
+            is_empty = there[0] == len(SPECIAL)
+            problem = first_problem(data) if is_empty else None
+            return problem or (
                 f"{path}: trained with a dictionary of {trained[0]} types, and that in {data} has "
                 f"{there[0]}; of another model?"
             )
@@ -103,43 +104,38 @@ def _other_dictionary(error: Exception, path: str, data: str) -> str | None:
 
 def _misfit(error: Exception, path: str, data: str) -> str | None:
     """Parameters that are missing, unknown, or of another shape: how many, and the first."""
-    missing, unknown, misshapen = _missing(error), _unknown(error), _misshapen(error)
-    found = []
+    missing = _listed(error, "Missing key")
+    unknown = _listed(error, "Unexpected key")
+    misshapen = _misshapen(error)
+    misfits = []
     if missing:
-        found.append(f"{_count(missing)} missing (first: {missing[0]!r})")
+        misfits.append(f"{_count(missing)} missing (first: {missing[0]!r})")
     if unknown:
-        found.append(f"{_count(unknown)} unknown (first: {unknown[0]!r})")
+        misfits.append(f"{_count(unknown)} unknown (first: {unknown[0]!r})")
     if misshapen:
         name, stored, expected = misshapen[0]
-        found.append(
+        misfits.append(
             f"{_count(misshapen)} of another shape (first: {name!r}: {stored}, expected {expected})"
         )
-    return f"{path}: does not fit its own options: {'; '.join(found)}" if found else None
+    if not misfits:
+        return None
+    return f"{path}: does not fit its own options: {'; '.join(misfits)}"
 
 
 def _count(names: list) -> str:
     return "1 parameter is" if len(names) == 1 else f"{len(names)} parameters are"
 
 
-def _missing(error: Exception) -> list[str]:
-    return _listed(error, "Missing key")
-
-
-def _unknown(error: Exception) -> list[str]:
-    return _listed(error, "Unexpected key")
-
-
 def _listed(error: Exception, heading: str) -> list[str]:
+    """The names of parameters that PyTorch lists under a heading."""
     line = re.search(rf"{heading}\(s\) in state_dict: (.*)", str(error))
     return re.findall(r'"([^"]*)"', line.group(1)) if line else []
 
 
 def _misshapen(error: Exception) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
     """Name, shape in the checkpoint and shape in the model of each parameter that differs."""
-    return [
-        (name, _sizes(stored), _sizes(expected))
-        for name, stored, expected in MISSHAPEN.findall(str(error))
-    ]
+    shapes = MISSHAPEN.findall(str(error))
+    return [(name, _sizes(stored), _sizes(expected)) for name, stored, expected in shapes]
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -155,11 +151,11 @@ def _no_languages(error: Exception, path: str, data: str) -> str | None:
     )
 
 
-EXPLANATIONS: tuple[tuple[type[Exception], Callable[..., str | None]], ...] = (
+EXPLANATIONS: list[tuple[type[Exception], Callable[..., str | None]]] = [
     (KeyError, _no_entry),
     (OSError, _no_file),
     (Exception, _bad_dictionary),
     (RuntimeError, _other_dictionary),
     (RuntimeError, _misfit),
     (Exception, _no_languages),
-)
+]

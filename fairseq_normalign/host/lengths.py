@@ -105,7 +105,10 @@ def _fitting(
             raise InputError(f"{pairs[0].where}: {too_long}")
         if report is not None:
             report(pairs[0])
-        yield list(map(skipped, pairs) if policy == "skip" else map(truncated, pairs, limits))
+        if policy == "skip":
+            yield list(map(skipped, pairs))
+        else:
+            yield list(map(truncated, pairs, limits))
 
 
 def excess(pair: Pair, limits: Limits) -> str:
@@ -124,16 +127,14 @@ def skipped(pair: Pair) -> Pair:
 
 def truncated(pair: Pair, limits: Limits) -> Pair:
     """The pair with as many of its first tokens as the model takes; special ones stay."""
-    source, target = (
-        sentence if limit is None else _cut(sentence, limit)
-        for sentence, limit in zip((pair.source, pair.target), limits, strict=True)
-    )
+    source = _cut(pair.source, limits.source)
+    target = _cut(pair.target, limits.target)
     return pair._replace(source=source, target=target)
 
 
-def _cut(sentence: Sentence, limit: int) -> Sentence:
+def _cut(sentence: Sentence, limit: int | None) -> Sentence:
     """The first tokens of a sentence, and all special ones, at most ``limit`` together."""
-    if len(sentence.words) <= limit:
+    if limit is None or len(sentence.words) <= limit:
         return sentence
     special = sum(word < 0 for word in sentence.words)
     left = max(limit - special, 0)

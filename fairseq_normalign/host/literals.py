@@ -16,7 +16,10 @@ OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
-SIGNS: dict[type[ast.AST], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+SIGNS: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 LONGEST = 100_000  # of what a * repeats: enough for any list of layers, too little to fill a memory
 SHOWN = 60  # characters of an option in a message
 
@@ -68,7 +71,8 @@ def _value(node: ast.AST) -> Any:
         case ast.UnaryOp() if type(node.op) in SIGNS:
             return SIGNS[type(node.op)](_value(node.operand))
         case ast.BinOp() if type(node.op) in OPERATORS:
-            return _combined(OPERATORS[type(node.op)], _value(node.left), _value(node.right))
+            function = OPERATORS[type(node.op)]
+            return _combined(function, _value(node.left), _value(node.right))
     raise ValueError(f"not a value: {type(node).__name__}")
 
 

@@ -104,12 +104,14 @@ def load(
     """The model that the options name, or the one of the reverse direction."""
     overrides = dict(args.model_overrides)
     if reverse and {"source_lang", "target_lang"} <= set(overrides):
-        languages = overrides["source_lang"], overrides["target_lang"]
-        overrides["target_lang"], overrides["source_lang"] = languages
+        source, target = overrides["source_lang"], overrides["target_lang"]
+        overrides.update(source_lang=target, target_lang=source)
     path = args.reverse_path if reverse else args.path
     model, task = load_single(path, args.data, overrides)
-    if args.fp16 or args.bf16:
-        model = model.half() if args.fp16 else model.bfloat16()
+    if args.fp16:
+        model = model.half()
+    elif args.bf16:
+        model = model.bfloat16()
     forcing = TeacherForcing(model.to(args.device), task, attention=attention)
     return ReadyModel(forcing, PairReader.from_args(task, args, reverse=reverse))
 
@@ -169,7 +171,9 @@ def _texts(args: argparse.Namespace) -> list:
         printed = read_printed(args.hypotheses)
     if printed is not None:
         source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
-        return [TextFile(args.source_file) if args.source_file else source, target]
+        if args.source_file:
+            return [TextFile(args.source_file), target]
+        return [source, target]
     target_file = args.target_file or args.hypotheses
     if args.source_file is None or target_file is None:
         raise InputError("--source-file and --target-file (or --hypotheses) go together")

@@ -82,7 +82,8 @@ class Side:
         segmented = self.segmentation(text, f"{self.name} {where}")
         ids = [self._index(symbol) for symbol in segmented.symbols]
         unk = self.dictionary.unk()
-        unknown = [p for p, index in zip(segmented.pieces, ids, strict=True) if index == unk]
+        of_pieces = zip(segmented.pieces, ids, strict=True)
+        unknown = [piece for piece, index in of_pieces if index == unk]
         return self._sentence(ids, segmented.ids, segmented.words, tuple(unknown))
 
     def _index(self, symbol: str) -> int:
@@ -113,8 +114,9 @@ class Side:
         self, ids: list[int], words: list[int], text: list[str], unknown: tuple[str, ...] = ()
     ) -> Sentence:
         tokens = torch.tensor([*self.before, *ids, *self.after], dtype=torch.long)
-        words = [*[-1] * len(self.before), *words, *[-1] * len(self.after)]
-        return Sentence(tokens, words, text, unknown)
+        before = [-1] * len(self.before)
+        after = [-1] * len(self.after)
+        return Sentence(tokens, [*before, *words, *after], text, unknown)
 
     def symbols(self, tokens: Sequence[int]) -> list[str]:
         """The pieces and special tokens that tokens stand for."""
@@ -125,13 +127,11 @@ class Side:
         """What the dictionary tells of its text."""
         first = self.dictionary.nspecial
         symbols = zip(self.dictionary.symbols[first:], self.dictionary.count[first:], strict=True)
-        return Vocabulary(
-            {
-                self.segmentation.printed(symbol): count
-                for symbol, count in symbols
-                if not symbol.startswith("madeupword")  # fills up the embeddings
-            }
-        )
+        counts = {}
+        for symbol, count in symbols:
+            if not symbol.startswith("madeupword"):  # fills up the embeddings
+                counts[self.segmentation.printed(symbol)] = count
+        return Vocabulary(counts)
 
     def reading(self, sentences: Iterable[Sentence]) -> Reading:
         """What the doctor wants to know of a text."""
@@ -150,10 +150,11 @@ class Side:
         words = zip(sentence.tokens.tolist(), sentence.words, strict=True)
         tokens = [token for token, word in words if word >= 0]
         unknown = iter(sentence.unknown)
-        return [
-            next(unknown, symbol) if token == self.dictionary.unk() else symbol
-            for token, symbol in zip(tokens, self.symbols(tokens), strict=True)
-        ]
+        pieces = []
+        for token, symbol in zip(tokens, self.symbols(tokens), strict=True):
+            is_unknown = token == self.dictionary.unk()
+            pieces.append(next(unknown, symbol) if is_unknown else symbol)
+        return pieces
 
 
 class PairReader:
@@ -181,8 +182,8 @@ class PairReader:
         target_tokenizer: Any = None,
         wording: Wording = PYTHON,
     ) -> None:
-        self.task, self.marks, self.scheme = task, special_tokens_of(task), scheme
-        self.wording = wording
+        self.task, self.scheme, self.wording = task, scheme, wording
+        self.marks = special_tokens_of(task)
         source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
         target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
         self.source = Side("source", task.source_dictionary, self.marks.source, source)
@@ -205,10 +206,12 @@ class PairReader:
         options = task_options(task)
         languages = getattr(options, "source_lang", None), getattr(options, "target_lang", None)
         tokenizer, target_tokenizer = build_tokenizers(args, languages, wording)
+        if reverse:
+            source_bpe, target_bpe = target_bpe, source_bpe
         return cls(
             task,
-            source_bpe=target_bpe if reverse else source_bpe,
-            target_bpe=source_bpe if reverse else target_bpe,
+            source_bpe=source_bpe,
+            target_bpe=target_bpe,
             scheme=scheme,
             tokenizer=tokenizer,
             target_tokenizer=target_tokenizer,
@@ -252,17 +255,15 @@ class PairReader:
 
     def pair(self, source: Text, target: Text, where: str) -> Pair:
         """A pair of texts, each a line or a list of words; no target is None."""
-        return Pair(
-            self.source.from_text(source, where), self.target.from_text(target, where), where
-        )
+        source_sentence = self.source.from_text(source, where)
+        target_sentence = self.target.from_text(target, where)
+        return Pair(source_sentence, target_sentence, where)
 
     def binarised_pair(self, source: Tensor, target: Tensor | None, where: str) -> Pair:
         """A pair of sentences as ``fairseq-preprocess`` writes them; no target is None."""
-        return Pair(
-            self.source.from_binarised(source, where),
-            self.target.from_binarised(target, where),
-            where,
-        )
+        source_sentence = self.source.from_binarised(source, where)
+        target_sentence = self.target.from_binarised(target, where)
+        return Pair(source_sentence, target_sentence, where)
 
     def symbols(self, tokens: Sequence[int], side: str) -> list[str]:
         """The pieces and special tokens that tokens stand for."""
@@ -317,11 +318,12 @@ def text_pairs(
     sentences: Iterable[tuple[Text, Text]], reader: PairReader, *, name: str = "text"
 ) -> Iterator[Pair]:
     """Pairs of a stream of (source, target), after the doctor has looked at the first of them."""
-    pairs = (
-        reader.pair(source, target, f"line {number}")
-        for number, (source, target) in enumerate(sentences, 1)
-    )
-    return examined(pairs, reader, name=name)
+    return examined(_read_pairs(sentences, reader), reader, name=name)
+
+
+def _read_pairs(sentences: Iterable[tuple[Text, Text]], reader: PairReader) -> Iterator[Pair]:
+    for number, (source, target) in enumerate(sentences, 1):
+        yield reader.pair(source, target, f"line {number}")
 
 
 def examined(pairs: Iterable[Pair], reader: PairReader, *, name: str = "text") -> Iterator[Pair]:

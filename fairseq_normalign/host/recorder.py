@@ -155,25 +155,25 @@ def record(
     Yields:
         A dict ``(kind, layer) → Recorded``.
     """
-    chosen = {
-        name: attention
-        for name, attention in attentions(model).items()
-        if name[0] in kinds and (layers is None or name[1] in layers)
-    }
+    watched = {}
+    for (kind, layer), attention in attentions(model).items():
+        if kind in kinds and (layers is None or layer in layers):
+            watched[kind, layer] = attention
+    there = {kind for kind, _ in watched}
     for kind in kinds:
-        if not any(name[0] == kind for name in chosen):
+        if kind not in there:
             raise InputError(
                 f"{type(model).__name__} has no {kind} attention to record; attentions are: "
                 f"{', '.join(KINDS)}"
             )
-    for name, attention in chosen.items():
+    for name, attention in watched.items():
         refuse_unsupported(name, attention)
     recording: Recording = {}
     with ExitStack() as stack:
         if detach:
             stack.enter_context(evaluation_mode(model))
-        stack.enter_context(explicit_path(chosen.values()))
-        for name, attention in chosen.items():
+        stack.enter_context(explicit_path(watched.values()))
+        for name, attention in watched.items():
             keep = partial(recording.__setitem__, name)
             hooks = _Hooks(attention, keep, values=values, detach=detach)
             stack.enter_context(hooks.installed())

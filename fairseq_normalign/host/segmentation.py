@@ -58,7 +58,8 @@ class Segmentation:
         """A sentence in pieces, given as a line or as a list of words."""
         text = sentence if isinstance(sentence, str) else " ".join(_one_by_one(sentence, where))
         _check_characters(text, where)
-        words = split_words(text if self.tokenizer is None else self.tokenizer.encode(text))
+        tokenised = text if self.tokenizer is None else self.tokenizer.encode(text)
+        words = split_words(tokenised)
         symbols, ids = self._split(words, where)
         pieces = [self.printed(symbol) for symbol in symbols]
         if self.bpe is None:
@@ -135,9 +136,12 @@ def build_bpes(args: Namespace, wording: Wording = COMMAND) -> tuple[Any, Any]:
             ``source_sentencepiece_model`` and ``target_sentencepiece_model``.
     """
     _check_options(args, wording)
-    source, target = _file_of(args, "source"), _file_of(args, "target")
+    source = _file_of(args, "source")
+    target = _file_of(args, "target")
     source_bpe = _build_bpe(args, source, wording)
-    return source_bpe, source_bpe if source == target else _build_bpe(args, target, wording)
+    if source == target:
+        return source_bpe, source_bpe
+    return source_bpe, _build_bpe(args, target, wording)
 
 
 def build_tokenizers(
@@ -200,7 +204,8 @@ def _build_bpe(args: Namespace, path: str | None, wording: Wording) -> Any:
 
 def _build_codes(args: Namespace, path: str) -> Any:
     """fairseq's BPE object by codes; fastBPE's are merges, which subword-nmt can apply as well."""
-    codes = _read_codes(file_utils.cached_path(path), columns=3 if args.bpe == "fastbpe" else 2)
+    columns = 3 if args.bpe == "fastbpe" else 2
+    codes = _read_codes(file_utils.cached_path(path), columns)
     try:
         return _quietly(encoders.build_bpe, args)
     except ImportError:

@@ -37,8 +37,8 @@ def special_tokens_of(task: Any) -> SpecialTokens:
         if isinstance(task, kind):
             return _of_languages(task, of_languages)
     if isinstance(task, MASKED):  # <s> before, and no target
-        dictionary = task.source_dictionary
-        return SpecialTokens(((dictionary.bos(),), (dictionary.eos(),)), ((), ()), dictionary.bos())
+        bos, eos = task.source_dictionary.bos(), task.source_dictionary.eos()
+        return SpecialTokens(((bos,), (eos,)), ((), ()), bos)
     source, target = task.source_dictionary.eos(), task.target_dictionary.eos()
     return SpecialTokens(((), (source,)), ((), (target,)), target)
 
@@ -62,11 +62,9 @@ def _of_languages(task: Any, of_languages: Callable[..., SpecialTokens]) -> Spec
 def _multilingual(task: MultilingualTranslationTask, source: str, target: str) -> SpecialTokens:
     """Language tokens in the place of the source's </s> and of the decoder's first input."""
     eos = task.target_dictionary.eos()
-    return SpecialTokens(
-        ((), (task.get_encoder_langtok(source, target),)),
-        ((), (eos,)),
-        task.get_decoder_langtok(target),
-    )
+    after_source = task.get_encoder_langtok(source, target)
+    start = task.get_decoder_langtok(target)
+    return SpecialTokens(((), (after_source,)), ((), (eos,)), start)
 
 
 def _multi_simple_epoch(

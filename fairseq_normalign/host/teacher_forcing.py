@@ -28,7 +28,8 @@ class TeacherForcing:
 
     def __init__(self, model, task, *, attention: str = "cross"):
         self.model, self.attention = model, attention
-        self.pad, self.start = task.source_dictionary.pad(), special_tokens_of(task).start
+        self.pad = task.source_dictionary.pad()
+        self.start = special_tokens_of(task).start
         if not hasattr(model, "encoder"):
             raise InputError(
                 f"{type(model).__name__} has no encoder; language models are not supported"
@@ -37,7 +38,8 @@ class TeacherForcing:
         if not modules:
             raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}")
         self.head_counts = list(map(head_count, modules))  # by layer
-        self.layers, self.heads = len(modules), max(self.head_counts)
+        self.layers = len(modules)
+        self.heads = max(self.head_counts)
         self.width = out_weight(modules[0]).shape[0]
 
     @property

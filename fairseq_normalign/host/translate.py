@@ -115,9 +115,6 @@ def joined(
 
 def reference(pair: Pair, reader: PairReader) -> str:
     """The target as text, joined as translations are."""
-    tokens_of_words = [
-        token
-        for token, word in zip(pair.target.tokens, pair.target.words, strict=True)
-        if word >= 0
-    ]
+    tokens = zip(pair.target.tokens, pair.target.words, strict=True)
+    tokens_of_words = [token for token, word in tokens if word >= 0]
     return joined(tokens_of_words, reader).replace("<unk>", UNKNOWN)

@@ -77,11 +77,10 @@ def inert_classes() -> list:
     allowed += [(getattr(builtins, name), f"builtins.{name}") for name in ("dict", "list", "int")]
     # NumPy ≥ 1.25 has a class for each dtype, which older pickles do not name
     allowed += [type(np.dtype(code)) for code in ("i8", "f8", "f4") if hasattr(np, "dtypes")]
-    for name in METERS:  # fairseq ≤ 0.9 kept them in a module of another name
-        allowed += [
-            (getattr(meters, name), f"fairseq.{module}.{name}")
-            for module in ("meters", "logging.meters")
-        ]
+    for name in METERS:
+        meter = getattr(meters, name)
+        allowed.append((meter, f"fairseq.meters.{name}"))  # of fairseq ≤ 0.9
+        allowed.append((meter, f"fairseq.logging.meters.{name}"))
     return allowed
 
 
@@ -137,11 +136,12 @@ def guard_fairseq() -> None:
     allow_checkpoint_classes()
     forbid_eval()
     quote_fasta_files()
-    for name, guard in (
-        ("load_checkpoint_to_cpu", _unpickling_safely),
-        ("load_model_ensemble_and_task", _building_safely),
-    ):
-        setattr(checkpoint_utils, name, guard(getattr(checkpoint_utils, name)))
+    checkpoint_utils.load_checkpoint_to_cpu = _unpickling_safely(
+        checkpoint_utils.load_checkpoint_to_cpu
+    )
+    checkpoint_utils.load_model_ensemble_and_task = _building_safely(
+        checkpoint_utils.load_model_ensemble_and_task
+    )
 
 
 def _unpickling_safely(load: Callable) -> Callable:

@@ -110,13 +110,14 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
                 "the model has no gates to close; expected --gate-heads encoder,decoder,cross or "
                 "some of them"
             )
-        probabilities = torch.cat(
-            [projection.open_probabilities() for projection in projections.values()]
-        )
+        by_attention = []
         kinds: list[str] = []  # of each gated head
+        closed = 0
         for (kind, _), projection in projections.items():
+            by_attention.append(projection.open_probabilities())
             kinds += [kind] * len(projection.log_alpha)
-        closed = sum(int((gate.gate_values() == 0).sum()) for gate in projections.values())
+            closed += int((projection.gate_values() == 0).sum())
+        probabilities = torch.cat(by_attention)
         factor = self._factor(model, len(kinds), closed)
         prices = probabilities.new_tensor([factor * self.lambdas[kind] for kind in kinds])
         if self.target is not None and len(kinds) - closed < self.target:

@@ -135,7 +135,8 @@ class Steering(nn.Module):
         if self.updates == self.steered or excess == 0:
             return
         self.steered = self.updates
-        factor = self.factor * (self.RATE if excess > 0 else 1 / self.RATE)
+        change = self.RATE if excess > 0 else 1 / self.RATE
+        factor = self.factor * change
         self.factor = min(self.LIMIT, max(1 / self.LIMIT, factor))
 
     def get_extra_state(self) -> Tensor:
@@ -145,9 +146,8 @@ class Steering(nn.Module):
         self.factor = state.item()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        super()._load_from_state_dict(
-            {f"{prefix}_extra_state": self.get_extra_state(), **state_dict}, prefix, *args
-        )
+        own = {f"{prefix}_extra_state": self.get_extra_state()}
+        super()._load_from_state_dict({**own, **state_dict}, prefix, *args)
 
 
 def gate_heads(
@@ -179,9 +179,9 @@ def gate_heads(
 
 def gates(model: nn.Module) -> dict[Name, GatedProjection]:
     """The gated projections of a model by (kind, layer from 0)."""
-    projections = {name: out_projection(module) for name, module in attentions(model).items()}
-    return {
-        name: projection
-        for name, projection in projections.items()
-        if isinstance(projection, GatedProjection)
-    }
+    gated = {}
+    for name, attention in attentions(model).items():
+        projection = out_projection(attention)
+        if isinstance(projection, GatedProjection):
+            gated[name] = projection
+    return gated

@@ -47,8 +47,9 @@ def add_chosen_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> 
     names.add_argument("--task")
     names.add_argument("--arch", "-a")
     names.add_argument("--criterion")
-    chosen = vars(names.parse_known_args(argv)[0])
-    for name, registry in REGISTRIES.items():
-        if chosen[name] in registry:
-            group = parser.add_argument_group(f"options of --{name} {chosen[name]}")
-            registry[chosen[name]].add_args(group)
+    named, _ = names.parse_known_args(argv)
+    for option, registry in REGISTRIES.items():
+        name = getattr(named, option)
+        if name in registry:
+            group = parser.add_argument_group(f"options of --{option} {name}")
+            registry[name].add_args(group)

@@ -128,10 +128,13 @@ class NormalignTransformer(TransformerModel):
         extra["norms"] = {kind: [] for kind in export}
         for name in attentions(self):
             kind, _ = name
-            if kind in export:
-                recorded = recording.get(name)
-                extra["attentions"][kind].append(None if recorded is None else recorded.weights)
-                extra["norms"][kind].append(None if recorded is None else recorded.norms)
+            if kind not in export:
+                continue
+            weights = norms = None
+            if name in recording:
+                weights, norms = recording[name].weights, recording[name].norms
+            extra["attentions"][kind].append(weights)
+            extra["norms"][kind].append(norms)
         return logits, extra
 
 

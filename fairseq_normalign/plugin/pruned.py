@@ -68,10 +68,10 @@ class PrunedAttention(MultiheadAttention):
         return self._fused(query, key, value, key_padding_mask, attn_mask), None
 
     def _fused(self, query, key, value, key_padding_mask, attn_mask):
-        q, k, v = (
-            split_heads(projection(x), self.num_heads, self.head_dim)  # (B, H, T, D)
-            for projection, x in zip(projections(self), (query, key, value), strict=True)
-        )
+        to_queries, to_keys, to_values = projections(self)
+        q = split_heads(to_queries(query), self.num_heads, self.head_dim)  # (B, H, T, D)
+        k = split_heads(to_keys(key), self.num_heads, self.head_dim)  # (B, H, S, D)
+        v = split_heads(to_values(value), self.num_heads, self.head_dim)
         mask = None if attn_mask is None else attn_mask.to(q.dtype)
         if key_padding_mask is not None:
             hidden = key_padding_mask.bool()[:, None, None]  # (B, 1, 1, S)

@@ -1,6 +1,7 @@
 """``translation_normalign``: translation whose ``--print-alignment`` aligns by vector norms."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -110,7 +111,8 @@ class AligningGenerator(SequenceGenerator):
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
         finalized = super().generate(models, sample, **kwargs)
-        hypotheses, pairs = [], []
+        hypotheses = []
+        pairs = []
         for source, beam in zip(_sources(sample, self.pad), finalized, strict=True):
             for hypothesis in beam[: self.nbest]:
                 target = hypothesis["tokens"].cpu()
@@ -133,7 +135,11 @@ class AligningGenerator(SequenceGenerator):
     def _shown(self, soft: Soft) -> list:
         if not self.soft:
             return self.aligner.links(soft)
-        return [[f"{share:.6f}" for share in row] for row in self.aligner.shares(soft)]
+        return [_as_text(shares) for shares in self.aligner.shares(soft)]
+
+
+def _as_text(shares: Iterable[float]) -> list[str]:
+    return [f"{share:.6f}" for share in shares]
 
 
 def _sources(sample: dict, pad: int) -> list[torch.Tensor]:
