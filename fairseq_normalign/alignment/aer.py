@@ -67,7 +67,9 @@ def _ratio(part: int, whole: int) -> float:
 
 def count(links: Set[Link], gold: Gold) -> Counts:
     """The counts of one sentence pair."""
-    return Counts(len(links), len(gold.sure), len(links & gold.possible), len(links & gold.sure))
+    in_possible = len(links & gold.possible)
+    in_sure = len(links & gold.sure)
+    return Counts(len(links), len(gold.sure), in_possible, in_sure)
 
 
 class Score(NamedTuple):
@@ -110,7 +112,8 @@ def score(
                 table.fold()
         for watch in watchers:
             watch(number, PackedGold(possible - unsure, possible), columns)
-    return [Score(file.name, *table.fold()) for file, table in zip(systems, tables, strict=True)]
+    names = [system.name for system in systems]
+    return [Score(name, *table.fold()) for name, table in zip(names, tables, strict=True)]
 
 
 LINES = {"all": (0, None), "odd": (0, None, 2), "even": (1, None, 2)}  # counted from 1
@@ -124,7 +127,9 @@ class _Table:
     """
 
     def __init__(self, keep: bool) -> None:
-        self.keep, self.rows, self.total = keep, array("q"), Counts()
+        self.keep = keep
+        self.rows = array("q")
+        self.total = Counts()
 
     def fold(self) -> tuple[Counts, np.ndarray]:
         """Add up what has come; returns the sum and the rows kept, (N, 4)."""
@@ -138,7 +143,8 @@ class _Table:
 
 def aers(totals: np.ndarray) -> np.ndarray:
     """AER of each row of counts, (…, 4) -> (…)."""
-    links, sure, in_possible, in_sure = np.moveaxis(np.asarray(totals, dtype=np.float64), -1, 0)
+    by_count = np.moveaxis(np.asarray(totals, dtype=np.float64), -1, 0)  # (4, …)
+    links, sure, in_possible, in_sure = by_count
     with np.errstate(invalid="ignore"):
         return 1 - (in_possible + in_sure) / (links + sure)
 

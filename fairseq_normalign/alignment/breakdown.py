@@ -53,8 +53,8 @@ class Breakdown:
             links = _by_band(unpack(packed), band_of)
             for band in {*links, *possible}:
                 gold_part = Gold(sure.get(band, set()), possible.get(band, set()))
-                part = count(links.get(band, set()), gold_part)
-                totals[band] = totals.get(band, Counts()) + part
+                counts = count(links.get(band, set()), gold_part)
+                totals[band] = totals.get(band, Counts()) + counts
 
     def _banding(
         self, source: Sequence[str] = (), target: Sequence[str] = ()
@@ -103,8 +103,9 @@ class BoundsCheck:
         self, names: Sequence[str], source_name: str | None, target_name: str | None
     ) -> None:
         self.names = names  # gold first, then the systems
-        self.texts = [name for name in (source_name, target_name) if name]
-        self.sides = [side for side, name in enumerate((source_name, target_name)) if name]
+        texts = (source_name, target_name)
+        self.texts = [name for name in texts if name]
+        self.sides = [side for side, name in enumerate(texts) if name]
 
     def __call__(self, number: int, gold: PackedGold, columns: Sequence) -> None:
         systems = len(self.names) - 1

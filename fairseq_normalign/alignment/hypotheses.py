@@ -40,4 +40,5 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
                 "1)"
             )
     order = sorted(hypotheses)
-    return [sources[number] for number in order], [hypotheses[number] for number in order]
+    ordered_sources = [sources[number] for number in order]
+    return ordered_sources, [hypotheses[number] for number in order]

@@ -129,7 +129,9 @@ def _number(digits: str, text: str) -> int:
 
 
 def _clip(text: str, width: int = 40) -> str:
-    return repr(text if len(text) <= width else text[:width] + "…")
+    if len(text) > width:
+        text = text[:width] + "…"
+    return repr(text)
 
 
 def parse_links(line: str, *, index: int = 0, reverse: bool = False, where: str = "") -> set[Link]:
@@ -223,7 +225,8 @@ class LinkFile:
 
     def read(self, *, packed: bool = False) -> Iterator[Any]:
         """The links of each sentence pair; ``packed`` as numbers instead of pairs."""
-        parse, links = self._parse, _links(self.index, self.reverse, packed)
+        parse = self._parse
+        links = _links(self.index, self.reverse, packed)
 
         def parse_at(line: str, number: int) -> Any:
             try:
@@ -363,12 +366,15 @@ def read_together(*files: Any, packed: bool = False) -> Iterator[tuple]:
 
     NAACL files are filled up with sentences without links. ``packed`` reads links as numbers.
     """
-    streams = [
-        file.read(packed=True) if packed and isinstance(file, LinkFile) else iter(file)
-        for file in files
-    ]
+    streams = [_stream(file, packed) for file in files]
     for number, items in enumerate(itertools.zip_longest(*streams)):
         yield _filled_up(files, items, streams, number) if None in items else items
+
+
+def _stream(file: Any, packed: bool) -> Iterator[Any]:
+    if packed and isinstance(file, LinkFile):
+        return file.read(packed=True)
+    return iter(file)
 
 
 def _filled_up(
@@ -400,4 +406,5 @@ def _count_on(file: Any, stream: Iterator, seen: int) -> str:
     """How many items there are, ``seen`` ones included, unless it takes long to find out."""
     limit = MOST_MADE if isinstance(file, InMemory) else MOST_COUNTED
     rest = sum(1 for _ in itertools.islice(stream, limit))
-    return f"more than {seen + rest - 1}" if rest == limit else str(seen + rest)
+    count = seen + rest
+    return f"more than {count - 1}" if rest == limit else str(count)

@@ -123,9 +123,8 @@ def _spell_out(
     groups: list[list[str]] = [[] for _ in words]
     for piece, word in zip(pieces, ids, strict=True):
         groups[word].append(piece)
-    return all(
-        _spells(tuple(group), word, scheme) for group, word in zip(groups, words, strict=True)
-    )
+    spellings = zip(groups, words, strict=True)
+    return all(_spells(tuple(group), word, scheme) for group, word in spellings)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -133,11 +132,11 @@ def _spells(pieces: tuple[str, ...], word: str, scheme: str) -> bool:
     spelling = _word_spelling(word, scheme)
     if not any(piece in UNKNOWN for piece in pieces):
         return "".join(_piece_spelling(piece, scheme) for piece in pieces) == spelling
-    unknown = "(?s:.*)" if _has_invisible(word) else "(?s:.+)"
-    pattern = "".join(
-        unknown if piece in UNKNOWN else re.escape(_piece_spelling(piece, scheme))
-        for piece in pieces
-    )
+    anything = "(?s:.*)" if _has_invisible(word) else "(?s:.+)"
+    pattern = ""
+    for piece in pieces:
+        is_unknown = piece in UNKNOWN
+        pattern += anything if is_unknown else re.escape(_piece_spelling(piece, scheme))
     return re.fullmatch(pattern, spelling) is not None
 
 

@@ -129,7 +129,8 @@ def _grow(state: _Growing, pending: Iterable[Link], rule: Variant) -> None:
         beside: set[Link] = set()
         for major, minor in rule.neighbours:
             beside.update((a - major, b - minor) for a, b in waiting)
-        if not _grow_once(state, waiting, sorted(beside & state.links), rule.neighbours, may_join):
+        visits = sorted(beside & state.links)
+        if not _grow_once(state, waiting, visits, rule.neighbours, may_join):
             return
         pending = waiting
 

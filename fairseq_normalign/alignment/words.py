@@ -116,8 +116,8 @@ def spans_words(piece: str, where: str) -> InputError:
 
 def spanning_piece(pieces: Sequence[str], scheme: str) -> str:
     """A piece with a space between its letters; '' if there is none."""
-    inside = (piece for piece in pieces if SPACES[scheme] in _stripped(piece, SPACES[scheme]))
-    return next(inside, "")
+    space = SPACES[scheme]
+    return next((piece for piece in pieces if space in _stripped(piece, space)), "")
 
 
 def _stripped(piece: str, space: str) -> str:
@@ -158,7 +158,8 @@ def continued_ids(pieces: Sequence[str]) -> list[int]:
     ends = [not piece.endswith(CONTINUED) for piece in pieces]
     ids = [0, *itertools.accumulate(ends)][: len(pieces)]
     spelled = [word for piece, word in zip(pieces, ids, strict=True) if piece != CONTINUED]
-    return _up_to(spelled[-1] if spelled else 0, ids)
+    last = spelled[-1] if spelled else 0
+    return _up_to(last, ids)
 
 
 def _up_to(last: int, ids: Sequence[int]) -> list[int]:

@@ -86,5 +86,6 @@ def token_loss(forcing: TeacherForcing, pairs: Sequence[Pair], *, max_tokens: in
         raise InputError("the loss needs target sentences; the corpus has none")
     loss = 0.0
     for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        loss += losses(forcing, [pair for _, pair in numbered]).double().sum().item()
+        batch = [pair for _, pair in numbered]
+        loss += losses(forcing, batch).double().sum().item()
     return loss / tokens

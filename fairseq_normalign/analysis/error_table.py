@@ -44,7 +44,8 @@ def error_table(
     sample: list[tuple[set[Link], Gold]] = []  # to see whether the gold is read right
     for golds, of_pair in read_together(gold, InMemory("the corpus", softs)):
         links = [set(aligner.links(soft)) for soft in of_pair]
-        totals = [total + count(own, golds) for total, own in zip(totals, links, strict=True)]
+        for place, of_evidence in enumerate(links):
+            totals[place] += count(of_evidence, golds)
         if len(sample) < SAMPLE:
             sample.append((links[likely], golds))
     if sample:

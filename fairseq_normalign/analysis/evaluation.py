@@ -106,7 +106,8 @@ def compare(
             signatures[metric] = str(scorer.get_signature())
         if aers:
             scores["AER"], signatures["AER"] = aers[place]
-        rows.append(_row(name, model, scores, signatures, speeds[place] / speeds[0]))
+        speed = speeds[place] / speeds[0]
+        rows.append(_row(name, model, scores, signatures, speed))
     return rows
 
 

@@ -260,7 +260,9 @@ def _wide(x: Tensor) -> Tensor:
 def _widened(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Weight and bias of a linear map; no bias is one of zeros."""
     weight = _wide(weight)
-    return weight, weight.new_zeros(len(weight)) if bias is None else _wide(bias)
+    if bias is None:
+        return weight, weight.new_zeros(len(weight))
+    return weight, _wide(bias)
 
 
 def _parameters(module: FairseqModule) -> tuple[Tensor, Tensor]:
@@ -403,7 +405,8 @@ def _walked(
         prefix = walk.decoder(model.decoder, states, masks, memory, relevance).sum(-1)
         prefixes.append(F.pad(prefix, (0, length - rows)))
         walks.append(walk)
-    walk, prefix = _joined(rules, walks), torch.cat(prefixes, dim=1)
+    walk = _joined(rules, walks)
+    prefix = torch.cat(prefixes, dim=1)
     source = walk.encoder(model.encoder, passed.src_states, src_mask, prefix.sum(-1)).sum(-1)
     heads = {name: walk.heads[name] for name in head_counts(model)}
     return Relevance(heads, source, prefix, walk.totals)

@@ -105,7 +105,8 @@ def full_spec(spec: str) -> str:
     method = METHODS[name]
     if method.parameter is None:
         return name
-    return f"{name}:{float(number) if number else method.default:g}"
+    value = float(number) if number else method.default
+    return f"{name}:{value:g}"
 
 
 def _number(spec: str, text: str) -> float:

@@ -32,7 +32,9 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
     ranks = np.stack([rankdata(first), rankdata(second)])
     ranks -= ranks.mean(1, keepdims=True)
     spread = np.sqrt((ranks**2).sum(1).prod())
-    return float((ranks[0] * ranks[1]).sum() / spread) if spread else None
+    if not spread:
+        return None
+    return float((ranks[0] * ranks[1]).sum() / spread)
 
 
 def correlations(scores: Scores, heads: Collection[Head]) -> Pairs:

@@ -82,5 +82,7 @@ class Frequencies:
 
     def bar(self, top: int) -> float:
         """The frequency that a token must be below to be outside the ``top`` most frequent ones."""
+        if not top:
+            return float("inf")
         ordered = sorted(self.counts.values(), reverse=True)
-        return ordered[min(top, len(ordered)) - 1] if top else float("inf")
+        return ordered[min(top, len(ordered)) - 1]

@@ -233,5 +233,6 @@ def save(state: dict, path: str) -> None:
         try:
             torch.save(state, file)
         except RuntimeError as error:  # so PyTorch takes a full disk; the context says why
-            why = error.__context__
-            raise why if isinstance(why, OSError) else OSError(str(error)) from None
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise OSError(str(error)) from None

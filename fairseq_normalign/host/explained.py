@@ -43,9 +43,10 @@ def explained(path: str, data: str = "") -> Iterator[None]:
 
 def _explanation(error: Exception, path: str, data: str) -> str:
     for kind, explain in EXPLANATIONS:
-        message = explain(error, path, data) if isinstance(error, kind) else None
-        if message is not None:
-            return message
+        if isinstance(error, kind):
+            message = explain(error, path, data)
+            if message is not None:
+                return message
     return f"{path}: fairseq cannot load it: {type(error).__name__}: {_in_one_line(error)}"
 
 

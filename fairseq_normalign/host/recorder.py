@@ -65,7 +65,9 @@ class _Hooks:
         need_weights, need_head_weights = self.asked
         if need_head_weights:
             return attended, weights
-        return attended, weights.mean(dim=0) if need_weights else None
+        if need_weights:
+            return attended, weights.mean(dim=0)
+        return attended, None
 
     def recorded(self, weights: Tensor, incremental_state: dict | None) -> Recorded:
         if not self.values:

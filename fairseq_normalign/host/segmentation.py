@@ -58,8 +58,9 @@ class Segmentation:
         """A sentence in pieces, given as a line or as a list of words."""
         text = sentence if isinstance(sentence, str) else " ".join(_one_by_one(sentence, where))
         _check_characters(text, where)
-        tokenised = text if self.tokenizer is None else self.tokenizer.encode(text)
-        words = split_words(tokenised)
+        if self.tokenizer is not None:
+            text = self.tokenizer.encode(text)
+        words = split_words(text)
         symbols, ids = self._split(words, where)
         pieces = [self.printed(symbol) for symbol in symbols]
         if self.bpe is None:

@@ -144,4 +144,6 @@ def attention_output(recorded: Recorded) -> Tensor:
     """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): the attention's output, rebuilt from its parts."""
     vectors = transformed_vectors(*recorded.value_parts())
     output = torch.einsum("bhts,bshc->btc", recorded.weights.to(vectors.dtype), vectors)
-    return output if recorded.out_bias is None else output + recorded.out_bias.to(vectors.dtype)
+    if recorded.out_bias is None:
+        return output
+    return output + recorded.out_bias.to(vectors.dtype)

@@ -71,7 +71,8 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         own = {"encoder": l0_lambda_encoder, "decoder": l0_lambda_decoder, "cross": l0_lambda_cross}
-        self.lambdas = {kind: l0_lambda if value is None else value for kind, value in own.items()}
+        self.lambdas = dict.fromkeys(own, l0_lambda)
+        self.lambdas.update((kind, value) for kind, value in own.items() if value is not None)
         self.warmup, self.target = l0_warmup_updates, target_heads
         for kind, value in self.lambdas.items():
             name = "--l0-lambda" if own[kind] is None else f"--l0-lambda-{kind}"

@@ -85,8 +85,9 @@ class PrunedAttention(MultiheadAttention):
         return self.out_proj(attended.permute(2, 0, 1, 3).flatten(2))  # (T, B, C)
 
     def _bias(self, query):
-        bias = self.out_proj.bias
-        return query.new_zeros(query.shape) if bias is None else bias.expand(query.shape)
+        if self.out_proj.bias is None:
+            return query.new_zeros(query.shape)
+        return self.out_proj.bias.expand(query.shape)
 
     def _key_count(self, query, key, incremental_state) -> int:
         """S, how many keys there are.
@@ -159,7 +160,9 @@ def _start_of_training(options) -> str | None:
     last = Path(getattr(options, "restore_file", None) or DEFAULT_RESTORE)
     if str(last) == DEFAULT_RESTORE:  # as fairseq: other names are not looked for in --save-dir
         last = Path(getattr(options, "save_dir", None) or "", last)
-    return str(last) if last.is_file() else getattr(options, "finetune_from_model", None)
+    if last.is_file():
+        return str(last)
+    return getattr(options, "finetune_from_model", None)
 
 
 def alive_in(path: str) -> str:

@@ -137,4 +137,7 @@ def _tokens_name(index: int) -> str:
 
 def _place(name: str) -> tuple[int, str]:
     """Metadata first, then sentence by sentence."""
-    return (-1, "") if name == METADATA else (int(name.partition(".")[0]), name)
+    if name == METADATA:
+        return -1, ""
+    number, _, _ = name.partition(".")
+    return int(number), name
