@@ -1,0 +1,92 @@
+"""Options of all commands: help without PyTorch, and mistakes told before anything loads."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_normalign.cli import align, evaluate, export, heads, plot, prune
+from fairseq_normalign.cli.main import COMMANDS
+from fairseq_normalign.errors import InputError
+
+HELP = """
+import contextlib, io, sys
+from fairseq_normalign.cli.main import main
+for command in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        main([command, "--help"])
+    assert f"normalign {command}" in shown.getvalue(), command
+print(*{"torch", "fairseq", "matplotlib", "scipy"} & set(sys.modules))
+"""
+
+
+def test_help_of_every_command_is_shown_without_the_large_libraries():
+    """A typo and a missing file take the same way."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *COMMANDS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder that holds what options may name."""
+    (tmp_path / "data").mkdir()
+    for name in ("model.pt", "text", "gold"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+
+CASES = [
+    (align, ["--method", "norm"], "unknown method 'norm'; expected one of: weights, norms"),
+    (align, ["--method", "norms:2"], "norms takes no number"),
+    (align, ["--extract", "most"], "unknown extract 'most'"),
+    (align, ["--source-file", "none"], "none: no such file"),
+    (align, ["--output", "model.pt"], r"model\.pt: would overwrite the input model\.pt"),
+    (align, ["--output", "data"], "data: cannot be written: it is a directory"),
+    (align, ["--methods", "norms"], "--methods belongs to the table of --all"),
+    (align, ["--all"], "--all and --gold FILE go together"),
+    (align, ["--layerr", "2"], "unknown option --layerr"),
+    (align, ["--head", "0"], "--head: '0': expected a number from 1"),
+    (align, ["--step", "both"], "--step: invalid choice: 'both'"),
+    (plot, ["-o", "x.gif"], r"--output x\.gif: expected a name that ends in \.png, \.pdf, \.svg"),
+    (plot, ["-o", "x.png", "--method", "norm"], "unknown method 'norm'"),
+    (plot, ["-o", "x.png", "--line", "0"], "--line: '0': expected a number from 1"),
+    (export, ["-o", "x.npz", "--quantity", "norm"], "--quantity: invalid choice: 'norm'"),
+    (export, ["-o", "none/x.npz"], r"none/x\.npz: cannot be written: no such directory"),
+    (heads, ["--scores", "size"], "unknown score of heads 'size'; expected one of: relevance"),
+    (heads, ["--relevance", "lrp"], "--relevance lrp: expected one of: voita, epsilon, attnlrp"),
+    (heads, ["--rare-threshold", "2"], "--rare-threshold: '2': expected a number from 0 to 1"),
+    (heads, ["--attention", "encoder", "--ablation"], "ablation needs the decoder"),
+    (heads, ["--step", "input"], "--step input is the step of the AER; expected --gold FILE"),
+    (heads, ["--lowercase"], "--lowercase and --conllu-apart are about the treebank"),
+    (heads, ["--plot", "x.txt"], r"--plot x\.txt: expected a name that ends in \.png"),
+    (evaluate, ["--beam", "none"], "--beam: 'none': expected a number from 1"),
+    (prune, ["--out", "model.pt"], r"model\.pt: would overwrite the input model\.pt"),
+    (prune, ["--out", "x.pt", "--by", "norm"], "--keep-top N and --by SCORE go together"),
+    (prune, ["--out", "x.pt", "--keep-top", "3", "--by", "size"], "--by size: expected one of"),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "message"), CASES)
+def test_mistakes_are_told_before_anything_is_loaded(command, options, message, place):
+    with pytest.raises(InputError, match=message):
+        command.parse_args(["data", "--path", "model.pt", *options])
+
+
+@pytest.mark.parametrize("command", [align, heads, evaluate])
+def test_folders_and_checkpoints_must_be_there(command, place):
+    with pytest.raises(InputError, match="none: no such directory; expected one that holds dict"):
+        command.parse_args(["none", "--path", "model.pt"])
+    with pytest.raises(InputError, match=r"none\.pt: no such checkpoint"):
+        command.parse_args(["data", "--path", "none.pt"])
+    with pytest.raises(InputError, match="the following arguments are required: --path"):
+        command.parse_args(["data"])
+
+
+def test_what_is_fairseqs_is_handed_on(place):
+    words = ["data", "--path", "model.pt", "--layer", "2", "--beam", "3", "-s", "de", "--cpu"]
+    args = align.parse_args(words)
+    assert args.layer == 2
+    assert args.fairseq_argv == ["data", "--path", "model.pt", "--beam", "3", "-s", "de", "--cpu"]
