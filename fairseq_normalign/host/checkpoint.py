@@ -21,6 +21,7 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting, whole_file
 from fairseq_normalign.heads.names import ALL
+from fairseq_normalign.host.compat import drop_copies, without_leftovers
 from fairseq_normalign.host.explained import explained
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.trust import (
@@ -72,6 +73,7 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
             (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
                 [name], {**(overrides or {}), "data": data}, task
             )
+        drop_copies(model)
         check_finite(name, model.named_parameters())
         models.append(model.eval())
     return models, task
@@ -163,6 +165,7 @@ def read_transformer(path: str) -> tuple[dict, argparse.Namespace]:
     arch = getattr(options, "arch", None)
     if not _is_transformer(arch):
         raise InputError(f"{path}: its architecture is {arch!r}; expected a kind of transformer")
+    state["model"] = without_leftovers(state["model"])
     check_fit(path, state, options)
     check_finite(path, state["model"].items())
     return state, options

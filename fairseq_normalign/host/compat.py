@@ -1,11 +1,18 @@
-"""What keeps fairseq from running on today's PyTorch, put right when the plugin is imported."""
+"""What keeps fairseq from today's PyTorch, and one version of it from another's checkpoints.
+
+Put right when the plugin is imported.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
-from torch import nn
+from torch import Tensor, nn
+
+from fairseq_normalign.heads.pruning import COPIES
+
+PLACEHOLDER = ".embed_positions._float_tensor"  # of fairseq ≤ 0.12.2: whatever was in memory
 
 
 def disable_fused_encoder_layers() -> None:
@@ -19,6 +26,49 @@ def disable_fused_encoder_layers() -> None:
     TransformerEncoderLayerBase.can_use_fastpath = property(
         lambda layer: False, lambda layer, value: None
     )
+
+
+def load_encoder_layers_without_copies() -> None:
+    """Makes every fairseq load the encoder layers that any other has stored.
+
+    For that fused layer, fairseq 0.12.2 keeps a second copy of an encoder layer's parameters. It
+    makes the copy anew from whatever it loads, and fails there, where a parameter is missing or of
+    another shape, before PyTorch can list what does not fit. Later versions refuse a checkpoint
+    with copies: to them, these are unknown parameters.
+    """
+    TransformerEncoderLayerBase._load_from_state_dict = _load_without_copies
+
+
+def _load_without_copies(layer: nn.Module, state_dict: dict, prefix: str, *rest: Any) -> None:
+    """PyTorch's ``_load_from_state_dict``, with copies left as they are: nothing reads them."""
+    for key in list(state_dict):
+        if COPIES.search(key):
+            del state_dict[key]
+    for name, parameter in layer.named_parameters(prefix.removesuffix("."), recurse=False):
+        if COPIES.search(name):
+            state_dict[name] = parameter
+    nn.Module._load_from_state_dict(layer, state_dict, prefix, *rest)
+
+
+def without_leftovers(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A checkpoint's parameters, without what fairseq 0.12.2 stores and nothing reads."""
+    return {
+        name: values
+        for name, values in parameters.items()
+        if not COPIES.search(name) and not name.endswith(PLACEHOLDER)
+    }
+
+
+def drop_copies(model: nn.Module) -> None:
+    """Frees a model of the copies, which would count as parameters.
+
+    Not while it is trained: the state of an optimiser, which a training may be resumed with, has a
+    place for each of them.
+    """
+    copies = [name for name, _ in model.named_parameters() if COPIES.search(name)]
+    for name in copies:
+        layer, _, own_name = name.rpartition(".")
+        delattr(model.get_submodule(layer), own_name)
 
 
 def shrink_copies(layer: Any) -> None:
