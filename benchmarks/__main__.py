@@ -1,5 +1,7 @@
-"""``python -m benchmarks [NAME …] [--json FILE]``: prints a table of ratios and writes it as
-JSON."""
+"""``python -m benchmarks [NAME …] [--json FILE]``: prints a table of ratios.
+
+With ``--json``, it is also written as JSON.
+"""
 
 from __future__ import annotations
 

@@ -61,8 +61,10 @@ def generate(generator: SequenceGenerator, model: nn.Module, sample: dict) -> No
 
 
 def pruned(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[Row]:
-    """Beam search with a third of the heads, and with none, against all of them; and the size of
-    the checkpoint."""
+    """Beam search with a third of the heads, and with none, against all of them.
+
+    Also the size of the checkpoint.
+    """
     for shape in shapes:
         task, batch = build_task(shape), token_batch(shape)
         sample = {"net_input": {name: batch[name] for name in ("src_tokens", "src_lengths")}}

@@ -1,5 +1,7 @@
-"""Peak memory: each variant runs in a process of its own, ``python -m benchmarks.memory VARIANT
-SHAPE``."""
+"""Peak memory: each variant runs in a process of its own.
+
+``python -m benchmarks.memory VARIANT SHAPE`` runs one.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,10 @@ def main(variant: str, name: str, *sizes: str) -> None:
 
 
 def peak_of_this_process() -> float:
-    """ru_maxrss in megabytes, less what a process inherits: Linux starts it at the size of the
-    parent."""
+    """ru_maxrss in megabytes, less what a process inherits.
+
+    Linux starts it at the size of the parent.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024

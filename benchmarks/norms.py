@@ -1,5 +1,4 @@
-"""What norms cost: next to a forward pass, next to vectors that are built in full, and over a
-corpus."""
+"""What norms cost: against a forward pass, against vectors built in full, and over a corpus."""
 
 from __future__ import annotations
 
@@ -25,8 +24,10 @@ VARIANTS = {"plain": (), "cross": ("cross",), "all": KINDS}  # which attentions 
 
 
 def extract(model, sample: dict[str, Tensor], kinds: Sequence[str]) -> list[Norms]:
-    """A teacher-forced forward pass, output layer included, and the norms of all layers of some
-    attentions."""
+    """A teacher-forced forward pass, and the norms of all layers of some attentions.
+
+    The output layer is included.
+    """
     with torch.no_grad():
         if not kinds:
             model(**sample)
@@ -133,8 +134,7 @@ def aligner_tasks(
 def corpus(
     shape: Shape = TINY, sizes: Sequence[int] = (1_000, 4_000, 16_000), batch_tokens: int = 4000
 ) -> Iterator[Row]:
-    """From text to links, against the model's forward passes alone, for corpora of several
-    sizes."""
+    """From text to links, against the model's forward passes, for corpora of several sizes."""
     aligner = build_aligner(shape)
     for size in sizes:
         tasks = aligner_tasks(aligner, list(texts(shape, size)), batch_tokens)

@@ -1,5 +1,7 @@
-"""What relevance costs: all predictions at once against one at a time, and pooled against a
-training step."""
+"""What relevance costs.
+
+All predictions at once against one at a time, and pooled against a training step.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,10 @@ def training_step(model: nn.Module, sample: dict[str, Tensor]) -> None:
 def relevance(
     shapes: Sequence[Shape] = (BASE._replace(batch=4), TINY), rounds: int = 3
 ) -> Iterator[Row]:
-    """Exact relevance against a loop over positions, and pooled relevance against forward and
-    backward."""
+    """Exact relevance against a loop over positions; pooled relevance against two passes.
+
+    The passes are forward and backward.
+    """
     for shape in shapes:
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)
         for rules in (

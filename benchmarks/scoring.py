@@ -165,8 +165,8 @@ def scoring() -> Iterator[Row]:
         }
         for name, (plain, ours, files) in tasks.items():
             slow, expected = median_seconds(plain, *files, runs=1 if name == "symmetrize" else RUNS)
-            fast, found = median_seconds(ours, *files, runs=RUNS)
-            if found != expected:
+            fast, ours_said = median_seconds(ours, *files, runs=RUNS)
+            if ours_said != expected:
                 raise AssertionError(f"{name}: the two results differ")
             seconds[name] = [slow, fast]
     seconds["score and symmetrize"] = [

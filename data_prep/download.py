@@ -28,11 +28,11 @@ def download(url: str, path: Path) -> Path:
         raise InputError(
             f"{url}: {reason}; expected a network connection, or the file as {path}"
         ) from error
-    found = partial.stat().st_size
-    if found != size:
-        if found > size:  # of another file: nothing to continue
+    received = partial.stat().st_size
+    if received != size:
+        if received > size:  # of another file: nothing to continue
             partial.unlink()
-        raise InputError(f"{url}: {found} bytes came, expected {size}; run again to continue")
+        raise InputError(f"{url}: {received} bytes came, expected {size}; run again to continue")
     partial.replace(path)
     return path
 

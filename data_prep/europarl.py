@@ -64,8 +64,10 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
 
 
 def gold_set(german: Path, english: Path, talp: Path) -> tuple[list[Pair], list[str]]:
-    """Sentence pairs and talp lines of the RWTH gold set: Latin-1, blank lines dropped, already
-    tokenised."""
+    """Sentence pairs and talp lines of the RWTH gold set, which is tokenised.
+
+    It is in Latin-1; blank lines are dropped.
+    """
     sides = [_without_blank(read_lines(path, "latin-1")) for path in (german, english)]
     links = _without_blank(read_lines(talp))
     if not len(sides[0]) == len(sides[1]) == len(links):
@@ -93,8 +95,10 @@ def _check_range(line: str, pair: Sequence[str], where: str) -> None:
 
 
 def tokenize(lines: Iterable[str], lang: str, jobs: int = 1) -> Iterator[str]:
-    """Lines split into words by the Moses tokeniser, in the manner of the gold set: no escapes,
-    hyphens kept."""
+    """Lines split into words by the Moses tokeniser, in the manner of the gold set.
+
+    Without escapes, and with hyphens kept.
+    """
     _tokenizer(lang)  # fails here rather than in a worker
     if jobs == 1:
         yield from (_tokenized(line, lang) for line in lines)
@@ -117,8 +121,10 @@ def _tokenized(line: str, lang: str) -> str:
 
 
 def disjoint(pairs: Iterable[Pair], test: Sequence[Pair]) -> Iterator[Pair]:
-    """Pairs, without those whose two sides both occur in the test set (not necessarily as a
-    pair)."""
+    """Pairs, without those whose two sides both occur in the test set.
+
+    Not necessarily as a pair.
+    """
     german, english = ({pair[side] for pair in test} for side in (0, 1))
     return (pair for pair in pairs if not (pair[0] in german and pair[1] in english))
 

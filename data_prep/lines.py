@@ -11,8 +11,10 @@ from fairseq_normalign.files import whole_file
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Lines of a file, ended by newline only: other Unicode line separators stay inside their
-    line."""
+    """Lines of a file, ended by newline only.
+
+    Other Unicode line separators stay inside their line.
+    """
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):

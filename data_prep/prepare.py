@@ -54,8 +54,10 @@ def encode(model: sentencepiece.SentencePieceProcessor, lines: Iterable[str]) ->
 
 
 def dictionary(vocab: Iterable[str]) -> list[str]:
-    """Lines of a fairseq dictionary with every piece of a .vocab file, so that no known piece
-    becomes <unk>."""
+    """Lines of a fairseq dictionary with every piece of a .vocab file.
+
+    So no known piece becomes <unk>.
+    """
     return [
         f"{piece} {COUNT}" for piece, _ in (line.split("\t") for line in list(vocab)[SPECIALS:])
     ]
@@ -71,8 +73,10 @@ def prepare(
     dummy_prefix: bool = True,
     workers: int = 1,
 ) -> None:
-    """Everything from text to data-bin; `separate` trains one model per language instead of a joint
-    one."""
+    """Everything from text to data-bin.
+
+    `separate` trains one model per language instead of a joint one.
+    """
     for split in SPLITS:
         pairs = sum(1 for _ in read_pairs(*(corpus / f"{split}.{lang}" for lang in langs)))
         log(f"{corpus / split}: {pairs} pairs")
@@ -132,8 +136,10 @@ def log(message: str) -> None:
 
 
 def _spaced(line: str) -> str:
-    """The line with single plain spaces: fairseq splits at any white space, SentencePiece only at
-    U+0020."""
+    """The line with single plain spaces.
+
+    fairseq splits at any white space, SentencePiece only at U+0020.
+    """
     return " ".join(line.split())
 
 

@@ -80,12 +80,12 @@ def parse_args() -> argparse.Namespace:
 def model_options(path: str) -> list[str]:
     """The options that build a model as that of the checkpoint."""
     _, options = read_transformer(path)
-    found = []
+    flags = []
     for name in MODEL:
         value = getattr(options, name, None)
         if value is not None and value is not False:
-            found += ["--" + name.replace("_", "-")] + [str(value)] * (value is not True)
-    return found
+            flags += ["--" + name.replace("_", "-")] + [str(value)] * (value is not True)
+    return flags
 
 
 def run(command: str, *options, log: Path | None = None) -> None:

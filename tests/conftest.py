@@ -1,5 +1,7 @@
-"""Fixtures: tiny random models from fairseq's own registry, and one corpus and model made with the
-real commands."""
+"""Fixtures: tiny random models, and one corpus and model made with the real commands.
+
+The random models are of fairseq's own registry.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,10 @@ class ToyTask:
 
 
 def build_model(arch: str = "transformer", task=None, **options):
-    """A small random model of fairseq's registry: 2+2 layers, 16 wide, 4 heads, in evaluation
-    mode."""
+    """A small random model of fairseq's registry, in evaluation mode.
+
+    It has 2+2 layers, is 16 wide, and has 4 heads.
+    """
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
     import fairseq_normalign.plugin  # noqa: F401  (registers)

@@ -85,8 +85,10 @@ def test_interactive(corpus, checkpoint):
 
 
 def test_a_converted_checkpoint_needs_no_plugin(corpus, checkpoint, tmp_path):
-    """With the plugin only for loading it safely: the model is fairseq's own and translates the
-    same."""
+    """With the plugin only for loading it safely.
+
+    The model is fairseq's own and translates the same.
+    """
     run("normalign", "convert", checkpoint, "--arch", "transformer", "-o", tmp_path / "plain.pt")
     assert torch.load(tmp_path / "plain.pt")["cfg"]["model"]._name == "transformer"
     command = [

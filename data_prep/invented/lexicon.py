@@ -50,8 +50,10 @@ class Lexeme:
 
 
 class WordClass:
-    """Lexemes in the order of their frequency, drawn with probability ∝ 1 / (rank + 2)
-    (Zipf–Mandelbrot)."""
+    """Lexemes in the order of their frequency.
+
+    They are drawn with probability ∝ 1 / (rank + 2) (Zipf–Mandelbrot).
+    """
 
     def __init__(self, lexemes: Sequence[Lexeme]):
         self.lexemes = list(lexemes)

@@ -13,8 +13,10 @@ PERSONS = (1, 2, 3)
 
 @dataclass(eq=False)
 class Node:
-    """One meaning in a sentence: a lexeme and the translation chosen for it here. Compared by
-    identity."""
+    """One meaning in a sentence: a lexeme and the translation chosen for it here.
+
+    Compared by identity.
+    """
 
     lexeme: Lexeme
     target: tuple[str, ...]
@@ -57,8 +59,10 @@ class Noun(Node):
 
 @dataclass(eq=False)
 class Argument:
-    """What depends on a verb, by its relation in Universal Dependencies: nsubj, obj, obl or
-    advmod."""
+    """What depends on a verb, by its relation in Universal Dependencies.
+
+    That is nsubj, obj, obl or advmod.
+    """
 
     relation: str
     node: Node | Pronoun

@@ -1,5 +1,7 @@
-"""The source language: verb-final, with case endings and compounds, without articles and subject
-pronouns."""
+"""The source language: verb-final, with case endings and compounds.
+
+It has neither articles nor subject pronouns.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The target language: verb-second, with articles, prepositions, separable verbs and an auxiliary
-for the future."""
+"""The target language: verb-second, with articles, prepositions and separable verbs.
+
+An auxiliary makes the future.
+"""
 
 from __future__ import annotations
 

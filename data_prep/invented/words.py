@@ -31,14 +31,14 @@ def links(source: Sequence[Word], target: Sequence[Word]) -> str:
     Two words that express the same meaning are surely linked; possibly, where one of them only
     marks it.
     """
-    found = []
+    pairs = []
     for i, here in enumerate(source):
         for j, there in enumerate(target):
             if set(here.means) & set(there.means):
-                found.append(f"{i}-{j}")
+                pairs.append(f"{i}-{j}")
             elif {*here.means, *here.marks} & {*there.means, *there.marks}:
-                found.append(f"{i}p{j}")
-    return " ".join(found)
+                pairs.append(f"{i}p{j}")
+    return " ".join(pairs)
 
 
 def text(words: Iterable[Word]) -> str:

@@ -168,8 +168,10 @@ def test_nothing_tells_systems_without_links_and_gold_apart():
 
 
 def test_swaps_that_leave_aer_undefined_prove_nothing():
-    """Half of the swaps move the only link to the other system: AER of one of them is then
-    undefined."""
+    """Half of the swaps move the only link to the other system.
+
+    AER of one of them is then undefined.
+    """
     one, other = np.array([[1, 0, 0, 0], [0, 0, 0, 0]]), np.array([[0, 0, 0, 0], [1, 0, 0, 0]])
     assert aer.paired_p_value(one, other) == 1
 

@@ -25,8 +25,10 @@ def examine(links, golds, read=None):
 
 @pytest.fixture(scope="module")
 def corpus():
-    """Golds near the diagonal and a system that is right four times out of five; the first words
-    are linked."""
+    """Golds near the diagonal and a system that is right four times out of five.
+
+    The first words are linked.
+    """
     generator = random.Random(0)
     golds, systems = [], []
     for _ in range(60):
@@ -101,9 +103,11 @@ def test_what_is_right_is_left_alone(corpus):
 )
 def test_mistakes(corpus, mistake, read, advice):
     systems, golds = corpus
-    found = examine(mistake(systems), golds, read)
-    assert len(found) == 1
-    assert re.search(rf"^AER would be [0-9.]+% instead of [0-9.]+% .*{advice}", found[0]), found
+    sentences = examine(mistake(systems), golds, read)
+    assert len(sentences) == 1
+    assert re.search(rf"^AER would be [0-9.]+% instead of [0-9.]+% .*{advice}", sentences[0]), (
+        sentences
+    )
 
 
 def test_swapped_marks(corpus):

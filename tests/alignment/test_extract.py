@@ -59,8 +59,10 @@ def slow_relative(soft, share, null):
 
 
 def slow_itermax(soft, null, max_count=2, alpha_ratio=0.9):
-    """simalign's iter_max, cell by cell, in its notation: rows x are source words, columns y target
-    words. Ours are the two conditions of ``allowed``."""
+    """simalign's iter_max, cell by cell, in its notation.
+
+    Rows x are source words, columns y target words. Ours are the two conditions of ``allowed``.
+    """
     sim = soft.T
     m, n = sim.shape
 
@@ -206,8 +208,10 @@ def test_to_words_has_a_slow_twin(source_ids, target_ids, source_merge, target_m
 
 
 def test_to_words_by_hand():
-    """Source pieces are added, target pieces averaged, </s> is a group of its own (Kobayashi et
-    al., 2020)."""
+    """Source pieces are added, target pieces averaged, </s> is a group of its own.
+
+    As in Kobayashi et al. (2020).
+    """
     soft = np.array([[0.1, 0.2, 0.4, 0.3], [0.3, 0.2, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
     np.testing.assert_allclose(
         to_words(soft, [0, 0, 1, 2], [0, 0, 1]), [[0.4, 0.2, 0.4], [0.0, 1.0, 0.0]]

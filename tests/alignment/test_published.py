@@ -1,5 +1,4 @@
-"""The published outputs of fast_align and GIZA++ score as published and symmetrise to the stored
-lines.
+"""The published outputs of fast_align and GIZA++ score and symmetrise as published.
 
 Looks for ``published/TOOL/PAIR-results.txt`` and ``published/TOOL/test.PAIR*.talp`` under
 ``$NORMALIGN_DATA``, with the gold in ``PAIR/test.talp``; pairs that are not there are not tested.
@@ -45,9 +44,9 @@ def published():
 
 @pytest.mark.parametrize(("path", "gold", "aer", "precision", "recall"), list(published()))
 def test_scores(path, gold, aer, precision, recall):
-    [found] = score(GoldFile(gold, index=1), [LinkFile(path, reverse=".reverse." in path.name)])
+    [scored] = score(GoldFile(gold, index=1), [LinkFile(path, reverse=".reverse." in path.name)])
     numbers = [
-        100 * value for value in (found.total.aer, found.total.precision, found.total.recall)
+        100 * value for value in (scored.total.aer, scored.total.precision, scored.total.recall)
     ]
     assert numbers == pytest.approx([aer, precision, recall], abs=0.1)
 

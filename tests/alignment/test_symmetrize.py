@@ -1,5 +1,4 @@
-"""Symmetrization against the textbook's full-matrix loops, by hand, and by what every heuristic
-must keep."""
+"""Symmetrization against the textbook's loops, by hand, and by what every heuristic must keep."""
 
 import itertools
 
@@ -21,8 +20,10 @@ directions = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=1
 
 
 def slow_symmetrize(forward, reverse, heuristic, variant):
-    """Koehn et al. (2003) in the Moses manual's notation: e runs over rows, f over columns, until
-    nothing changes."""
+    """Koehn et al. (2003) in the Moses manual's notation, until nothing changes.
+
+    e runs over rows, f over columns.
+    """
     moses = variant == "moses"
     if moses:  # rows are target words
         forward, reverse = ({(t, s) for s, t in links} for links in (forward, reverse))

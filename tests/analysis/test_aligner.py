@@ -1,4 +1,5 @@
 import warnings
+from itertools import product
 
 import pytest
 
@@ -60,39 +61,34 @@ def test_bad_options(options, message):
 
 
 def test_lrp_needs_no_layer_and_no_step():
-    found = aligner(method="lrp-epsilon", layer="auto", step="auto")
-    assert len(found.soft("w1 w2 w3", "w4 w5").words) == 2
-    assert found.evidence == Evidence("lrp-epsilon", None, "output")
-    assert found.signature()["layer"] == "all"
+    by_relevance = aligner(method="lrp-epsilon", layer="auto", step="auto")
+    assert len(by_relevance.soft("w1 w2 w3", "w4 w5").words) == 2
+    assert by_relevance.evidence == Evidence("lrp-epsilon", None, "output")
+    assert by_relevance.signature()["layer"] == "all"
 
 
 PAIRS = [("w1 w2 w3", "w4 w5"), ("w5 w6", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7")]
 
 
 def test_auto_takes_the_most_mutual_layer_and_the_one_that_agrees_with_it():
-    softs = {
-        (step, layer): [aligner(layer=layer, step=step).soft(*pair) for pair in PAIRS]
-        for step in ("input", "output")
-        for layer in (1, 2)
-    }
-    mutual = {
-        key: sum(len(mutual_argmax(soft.words)) for soft in found) for key, found in softs.items()
-    }
-    links = {
-        key: [set(argmax(soft.words, null=soft.null)) for soft in found]
-        for key, found in softs.items()
-    }
+    mutual = {}
+    links = {}
+    for place in product(("input", "output"), (1, 2)):
+        step, layer = place
+        softs = [aligner(layer=layer, step=step).soft(*pair) for pair in PAIRS]
+        mutual[place] = sum(len(mutual_argmax(soft.words)) for soft in softs)
+        links[place] = [set(argmax(soft.words, null=soft.null)) for soft in softs]
     step, layer = max(mutual, key=mutual.get)
     other = "output" if step == "input" else "input"
     agreeing = max(
         (1, 2), key=lambda candidate: agreement(links[step, layer], links[other, candidate])
     )
     with pytest.warns(UserWarning, match="decided on 3 pairs, as there is no validation set"):
-        found = list(aligner(layer="auto", step="auto").align_many(PAIRS))
-    assert [set(pair) for pair in found] == links[step, layer]
+        aligned = list(aligner(layer="auto", step="auto").align_many(PAIRS))
+    assert list(map(set, aligned)) == links[step, layer]
     with pytest.warns(UserWarning):
-        found = list(aligner(layer="auto", step=other).align_many(PAIRS))
-    assert [set(pair) for pair in found] == links[other, agreeing]
+        aligned = list(aligner(layer="auto", step=other).align_many(PAIRS))
+    assert list(map(set, aligned)) == links[other, agreeing]
 
 
 def test_auto_step_at_a_given_layer():

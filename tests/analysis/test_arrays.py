@@ -41,7 +41,7 @@ def slow(model, pair, attention: str, quantity: str, layers, heads) -> np.ndarra
     prev = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
     with torch.no_grad(), record(model, (attention,)) as recording:
         model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
-    found = []
+    layers_of_pair = []
     for layer in layers:
         recorded = recording[attention, layer]
         alpha = recorded.weights[0, heads].double()  # (H, T, S)
@@ -57,8 +57,8 @@ def slow(model, pair, attention: str, quantity: str, layers, heads) -> np.ndarra
             "vectors": vectors.sum(0),
             "head-vectors": vectors,
         }
-        found.append(values[quantity].numpy())
-    return np.stack(found)
+        layers_of_pair.append(values[quantity].numpy())
+    return np.stack(layers_of_pair)
 
 
 @pytest.mark.parametrize("attention", KINDS)
@@ -175,9 +175,9 @@ def test_layers_with_different_numbers_of_heads_have_no_common_array(task):
 
 @pytest.mark.parametrize("window", [1, 3, 100])
 def test_numbered_batches_hold_every_pair_once_with_its_place(window, pairs):
-    found = [
+    places = [
         item for batch in numbered_batches(pairs, max_tokens=10, window=window) for item in batch
     ]
-    assert [pair.where for _, pair in sorted(found, key=lambda item: item[0])] == [
+    assert [pair.where for _, pair in sorted(places, key=lambda item: item[0])] == [
         pair.where for pair in pairs
     ]

@@ -48,7 +48,7 @@ def test_evidences_in_any_order():
         "reverse:weights.2.3.output",
         "norms.1.input*3",
     ]
-    found = [
+    alignments = [
         list(
             CombinedAligner(
                 aligner(), aligner(), combine="product", evidences=list(map(parse_evidence, order))
@@ -56,7 +56,7 @@ def test_evidences_in_any_order():
         )
         for order in (names, names[::-1])
     ]
-    assert found[0] == found[1]
+    assert alignments[0] == alignments[1]
 
 
 @pytest.mark.parametrize("directions", [1, 2])

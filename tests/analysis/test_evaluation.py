@@ -121,12 +121,15 @@ def test_rows(lowercase, folder, paths, texts):
         assert row.megabytes * 1e6 == 4 * row.parameters
         model, task = load_single(path, str(folder))
         translator = Translator(model, PairReader(task), SHORT)
-        found = list(translator.translations(read_corpus(texts, translator.reader)[0]))
+        translations = list(translator.translations(read_corpus(texts, translator.reader)[0]))
         references = [
             line.lower() if lowercase else line for line in TARGET
         ]  # translations have no capitals
-        bleu = corpus_bleu(found, [references], tokenize="none", force=True)
-        assert row.scores == {"BLEU": bleu.score, "chrF": corpus_chrf(found, [references]).score}
+        bleu = corpus_bleu(translations, [references], tokenize="none", force=True)
+        assert row.scores == {
+            "BLEU": bleu.score,
+            "chrF": corpus_chrf(translations, [references]).score,
+        }
         assert f"case:{'lc' if lowercase else 'mixed'}" in row.signatures["BLEU"]
         assert "tok:none" in row.signatures["BLEU"]
         assert set(row.signatures) == {"BLEU", "chrF"}
@@ -153,8 +156,10 @@ def test_aer_is_that_of_the_aligner(reverse, folder, paths, texts):
 
 
 class Fake:
-    """A translator that takes a second for each token and a given time more, and says when it was
-    called."""
+    """A translator that takes a second for each token, and a given time more.
+
+    It says when it was called.
+    """
 
     def __init__(self, name: str, seconds: float, clock: list, calls: list):
         self.name, self.seconds, self.clock, self.calls = name, seconds, clock, calls
@@ -173,10 +178,10 @@ def test_models_take_turns_and_the_first_batch_is_not_timed_at_first(monkeypatch
     pairs = [reader.pair("w1 " * length, None, str(length)) for length in (3, 1, 2)]
     clock, calls = [0.0], []
     monkeypatch.setattr(translation.time, "process_time", lambda: clock[0])
-    found, speeds = side_by_side(
+    translations, speeds = side_by_side(
         [Fake("a", 2, clock, calls), Fake("b", 0.5, clock, calls)], pairs, max_tokens=6
     )
-    assert found == [["a4", "a2", "a3"], ["b4", "b2", "b3"]]
+    assert translations == [["a4", "a2", "a3"], ["b4", "b2", "b3"]]
     short, long = ["1", "2"], ["3"]
     assert calls == [
         ("a", short),

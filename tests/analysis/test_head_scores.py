@@ -1,5 +1,4 @@
-"""Scores of heads against pairs that run alone, explicit multipliers, and heads switched off by
-hand."""
+"""Scores of heads against pairs that run alone, multipliers, and heads switched off by hand."""
 
 import pytest
 import torch
@@ -58,8 +57,10 @@ def ready(forcing) -> ReadyModel:
 
 
 def alone(forcing, pair):
-    """What the attentions did on one pair, run alone; and what encoder and decoder read, marks
-    being None."""
+    """What the attentions did on one pair, run alone.
+
+    Also what encoder and decoder read, marks being None.
+    """
     model, read = forcing.model, torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
     with torch.no_grad(), record(model, KINDS) as recording:
         model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
@@ -76,7 +77,7 @@ def alone(forcing, pair):
 
 def slow_means(forcing, pairs):
     """Confidence, norm confidence and norm of each head, by loops."""
-    found = {}
+    cases = {}
     for pair in pairs:
         recording, tokens = alone(forcing, pair)
         for (kind, layer), recorded in recording.items():
@@ -88,26 +89,26 @@ def slow_means(forcing, pairs):
                 )
                 for t, query in enumerate(queries):
                     visible = [s for s in range(len(keys)) if kind != "decoder" or s <= t]
-                    found.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
+                    cases.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
                     words = [s for s in visible if keys[s] is not None]
                     if query is None or not words:
                         continue
-                    found.setdefault(("confidence", name), []).append(
+                    cases.setdefault(("confidence", name), []).append(
                         max(weights[t][s] for s in words)
                     )
                     share = max(norms[t][s] for s in words) / sum(norms[t])
-                    found.setdefault(("norm-confidence", name), []).append(share)
-    return {key: sum(values) / len(values) for key, values in found.items()}
+                    cases.setdefault(("norm-confidence", name), []).append(share)
+    return {key: sum(values) / len(values) for key, values in cases.items()}
 
 
 @pytest.mark.parametrize("max_tokens", [1, 4000])
 def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
     scores = profile(ready(forcing), pairs, MEANS, max_tokens=max_tokens).scores
-    found = {}
+    means = {}
     for name, by_head in scores.items():
-        found.update({(name, head): value for head, value in by_head.items()})
-    assert found == pytest.approx(slow_means(forcing, pairs), rel=1e-4)
-    assert len(found) == 3 * 24
+        means.update({(name, head): value for head, value in by_head.items()})
+    assert means == pytest.approx(slow_means(forcing, pairs), rel=1e-4)
+    assert len(means) == 3 * 24
 
 
 def scaled_loss(forcing, pair, head, scale):
@@ -136,11 +137,11 @@ def slow_importance(forcing, pairs, head):
 
 @pytest.mark.parametrize("max_tokens", [1, 4000])
 def test_importance_is_the_derivative_by_a_multiplier(forcing, pairs, max_tokens):
-    found = gradient_importance(forcing, pairs, max_tokens=max_tokens)
-    assert set(found) == {
+    by_head = gradient_importance(forcing, pairs, max_tokens=max_tokens)
+    assert set(by_head) == {
         Head(kind, layer, head) for kind in KINDS for layer in (0, 1) for head in range(4)
     }
-    for head, importance in found.items():
+    for head, importance in by_head.items():
         assert importance == pytest.approx(
             slow_importance(forcing, pairs, head), rel=1e-3, abs=1e-5
         ), head
@@ -191,10 +192,10 @@ def test_gates(task, pairs):
     forcing = TeacherForcing(random_model(task), task)
     assert "gate" not in profile(ready(forcing), pairs, ["gate"]).scores
     gate_heads(forcing.model, ["cross"])
-    found = profile(ready(forcing), pairs, ["gate"]).scores["gate"]
-    assert set(found) == {Head("cross", layer, head) for layer in (0, 1) for head in range(4)}
+    scores = profile(ready(forcing), pairs, ["gate"]).scores["gate"]
+    assert set(scores) == {Head("cross", layer, head) for layer in (0, 1) for head in range(4)}
     expected = forcing.model.decoder.layers[1].encoder_attn.out_proj.gate_values()[3]
-    assert found[Head("cross", 1, 3)] == pytest.approx(expected.item())
+    assert scores[Head("cross", 1, 3)] == pytest.approx(expected.item())
 
 
 @pytest.mark.parametrize("by", ["norm", "confidence", "relevance", "importance"])
@@ -202,14 +203,14 @@ def test_scores_of_models_with_few_heads(by, task, pairs):
     model = random_model(task, arch="transformer_normalign")
     remove_heads(model, "encoder.1.2 encoder.2.1 encoder.2.4 cross.2.3")
     forcing = TeacherForcing(model, task)
-    found = head_ranks(ready(forcing), pairs, by)
-    assert list(found) == [
+    ranks = head_ranks(ready(forcing), pairs, by)
+    assert list(ranks) == [
         Head("encoder", 0, 0),
         Head("encoder", 1, 0),
         Head("encoder", 1, 1),
         Head("cross", 1, 0),
     ]
-    assert all(0 < value < 1e6 for value in found.values())
+    assert all(0 < value < 1e6 for value in ranks.values())
     assert running_heads(forcing) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
 
 
@@ -233,7 +234,7 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
     explained = profile(
         ready(forcing), pairs, ["relevance"], rules="epsilon", pooled=pooled, max_tokens=40
     )
-    found = explained.scores["relevance"]
+    by_head = explained.scores["relevance"]
     shares = [
         item.heads["cross", 1]
         for pair in pairs
@@ -242,7 +243,7 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
     predictions = [row for part in shares for row in part]
     assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
     expected = sum(predictions) / len(predictions)
-    assert [found[Head("cross", 1, head)] for head in range(4)] == pytest.approx(
+    assert [by_head[Head("cross", 1, head)] for head in range(4)] == pytest.approx(
         expected.tolist(), rel=1e-3, abs=1e-4
     )
     assert len(explained.contributions.source) == max(map(len, shares))
@@ -278,8 +279,8 @@ def test_unknown_scores_and_empty_corpora(forcing, task):
 def test_the_aer_of_each_head(forcing, pairs, steps):
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
     measured = profile(ready(forcing), pairs, ["AER"], gold=gold, steps=steps)
-    found = measured.scores["AER"]
-    for head, aer in found.items():
+    by_head = measured.scores["AER"]
+    for head, aer in by_head.items():
         step, aers = measured.steps[head], {}
         for name in steps:
             evidence = Evidence("norms", head.layer, name, head.head)
@@ -288,7 +289,7 @@ def test_the_aer_of_each_head(forcing, pairs, steps):
             counts = [count(found_links, one) for found_links, one in zip(links, gold, strict=True)]
             aers[name] = (counts[0] + counts[1] + counts[2]).aer
         assert aer == min(aers.values()) == aers[step]  # exactly: both come from counts
-    assert len(found) == 8
+    assert len(by_head) == 8
 
 
 def test_gold_of_another_length(forcing, pairs):

@@ -1,5 +1,7 @@
-"""The walk against gradients of a Transformer written down again, and against itself, one
-prediction at a time."""
+"""The walk against gradients of a Transformer written down again, and against itself.
+
+Against itself, one prediction at a time.
+"""
 
 import math
 from functools import partial
@@ -47,8 +49,8 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 assert_close = partial(torch.testing.assert_close, **CLOSE)
 
 
-def assert_same(found, expected):
-    for part, other in zip(found, expected, strict=True):
+def assert_same(computed, expected):
+    for part, other in zip(computed, expected, strict=True):
         if isinstance(part, dict):
             assert set(part) == set(other)
             for name in part:
@@ -136,13 +138,13 @@ class Twin:
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
 def test_linear_rules_equal_gradient_times_input(model, rules):
     src, prev = SRC[:1], PREV[:1]
-    found = propagate(model, src, prev, pad=PAD, rules=f"{rules}:1e-14")
+    relevance = propagate(model, src, prev, pad=PAD, rules=f"{rules}:1e-14")
     for position in range(prev.shape[1]):
         source, prefix, heads = Twin(model, rules).relevance(src, prev, position)
-        assert_close(found.source[0, position], source)
-        assert_close(found.prefix[0, position], prefix)
+        assert_close(relevance.source[0, position], source)
+        assert_close(relevance.prefix[0, position], prefix)
         for name, shares in heads.items():
-            assert_close(found.heads[name][0, position], shares)
+            assert_close(relevance.heads[name][0, position], shares)
 
 
 OPTIONS = {
@@ -183,14 +185,14 @@ def test_layers_are_computed_again_as_the_model_does(name):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relprop._Walk, "layer", kept)
-        found = propagate(model, SRC, PREV, pad=PAD)
+        relevance = propagate(model, SRC, PREV, pad=PAD)
     real = {"encoder": SRC != PAD, "decoder": PREV != PAD}
     assert len(walked) == 4
     for (side, index), output in walked.items():
         expected = states[side, index][1]
         expected = (expected[0] if isinstance(expected, tuple) else expected).transpose(0, 1)
         torch.testing.assert_close(output[real[side]], expected[real[side]], rtol=1e-4, atol=1e-5)
-    for cut, total in found.totals.items():
+    for cut, total in relevance.totals.items():
         ones = real["decoder"].float()
         torch.testing.assert_close(
             total, ones, rtol=1e-4, atol=1e-4, msg=lambda text, cut=cut: f"{cut}: {text}"
@@ -199,20 +201,20 @@ def test_layers_are_computed_again_as_the_model_does(name):
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_voita_conserves_relevance_at_every_cut(model, pooled):
-    found = propagate(model.float(), SRC, PREV, pad=PAD, pooled=pooled)
-    assert list(found.totals) == ["output", "decoder.2", "decoder.1", "encoder.2", "encoder.1"]
+    relevance = propagate(model.float(), SRC, PREV, pad=PAD, pooled=pooled)
+    assert list(relevance.totals) == ["output", "decoder.2", "decoder.1", "encoder.2", "encoder.1"]
     starting = torch.ones(2, 1, dtype=torch.bool) if pooled else PREV != PAD
-    for total in (*found.totals.values(), found.source.sum(-1) + found.prefix.sum(-1)):
+    for total in (*relevance.totals.values(), relevance.source.sum(-1) + relevance.prefix.sum(-1)):
         torch.testing.assert_close(total, starting.float(), rtol=1e-4, atol=1e-4)
-    assert (found.source >= 0).all() and (found.prefix >= 0).all()
+    assert (relevance.source >= 0).all() and (relevance.prefix >= 0).all()
 
 
 def test_epsilon_conserves_relevance_without_biases(model):
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             parameter.data.zero_()
-    found = propagate(model, SRC, PREV, pad=PAD, rules="epsilon")
-    for total in found.totals.values():
+    relevance = propagate(model, SRC, PREV, pad=PAD, rules="epsilon")
+    for total in relevance.totals.values():
         torch.testing.assert_close(total, (PREV != PAD).double(), rtol=0.01, atol=0.01)
 
 
@@ -221,22 +223,22 @@ def test_epsilon_conserves_relevance_without_biases(model):
 def test_all_predictions_at_once_equal_one_at_a_time(model, rules, pooled, monkeypatch):
     monkeypatch.setattr(relprop, "GROUP", 1)
     monkeypatch.setattr(relprop, "GROUPS", 3)
-    found = propagate(model, SRC, PREV, pad=PAD, rules=rules)
+    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
     run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
     singles = [run(positions=[p]) for p in range(PREV.shape[1])]
     joined = [
         {name: torch.cat([single[i][name] for single in singles], 1) for name in part}
         if isinstance(part, dict)
         else torch.cat([single[i] for single in singles], 1)
-        for i, part in enumerate(found)
+        for i, part in enumerate(relevance)
     ]
-    assert_same(found, joined)
+    assert_same(relevance, joined)
 
 
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
-    found = propagate(model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
+    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
     for b, (keys, queries) in enumerate([(5, 4), (3, 2)]):
         rows = 1 if pooled else queries
         alone = propagate(
@@ -247,9 +249,9 @@ def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
             rules=rules,
             pooled=pooled,
         )
-        heads = {name: part[b : b + 1, :rows] for name, part in found.heads.items()}
-        totals = {cut: part[b : b + 1, :rows] for cut, part in found.totals.items()}
-        source, prefix = found.source[b : b + 1], found.prefix[b : b + 1]
+        heads = {name: part[b : b + 1, :rows] for name, part in relevance.heads.items()}
+        totals = {cut: part[b : b + 1, :rows] for cut, part in relevance.totals.items()}
+        source, prefix = relevance.source[b : b + 1], relevance.prefix[b : b + 1]
         assert_same((heads, source[:, :rows, :keys], prefix[:, :rows, :queries], totals), alone)
         assert not source[..., keys:].any() and not prefix[..., queries:].any()
         assert not source[:, rows:].any() and not prefix[:, rows:].any()
@@ -257,16 +259,16 @@ def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
 
 def test_sources_may_be_padded_on_the_left(model):
     left = torch.tensor([[5, 6, 7, 8, 2], [PAD, PAD, 9, 10, 2]])
-    found, expected = (propagate(model, src, PREV, pad=PAD) for src in (left, SRC))
-    assert_close(found.source[1, :, 2:], expected.source[1, :, :3])
-    assert_close(found.prefix, expected.prefix)
+    padded_left, expected = (propagate(model, src, PREV, pad=PAD) for src in (left, SRC))
+    assert_close(padded_left.source[1, :, 2:], expected.source[1, :, :3])
+    assert_close(padded_left.prefix, expected.prefix)
 
 
 @pytest.mark.parametrize("rules", RULES)
 def test_later_inputs_have_no_part(model, rules):
-    found = propagate(model, SRC, PREV, pad=PAD, rules=rules)
-    assert not found.prefix.triu(1).any()
-    assert found.prefix[0].diagonal().all()
+    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
+    assert not relevance.prefix.triu(1).any()
+    assert relevance.prefix[0].diagonal().all()
 
 
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
@@ -280,9 +282,9 @@ def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, ru
 
 
 def test_shares_of_heads_add_up_to_one(model):
-    found = propagate(model, SRC, PREV, pad=PAD).heads
-    assert list(found) == list(attentions(model))
-    for shares in found.values():
+    heads = propagate(model, SRC, PREV, pad=PAD).heads
+    assert list(heads) == list(attentions(model))
+    for shares in heads.values():
         assert shares.shape == (2, 4, 4)
         assert_close(shares.sum(-1)[PREV != PAD], torch.ones(6, dtype=shares.dtype))
 
@@ -322,7 +324,7 @@ def test_a_closed_gate_leaves_no_relevance(model, rules):
 @pytest.mark.parametrize("rules", RULES)
 def test_a_layer_without_heads_is_its_bias(model, rules):
     """All gates closed and all heads removed are the same, but for the number of heads."""
-    found = []
+    both = []
     for heads in (4, 0):
         if heads:
             for attention in (
@@ -336,19 +338,19 @@ def test_a_layer_without_heads_is_its_bias(model, rules):
                 head for head in all_heads(counts) if head[:2] not in (("encoder", 0), ("cross", 1))
             ]
             remove_heads(model, ",".join(map(str, kept)))
-        found.append(propagate(model, SRC, PREV, pad=PAD, rules=rules))
+        both.append(propagate(model, SRC, PREV, pad=PAD, rules=rules))
         for name in (("encoder", 0), ("cross", 1)):
-            assert found[-1].heads[name].shape == (2, 4, heads) and not found[-1].heads[name].any()
+            assert both[-1].heads[name].shape == (2, 4, heads) and not both[-1].heads[name].any()
     for part in ("source", "prefix"):
-        assert_close(getattr(found[0], part), getattr(found[1], part))
+        assert_close(getattr(both[0], part), getattr(both[1], part))
     if rules == "voita":
-        assert_close(found[0].totals["encoder.1"], (PREV != PAD).double())
+        assert_close(both[0].totals["encoder.1"], (PREV != PAD).double())
 
 
 def test_half_precision_is_computed_in_single():
     model = randomised(build_model()).float()
     expected = propagate(model, SRC, PREV, pad=PAD)
-    found = propagate(
+    relevance = propagate(
         model.half(),
         SRC,
         PREV,
@@ -356,8 +358,8 @@ def test_half_precision_is_computed_in_single():
         start="reference",
         targets=model(SRC, None, PREV)[0].argmax(-1),
     )
-    assert found.source.dtype == torch.float32
-    torch.testing.assert_close(found.source, expected.source, atol=0.02, rtol=0.02)
+    assert relevance.source.dtype == torch.float32
+    torch.testing.assert_close(relevance.source, expected.source, atol=0.02, rtol=0.02)
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -405,18 +407,18 @@ def test_splitting_changes_nothing(forcing, pairs, rules, pooled):
         for size in (4000, 40, 1)
     )
     assert len(whole) == len(pairs)
-    for pair, *found in zip(pairs, whole, split, tiny, strict=True):
+    for pair, *of_pair in zip(pairs, whole, split, tiny, strict=True):
         queries, keys = len(pair.target.tokens), len(pair.source.tokens)
         rows = 1 if pooled else queries
-        for each in found:
+        for each in of_pair:
             assert each.source.shape == (rows, keys) and each.prefix.shape == (rows, queries)
             assert {shares.shape for shares in each.heads.values()} == {(rows, 4)}
-            np.testing.assert_allclose(each.source, found[0].source, **CLOSE)
-            np.testing.assert_allclose(each.prefix, found[0].prefix, **CLOSE)
+            np.testing.assert_allclose(each.source, of_pair[0].source, **CLOSE)
+            np.testing.assert_allclose(each.prefix, of_pair[0].prefix, **CLOSE)
             for name, shares in each.heads.items():
-                np.testing.assert_allclose(shares, found[0].heads[name], **CLOSE)
+                np.testing.assert_allclose(shares, of_pair[0].heads[name], **CLOSE)
             for cut, deviation in each.deviation.items():
-                assert deviation == pytest.approx(found[0].deviation[cut], rel=1e-4, abs=1e-6)
+                assert deviation == pytest.approx(of_pair[0].deviation[cut], rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -437,13 +439,13 @@ def test_no_more_vectors_are_held_than_allowed(forcing, pairs, pooled, monkeypat
 
 
 def test_deviation_is_the_largest_of_the_sentence(forcing, pairs):
-    found = next(relevances(forcing, pairs, rules="epsilon"))
+    relevance = next(relevances(forcing, pairs, rules="epsilon"))
     pair = pairs[0]
     prev = torch.cat([torch.tensor([forcing.start]), pair.target.tokens[:-1]])
     totals = propagate(
         forcing.model, pair.source.tokens[None], prev[None], pad=PAD, rules="epsilon"
     ).totals
-    for cut, deviation in found.deviation.items():
+    for cut, deviation in relevance.deviation.items():
         assert deviation == pytest.approx((totals[cut] - 1).abs().max().item(), rel=1e-4)
 
 
@@ -464,10 +466,10 @@ def test_sentences_may_start_from_the_reference(forcing, pairs):
 
 @pytest.mark.parametrize("rules", RULES)
 def test_pairs_have_the_same_epsilon(forcing, pairs, rules):
-    found, default = (
+    explained, default = (
         next(relevances(forcing, pairs, rules=f"{rules}{eps}")) for eps in (":0.1", "")
     )
-    assert np.abs(found.source - default.source).max() > 1e-4
+    assert np.abs(explained.source - default.source).max() > 1e-4
     with pytest.raises(InputError, match=f"rules '{rules}:often': ε is 'often'; expected a number"):
         next(relevances(forcing, pairs, rules=f"{rules}:often"))
 

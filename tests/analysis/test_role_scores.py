@@ -62,27 +62,29 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
     watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
     details = watcher.result().details["positions"]
     assert {head.kind for head in details} == {"encoder", "decoder"}
-    found = []
+    positions = []
     for pair in pairs[:2]:
         words = range(len(pair.source.tokens) - 1)
         weights = alone(model, pair, ("encoder", 1))[2]
-        found += [int(weights[t, words].argmax()) - t for t in words]
+        positions += [int(weights[t, words].argmax()) - t for t in words]
     detail = details[Head("encoder", 1, 2)]
     assert (
         detail["share"]
-        == found.count(detail["offset"]) / len(found)
-        == max(map(found.count, found)) / len(found)
+        == positions.count(detail["offset"]) / len(positions)
+        == max(map(positions.count, positions)) / len(positions)
     )
-    assert detail["patterns"]["next"] == found.count(1) / len(found)
+    assert detail["patterns"]["next"] == positions.count(1) / len(positions)
     last = [alone(model, pair, ("encoder", 1))[2].argmax(1) for pair in pairs[:2]]
     hits = sum(int((rows[:-1] == len(rows) - 1).sum()) for rows in last)
-    assert detail["patterns"]["last"] == pytest.approx(hits / len(found))
+    assert detail["patterns"]["last"] == pytest.approx(hits / len(positions))
     assert set(details[Head("decoder", 0, 0)]["patterns"]) == {"itself", "previous"}
 
 
 class AlwaysRarest(Frequencies):
-    """Frequencies by which the token that a head looks at is the rarest: made from the head's own
-    weights."""
+    """Frequencies by which the token that a head looks at is the rarest.
+
+    They are made from the head's own weights.
+    """
 
     def __init__(self, favourites):
         self.favourites = favourites
@@ -109,12 +111,12 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
     watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
     details = watcher.details()
     assert {head.kind for head in details} == {"encoder"}
-    found = details[Head("encoder", 0, 1)]
-    assert found["rarest"]["sentences"] == 1
-    assert found["rarest"]["tokens"] == pytest.approx(hits / tokens)
+    shares = details[Head("encoder", 0, 1)]
+    assert shares["rarest"]["sentences"] == 1
+    assert shares["rarest"]["tokens"] == pytest.approx(hits / tokens)
     # One token of each sentence, for each of its tokens.
-    assert found["rarest"]["chance"] == pytest.approx(2 / tokens, rel=1e-4)
-    assert found["two rarest"]["tokens"] == 1  # all others are equally frequent
+    assert shares["rarest"]["chance"] == pytest.approx(2 / tokens, rel=1e-4)
+    assert shares["two rarest"]["tokens"] == 1  # all others are equally frequent
 
 
 def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):
@@ -135,10 +137,10 @@ def test_swapping_moves_a_tenth_of_the_tokens_two_at_least(pairs):
     )
     generator = random.Random(1)
     for pair, moved in ((long, 4), (pairs[0], 2), (pairs[1], 2), (pairs[2], 0), (pairs[3], 0)):
-        found = swapped(pair, generator).source
-        assert sorted(found.tokens.tolist()) == sorted(pair.source.tokens.tolist())
-        assert found.words[-1] == -1
-        places = sum(a != b for a, b in zip(found.words, pair.source.words, strict=True))
+        source = swapped(pair, generator).source
+        assert sorted(source.tokens.tolist()) == sorted(pair.source.tokens.tolist())
+        assert source.words[-1] == -1
+        places = sum(a != b for a, b in zip(source.words, pair.source.words, strict=True))
         assert places == moved or pair is pairs[0]  # two pieces of a word may change places there
     again = [pair.source.words for pair in swapped_pairs(pairs, seed=3)]
     assert again == [pair.source.words for pair in swapped_pairs(pairs, seed=3)]
@@ -168,13 +170,13 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
     ]
     model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
     sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
-    found = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
-    heads = found.parsed
+    measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
+    heads = measured.parsed
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
         (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
         for head in heads:
             hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
-    assert found.relations["nsubj→head"].heads == [hits[head] / 2 for head in heads]
-    assert set(found.scores["UAS"]) == set(heads)
+    assert measured.relations["nsubj→head"].heads == [hits[head] / 2 for head in heads]
+    assert set(measured.scores["UAS"]) == set(heads)

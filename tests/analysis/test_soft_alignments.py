@@ -1,5 +1,7 @@
-"""The path from a batch to word matrices, against a slow twin that takes Kobayashi et al.'s steps
-one by one."""
+"""The path from a batch to word matrices, against a slow twin.
+
+The twin takes the steps of Kobayashi et al. one by one.
+"""
 
 import numpy as np
 import pytest
@@ -29,8 +31,10 @@ def pairs(task):
 
 
 def slow(model, pair, method: str, layer: int, step: str) -> np.ndarray:
-    """One pair alone: rows rotated for step input, source pieces summed, target pieces averaged,
-    last row dropped."""
+    """One pair alone: rows rotated for step input, the last one dropped, pieces joined to words.
+
+    Source pieces are summed, target pieces averaged.
+    """
     prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])
     with torch.no_grad(), record(model) as recording:
         model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
@@ -70,8 +74,7 @@ def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
 
 @pytest.mark.parametrize("method", LRP_RULES)
 def test_relevance_of_source_words(method, task):
-    """Each pair alone, without a batch: |R| of source tokens for the logit of each reference
-    token."""
+    """Each pair alone: |R| of source tokens for the logit of each reference token."""
     model, pairs = (
         build_model(task=task),
         list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task))),

@@ -272,14 +272,14 @@ def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
     gold, hyp = tmp_path / "gold", tmp_path / "hyp"
     gold.write_text("0-0\n0-0 1-1\n0-0\n2-2\n")
     hyp.write_text("0-0\n0-0\n1-1\n2-2\n")
-    found = {}
+    counts = {}
     for lines in ("all", "odd", "even"):
         assert main(["aer", str(gold), "-i", str(hyp), "-f", "json", "-q", "--lines", lines]) == 0
-        found[lines] = json.loads(capsys.readouterr().out)
-    assert found["odd"]["aer"] == 50.0  # lines 1 and 3
-    assert found["even"]["aer"] == 20.0  # lines 2 and 4
-    assert [found[lines]["sure"] for lines in ("all", "odd", "even")] == [5, 2, 3]
-    assert "|lines:odd|" in found["odd"]["signature"]
+        counts[lines] = json.loads(capsys.readouterr().out)
+    assert counts["odd"]["aer"] == 50.0  # lines 1 and 3
+    assert counts["even"]["aer"] == 20.0  # lines 2 and 4
+    assert [counts[lines]["sure"] for lines in ("all", "odd", "even")] == [5, 2, 3]
+    assert "|lines:odd|" in counts["odd"]["signature"]
 
 
 def test_a_signature_of_another_file_of_that_name_is_not_reported(files, capsys, tmp_path):

@@ -1,5 +1,4 @@
-"""``normalign align`` and ``normalign plot`` through the installed command, on a model trained for
-a moment."""
+"""``normalign align`` and ``normalign plot`` on a model trained for a moment."""
 
 import json
 import re
@@ -125,8 +124,7 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
 def test_generated_translations_are_aligned_as_they_are_generated(
     corpus, checkpoint, pieces, tmp_path
 ):
-    """--print-alignment of the task and --hypotheses on the log give the same links, whatever the
-    beam."""
+    """The task's --print-alignment and --hypotheses on its log give the same, for any beam."""
     options = [
         "--task",
         "translation_normalign",
@@ -270,8 +268,7 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
 
 
 def test_misread_gold_is_recognised():
-    """Gold that counts from 1, and gold with the target word first, as a table of --all reads
-    them."""
+    """Gold that counts from 1, and gold with the target word first, in a table of --all."""
     links = [{(s, (s * 3 + n) % 7) for s in range(7)} for n in range(20)]
     shifted = [Gold(*[{(s + 1, t + 1) for s, t in pair}] * 2) for pair in links]
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --gold-index 1"):

@@ -122,9 +122,11 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
         "--cpu",
     ]
     printed = run(*command, *search, "--required-batch-size-multiple", 1).stdout
-    found = {int(n): line for n, line in re.findall(r"^D-(\d+)\t\S+\t(.*)$", printed, re.MULTILINE)}
+    generated = {
+        int(n): line for n, line in re.findall(r"^D-(\d+)\t\S+\t(.*)$", printed, re.MULTILINE)
+    }
     hypotheses, references = (
-        [found[n] for n in range(40)],
+        [generated[n] for n in range(40)],
         (corpus / "test.tgt").read_text().splitlines(),
     )
     bleu = sacrebleu.corpus_bleu(

@@ -46,14 +46,14 @@ def test_text_in_input_order(quantity, corpus, checkpoint, text, pieces, tmp_pat
     )
     assert done.stdout == ""
     assert re.fullmatch(r"40 sentences, [0-9.e-]+ GB\n", done.stderr)
-    with open_export(tmp_path / "x.npz") as found:
-        assert len(found) == 40
-        for item, source, target in zip(found, pieces["src"], pieces["tgt"], strict=True):
+    with open_export(tmp_path / "x.npz") as arrays:
+        assert len(arrays) == 40
+        for item, source, target in zip(arrays, pieces["src"], pieces["tgt"], strict=True):
             assert item.source == [*source, "</s>"]
             assert item.target == ["</s>", *target]
             assert item.array.shape == (3, *SHAPES[quantity](len(item.target), len(item.source)))
             assert item.array.dtype == np.float32
-        metadata = found.metadata
+        metadata = arrays.metadata
     assert (metadata["attention"], metadata["quantity"]) == ("cross", quantity)
     assert (metadata["layers"], metadata["heads"]) == ([1, 2, 3], [1, 2, 3, 4])
     assert (metadata["checkpoint"], metadata["version"]) == (checkpoint.name, __version__)
@@ -92,10 +92,10 @@ def test_the_estimate_is_the_size_of_the_file(corpus, checkpoint, text, tmp_path
 def test_encoder_attention_of_source_text_alone(corpus, checkpoint, text, tmp_path):
     options = [*text[:2], *text[4:], "--attention", "encoder", "--quantity", "weights"]
     export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *options)
-    with open_export(tmp_path / "x.npz") as found:
-        assert len(found) == 40
-        assert found[7].target == []
-        np.testing.assert_allclose(found[7].array.sum(-1), 1, rtol=1e-4)
+    with open_export(tmp_path / "x.npz") as arrays:
+        assert len(arrays) == 40
+        assert arrays[7].target == []
+        np.testing.assert_allclose(arrays[7].array.sum(-1), 1, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
-"""``normalign heads`` on a model trained for a moment: through the installed command, and in this
-process."""
+"""``normalign heads`` on a model trained for a moment.
+
+Through the installed command, and in this process.
+"""
 
 import json
 import re
@@ -72,14 +74,14 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         "ablation-bleu:2-13a|step:best|"
     )
     assert signature in done.stderr
-    found = json.loads((tmp_path / "x.json").read_text())
-    assert len(found["heads"]) == 36
-    assert all(head["scores"]["confidence"] > 0 for head in found["heads"])
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert len(written["heads"]) == 36
+    assert all(head["scores"]["confidence"] > 0 for head in written["heads"])
     for kind in ("encoder", "cross"):
         for layer in (1, 2, 3):
             shares = [
                 h["scores"]["relevance"]
-                for h in found["heads"]
+                for h in written["heads"]
                 if h["head"].startswith(f"{kind}.{layer}.")
             ]
             assert sum(shares) == pytest.approx(1, abs=1e-4)

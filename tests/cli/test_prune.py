@@ -42,8 +42,10 @@ def generate(corpus, path):
 
 @pytest.fixture(scope="module")
 def gated(corpus, checkpoint, tmp_path_factory):
-    """Fine-tuned from a plain checkpoint, then resumed; its gates are set to what longer training
-    might find."""
+    """Fine-tuned from a plain checkpoint, then resumed.
+
+    Its gates are set to what longer training might find.
+    """
     folder = tmp_path_factory.mktemp("gated")
     train(corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 3)
     before = torch.load(folder / "checkpoint_last.pt")["model"]["steering._extra_state"].item()
@@ -102,14 +104,14 @@ def test_pruned_translates_as_gated(corpus, gated, small):
     assert "nll_loss" in str(run("fairseq-validate", corpus / "data-bin", *valid))
     assert not any("log_alpha" in key or "steering" in key for key in after["model"])
     assert len(after["cfg"]["model"].alive_heads.split()) == left
-    expected, found = (
+    expected, of_pruned = (
         [
             (words[0], *words[2:], round(float(words[1]), 4))
             for words in (line.split() for line in generate(corpus, path))
         ]
         for path in (gated, small)
     )
-    assert found == expected
+    assert of_pruned == expected
 
 
 def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):

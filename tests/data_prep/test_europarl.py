@@ -1,5 +1,7 @@
-"""The Europarl recipe, all but the download, on an archive made here and on the real gold set where
-there is one."""
+"""The Europarl recipe, all but the download, on an archive made here.
+
+Also on the real gold set, where there is one.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,10 @@ def test_bad_gold_set(tmp_path, talp, message):
 
 
 def test_real_gold_set(tmp_path):
-    """508 pairs with 9,613 sure and 921 possible links, the same text after a round through Latin-1
-    and blank lines."""
+    """508 pairs with 9,613 sure and 921 possible links.
+
+    The text stays the same after a round through Latin-1 and blank lines.
+    """
     if "NORMALIGN_DATA" not in os.environ:
         pytest.skip("NORMALIGN_DATA is unset: it names the folder of real data")
     folder = Path(os.environ["NORMALIGN_DATA"]) / "deen"
@@ -139,8 +143,10 @@ def test_write_corpus(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_tokenize(jobs):
-    """As the gold set is tokenised: apostrophes and brackets as they are, hyphens inside words
-    kept."""
+    """As the gold set is tokenised.
+
+    Apostrophes and brackets stay as they are, and hyphens inside words are kept.
+    """
     pytest.importorskip("sacremoses")
     lines = ["We don't cherry-pick, (Mr.) Smith & co.", "", "Ja, z.B. heute!"]
     assert list(europarl.tokenize(lines[:2], "en", jobs)) == [

@@ -1,5 +1,4 @@
-"""The synthetic corpus: hand-worked sentences, and what its documentation promises of every
-sentence."""
+"""The synthetic corpus: sentences worked by hand, and what its documentation promises of all."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def gold(pairs) -> list:
 
 
 def node(stem: str, *targets: str, kind: type = Node, **what):
-    """A node with the parts of its source stem, separated by spaces, and those of its target
-    stem."""
+    """A node with the parts of its source stem and of its target stem, separated by spaces."""
     return kind(Lexeme(tuple(stem.split()), (targets,)), targets, **what)
 
 
@@ -331,8 +329,10 @@ def test_same_seed_same_bytes_whatever_the_training_size(tmp_path):
 
 
 def test_bytes_do_not_depend_on_python_or_platform(tmp_path):
-    """Changes with the grammar: then put the new value here, and new figures in the
-    documentation."""
+    """The value changes with the grammar.
+
+    Then put the new one here, and new figures in the documentation.
+    """
     files = generate(tmp_path)
     digest = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
     assert digest == "058a43dd7a2a6baff34c16f852f7cd525dec299a8d76554a3a6b59ed0a8d325d"

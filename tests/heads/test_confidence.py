@@ -27,7 +27,7 @@ def attention(kind, heads=3):
 
 
 def slow_confidence(weights, queries, keys, causal, eos):
-    found = []
+    maxima = []
     for b, line in enumerate(queries.tolist()):
         for t, query in enumerate(line):
             candidates = [
@@ -35,8 +35,8 @@ def slow_confidence(weights, queries, keys, causal, eos):
             ]
             if query == PAD or not candidates or (eos == "both" and query == MARK):
                 continue
-            found.append([max(head[t][s] for s in candidates) for head in weights[b].tolist()])
-    return torch.tensor(found)
+            maxima.append([max(head[t][s] for s in candidates) for head in weights[b].tolist()])
+    return torch.tensor(maxima)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,8 +50,10 @@ def test_confidence_equals_the_slow_twin(kind, eos):
 
 
 def test_readings_of_the_wording():
-    """Three words and </s>: the row of </s> counts in one reading only; the decoder's start sees no
-    word in either."""
+    """Three words and </s>: the row of </s> counts in one reading only.
+
+    The decoder's start sees no word in either.
+    """
     weights, seen, *_ = attention("encoder")
     assert [confidences(weights, seen, eos=eos)[1] for eos in ("key", "both")] == [7, 5]
     weights, seen, *_ = attention("decoder")

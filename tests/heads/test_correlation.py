@@ -38,8 +38,8 @@ def test_all_pairs_of_scores_over_heads_that_have_both():
     heads = [Head("encoder", 0, number) for number in range(4)]
     rising = dict(zip(heads, [0.1, 0.2, 0.3, 0.4], strict=True))
     falling = dict(zip(heads[:3], [3, 2, 1], strict=True))
-    found = correlations({"a": rising, "b": falling, "c": {}}, heads)
-    assert found == {
+    pairs = correlations({"a": rising, "b": falling, "c": {}}, heads)
+    assert pairs == {
         ("a", "b"): (pytest.approx(-1), 3, None),
         ("a", "c"): (None, 0, None),
         ("b", "c"): (None, 0, None),

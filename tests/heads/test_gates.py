@@ -37,8 +37,8 @@ def slow_sample(log_alpha: float, uniform: float) -> float:
 def test_sample_against_its_formula():
     for log_alpha in (-2.0, 0.3, 2.5):
         for uniform in (0.01, 0.4, 0.5, 0.77, 0.99):
-            found = sample_gates(torch.tensor([log_alpha]), torch.tensor([uniform]))
-            assert found.item() == pytest.approx(slow_sample(log_alpha, uniform), abs=1e-5)
+            gate = sample_gates(torch.tensor([log_alpha]), torch.tensor([uniform]))
+            assert gate.item() == pytest.approx(slow_sample(log_alpha, uniform), abs=1e-5)
 
 
 def test_samples_stay_finite_at_the_ends():

@@ -49,35 +49,36 @@ def voita_share(terms, bias):
 
 
 def slow(function, x, relevance, share, *, spread=False):
-    """Relevance of x, flat, from that of function(x), flat: z_ji = ∂y_j/∂x_i x_i and what
-    function(0) adds.
+    """Relevance of x, flat, from that of function(x), flat.
+
+    z_ji = ∂y_j/∂x_i x_i and what function(0) adds.
 
     That is one term of its own, or spread evenly over the others.
     """
     terms = (jacobian(function, x) * x).tolist()
-    found = [0.0] * len(x)
+    of_x = [0.0] * len(x)
     for row, constant, of_output in zip(
         terms, function(torch.zeros_like(x)).tolist(), relevance.tolist(), strict=True
     ):
         if spread:
             row, constant = [term + constant / len(x) for term in row], 0.0
         for i, part in enumerate(share(row, [constant])):
-            found[i] += of_output * part
-    return torch.tensor(found, dtype=x.dtype)
+            of_x[i] += of_output * part
+    return torch.tensor(of_x, dtype=x.dtype)
 
 
-def rescaled(found, relevance):
-    return found * relevance.abs().sum() / found.abs().sum()
+def rescaled(parts, relevance):
+    return parts * relevance.abs().sum() / parts.abs().sum()
 
 
 def slow_by_token(function, x, relevance, share, *, rescale, **options):
     """The same for each sentence, prediction and token: function takes the vector of a token."""
-    found = torch.zeros(*relevance.shape[:3], x.shape[-1], dtype=x.dtype)
+    of_x = torch.zeros(*relevance.shape[:3], x.shape[-1], dtype=x.dtype)
     for b, p, t in np.ndindex(*relevance.shape[:3]):
-        found[b, p, t] = slow(function, x[b, t], relevance[b, p, t], share, **options)
+        of_x[b, p, t] = slow(function, x[b, t], relevance[b, p, t], share, **options)
         if rescale:
-            found[b, p, t] = rescaled(found[b, p, t], relevance[b, p, t])
-    return found
+            of_x[b, p, t] = rescaled(of_x[b, p, t], relevance[b, p, t])
+    return of_x
 
 
 SHARES = {"voita": voita_share, "epsilon": epsilon_share, "attnlrp": epsilon_share}
@@ -92,16 +93,18 @@ def test_linear(name, biased, random):
         random(N) if biased else None,
         random(B, P, T, N).abs(),
     )
-    found = rule_set(name).linear(x, weight, bias, relevance)
+    of_x = rule_set(name).linear(x, weight, bias, relevance)
     expected = slow_by_token(
         lambda v: F.linear(v, weight, bias), x, relevance, SHARES[name], rescale=name == "voita"
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(of_x, expected)
 
 
 def test_a_bias_spread_over_inputs_changes_little(random):
-    """Where this departs from Voita et al.'s code: by nothing without bias, else by less the more
-    inputs there are."""
+    """Where this departs from the code of Voita et al.
+
+    By nothing without bias, else by less the more inputs there are.
+    """
     distances = {}
     for width in (8, 64):
         x, weight, relevance = random(1, 2, width), random(10, width), random(1, 1, 2, 10).abs()
@@ -139,11 +142,11 @@ def test_add(name, random):
 @pytest.mark.parametrize("name", RULES)
 def test_logit(name, random):
     x, rows, bias = random(B, T, C), random(B, T, C), random(B, T)
-    found = rule_set(name).logit(x, rows, bias)
+    of_x = rule_set(name).logit(x, rows, bias)
     for b, t in np.ndindex(B, T):
         one = torch.ones(1, 1, 1, 1, dtype=x.dtype)
         single = rule_set(name).linear(x[b, t][None, None], rows[b, t][None], bias[b, t][None], one)
-        torch.testing.assert_close(found[b, t], single[0, 0, 0])
+        torch.testing.assert_close(of_x[b, t], single[0, 0, 0])
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -151,7 +154,7 @@ def test_logit(name, random):
 def test_layer_norm(name, block, random, monkeypatch):
     monkeypatch.setattr(module, "CACHED", block)
     x, weight, bias, relevance = random(B, T, C), random(C), random(C), random(B, P, T, C).abs()
-    found = rule_set(name).layer_norm(x, weight, bias, LN_EPS, relevance)
+    of_x = rule_set(name).layer_norm(x, weight, bias, LN_EPS, relevance)
     if name == "voita":
         expected = slow_by_token(
             lambda v: F.layer_norm(v, (C,), weight, bias, LN_EPS),
@@ -161,12 +164,12 @@ def test_layer_norm(name, block, random, monkeypatch):
             rescale=True,
         )
     else:
-        expected = torch.zeros_like(found)
+        expected = torch.zeros_like(of_x)
         for b, p, t in np.ndindex(B, P, T):
             sigma = (((x[b, t] - x[b, t].mean()) ** 2).mean() + LN_EPS).sqrt()
             centred = lambda v, sigma=sigma: weight * (v - v.mean()) / sigma + bias  # noqa: E731
             expected[b, p, t] = slow(centred, x[b, t], relevance[b, p, t], epsilon_share)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(of_x, expected)
 
 
 @pytest.fixture
@@ -186,7 +189,7 @@ def softmax(q, k, masked):
 def test_voita_attention(attention, block, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)
     q, k, v, masked, relevance = attention
-    found = torch.cat(
+    of_inputs = torch.cat(
         [part.flatten(2) for part in Voita().attention(q, k, v, softmax(q, k, masked), relevance)],
         -1,
     )
@@ -203,7 +206,7 @@ def test_voita_attention(attention, block, monkeypatch):
             for part, of_part in zip(parts, of_head.split([T * D, S * D, S * D]), strict=True):
                 part.append(of_part)
         expected = torch.cat([torch.cat(part) for part in parts])
-        torch.testing.assert_close(found[b, p], rescaled(expected, relevance[b, p]))
+        torch.testing.assert_close(of_inputs[b, p], rescaled(expected, relevance[b, p]))
 
 
 def test_epsilon_attention(attention):
@@ -222,8 +225,7 @@ def stable(number):
 
 
 def slow_product(a, b, relevance):
-    """Through a @ b: an ε rule over the terms of a sum, and half of each term to its either
-    factor."""
+    """Through a @ b: an ε rule over the terms of a sum, and half of each term to either factor."""
     of_a, of_b, out = torch.zeros_like(a), torch.zeros_like(b), a @ b
     for i, j, k in np.ndindex(*a.shape, b.shape[1]):
         part = a[i, j] * b[j, k] * relevance[i, k] / stable(2 * out[i, k])
@@ -235,7 +237,7 @@ def slow_product(a, b, relevance):
 def test_attnlrp_attention(attention):
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    found = AttnLRP().attention(q, k, v, weights, relevance)
+    of_inputs = AttnLRP().attention(q, k, v, weights, relevance)
     for b, p, h in np.ndindex(B, P, H):
         of_weights, of_v = slow_product(weights[b, h], v[b, h], relevance[b, p, h])
         logits = (q[b, h] @ k[b, h].T).masked_fill(masked[b, 0], 0.0)
@@ -245,7 +247,7 @@ def test_attnlrp_attention(attention):
                 of_weights[t, s] - weights[b, h, t, s] * of_weights[t].sum()
             )
         of_q, of_k = slow_product(q[b, h], k[b, h].T, of_logits)
-        for part, expected in zip(found, (of_q, of_k.T, of_v), strict=True):
+        for part, expected in zip(of_inputs, (of_q, of_k.T, of_v), strict=True):
             torch.testing.assert_close(part[b, p, h], expected)
 
 
@@ -260,19 +262,19 @@ def test_what_is_masked_receives_nothing(name, attention):
 
 def test_epsilon_conserves_without_bias(random):
     x, weight, relevance = random(B, T, C), random(N, C), random(B, P, T, N)
-    found = Epsilon().linear(x, weight, None, relevance)
-    torch.testing.assert_close(found.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
+    of_x = Epsilon().linear(x, weight, None, relevance)
+    torch.testing.assert_close(of_x.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
     relevance = relevance[..., :C]
-    found = Epsilon().layer_norm(x, weight[0], torch.zeros(C, dtype=x.dtype), LN_EPS, relevance)
-    torch.testing.assert_close(found.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
+    of_x = Epsilon().layer_norm(x, weight[0], torch.zeros(C, dtype=x.dtype), LN_EPS, relevance)
+    torch.testing.assert_close(of_x.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
 
 
 def test_voita_gives_what_one_token_cannot_pass_to_the_others(random):
     x, weight, relevance = random(1, 2, C), random(N, C), random(1, 1, 2, N).abs()
     x[0, 0] = 0
-    found = Voita().linear(x, weight, random(N), relevance)
-    assert not found[0, 0, 0].any()
-    torch.testing.assert_close(found.sum(), relevance.sum())
+    of_x = Voita().linear(x, weight, random(N), relevance)
+    assert not of_x[0, 0, 0].any()
+    torch.testing.assert_close(of_x.sum(), relevance.sum())
 
 
 def test_voita_without_any_relevance_is_zero(random):
@@ -339,10 +341,10 @@ def test_bad_epsilons_are_named(eps):
 @pytest.mark.parametrize("name", RULES)
 def test_the_lowest_epsilon_leaves_single_precision_finite(name, random):
     x = torch.zeros(1, 2, C)
-    found = rule_set(f"{name}:1e-30").linear(
+    of_x = rule_set(f"{name}:1e-30").linear(
         x, random(N, C).float(), None, random(1, P, 2, N).float().abs()
     )
-    assert found.isfinite().all()
+    assert of_x.isfinite().all()
 
 
 def test_no_sentence_has_no_positions():
@@ -351,18 +353,18 @@ def test_no_sentence_has_no_positions():
 
 def test_head_shares():
     relevance = torch.tensor([[[1.0, -2.0], [0.5, 0.5]], [[0.0, 0.0], [0.0, 0.0]]])  # (P, H, D)
-    found = head_shares(relevance[None, :, :, None])  # (B, P, H, T, D)
-    torch.testing.assert_close(found, torch.tensor([[[0.75, 0.25], [0.0, 0.0]]]))
+    shares = head_shares(relevance[None, :, :, None])  # (B, P, H, T, D)
+    torch.testing.assert_close(shares, torch.tensor([[[0.75, 0.25], [0.0, 0.0]]]))
 
 
 def test_contributions():
     source = np.array([[0.25, 0.25], [0.3, 0.1], [0.5, -0.5]])
     prefix = np.array([[0.5, 0.0], [0.3, 0.3], [0.0, 0.0]])
-    found = contributions(source, prefix)
-    np.testing.assert_allclose(found.source, [0.5, 0.4, 1.0])
+    contributed = contributions(source, prefix)
+    np.testing.assert_allclose(contributed.source, [0.5, 0.4, 1.0])
     quarters = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
-    np.testing.assert_allclose(found.source_entropy, [math.log(2), quarters, math.log(2)])
-    np.testing.assert_allclose(found.prefix_entropy, [0.0, math.log(2), math.nan])
+    np.testing.assert_allclose(contributed.source_entropy, [math.log(2), quarters, math.log(2)])
+    np.testing.assert_allclose(contributed.prefix_entropy, [0.0, math.log(2), math.nan])
 
 
 def test_means_by_position_are_over_the_sentences_that_reach_it():
@@ -370,6 +372,6 @@ def test_means_by_position_are_over_the_sentences_that_reach_it():
         Contributions(np.array(shares), np.array(entropies), np.array(entropies))
         for shares, entropies in (([0.5, 0.25, 1.0], [1.0, 2.0, 3.0]), ([0.25], [np.nan]))
     )
-    found = by_position([long, short])
-    assert found.source.tolist() == [0.375, 0.25, 1.0]
-    assert found.source_entropy.tolist() == [1.0, 2.0, 3.0]
+    means = by_position([long, short])
+    assert means.source.tolist() == [0.375, 0.25, 1.0]
+    assert means.source_entropy.tolist() == [1.0, 2.0, 3.0]

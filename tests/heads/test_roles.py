@@ -16,8 +16,10 @@ WORDS = torch.tensor(
 
 
 def looking_at(target, words=WORDS):
-    """Weights of one head whose row t gives 0.6 to ``target(t, last)``, cut to the sentence, and
-    the rest evenly."""
+    """Weights of one head whose row t gives 0.6 to ``target(t, last)``, and the rest evenly.
+
+    The target is cut to the sentence.
+    """
     weights = torch.zeros(len(words), 1, words.shape[1], words.shape[1])
     for b, line in enumerate(words.tolist()):
         length = sum(word != PAD for word in line)
@@ -66,10 +68,10 @@ def test_a_head_that_looks_back():
 def test_a_head_of_the_decoder_that_looks_back():
     """The start is no word: the first word has no choice, the second can look back."""
     words = torch.tensor([[MARK, 0, 1, 2]])
-    found = offsets(
+    relative = offsets(
         looking_at(lambda t, last: t - 1, words).tril(), cells(words, words, causal=True)
     )
-    assert found.tolist() == [[-1, -1]]
+    assert relative.tolist() == [[-1, -1]]
 
 
 def test_positions_without_any_case():
@@ -129,18 +131,18 @@ def slow_rare(weights, head, rare, sentences):
 def test_rare_hits_equal_the_slow_twin(sentences):
     weights, rare = random_weights(), rarest(FREQUENCIES, WORDS.ge(0))
     chosen = torch.tensor([b in sentences for b in range(3)])
-    found = rare_hits(weights, cells(WORDS, WORDS), rare, chosen)
+    by_unit = rare_hits(weights, cells(WORDS, WORDS), rare, chosen)
     for head in (0, 1):
         for unit, (hits, cases) in slow_rare(weights, head, rare, sentences).items():
-            assert found[unit][0][head].item() == pytest.approx(hits, rel=1e-4), unit
-            assert found[unit][1] == cases, unit
+            assert by_unit[unit][0][head].item() == pytest.approx(hits, rel=1e-4), unit
+            assert by_unit[unit][1] == cases, unit
 
 
 def test_a_head_that_looks_at_the_rarest_token():
     rare = rarest(FREQUENCIES, WORDS.ge(0))
     weights = random_weights(heads=1) + 2 * rare[:, None, None]
-    found = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
-    assert (found["tokens"][0].item(), found["sentences"][0].item()) == (8, 2)
+    hits = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
+    assert (hits["tokens"][0].item(), hits["sentences"][0].item()) == (8, 2)
 
 
 def test_no_heads():

@@ -1,5 +1,4 @@
-"""The maximum spanning tree against all trees; relations and trees of weights that were made to
-show them."""
+"""The maximum spanning tree against all trees; relations and trees in weights made for them."""
 
 from itertools import product
 
@@ -51,8 +50,10 @@ def test_the_best_tree_is_that_of_enumeration(size, seed):
 
 
 def test_cycles_within_cycles():
-    """0 and 1 prefer each other, and so do their pair and 2; only 2 may hang on the root, and then
-    all turn."""
+    """0 and 1 prefer each other, and so do their pair and 2.
+
+    Only 2 may hang on the root, and then all turn.
+    """
     scores = np.array([[0, 9, 5, 0], [9, 0, 6, 0], [7, 7, 0, 1], [0, 0, 0, 0]], dtype=float)
     assert maximum_spanning_tree(scores, 3).tolist() == [1, 2, 3, -1]
 
@@ -110,13 +111,13 @@ def test_relations_and_trees():
         np.concatenate([weights_of([1, 1]), weights_of([0, 0])]),
         Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""),
     )
-    found = syntax.accuracies()
-    assert found["nsubj→head"] == Accuracy(2, 2, 0.5, [1.0, 0.0])
-    assert found["head→nsubj"].heads == [
+    accuracies = syntax.accuracies()
+    assert accuracies["nsubj→head"] == Accuracy(2, 2, 0.5, [1.0, 0.0])
+    assert accuracies["head→nsubj"].heads == [
         0.0,
         0.5,
     ]  # of two verbs that look back, one has its subject there
-    assert found["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
+    assert accuracies["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
     scores, baselines = syntax.attachment_scores()
     assert scores == [
         1.0,

@@ -24,10 +24,10 @@ from tests.conftest import build_model
 
 def test_attentions_are_named_by_kind_and_layer():
     model = build_model()
-    found = attentions(model)
-    assert list(found) == [(kind, layer) for kind in KINDS for layer in (0, 1)]
-    assert found["cross", 1] is model.decoder.layers[1].encoder_attn
-    assert head_counts(model) == dict.fromkeys(found, 4)
+    by_name = attentions(model)
+    assert list(by_name) == [(kind, layer) for kind in KINDS for layer in (0, 1)]
+    assert by_name["cross", 1] is model.decoder.layers[1].encoder_attn
+    assert head_counts(model) == dict.fromkeys(by_name, 4)
 
 
 def test_sizes_of_a_pruned_attention():

@@ -21,10 +21,10 @@ def places(batch: list[Pair]) -> list[str]:
 
 def test_batches_hold_at_most_max_tokens_with_padding():
     lengths = [7, 3, 5, 1, 9, 2, 30]
-    found = list(batches(lengths, 12))
-    assert sorted(index for batch in found for index in batch) == list(range(7))
+    made = list(batches(lengths, 12))
+    assert sorted(index for batch in made for index in batch) == list(range(7))
     assert all(
-        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found
+        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in made
     )
 
 
@@ -36,8 +36,8 @@ def test_results_come_in_input_order(window):
         sizes.append(len(batch))
         return places(batch)
 
-    found = list(map_batches(pairs(7, 3, 5, 1, 9, 2, 4), run, max_tokens=12, window=window))
-    assert found == ["7", "3", "5", "1", "9", "2", "4"]
+    results = list(map_batches(pairs(7, 3, 5, 1, 9, 2, 4), run, max_tokens=12, window=window))
+    assert results == ["7", "3", "5", "1", "9", "2", "4"]
     assert max(sizes) <= window
 
 

@@ -50,9 +50,9 @@ def data(tmp_path, task, kind) -> Path:
 
 def texts(task, **options) -> list[tuple[str, str]]:
     pairs, total = binarised_pairs("test", PairReader(task, **options))
-    found = [(" ".join(pair.source.text), " ".join(pair.target.text)) for pair in pairs]
-    assert len(found) == total
-    return found
+    joined = [(" ".join(pair.source.text), " ".join(pair.target.text)) for pair in pairs]
+    assert len(joined) == total
+    return joined
 
 
 def test_pairs_come_in_the_order_of_the_text(data, task):

@@ -32,8 +32,13 @@ def folder(tmp_path):
 
 def old_meters() -> dict:
     """Meters of every kind with the module name that fairseq ≤ 0.9 pickled."""
-    found = [meters.AverageMeter(), meters.TimeMeter(), meters.StopwatchMeter(), meters.SumMeter()]
-    return collections.OrderedDict((type(meter).__name__, meter) for meter in found)
+    all_meters = [
+        meters.AverageMeter(),
+        meters.TimeMeter(),
+        meters.StopwatchMeter(),
+        meters.SumMeter(),
+    ]
+    return collections.OrderedDict((type(meter).__name__, meter) for meter in all_meters)
 
 
 @pytest.fixture(params=["fairseq.logging.meters", "fairseq.meters"])
@@ -69,8 +74,10 @@ def test_configurations_as_omegaconf_nodes_or_plain(folder, as_nodes):
 
 
 def rename_in_pickle(path, old: bytes, new: bytes) -> int:
-    """Changes a module name in a checkpoint's pickle, as another version would have written it;
-    says how often."""
+    """Changes a module name in a checkpoint's pickle; says how often.
+
+    Another version would have written it so.
+    """
     with zipfile.ZipFile(path) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     changed = {
@@ -188,12 +195,14 @@ def test_what_else_pytorch_writes(folder, read, recwarn):
         archive.addfile(tarfile.TarInfo("pickle"), io.BytesIO())
     torch.save([1, 2], folder / "list.pt")
     recwarn.clear()
-    for name, found in (
+    for name, complaint in (
         ("script", "a TorchScript archive, not a checkpoint"),
         ("tar", "a tar archive, not a checkpoint"),
         ("list", "holds a list"),
     ):
-        with pytest.raises(InputError, match=rf"{name}\.pt: {found}; expected a checkpoint that"):
+        with pytest.raises(
+            InputError, match=rf"{name}\.pt: {complaint}; expected a checkpoint that"
+        ):
             read(str(folder / f"{name}.pt"), folder)
     assert not recwarn.list  # they would be lines of their own
 
@@ -269,16 +278,18 @@ def test_parameters_that_are_no_numbers(folder, read, value):
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "complaint"),
     [
         ({"encoder_attention_heads": 3}, "embed_dim must be divisible by num_heads"),
         ({"encoder_layers": "two"}, "TypeError"),
         ({"activation_fn": "\x1b[2J\nsomething"}, r"--activation-fn  ?\[2J something"),
     ],
 )
-def test_options_that_build_no_model(folder, read, options, found):
+def test_options_that_build_no_model(folder, read, options, complaint):
     torch.save(state(args=argparse.Namespace(**{**OPTIONS, **options})), folder / "odd.pt")
-    with pytest.raises(InputError, match=rf"odd\.pt: fairseq cannot load it: .*{found}") as raised:
+    with pytest.raises(
+        InputError, match=rf"odd\.pt: fairseq cannot load it: .*{complaint}"
+    ) as raised:
         read(str(folder / "odd.pt"), folder)
     assert str(raised.value).isprintable()
 

@@ -54,10 +54,10 @@ def test_fail_names_the_first(pairs):
 
 def test_skip_leaves_the_special_tokens_and_the_words(pairs):
     report = TooLong()
-    found = list(fit_lengths(pairs, LIMITS, "skip", report))
-    assert [pair.skipped for pair in found] == [False, True, True, True]
-    assert found[0] is pairs[0]
-    for before, after in zip(pairs[1:], found[1:], strict=True):
+    fitting = list(fit_lengths(pairs, LIMITS, "skip", report))
+    assert [pair.skipped for pair in fitting] == [False, True, True, True]
+    assert fitting[0] is pairs[0]
+    for before, after in zip(pairs[1:], fitting[1:], strict=True):
         for side in ("source", "target"):
             assert getattr(after, side).tokens.tolist() == [2]
             assert getattr(after, side).words == [-1]
@@ -69,15 +69,15 @@ def test_skip_leaves_the_special_tokens_and_the_words(pairs):
 
 def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
     report = TooLong()
-    found = list(fit_lengths(pairs, LIMITS, "truncate", report))
-    assert not any(pair.skipped for pair in found)
-    assert all(not excess(pair, LIMITS) for pair in found)
-    assert found[1].source.words == [0, 1, 1, -1]
-    assert found[1].source.text == ["w1", "w2w3", "w4"]  # the last word has no tokens
-    assert found[1].source.tokens.tolist() == [*pairs[1].source.tokens[:3].tolist(), 2]
-    assert found[1].target is pairs[1].target
-    assert found[2].target.words == [0, 1, 2, 3, -1]
-    assert found[3].target.words == [0, 1, 1, 1, -1]
+    fitting = list(fit_lengths(pairs, LIMITS, "truncate", report))
+    assert not any(pair.skipped for pair in fitting)
+    assert all(not excess(pair, LIMITS) for pair in fitting)
+    assert fitting[1].source.words == [0, 1, 1, -1]
+    assert fitting[1].source.text == ["w1", "w2w3", "w4"]  # the last word has no tokens
+    assert fitting[1].source.tokens.tolist() == [*pairs[1].source.tokens[:3].tolist(), 2]
+    assert fitting[1].target is pairs[1].target
+    assert fitting[2].target.words == [0, 1, 2, 3, -1]
+    assert fitting[3].target.words == [0, 1, 1, 1, -1]
     assert report.summary("truncate").startswith("3 pairs longer than the model takes were cut off")
 
 
@@ -90,11 +90,11 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
         ([Limits(9, 9), Limits(4, 3)], [True, False, True]),
     ):
         report = TooLong()
-        found = fit_streams([forward, backward], limits, "skip", report)
-        assert [[pair.skipped for pair in stream] for stream in found] == [expected] * 2
+        fitting = fit_streams([forward, backward], limits, "skip", report)
+        assert [[pair.skipped for pair in stream] for stream in fitting] == [expected] * 2
         assert len(report.places) == sum(expected)
-    found = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
-    assert [[len(pair.source.tokens) for pair in stream] for stream in found] == [
+    fitting = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
+    assert [[len(pair.source.tokens) for pair in stream] for stream in fitting] == [
         [3, 2, 2],
         [2, 2, 5],
     ]

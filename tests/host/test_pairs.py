@@ -29,19 +29,19 @@ def task():
 
 def test_binarised_pieces_become_words(task):
     tokens = task.source_dictionary.encode_line("▁das ▁ha us", add_if_not_exist=False).long()
-    found = PairReader(task, scheme="sentencepiece").binarised_pair(tokens, tokens[2:], "")
-    assert found.source.words == [0, 1, 1, -1]
-    assert found.source.text == ["das", "haus"]
-    assert torch.equal(found.source.tokens, tokens)
-    assert found.target.text == ["us"]
+    pair = PairReader(task, scheme="sentencepiece").binarised_pair(tokens, tokens[2:], "")
+    assert pair.source.words == [0, 1, 1, -1]
+    assert pair.source.text == ["das", "haus"]
+    assert torch.equal(pair.source.tokens, tokens)
+    assert pair.target.text == ["us"]
 
 
 def test_text_of_pieces_is_taken_as_it_is(task):
     dictionary = task.source_dictionary
-    found = PairReader(task, scheme="subword_nmt").pair("d@@ as haus", "", "")
-    assert found.source.words == [0, 0, 1, -1]
-    assert found.source.unknown == ("haus",)
-    assert found.source.tokens.tolist() == [
+    pair = PairReader(task, scheme="subword_nmt").pair("d@@ as haus", "", "")
+    assert pair.source.words == [0, 0, 1, -1]
+    assert pair.source.unknown == ("haus",)
+    assert pair.source.tokens.tolist() == [
         *map(dictionary.index, ("d@@", "as")),
         dictionary.unk(),
         dictionary.eos(),
@@ -62,9 +62,9 @@ def test_pieces_that_do_not_spell_the_words_are_refused(task):
 
 def test_empty_lines_have_no_words(task):
     for line in ("", "   ", []):
-        found = PairReader(task).pair(line, "w1", "").source
-        assert found.words == [-1]
-        assert found.tokens.dtype == torch.long
+        sentence = PairReader(task).pair(line, "w1", "").source
+        assert sentence.words == [-1]
+        assert sentence.tokens.dtype == torch.long
 
 
 def test_words_of_a_list_are_words(task):
@@ -87,10 +87,10 @@ def test_tokens_beyond_the_dictionary_are_refused(task):
 
 
 def dictionary(symbols: Mapping[str, int]) -> Dictionary:
-    found = Dictionary()
+    of_symbols = Dictionary()
     for symbol, count in symbols.items():
-        found.add_symbol(symbol, count)
-    return found
+        of_symbols.add_symbol(symbol, count)
+    return of_symbols
 
 
 class TwoLanguages:
@@ -168,8 +168,8 @@ def test_sentencepiece_models_for_each_side(folder):
         source_model=str(folder / "de.model"),
         target_model=str(folder / "en.model"),
     )
-    found = list(text_pairs(PAIRS, reader))
-    assert pieces(found[0], reader) == (by_model("de")(PAIRS[0][0]), by_model("en")(PAIRS[0][1]))
+    pairs = list(text_pairs(PAIRS, reader))
+    assert pieces(pairs[0], reader) == (by_model("de")(PAIRS[0][0]), by_model("en")(PAIRS[0][1]))
 
 
 def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
@@ -205,10 +205,10 @@ def test_a_file_of_a_bpe_that_has_none(task, bpe):
 
 def test_words_that_are_spelled_as_special_tokens_are_unknown(task):
     """fairseq would take <pad> for padding, and mask what is not there."""
-    found = PairReader(task).pair("w1 <pad> </s> <s> <unk>", None, "").source
+    sentence = PairReader(task).pair("w1 <pad> </s> <s> <unk>", None, "").source
     unk, eos = task.source_dictionary.unk(), task.source_dictionary.eos()
-    assert found.tokens.tolist()[1:] == [unk] * 4 + [eos]
-    assert found.text == ["w1", "<pad>", "</s>", "<s>", "<unk>"]
+    assert sentence.tokens.tolist()[1:] == [unk] * 4 + [eos]
+    assert sentence.text == ["w1", "<pad>", "</s>", "<s>", "<unk>"]
 
 
 # The doctor
@@ -222,8 +222,8 @@ def test_segmented_text_needs_its_scheme_alone(languages):
     reader = PairReader.from_names(languages, scheme="@@ ")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = list(text_pairs(segmented_pairs(), reader))
-    for texts, pair in zip(PAIRS, found, strict=True):
+        pairs = list(text_pairs(segmented_pairs(), reader))
+    for texts, pair in zip(PAIRS, pairs, strict=True):
         assert (pair.source.text, pair.target.text) == tuple(text.split() for text in texts)
 
 

@@ -184,9 +184,9 @@ def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, decoder_model):
             decoder_model.decoder(target[:, :length], encoder_out, incremental_state=state)
             for (kind, layer), recorded in recording.items():
                 keys = length if kind == "decoder" else batch["src_tokens"].shape[1]
-                found = (recorded.weights, *recorded.norms)
+                of_step = (recorded.weights, *recorded.norms)
                 expected = last_row(forced[kind, layer], length, keys)
-                for part, other in zip(found, expected, strict=True):
+                for part, other in zip(of_step, expected, strict=True):
                     torch.testing.assert_close(part, other, rtol=1e-4, atol=1e-5)
 
 

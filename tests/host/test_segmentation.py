@@ -63,9 +63,9 @@ class Spm:
 
 @functools.cache
 def codes(seed: int = 1) -> str:
-    found = io.StringIO()
-    learn_bpe(io.StringIO("\n".join(sentences(seed))), found, 40)
-    return found.getvalue()
+    learned = io.StringIO()
+    learn_bpe(io.StringIO("\n".join(sentences(seed))), learned, 40)
+    return learned.getvalue()
 
 
 class Codes:
@@ -95,12 +95,12 @@ texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(exclude_categor
 def check(segmentation: Segmentation, text: str, pieces: list[str]) -> None:
     """The pieces are those of the BPE, and each has a word, in order."""
     words = split_words(text)
-    found = segmentation(text)
-    assert found.words == words
-    assert found.symbols == pieces
-    assert len(found.ids) == len(pieces)
-    assert found.ids == sorted(found.ids)
-    assert set(found.ids) <= set(range(max(len(words), 1)))
+    segmented = segmentation(text)
+    assert segmented.words == words
+    assert segmented.symbols == pieces
+    assert len(segmented.ids) == len(pieces)
+    assert segmented.ids == sorted(segmented.ids)
+    assert set(segmented.ids) <= set(range(max(len(words), 1)))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -129,11 +129,11 @@ def test_any_text_through_subword_nmt(text):
 @given(st.lists(st.sampled_from(sentences()[0].split())))
 def test_usual_words_get_the_pieces_that_they_get_alone(words):
     for bpe, scheme in ((Spm(), "sentencepiece"), (Codes(), "subword_nmt")):
-        found = Segmentation(bpe, scheme)(words)
+        segmented = Segmentation(bpe, scheme)(words)
         expected = []
         for number, word in enumerate(words):
             expected += [number] * len(bpe.encode(word).split(" "))
-        assert found.ids == expected
+        assert segmented.ids == expected
 
 
 @pytest.mark.parametrize(
@@ -146,18 +146,18 @@ def test_usual_words_get_the_pieces_that_they_get_alone(words):
     ],
 )
 def test_words_that_vanish_have_no_pieces(text, expected):
-    found = Segmentation(Spm(), "sentencepiece")(text)
-    assert [word for piece, word in zip(found.pieces, found.ids, strict=True) if piece != "▁"] == (
-        expected
-    )
-    assert found.words == split_words(text)
+    segmented = Segmentation(Spm(), "sentencepiece")(text)
+    assert [
+        word for piece, word in zip(segmented.pieces, segmented.ids, strict=True) if piece != "▁"
+    ] == (expected)
+    assert segmented.words == split_words(text)
 
 
 @pytest.mark.parametrize("word", ["\u00f2\u032c", "\u1e73\u0301", "q\u0307\u0323"])
 def test_combining_marks_in_another_order(word):
     for rule in ("nfkc", "nmt_nfkc", "identity"):
-        found = Segmentation(Spm(rule), "sentencepiece")(f"ba {word} ba")
-        assert set(found.ids) == {0, 1, 2}
+        segmented = Segmentation(Spm(rule), "sentencepiece")(f"ba {word} ba")
+        assert set(segmented.ids) == {0, 1, 2}
 
 
 def test_without_offsets_the_spelling_decides():
@@ -174,9 +174,9 @@ def test_half_a_character_is_refused():
 
 
 def test_marks_at_words_mislead_nobody():
-    found = Segmentation(Codes(), "subword_nmt")("@@ ba@@ @@")
-    assert [found.ids.count(word) > 0 for word in range(3)] == [True] * 3
-    assert found.words == ["@@", "ba@@", "@@"]
+    segmented = Segmentation(Codes(), "subword_nmt")("@@ ba@@ @@")
+    assert [segmented.ids.count(word) > 0 for word in range(3)] == [True] * 3
+    assert segmented.words == ["@@", "ba@@", "@@"]
 
 
 # Files
@@ -329,10 +329,10 @@ def byte_level_files(folder) -> dict[str, str]:
 
 def test_numbers_of_gpt2_are_pieces(tmp_path):
     bpe, _ = build_bpes(options("gpt2", **byte_level_files(tmp_path)))
-    found = Segmentation(bpe, "gpt2")("ba ba caf\u00e9")
-    assert all(symbol.isdigit() for symbol in found.symbols)
-    assert found.pieces == ["ba", "Ġba", "Ġ", "c", "a", "f", "Ã©"]
-    assert found.ids == [0, 1, 2, 2, 2, 2, 2]
+    segmented = Segmentation(bpe, "gpt2")("ba ba caf\u00e9")
+    assert all(symbol.isdigit() for symbol in segmented.symbols)
+    assert segmented.pieces == ["ba", "Ġba", "Ġ", "c", "a", "f", "Ã©"]
+    assert segmented.ids == [0, 1, 2, 2, 2, 2, 2]
 
 
 def test_any_text_through_gpt2(tmp_path):
@@ -374,8 +374,8 @@ def test_numbers_of_hugging_face_are_pieces(tmp_path, monkeypatch):
             bpe_add_prefix_space=False,
         )
     )
-    found = Segmentation(bpe, "gpt2")("ba ba")
-    assert (found.pieces, found.ids) == (["b", "a", "Ġ", "b", "a"], [0, 0, 1, 1, 1])
+    segmented = Segmentation(bpe, "gpt2")("ba ba")
+    assert (segmented.pieces, segmented.ids) == (["b", "a", "Ġ", "b", "a"], [0, 0, 1, 1, 1])
     assert Segmentation(bpe, "gpt2").printed("99999") == "99999"
 
 

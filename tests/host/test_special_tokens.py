@@ -58,8 +58,10 @@ def build_task(name: str, data, monkeypatch):
 
 
 def own_inputs(task, count: int) -> list[dict]:
-    """What the task itself feeds to a model for the first pairs of the test set, one at a time, so
-    without padding."""
+    """What the task itself feeds to a model for the first pairs of the test set.
+
+    One at a time, so without padding.
+    """
     if hasattr(task, "data_manager"):
         [(_, dataset)], _ = task.data_manager.load_split_datasets("test", training=False)
     else:

@@ -21,10 +21,10 @@ def task(left_pad: bool = True) -> TranslationTask:
 
 def model():
     """A random model that says something else for each source: its weights are large."""
-    found = build_model(task=task())
-    for parameter in found.parameters():
+    random_model = build_model(task=task())
+    for parameter in random_model.parameters():
         parameter.data *= 3
-    return found
+    return random_model
 
 
 def translator(left_pad: bool = True, **search) -> Translator:
@@ -36,8 +36,10 @@ def sources(reader: PairReader) -> list:
 
 
 def greedy(network, source: torch.Tensor, most: int) -> list:
-    """The likeliest token again and again, each time from the whole sentence so far; </s> is not
-    the first."""
+    """The likeliest token again and again, each time from the whole sentence so far.
+
+    </s> is not the first.
+    """
     pad, eos, tokens = 1, 2, []
     while tokens[-1:] != [eos]:
         with torch.no_grad():
@@ -55,10 +57,10 @@ def test_a_beam_of_one_is_greedy_search(left_pad):
     greatest = 5
     one = translator(left_pad, beam=1, max_len_a=0, max_len_b=greatest)
     pairs = sources(one.reader)
-    found = one(pairs)
+    hypotheses = one(pairs)
     network = model()
-    assert found == [greedy(network, pair.source.tokens, greatest) for pair in pairs]
-    assert len(set(map(tuple, found))) > 3
+    assert hypotheses == [greedy(network, pair.source.tokens, greatest) for pair in pairs]
+    assert len(set(map(tuple, hypotheses))) > 3
 
 
 def test_batches_change_nothing_and_the_order_stays():
@@ -90,8 +92,8 @@ def test_a_wider_beam_finds_likelier_translations():
         wide = translator(beam=beam, max_len_a=0, max_len_b=6)
         pairs = sources(wide.reader)
         means[beam] = sum(
-            score(network, pair.source.tokens, found)
-            for pair, found in zip(pairs, wide(pairs), strict=True)
+            score(network, pair.source.tokens, hypothesis)
+            for pair, hypothesis in zip(pairs, wide(pairs), strict=True)
         )
     assert means[20] > means[1]
 
@@ -161,11 +163,11 @@ TEXTS = {
 
 @pytest.fixture
 def pieces():
-    found = ToyTask()
+    toy_task = ToyTask()
     for text, _ in TEXTS.values():
         for symbol in text.split():
-            found.target_dictionary.add_symbol(symbol)
-    return found
+            toy_task.target_dictionary.add_symbol(symbol)
+    return toy_task
 
 
 @pytest.mark.parametrize("scheme", TEXTS)

@@ -51,16 +51,15 @@ def test_loss_rises_by_the_penalty_per_sample(sample, sentence_avg):
 def test_lambda_warms_up():
     model = build_model("transformer_normalign", gate_heads="encoder", gate_init=0.0)
     criterion = build(l0_lambda=0.1, l0_warmup_updates=100)
-    found = []
+    lambdas = []
     for update in (0, 50, 100, 500):
         model.set_num_updates(update)
-        found.append(criterion.penalty(model)[1]["lambda_encoder"])
-    assert found == pytest.approx([0, 0.05, 0.1, 0.1])
+        lambdas.append(criterion.penalty(model)[1]["lambda_encoder"])
+    assert lambdas == pytest.approx([0, 0.05, 0.1, 0.1])
 
 
 def test_target_steers_until_enough_are_closed():
-    """Gates alone, without a translation loss: the penalty must stop where the target is
-    reached."""
+    """Gates alone, without translation loss: the penalty must stop where the target is reached."""
     model = build_model("transformer_normalign", gate_heads="all", gate_init=0.0).train()
     criterion = build(target_heads=20, l0_warmup_updates=50)
     worth = {name: torch.linspace(0, 0.02, 4) + 0.01 * name[1] for name in gates(model)}

@@ -1,5 +1,4 @@
-"""Every kind of model that the recorder supports: the parts of every attention add up to its
-output."""
+"""Every kind of model that the recorder supports: parts of an attention add up to its output."""
 
 from argparse import Namespace
 

@@ -24,8 +24,7 @@ ALIVE = {
 
 
 def gated_and_pruned(alive: str, **options):
-    """A gated model with random gates, closed but for some, and the same one with the closed heads
-    removed."""
+    """A gated model with random gates, closed but for some, and the same without closed heads."""
     gated = build_model("transformer_normalign", gate_heads="all", **options)
     kept = parse_heads(
         alive, {name: attention.num_heads for name, attention in attentions(gated).items()}
@@ -59,20 +58,20 @@ def test_pruned_does_what_gated_does(batch, alive, pre_ln):
 @pytest.mark.parametrize("alive", ALIVE)
 def test_beam_search_finds_the_same(batch, alive):
     models = gated_and_pruned(ALIVE[alive])
-    found = []
+    translations = []
     for model in models:
         generator = SequenceGenerator(
             [model], ToyTask().target_dictionary, beam_size=3, max_len_b=12
         )
         hypotheses = generator.generate([model], {"net_input": batch})
-        found.append(
+        translations.append(
             [
                 (hypo["tokens"].tolist(), hypo["score"].item())
                 for beam in hypotheses
                 for hypo in beam
             ]
         )
-    for (tokens, score), (expected, expected_score) in zip(*found, strict=True):
+    for (tokens, score), (expected, expected_score) in zip(*translations, strict=True):
         assert tokens == expected
         assert score == pytest.approx(expected_score, rel=1e-4)
 
@@ -91,8 +90,10 @@ def test_incremental_decoding_is_the_forced_one(batch):
 
 @pytest.mark.parametrize("alive", ["some", "none"])
 def test_fused_and_explicit_path_agree_in_training(batch, alive):
-    """In training nobody asks for weights, so cross-attention takes the fused path as well;
-    gradients included."""
+    """In training nobody asks for weights, so cross-attention takes the fused path as well.
+
+    Gradients are compared, too.
+    """
     _, model = gated_and_pruned(ALIVE[alive], dropout=0.0)
     model.train()
     other = copy.deepcopy(model)

@@ -87,7 +87,7 @@ def test_the_head_for_rare_tokens(profile):
 
 
 def test_correlations_as_a_triangle():
-    found = {
+    tables = {
         ("a", "b"): Correlation(0.5, 4),
         ("a", "c"): Correlation(-1.0, 3),
         ("b", "c"): Correlation(None, 2),
@@ -95,7 +95,7 @@ def test_correlations_as_a_triangle():
         ("b", "d"): Correlation(None, 0),
         ("c", "d"): Correlation(None, 0),
     }
-    assert correlations_table("all", found).splitlines() == [
+    assert correlations_table("all", tables).splitlines() == [
         "all (n = 3 to 4)",
         "       a  b",
         "b  +0.50",
@@ -125,9 +125,11 @@ def test_text_of_scores_alone():
 
 
 def test_json_is_complete(profile):
-    found = json.loads(json.dumps(as_json(profile, Criteria(), {"sentences": 7}), allow_nan=False))
-    assert found["signature"]["sentences"] == 7
-    first, second, _, cross = found["heads"]
+    written = json.loads(
+        json.dumps(as_json(profile, Criteria(), {"sentences": 7}), allow_nan=False)
+    )
+    assert written["signature"]["sentences"] == 7
+    first, second, _, cross = written["heads"]
     assert first["head"] == "encoder.1.1"
     assert first["scores"] == {"confidence": 0.5, "norm": 3.0}
     assert first["roles"] == ["+1 (93 %)"]
@@ -138,16 +140,16 @@ def test_json_is_complete(profile):
     )
     assert second["relations"] == {"nsubj→head": 0.2}
     assert (cross["scores"]["AER"], cross["step"]) == (0.321, "output")
-    assert found["relations"]["nsubj→head"] == {"cases": 50, "baseline": 0.3, "offset": 1}
-    assert found["relations"]["obj→head"] == {"cases": 0, "baseline": None, "offset": None}
+    assert written["relations"]["nsubj→head"] == {"cases": 50, "baseline": 0.3, "offset": 1}
+    assert written["relations"]["obj→head"] == {"cases": 0, "baseline": None, "offset": None}
     expected = {
         "scores": ["confidence", "norm"],
         "rho": pytest.approx(0.5),
         "heads": 3,
         "interval": None,
     }
-    assert expected in found["correlations"]["encoder"]
-    assert found["trees"] == {"left-branching": 0.25}
+    assert expected in written["correlations"]["encoder"]
+    assert written["trees"] == {"left-branching": 0.25}
 
 
 def test_the_grid_of_a_pruned_model(profile):

@@ -73,8 +73,8 @@ def test_heads_are_counted_by_kind_and_in_all(rows):
 
 
 def test_json(rows):
-    (found, *_) = json.loads(json.dumps(as_json(rows)))
-    assert found == {
+    (written, *_) = json.loads(json.dumps(as_json(rows)))
+    assert written == {
         "model": "half.pt",
         "heads": 10,
         "encoder_heads": [0, 1],
