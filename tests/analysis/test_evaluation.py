@@ -27,6 +27,7 @@ from fairseq_normalign.analysis.translation import (
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention import attentions
 from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.compat import without_leftovers
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.translate import Translator
 from tests.conftest import ToyTask, build_model
@@ -110,7 +111,7 @@ def test_rows(lowercase, folder, paths, texts):
         assert row.heads == {
             (kind, layer): heads for kind in ("encoder", "decoder", "cross") for layer in (0, 1)
         }
-        state = torch.load(path, weights_only=True)["model"]
+        state = without_leftovers(torch.load(path, weights_only=True)["model"])
         shared = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
         counted = [
             v
