@@ -110,24 +110,10 @@ def batch() -> dict:
 
 
 TRAIN = (
-    *(
-        "fairseq-train",
-        "--arch",
-        "transformer_normalign_tiny",
-        "--share-all-embeddings",
-        "--max-tokens",
-        2000,
-    ),
-    *(
-        "--criterion",
-        "label_smoothed_cross_entropy",
-        "--label-smoothing",
-        0.1,
-        "--optimizer",
-        "adam",
-        "--lr",
-        2e-3,
-    ),
+    "fairseq-train",
+    *("--arch", "transformer_normalign_tiny", "--share-all-embeddings"),
+    *("--max-tokens", 2000, "--optimizer", "adam", "--lr", 2e-3),
+    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1),
     *("--no-progress-bar", "--disable-validation", "--cpu"),
 )
 
@@ -140,12 +126,7 @@ def corpus(tmp_path_factory) -> Path:
         "python",
         ROOT / "data_prep/synthetic.py",
         folder,
-        "--train",
-        1500,
-        "--valid",
-        40,
-        "--test",
-        40,
+        *("--train", 1500, "--valid", 40, "--test", 40),
     )
     run("python", ROOT / "data_prep/prepare.py", folder, folder, "--vocab-size", 400)
     return folder
@@ -158,12 +139,7 @@ def checkpoint(corpus, tmp_path_factory) -> Path:
     run(
         *TRAIN,
         corpus / "data-bin",
-        "--user-dir",
-        PACKAGE,
-        "--save-dir",
-        folder,
-        "--max-update",
-        30,
+        *("--user-dir", PACKAGE, "--save-dir", folder, "--max-update", 30),
         cwd=folder,
     )
     return folder / "checkpoint_last.pt"

@@ -32,14 +32,8 @@ def test_training_resumes(corpus, checkpoint, tmp_path):
 def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_path):
     plain, variant, back = (tmp_path / name for name in ("plain", "variant", "back"))
     sizes = [
-        "--encoder-layers",
-        3,
-        "--decoder-layers",
-        3,
-        "--encoder-attention-heads",
-        4,
-        "--decoder-attention-heads",
-        4,
+        *("--encoder-layers", 3, "--decoder-layers", 3, "--encoder-attention-heads", 4),
+        *("--decoder-attention-heads", 4),
     ]
     sizes += ["--encoder-embed-dim", 128, "--encoder-ffn-embed-dim", 256]
     plain_model = ["--arch", "transformer", *sizes, "--max-update", 2]
@@ -58,15 +52,8 @@ def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_pa
 
 def test_generate(corpus, checkpoint):
     options = [
-        "--path",
-        checkpoint,
-        "--user-dir",
-        PACKAGE,
-        "--beam",
-        2,
-        "--remove-bpe",
-        "sentencepiece",
-        "--cpu",
+        *("--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2),
+        *("--remove-bpe", "sentencepiece", "--cpu"),
     ]
     lines = run(
         "fairseq-generate", corpus / "data-bin", *options, "--max-len-b", 10
@@ -94,12 +81,7 @@ def test_a_converted_checkpoint_needs_no_plugin(corpus, checkpoint, tmp_path):
     command = [
         "fairseq-generate",
         corpus / "data-bin",
-        "--user-dir",
-        PACKAGE,
-        "--cpu",
-        "--max-len-b",
-        10,
-        "--path",
+        *("--user-dir", PACKAGE, "--cpu", "--max-len-b", 10, "--path"),
     ]
     outputs = [run(*command, path).stdout for path in (checkpoint, tmp_path / "plain.pt")]
     translations = [

@@ -20,9 +20,8 @@ from fairseq_normalign.alignment.extract import (
 )
 from fairseq_normalign.errors import InputError
 
-SOFT = np.array(
-    [[0.6, 0.1, 0.2], [0.5, 0.4, 0.0], [0.1, 0.1, 0.1]]
-)  # three target words, three source words
+# Three target words, three source words.
+SOFT = np.array([[0.6, 0.1, 0.2], [0.5, 0.4, 0.0], [0.1, 0.1, 0.1]])
 
 cells = st.sampled_from([0.0, 0.1, 0.2, 0.25, 0.5, 0.9, 1.0])  # few values: ties are likely
 softs = arrays.arrays(float, st.tuples(st.integers(0, 6), st.integers(0, 6)), elements=cells)

@@ -17,12 +17,8 @@ from fairseq_normalign.errors import InputError
         ("▁wir ▁glau ben", "sentencepiece", "wir glauben", [0, 1, 1]),
         ("wir ▁glau ben", "sentencepiece", "wir glauben", [0, 1, 1]),
         ("▁a ▁b ▁c", "sentencepiece", "a▁b c", [0, 0, 1]),  # ▁ in the text looks like a space
-        (
-            "▁a ▁b ▁c",
-            "sentencepiece",
-            "a\u00a0b c",
-            [0, 0, 1],
-        ),  # NFKC makes a no-break space a space
+        # NFKC makes a no-break space a space
+        ("▁a ▁b ▁c", "sentencepiece", "a\u00a0b c", [0, 0, 1]),
         ("▁a ▁b", "sentencepiece", "a\u200bb", [0, 0]),  # … and nmt_nfkc a zero-width one
         ("▁ca fe \u0301", "sentencepiece", "café", [0, 0, 0]),  # a combining mark of its own
         ("▁ca fé ▁x", "sentencepiece", "cafe\u0301 x", [0, 0, 1]),
@@ -33,20 +29,12 @@ from fairseq_normalign.errors import InputError
         ("▁straße", "sentencepiece", "STRASSE", [0]),  # a model that folds case
         ("▁a ▁b", "sentencepiece", "a \u200b b", [0, 2]),  # a word that vanished has no pieces
         ("▁a ▁b ▁", "sentencepiece", "a b", [0, 1, 1]),
-        (
-            "<unk> <unk>",
-            "sentencepiece",
-            "wir glauben",
-            [0, 1],
-        ),  # the unknown pieces lost their marks
+        # the unknown pieces lost their marks
+        ("<unk> <unk>", "sentencepiece", "wir glauben", [0, 1]),
         ("▁wir <unk> ben ▁.", "sentencepiece", "wir glauben .", [0, 1, 1, 2]),
         ("<unk> <unk> <unk>", "sentencepiece", "ab cd", [0, 1, 1]),
-        (
-            "▁fo o <unk> bar ▁b",
-            "sentencepiece",
-            "foo\u00a0bar b",
-            [0, 0, 0, 0, 1],
-        ),  # an unknown no-break space
+        # an unknown no-break space
+        ("▁fo o <unk> bar ▁b", "sentencepiece", "foo\u00a0bar b", [0, 0, 0, 0, 1]),
         ("▁a ▁ <unk> ▁b", "sentencepiece", "a \u200b b", [0, 1, 1, 2]),
         ("▁a ▁b <unk>", "sentencepiece", "a▁b\u00ad", [0, 0, 0]),
         ("<unk> en", "subword_nmt", "glauben", [0, 0]),

@@ -66,10 +66,9 @@ def test_nothing_is_said_of_right_text(name, joint_codes, joint_dictionary):
     for language in ("de", "en"):
         segment = build(*(("de", "en") if joint_codes else (language,)), **options)
         lines = text_of("de") + text_of("en") if joint_dictionary else text_of(language)
-        for vocabulary in (
-            Vocabulary(counts(segment, lines)),
-            Vocabulary(dict.fromkeys(counts(segment, lines), 1)),  # nobody counted
-        ):
+        counted = counts(segment, lines)
+        not_counted = dict.fromkeys(counted, 1)
+        for vocabulary in (Vocabulary(counted), Vocabulary(not_counted)):
             assert wrong_scheme([vocabulary], scheme, segmented_here=True) is None
             assert diagnose(vocabulary, segment, held_out(language), scheme) is None
             assert diagnose_pieces(vocabulary, segment, held_out(language), scheme) is None

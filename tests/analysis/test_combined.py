@@ -22,17 +22,15 @@ def aligner(**options) -> NormAligner:
 
 
 def test_product_of_two_directions_by_hand():
-    chosen = [
+    evidences = [
         Weighted(Evidence("norms", 0, "input")),
         Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
     ]
     combined = CombinedAligner(
-        aligner(), aligner(), combine="product", evidences=chosen, extract="relative:0.9"
+        aligner(), aligner(), combine="product", evidences=evidences, extract="relative:0.9"
     )
-    forward, backward = (
-        aligner(layer=1, step="input"),
-        aligner(method="weights", layer=2, step="output"),
-    )
+    forward = aligner(layer=1, step="input")
+    backward = aligner(method="weights", layer=2, step="output")
     for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
         shares = [
             forward.shares(forward.soft(*pair)),
@@ -48,14 +46,11 @@ def test_evidences_in_any_order():
         "reverse:weights.2.3.output",
         "norms.1.input*3",
     ]
-    alignments = [
-        list(
-            CombinedAligner(
-                aligner(), aligner(), combine="product", evidences=list(map(parse_evidence, order))
-            ).align_many(PAIRS)
-        )
-        for order in (names, names[::-1])
-    ]
+    alignments = []
+    for order in (names, names[::-1]):
+        evidences = list(map(parse_evidence, order))
+        combined = CombinedAligner(aligner(), aligner(), combine="product", evidences=evidences)
+        alignments.append(list(combined.align_many(PAIRS)))
     assert alignments[0] == alignments[1]
 
 

@@ -1,6 +1,7 @@
 """Each column of a comparison against what other code says of the same models."""
 
 from argparse import Namespace
+from itertools import product
 
 import pytest
 import torch
@@ -34,12 +35,8 @@ from tests.conftest import ToyTask, build_model
 
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2}
 SOURCE = ["w1 w2 w3", "w4 w5", "w5 w6 w7 w8 w9", "w2 w2 w1 w7"]
-TARGET = [
-    "w3 w2 w1 w1",
-    "W5 w4",
-    "w9 w8 w7",
-    "w1 w7 w20  w20",
-]  # capitals and blanks stay as they are
+# Capitals and blanks stay as they are.
+TARGET = ["w3 w2 w1 w1", "W5 w4", "w9 w8 w7", "w1 w7 w20  w20"]
 GOLD = ["1-3 2p2 3-1", "2-1 1-2", "5-1 4-2 3p3", "3-1 4-2"]
 SHORT = {"max_len_a": 0, "max_len_b": 8}
 
@@ -108,24 +105,18 @@ def test_rows(lowercase, folder, paths, texts):
     rows = compare(paths, str(folder), texts, search=SHORT, tokenize="none", lowercase=lowercase)
     assert [row.name for row in rows] == ["one.pt", "two.pt"]
     for row, path, heads in zip(rows, paths, (4, 2), strict=True):
-        assert row.heads == {
-            (kind, layer): heads for kind in ("encoder", "decoder", "cross") for layer in (0, 1)
-        }
+        assert row.heads == dict.fromkeys(product(("encoder", "decoder", "cross"), (0, 1)), heads)
         state = without_leftovers(torch.load(path, weights_only=True)["model"])
         shared = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
-        counted = [
-            v
-            for k, v in state.items()
-            if k not in shared and not k.endswith(("version", "_float_tensor"))
-        ]
+        not_counted = (*shared, "version", "_float_tensor")
+        counted = [value for key, value in state.items() if not key.endswith(not_counted)]
         assert row.parameters == sum(value.numel() for value in counted)
         assert row.megabytes * 1e6 == 4 * row.parameters
         model, task = load_single(path, str(folder))
         translator = Translator(model, PairReader(task), SHORT)
         translations = list(translator.translations(read_corpus(texts, translator.reader)[0]))
-        references = [
-            line.lower() if lowercase else line for line in TARGET
-        ]  # translations have no capitals
+        # Translations have no capitals.
+        references = [line.lower() for line in TARGET] if lowercase else TARGET
         bleu = corpus_bleu(translations, [references], tokenize="none", force=True)
         assert row.scores == {
             "BLEU": bleu.score,

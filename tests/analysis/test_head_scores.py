@@ -1,5 +1,6 @@
 """Scores of heads against pairs that run alone, multipliers, and heads switched off by hand."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,18 +62,18 @@ def alone(forcing, pair):
 
     Also what encoder and decoder read, marks being None.
     """
-    model, read = forcing.model, torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+    model = forcing.model
+    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
     with torch.no_grad(), record(model, KINDS) as recording:
         model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
-    source, target = (
-        [None if token == 2 else token for token in line.tolist()]
-        for line in (pair.source.tokens, read)
-    )
-    return recording, {
-        "encoder": (source, source),
-        "decoder": (target, target),
-        "cross": (target, source),
-    }
+    source = without_marks(pair.source.tokens)
+    target = without_marks(read)
+    tokens = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+    return recording, tokens
+
+
+def without_marks(tokens):
+    return [None if token == 2 else token for token in tokens.tolist()]
 
 
 def slow_means(forcing, pairs):
@@ -84,9 +85,8 @@ def slow_means(forcing, pairs):
             queries, keys = tokens[kind]
             for head in range(4):
                 name = Head(kind, layer, head)
-                weights, norms = (
-                    part[0, head].tolist() for part in (recorded.weights, recorded.norms.weighted)
-                )
+                weights = recorded.weights[0, head].tolist()
+                norms = recorded.norms.weighted[0, head].tolist()
                 for t, query in enumerate(queries):
                     visible = [s for s in range(len(keys)) if kind != "decoder" or s <= t]
                     cases.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
@@ -235,24 +235,17 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
         ready(forcing), pairs, ["relevance"], rules="epsilon", pooled=pooled, max_tokens=40
     )
     by_head = explained.scores["relevance"]
-    shares = [
-        item.heads["cross", 1]
-        for pair in pairs
-        for item in relevances(forcing, [pair], rules="epsilon", pooled=pooled)
-    ]
-    predictions = [row for part in shares for row in part]
+    alone = []
+    for pair in pairs:
+        alone += relevances(forcing, [pair], rules="epsilon", pooled=pooled)
+    shares = [of_pair.heads["cross", 1] for of_pair in alone]
+    predictions = np.concatenate(shares)
     assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
     expected = sum(predictions) / len(predictions)
-    assert [by_head[Head("cross", 1, head)] for head in range(4)] == pytest.approx(
-        expected.tolist(), rel=1e-3, abs=1e-4
-    )
+    measured = [by_head[Head("cross", 1, head)] for head in range(4)]
+    assert measured == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-4)
     assert len(explained.contributions.source) == max(map(len, shares))
-    alone = [
-        item
-        for pair in pairs
-        for item in relevances(forcing, [pair], rules="epsilon", pooled=pooled)
-    ]
-    farthest = max(item.deviation["encoder.1"] for item in alone)
+    farthest = max(of_pair.deviation["encoder.1"] for of_pair in alone)
     assert explained.deviation["encoder.1"] == pytest.approx(farthest, rel=1e-2)
 
 

@@ -75,11 +75,14 @@ class Twin:
         sigma = (x.var(-1, unbiased=False, keepdim=True) + module.eps).sqrt().detach()
         return module.weight * (x - x.mean(-1, keepdim=True)) / sigma + module.bias
 
+    def by_head(self, module, x, projection):
+        projected = x @ projection.weight.T + projection.bias
+        return projected.view(len(x), module.num_heads, -1).transpose(0, 1)
+
     def attend(self, name, module, x, memory, causal):
-        q, k, v = (
-            (y @ p.weight.T + p.bias).view(len(y), module.num_heads, -1).transpose(0, 1)
-            for y, p in ((x, module.q_proj), (memory, module.k_proj), (memory, module.v_proj))
-        )
+        q = self.by_head(module, x, module.q_proj)
+        k = self.by_head(module, memory, module.k_proj)
+        v = self.by_head(module, memory, module.v_proj)
         product = halved if self.rules == "attnlrp" else lambda x: x
         logits = product(q * module.scaling) @ product(k).transpose(1, 2)
         if causal:
@@ -226,13 +229,14 @@ def test_all_predictions_at_once_equal_one_at_a_time(model, rules, pooled, monke
     relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
     run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
     singles = [run(positions=[p]) for p in range(PREV.shape[1])]
-    joined = [
-        {name: torch.cat([single[i][name] for single in singles], 1) for name in part}
-        if isinstance(part, dict)
-        else torch.cat([single[i] for single in singles], 1)
-        for i, part in enumerate(relevance)
-    ]
-    assert_same(relevance, joined)
+    assert_same(relevance, list(map(joined, zip(*singles, strict=True))))
+
+
+def joined(parts):
+    """Tensors, or dicts of tensors, of some predictions each as those of all."""
+    if not isinstance(parts[0], dict):
+        return torch.cat(parts, 1)
+    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -273,9 +277,8 @@ def test_later_inputs_have_no_part(model, rules):
 
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
 def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, rules):
-    exact, pooled = (
-        propagate(model, SRC, PREV, pad=PAD, rules=rules, pooled=each) for each in (False, True)
-    )
+    run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules)
+    exact, pooled = run(pooled=False), run(pooled=True)
     counts = (PREV != PAD).sum(1, keepdim=True)
     assert_close(pooled.source[:, 0], exact.source.sum(1) / counts)
     assert_close(pooled.prefix[:, 0], exact.prefix.sum(1) / counts)
@@ -325,21 +328,17 @@ def test_a_closed_gate_leaves_no_relevance(model, rules):
 def test_a_layer_without_heads_is_its_bias(model, rules):
     """All gates closed and all heads removed are the same, but for the number of heads."""
     both = []
+    emptied = (("encoder", 0), ("cross", 1))
     for heads in (4, 0):
         if heads:
-            for attention in (
-                model.encoder.layers[0].self_attn,
-                model.decoder.layers[1].encoder_attn,
-            ):
-                attention.out_proj.weight.data.zero_()
+            for name in emptied:
+                attentions(model)[name].out_proj.weight.data.zero_()
         else:
             counts = dict.fromkeys(attentions(model), 4)
-            kept = [
-                head for head in all_heads(counts) if head[:2] not in (("encoder", 0), ("cross", 1))
-            ]
+            kept = [head for head in all_heads(counts) if head[:2] not in emptied]
             remove_heads(model, ",".join(map(str, kept)))
         both.append(propagate(model, SRC, PREV, pad=PAD, rules=rules))
-        for name in (("encoder", 0), ("cross", 1)):
+        for name in emptied:
             assert both[-1].heads[name].shape == (2, 4, heads) and not both[-1].heads[name].any()
     for part in ("source", "prefix"):
         assert_close(getattr(both[0], part), getattr(both[1], part))
@@ -402,23 +401,21 @@ def forcing():
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("pooled", [False, True])
 def test_splitting_changes_nothing(forcing, pairs, rules, pooled):
-    whole, split, tiny = (
-        list(relevances(forcing, pairs, rules=rules, pooled=pooled, max_tokens=size))
-        for size in (4000, 40, 1)
-    )
-    assert len(whole) == len(pairs)
-    for pair, *of_pair in zip(pairs, whole, split, tiny, strict=True):
-        queries, keys = len(pair.target.tokens), len(pair.source.tokens)
-        rows = 1 if pooled else queries
-        for each in of_pair:
-            assert each.source.shape == (rows, keys) and each.prefix.shape == (rows, queries)
-            assert {shares.shape for shares in each.heads.values()} == {(rows, 4)}
-            np.testing.assert_allclose(each.source, of_pair[0].source, **CLOSE)
-            np.testing.assert_allclose(each.prefix, of_pair[0].prefix, **CLOSE)
-            for name, shares in each.heads.items():
-                np.testing.assert_allclose(shares, of_pair[0].heads[name], **CLOSE)
-            for cut, deviation in each.deviation.items():
-                assert deviation == pytest.approx(of_pair[0].deviation[cut], rel=1e-4, abs=1e-6)
+    run = partial(relevances, forcing, pairs, rules=rules, pooled=pooled)
+    wholes = list(run(max_tokens=4000))
+    assert len(wholes) == len(pairs)
+    for max_tokens in (4000, 40, 1):
+        for pair, whole, split in zip(pairs, wholes, run(max_tokens=max_tokens), strict=True):
+            queries, keys = len(pair.target.tokens), len(pair.source.tokens)
+            rows = 1 if pooled else queries
+            assert split.source.shape == (rows, keys) and split.prefix.shape == (rows, queries)
+            assert {shares.shape for shares in split.heads.values()} == {(rows, 4)}
+            np.testing.assert_allclose(split.source, whole.source, **CLOSE)
+            np.testing.assert_allclose(split.prefix, whole.prefix, **CLOSE)
+            for name, shares in split.heads.items():
+                np.testing.assert_allclose(shares, whole.heads[name], **CLOSE)
+            for cut, deviation in split.deviation.items():
+                assert deviation == pytest.approx(whole.deviation[cut], rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -466,10 +463,9 @@ def test_sentences_may_start_from_the_reference(forcing, pairs):
 
 @pytest.mark.parametrize("rules", RULES)
 def test_pairs_have_the_same_epsilon(forcing, pairs, rules):
-    explained, default = (
-        next(relevances(forcing, pairs, rules=f"{rules}{eps}")) for eps in (":0.1", "")
-    )
-    assert np.abs(explained.source - default.source).max() > 1e-4
+    large = next(relevances(forcing, pairs, rules=f"{rules}:0.1"))
+    default = next(relevances(forcing, pairs, rules=rules))
+    assert np.abs(large.source - default.source).max() > 1e-4
     with pytest.raises(InputError, match=f"rules '{rules}:often': ε is 'often'; expected a number"):
         next(relevances(forcing, pairs, rules=f"{rules}:often"))
 

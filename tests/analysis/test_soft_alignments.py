@@ -3,6 +3,8 @@
 The twin takes the steps of Kobayashi et al. one by one.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -55,15 +57,10 @@ def slow(model, pair, method: str, layer: int, step: str) -> np.ndarray:
 @pytest.mark.parametrize("arch", ["transformer", "transformer_normalign"])
 def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
     model = build_model(arch, task)
-    evidences = [
-        Evidence(m, layer, s)
-        for m in ("weights", "norms")
-        for layer in (0, 1)
-        for s in ("input", "output")
-    ]
-    for pair, softs in zip(
-        pairs, soft_alignments(TeacherForcing(model, task), pairs, evidences), strict=True
-    ):
+    places = product(("weights", "norms"), (0, 1), ("input", "output"))
+    evidences = [Evidence(method, layer, step) for method, layer, step in places]
+    by_pair = soft_alignments(TeacherForcing(model, task), pairs, evidences)
+    for pair, softs in zip(pairs, by_pair, strict=True):
         for evidence, soft in zip(evidences, softs, strict=True):
             assert soft.words.shape == (len(pair.target.text), len(pair.source.text))
             expected = slow(model, pair, *evidence[:3])
@@ -75,26 +72,20 @@ def test_soft_word_alignments_equal_the_slow_twin(arch, task, pairs):
 @pytest.mark.parametrize("method", LRP_RULES)
 def test_relevance_of_source_words(method, task):
     """Each pair alone: |R| of source tokens for the logit of each reference token."""
-    model, pairs = (
-        build_model(task=task),
-        list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task))),
-    )
+    model = build_model(task=task)
+    pairs = list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task)))
     evidences = [
         Evidence(method, None, "output"),
         Evidence(method, None, "input"),
         Evidence("norms", 1),
     ]
-    for pair, (output, read, _) in zip(
-        pairs, soft_alignments(TeacherForcing(model, task), pairs, evidences), strict=True
-    ):
-        prev, target = (
-            torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None],
-            pair.target.tokens[None],
-        )
+    by_pair = soft_alignments(TeacherForcing(model, task), pairs, evidences)
+    for pair, (output, read, _) in zip(pairs, by_pair, strict=True):
+        prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None]
+        target = pair.target.tokens[None]
         options = {"pad": 1, "rules": LRP_RULES[method], "start": "reference", "targets": target}
-        expected = (
-            propagate(model, pair.source.tokens[None], prev, **options).source[0].abs().numpy()
-        )
+        relevance = propagate(model, pair.source.tokens[None], prev, **options)
+        expected = relevance.source[0].abs().numpy()
         np.testing.assert_allclose(
             np.column_stack([output.words, output.null]), expected[:-1], rtol=1e-3, atol=1e-5
         )

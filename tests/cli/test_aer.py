@@ -90,13 +90,7 @@ def test_json(files, capsys):
         [
             "aer",
             files["gold"],
-            "--ref-index",
-            "1",
-            "-i",
-            files["bad"],
-            files["good"],
-            "-f",
-            "json",
+            *("--ref-index", "1", "-i", files["bad"], files["good"], "-f", "json"),
             "--paired",
         ]
     )

@@ -32,14 +32,8 @@ def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, p
     binarised = align(
         corpus,
         checkpoint,
-        "--remove-bpe",
-        "sentencepiece",
-        "--layer",
-        2,
-        "--step",
-        "input",
-        "--max-tokens",
-        100,
+        *("--remove-bpe", "sentencepiece", "--layer", 2, "--step", "input"),
+        *("--max-tokens", 100),
     )
     from_text = align(
         corpus, checkpoint, *text, *pieces, "--layer", 2, "--step", "input", "--user-dir", PACKAGE
@@ -48,11 +42,11 @@ def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, p
     assert "method:norms|layer:2|head:all|step:input|eos:null" in binarised.stderr
     lines = binarised.stdout.splitlines()
     assert len(lines) == 40
-    for line, source, target in zip(
-        lines, (corpus / "test.src").open(), (corpus / "test.tgt").open(), strict=True
-    ):
-        words = len(source.split()), len(target.split())
-        assert all(s < words[0] and t < words[1] for s, t in parse_links(line))
+    sources = (corpus / "test.src").read_text().splitlines()
+    targets = (corpus / "test.tgt").read_text().splitlines()
+    for line, source, target in zip(lines, sources, targets, strict=True):
+        source_words, target_words = len(source.split()), len(target.split())
+        assert all(s < source_words and t < target_words for s, t in parse_links(line))
 
 
 def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, pieces, tmp_path):
@@ -62,12 +56,7 @@ def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, piece
         checkpoint,
         *text,
         *pieces,
-        "--method",
-        "weights",
-        "--step",
-        "output",
-        "--output",
-        output,
+        *("--method", "weights", "--step", "output", "--output", output),
     )
     assert done.stdout == ""
     signature = json.loads((tmp_path / "test.pharaoh.json").read_text())["signature"]
@@ -87,34 +76,18 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
         checkpoint,
         *text,
         *pieces,
-        "--all",
-        "--heads",
-        "--gold",
-        gold,
-        "--json",
-        tmp_path / "t.json",
+        *("--all", "--heads", "--gold", gold, "--json", tmp_path / "t.json"),
     )
     rows = json.loads((tmp_path / "t.json").read_text())
     assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
     assert table.stdout.count("*") == 2 * 3 + 1  # the best of each column, and what the mark means
     assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
     assert sum(row["chosen_without_gold"] for row in rows) == 2 * 3
-    (row,) = [
-        r
-        for r in rows
-        if (r["method"], r["layer"], r["head"], r["step"]) == ("weights", 3, 2, "output")
-    ]
+    place = {"method": "weights", "layer": 3, "head": 2, "step": "output"}
+    (row,) = [row for row in rows if place.items() <= row.items()]
     one = [
-        "--method",
-        "weights",
-        "--layer",
-        3,
-        "--head",
-        2,
-        "--step",
-        "output",
-        "--output",
-        tmp_path / "one",
+        *("--method", "weights", "--layer", 3, "--head", 2, "--step", "output"),
+        *("--output", tmp_path / "one"),
     ]
     align(corpus, checkpoint, *text, *pieces, *one)
     score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
@@ -126,33 +99,17 @@ def test_generated_translations_are_aligned_as_they_are_generated(
 ):
     """The task's --print-alignment and --hypotheses on its log give the same, for any beam."""
     options = [
-        "--task",
-        "translation_normalign",
-        "--print-alignment",
-        "hard",
-        "--align-layer",
-        2,
-        "--align-step",
-        "input",
+        *("--task", "translation_normalign", "--print-alignment", "hard"),
+        *("--align-layer", 2, "--align-step", "input"),
     ]
     options += [
-        "--align-words",
-        "sentencepiece",
-        "--remove-bpe",
-        "sentencepiece",
-        "--beam",
-        3,
-        "--nbest",
-        2,
+        *("--align-words", "sentencepiece", "--remove-bpe", "sentencepiece", "--beam", 3),
+        *("--nbest", 2),
     ]
     command = [
         "fairseq-generate",
         corpus / "data-bin",
-        "--path",
-        checkpoint,
-        "--user-dir",
-        PACKAGE,
-        "--cpu",
+        *("--path", checkpoint, "--user-dir", PACKAGE, "--cpu"),
     ]
     log = run(*command, *options, "--max-len-b", 12).stdout
     (tmp_path / "gen.out").write_text(log)
@@ -165,12 +122,7 @@ def test_generated_translations_are_aligned_as_they_are_generated(
         corpus,
         checkpoint,
         *pieces,
-        "--layer",
-        2,
-        "--step",
-        "input",
-        "--hypotheses",
-        tmp_path / "gen.out",
+        *("--layer", 2, "--step", "input", "--hypotheses", tmp_path / "gen.out"),
     ).stdout.splitlines()
     assert [parse_links(line) for line in aligned] == [printed[number] for number in range(40)]
 
@@ -180,12 +132,8 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_p
     options = [
         *text,
         *pieces,
-        "--combine",
-        "learned",
-        "--reverse-path",
-        checkpoint,
-        "--output",
-        tmp_path / "out",
+        *("--combine", "learned", "--reverse-path", checkpoint),
+        *("--output", tmp_path / "out"),
     ]
     align(corpus, checkpoint, *options, "--confidence")
     lines = (tmp_path / "out").read_text().splitlines()
@@ -198,70 +146,44 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_p
 
 def test_a_multilingual_model_with_language_tokens(corpus, text, pieces, tmp_path):
     sizes = [
-        "--encoder-embed-dim",
-        16,
-        "--decoder-embed-dim",
-        16,
-        "--encoder-layers",
-        2,
-        "--decoder-layers",
-        2,
+        *("--encoder-embed-dim", 16, "--decoder-embed-dim", 16, "--encoder-layers", 2),
+        *("--decoder-layers", 2),
     ]
     sizes += ["--encoder-ffn-embed-dim", 16, "--decoder-ffn-embed-dim", 16]
     task = [
-        "--task",
-        "multilingual_translation",
-        "--lang-pairs",
-        "src-tgt,tgt-src",
-        "--encoder-langtok",
-        "tgt",
+        *("--task", "multilingual_translation", "--lang-pairs", "src-tgt,tgt-src"),
+        *("--encoder-langtok", "tgt"),
     ]
     model = [
-        "--arch",
-        "multilingual_transformer_iwslt_de_en",
+        *("--arch", "multilingual_transformer_iwslt_de_en"),
         *sizes,
-        "--share-encoders",
-        "--share-decoders",
+        *("--share-encoders", "--share-decoders"),
     ]
     train = [
         corpus / "data-bin",
-        "--user-dir",
-        PACKAGE,
+        *("--user-dir", PACKAGE),
         *task,
         *model,
-        "--max-update",
-        1,
-        "--save-dir",
-        tmp_path,
+        *("--max-update", 1, "--save-dir", tmp_path),
     ]
     run(
         *(word for word in TRAIN if word != "--share-all-embeddings"),
         *train,
         "--share-decoder-input-output-embed",
     )
-    links = {
-        languages: align(
-            corpus, tmp_path / "checkpoint_last.pt", *texts, *pieces, "--layer", 1, "-s", s, "-t", t
-        ).stdout
-        for languages, (s, t), texts in (
-            ("there", ("src", "tgt"), text),
-            ("back", ("tgt", "src"), [text[0], text[3], text[2], text[1]]),
-        )
-    }
-    assert all(len(lines.splitlines()) == 40 for lines in links.values())
-    assert links["there"] != links["back"]
+    path = tmp_path / "checkpoint_last.pt"
+    swapped = [text[0], text[3], text[2], text[1]]
+    layer = ("--layer", 1)
+    there = align(corpus, path, *text, *pieces, *layer, "-s", "src", "-t", "tgt").stdout
+    back = align(corpus, path, *swapped, *pieces, *layer, "-s", "tgt", "-t", "src").stdout
+    assert len(there.splitlines()) == len(back.splitlines()) == 40
+    assert there != back
 
 
 def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     options = [
-        "--remove-bpe",
-        "sentencepiece",
-        "--gold",
-        corpus / "test.talp",
-        "--line",
-        2,
-        "-o",
-        tmp_path / "pair.png",
+        *("--remove-bpe", "sentencepiece", "--gold", corpus / "test.talp", "--line", 2),
+        *("-o", tmp_path / "pair.png"),
     ]
     align(corpus, checkpoint, *options, command="plot")
     assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
@@ -301,12 +223,8 @@ BAD = {
     ),
     "unequal texts": (
         [
-            "--source-file",
-            "{corpus}/test.src",
-            "--target-file",
-            "{corpus}/train.tgt",
-            "--layer",
-            "1",
+            *("--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt"),
+            *("--layer", "1"),
         ],
         "test.src has 40, .*train.tgt has 1500 lines",
     ),

@@ -41,12 +41,8 @@ def text(corpus):
 @pytest.fixture(scope="module")
 def gold(corpus):
     return [
-        "--gold",
-        corpus / "test.talp",
-        "--gold-source",
-        corpus / "test.src",
-        "--gold-target",
-        corpus / "test.tgt",
+        *("--gold", corpus / "test.talp", "--gold-source", corpus / "test.src"),
+        *("--gold-target", corpus / "test.tgt"),
     ]
 
 
@@ -76,12 +72,10 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
         assert name == row["model"]
         assert cells[:4] == ["36", "12", "12", "12"]
         assert row["cross_heads"] == [4, 4, 4]
-        assert (
-            float(cells[5]) < path.stat().st_size / 1e6
-        )  # what an optimiser remembers does not count
-        assert [float(cell) for cell in cells[6:9]] == [
-            round(row[metric], 1) for metric in ("BLEU", "chrF", "AER")
-        ]
+        # What an optimiser remembers does not count.
+        assert float(cells[5]) < path.stat().st_size / 1e6
+        rounded = [round(row[metric], 1) for metric in ("BLEU", "chrF", "AER")]
+        assert [float(cell) for cell in cells[6:9]] == rounded
     assert rows[0]["speed"] == 1
     assert rows[0]["megabytes"] == rows[1]["megabytes"]
     assert f"\nBLEU: {rows[0]['signatures']['BLEU']}\n" in done.stdout
@@ -101,34 +95,19 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
 def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tmp_path):
     """By their scores: of the text, and of the binarised data."""
     search = [
-        "--beam",
-        3,
-        "--lenpen",
-        0.8,
-        "--max-len-a",
-        0,
-        "--max-len-b",
-        20,
-        "--remove-bpe",
-        "sentencepiece",
+        *("--beam", 3, "--lenpen", 0.8, "--max-len-a", 0, "--max-len-b", 20),
+        *("--remove-bpe", "sentencepiece"),
     ]
     command = [
         "fairseq-generate",
         corpus / "data-bin",
-        "--path",
-        checkpoint,
-        "--user-dir",
-        PACKAGE,
-        "--cpu",
+        *("--path", checkpoint, "--user-dir", PACKAGE, "--cpu"),
     ]
     printed = run(*command, *search, "--required-batch-size-multiple", 1).stdout
-    generated = {
-        int(n): line for n, line in re.findall(r"^D-(\d+)\t\S+\t(.*)$", printed, re.MULTILINE)
-    }
-    hypotheses, references = (
-        [generated[n] for n in range(40)],
-        (corpus / "test.tgt").read_text().splitlines(),
-    )
+    numbered = re.findall(r"^D-(\d+)\t\S+\t(.*)$", printed, re.MULTILINE)
+    generated = {int(number): line for number, line in numbered}
+    hypotheses = [generated[number] for number in range(40)]
+    references = (corpus / "test.tgt").read_text().splitlines()
     bleu = sacrebleu.corpus_bleu(
         hypotheses, [references], tokenize="13a", lowercase=True, force=True
     ).score
@@ -139,10 +118,8 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
             corpus, [checkpoint], *options, *search, "--lowercase", "-o", tmp_path / "rows.json"
         )
         (row,) = json.loads((tmp_path / "rows.json").read_text())
-        assert (row["BLEU"], row["chrF"]) == (
-            pytest.approx(bleu, abs=1e-5),
-            pytest.approx(chrf, abs=1e-5),
-        )
+        assert row["BLEU"] == pytest.approx(bleu, abs=1e-5)
+        assert row["chrF"] == pytest.approx(chrf, abs=1e-5)
 
 
 REFUSED = {

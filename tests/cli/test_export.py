@@ -68,10 +68,7 @@ def test_batching_and_binarised_data_change_nothing(corpus, checkpoint, text, tm
         checkpoint,
         tmp_path / "small.npz",
         *options,
-        "--max-tokens",
-        60,
-        "--user-dir",
-        PACKAGE,
+        *("--max-tokens", 60, "--user-dir", PACKAGE),
     )
     with open_export(tmp_path / "text.npz") as one, open_export(tmp_path / "small.npz") as other:
         assert one.metadata == other.metadata
@@ -109,24 +106,16 @@ def roberta(corpus, tmp_path_factory):
         (folder / split).write_bytes((corpus / "pieces" / f"{split}.src").read_bytes())
     run(
         "fairseq-preprocess",
-        "--only-source",
-        "--srcdict",
-        corpus / "dict.txt",
+        *("--only-source", "--srcdict", corpus / "dict.txt"),
         *prefixes,
-        "--destdir",
-        folder,
+        *("--destdir", folder),
     )
     sizes = ["--encoder-layers", 2, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 32]
     sizes += ["--encoder-attention-heads", 4, "--tokens-per-sample", 64, "--max-tokens", 2000]
     command = [
         "fairseq-train",
         folder,
-        "--user-dir",
-        PACKAGE,
-        "--task",
-        "masked_lm",
-        "--arch",
-        "roberta",
+        *("--user-dir", PACKAGE, "--task", "masked_lm", "--arch", "roberta"),
     ]
     command += ["--criterion", "masked_lm", "--optimizer", "adam", "--lr", 1e-3, "--max-update", 3]
     command += [*sizes, "--disable-validation", "--cpu", "--save-dir", folder]

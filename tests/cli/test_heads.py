@@ -38,14 +38,8 @@ def text(corpus):
 def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     options = ["--conllu", corpus / "test.src.conllu", "--frequencies", corpus / "freq.src.txt"]
     options += [
-        "--gold",
-        corpus / "test.talp",
-        "--ablation",
-        5,
-        "--relevance",
-        "epsilon",
-        "--relevance-mode",
-        "pooled",
+        *("--gold", corpus / "test.talp", "--ablation", 5, "--relevance", "epsilon"),
+        *("--relevance-mode", "pooled"),
     ]
     options += ["--ablation-bleu", 2]
     done = heads(
@@ -79,23 +73,23 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     assert all(head["scores"]["confidence"] > 0 for head in written["heads"])
     for kind in ("encoder", "cross"):
         for layer in (1, 2, 3):
-            shares = [
-                h["scores"]["relevance"]
-                for h in written["heads"]
-                if h["head"].startswith(f"{kind}.{layer}.")
-            ]
-            assert sum(shares) == pytest.approx(1, abs=1e-4)
+            place = f"{kind}.{layer}."
+            of_layer = [head for head in written["heads"] if head["head"].startswith(place)]
+            total = sum(head["scores"]["relevance"] for head in of_layer)
+            assert total == pytest.approx(1, abs=1e-4)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_binarised_data_and_batches_change_nothing(corpus, checkpoint, text):
     options = ["--remove-bpe", "sentencepiece", "--max-tokens", 100]
-    one, other = heads(corpus, checkpoint, *text), heads(corpus, checkpoint, *options)
-    assert re.sub(r"\d+", "", one.stdout) == re.sub(r"\d+", "", other.stdout)
-    numbers = [
-        [float(number) for number in re.findall(r" \d\.\d+", done.stdout)] for done in (one, other)
-    ]
-    assert numbers[0] == pytest.approx(numbers[1], abs=0.02)
+    of_text = heads(corpus, checkpoint, *text).stdout
+    of_binarised = heads(corpus, checkpoint, *options).stdout
+    assert re.sub(r"\d+", "", of_text) == re.sub(r"\d+", "", of_binarised)
+    assert numbers(of_text) == pytest.approx(numbers(of_binarised), abs=0.02)
+
+
+def numbers(table):
+    return [float(number) for number in re.findall(r" \d\.\d+", table)]
 
 
 def test_the_encoder_alone_needs_no_target(corpus, checkpoint, text, capsys):
@@ -104,10 +98,7 @@ def test_the_encoder_alone_needs_no_target(corpus, checkpoint, text, capsys):
         checkpoint,
         *text[:2],
         *text[4:],
-        "--attention",
-        "encoder",
-        "--limit",
-        7,
+        *("--attention", "encoder", "--limit", 7),
     )
     done = capsys.readouterr()
     assert "encoder.3.4" in done.out

@@ -14,15 +14,9 @@ from tests.conftest import PACKAGE, ROOT, TRAIN, run
 pytestmark = pytest.mark.slow
 
 GATES = (
-    *(
-        "--criterion",
-        "label_smoothed_cross_entropy_l0",
-        "--gate-heads",
-        "all",
-        "--gate-lr-scale",
-        400,
-    ),
-    *("--target-heads", 20, "--l0-lambda", 0.5, "--log-format", "simple", "--log-interval", 1),
+    *("--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", "all"),
+    *("--gate-lr-scale", 400, "--target-heads", 20, "--l0-lambda", 0.5),
+    *("--log-format", "simple", "--log-interval", 1),
 )
 
 
@@ -53,9 +47,8 @@ def gated(corpus, checkpoint, tmp_path_factory):
     log = train(
         corpus, folder, *GATES, "--finetune-from-model", checkpoint, "--max-update", 5
     ).stdout
-    price = float(
-        re.search(r"lambda_cross=([\d.]+)", log).group(1)
-    )  # the first one after the training is resumed
+    first_after_resuming = re.search(r"lambda_cross=([\d.]+)", log)
+    price = float(first_after_resuming.group(1))
     assert price == pytest.approx(0.5 * before * Steering.RATE, abs=1e-3)
     for name in ("open_encoder", "open_decoder", "open_cross", "closed_heads", "l0_penalty"):
         assert f"{name}=" in log
@@ -81,37 +74,28 @@ def test_pruned_translates_as_gated(corpus, gated, small):
     report = small.with_suffix(".txt").read_text()
     left = int(re.search(r"(\d+) of 36 heads left", report).group(1))
     assert 0 < left < 36
-    sizes = [
-        float(size)
-        for size in re.search(r"([\d.]+) MB of parameters; before, ([\d.]+) MB", report).groups()
-    ]
-    assert sizes[0] < sizes[1]
-    after = torch.load(small)
-    assert after["cfg"]["criterion"]["_name"] == "label_smoothed_cross_entropy"
+    sizes = re.search(r"([\d.]+) MB of parameters; before, ([\d.]+) MB", report)
+    after, before = map(float, sizes.groups())
+    assert after < before
+    state = torch.load(small)
+    assert state["cfg"]["criterion"]["_name"] == "label_smoothed_cross_entropy"
     valid = [
-        "--path",
-        small,
-        "--user-dir",
-        PACKAGE,
-        "--task",
-        "translation",
-        "--cpu",
-        "--valid-subset",
-        "valid",
-        "--max-tokens",
-        2000,
+        *("--path", small, "--user-dir", PACKAGE, "--task", "translation", "--cpu"),
+        *("--valid-subset", "valid", "--max-tokens", 2000),
     ]
     assert "nll_loss" in str(run("fairseq-validate", corpus / "data-bin", *valid))
-    assert not any("log_alpha" in key or "steering" in key for key in after["model"])
-    assert len(after["cfg"]["model"].alive_heads.split()) == left
-    expected, of_pruned = (
-        [
-            (words[0], *words[2:], round(float(words[1]), 4))
-            for words in (line.split() for line in generate(corpus, path))
-        ]
-        for path in (gated, small)
-    )
-    assert of_pruned == expected
+    assert not any("log_alpha" in key or "steering" in key for key in state["model"])
+    assert len(state["cfg"]["model"].alive_heads.split()) == left
+    assert rounded_scores(generate(corpus, small)) == rounded_scores(generate(corpus, gated))
+
+
+def rounded_scores(lines):
+    """Hypotheses as (number, words, score)."""
+    hypotheses = []
+    for line in lines:
+        number, score, *words = line.split()
+        hypotheses.append((number, *words, round(float(score), 4)))
+    return hypotheses
 
 
 def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
@@ -120,11 +104,8 @@ def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
     train(corpus, tmp_path, "--finetune-from-model", small, "--max-update", 3)
     # A name of its own is not looked for in --save-dir.
     restored = [
-        "--restore-file",
-        small.name,
-        "--reset-optimizer",
-        "--save-dir",
-        tmp_path / "restored",
+        *("--restore-file", small.name, "--reset-optimizer"),
+        *("--save-dir", tmp_path / "restored"),
     ]
     run(
         *TRAIN,
@@ -262,10 +243,7 @@ def test_sweep(corpus, checkpoint, tmp_path):
         "python",
         ROOT / "scripts/prune_sweep.py",
         corpus / "data-bin",
-        "--path",
-        checkpoint,
-        "--out",
-        tmp_path,
+        *("--path", checkpoint, "--out", tmp_path),
     ]
     options = ["--l0-lambda", 1e-6, 2.0, "--l0-warmup-updates", 0, "--train", fast]
     done = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")

@@ -65,10 +65,7 @@ def test_separate_vocabularies_without_dummy_prefix(text, tmp_path):
     run(
         tmp_path,
         tmp_path,
-        "--source-lang=de",
-        "--target-lang=en",
-        "--separate",
-        "--no-dummy-prefix",
+        *("--source-lang=de", "--target-lang=en", "--separate", "--no-dummy-prefix"),
         "--vocab-size=300",
     )
     names = {path.name for path in tmp_path.iterdir()}
