@@ -46,9 +46,9 @@ def build_model(
         "attention_heads": shape.heads,
         "ffn_embed_dim": shape.inner,
     }
-    options = {
-        f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()
-    }
+    options = {}
+    for name, size in sizes.items():
+        options[f"encoder_{name}"] = options[f"decoder_{name}"] = size
     args = Namespace(**options, **more, max_source_positions=1024, max_target_positions=1024)
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(0)

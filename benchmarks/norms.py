@@ -43,13 +43,10 @@ def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iter
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)
         tasks = {name: partial(extract, model, sample, kinds) for name, kinds in VARIANTS.items()}
         seconds = interleaved(tasks, rounds)
-        for name, what, target in (
-            ("cross", "cross-attention", "≤ 1.10"),
-            ("all", "all attentions", "≤ 1.35"),
-        ):
-            yield cost(
-                f"forward + norms of {what}, {shape.name}", seconds[name], seconds["plain"], target
-            )
+        plain, cross, everything = (seconds[name] for name in ("plain", "cross", "all"))
+        what = "forward + norms of"
+        yield cost(f"{what} cross-attention, {shape.name}", cross, plain, "≤ 1.10")
+        yield cost(f"{what} all attentions, {shape.name}", everything, plain, "≤ 1.35")
 
 
 def materialised(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
@@ -139,11 +136,10 @@ def corpus(
     for size in sizes:
         tasks = aligner_tasks(aligner, list(texts(shape, size)), batch_tokens)
         seconds = interleaved(tasks, rounds=max(1, 4 * sizes[0] // size))
-        per_thousand = {
-            name: [1000 * each / size for each in times] for name, times in seconds.items()
-        }
+        align_times = [1000 * time / size for time in seconds["align"]]
+        forward_times = [1000 * time / size for time in seconds["forward"]]
         what = f"text to links against forward, {shape.name}, each 1,000 of {size:,} pairs"
-        yield cost(what, per_thousand["align"], per_thousand["forward"])
+        yield cost(what, align_times, forward_times)
 
 
 def throughput(
@@ -153,10 +149,10 @@ def throughput(
     rounds: int = 3,
 ) -> Iterator[Row]:
     """From text to links in larger and larger batches, against one sentence at a time."""
-    aligner, sentences = build_aligner(shape), list(texts(shape, size))
-    seconds = interleaved(
-        {each: partial(align, aligner, sentences, each) for each in tokens}, rounds
-    )
-    for each in tokens[1:]:
-        what = f"batches of {each:,} tokens against single pairs, {shape.name}, {size:,} pairs"
-        yield speedup(what, seconds[each], seconds[tokens[0]])
+    aligner = build_aligner(shape)
+    sentences = list(texts(shape, size))
+    tasks = {limit: partial(align, aligner, sentences, limit) for limit in tokens}
+    seconds = interleaved(tasks, rounds)
+    for limit in tokens[1:]:
+        what = f"batches of {limit:,} tokens against single pairs, {shape.name}, {size:,} pairs"
+        yield speedup(what, seconds[limit], seconds[tokens[0]])

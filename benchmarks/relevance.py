@@ -31,12 +31,10 @@ def exact(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tensor:
 def one_by_one(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tensor:
     """The same rules, one target position at a time."""
     tokens = sample["src_tokens"], sample["prev_output_tokens"]
-    run = partial(
-        propagate, model, *tokens, pad=PAD, rules=rules, pooled=True
-    )  # no row is left out
-    return torch.cat(
-        [run(positions=[position]).source for position in range(tokens[1].shape[1])], dim=1
-    )
+    # Pooled, as then no row is left out.
+    run = partial(propagate, model, *tokens, pad=PAD, rules=rules, pooled=True)
+    positions = range(tokens[1].shape[1])
+    return torch.cat([run(positions=[position]).source for position in positions], dim=1)
 
 
 def pooled(model: nn.Module, sample: dict[str, Tensor], rules: str) -> None:
@@ -64,9 +62,8 @@ def relevance(
     """
     for shape in shapes:
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)
-        for rules in (
-            RULES if shape.width < BASE.width else BOUND
-        ):  # a loop with voita's takes minutes there
+        # A loop with voita's rules takes minutes on the larger model.
+        for rules in RULES if shape.width < BASE.width else BOUND:
             ways = {"ours": exact, "loop": one_by_one}
             tasks = {name: partial(way, model, sample, rules) for name, way in ways.items()}
             seconds = interleaved(tasks, rounds if rules in BOUND else 1)

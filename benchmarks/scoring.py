@@ -82,9 +82,9 @@ def plain_grow_diag_final_and(forward: set, reverse: set) -> set:
 
 def plain_free(link: tuple, links: set, rows: int, columns: int) -> bool:
     s, t = link
-    return not any((s, c) in links for c in range(columns)) and not any(
-        (r, t) in links for r in range(rows)
-    )
+    if any((s, c) in links for c in range(columns)):
+        return False
+    return not any((r, t) in links for r in range(rows))
 
 
 def plain_symmetrize(forward: Path, reverse: Path) -> list[str]:

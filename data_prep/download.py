@@ -47,9 +47,8 @@ def _fetch(url: str, partial: Path, done: int) -> int:
             return int(error.headers["Content-Range"].rpartition("/")[2])
         raise
     with answer:
-        resumed = (
-            answer.status == 206
-        )  # a server that ignores the range sends the file from its beginning
+        # A server that ignores the range sends the file from its beginning.
+        resumed = answer.status == 206
         length = int(answer.headers["Content-Length"])
         with partial.open("ab" if resumed else "wb") as file:
             shutil.copyfileobj(answer, file)

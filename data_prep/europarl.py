@@ -125,7 +125,8 @@ def disjoint(pairs: Iterable[Pair], test: Sequence[Pair]) -> Iterator[Pair]:
 
     Not necessarily as a pair.
     """
-    german, english = ({pair[side] for pair in test} for side in (0, 1))
+    german = {pair[0] for pair in test}
+    english = {pair[1] for pair in test}
     return (pair for pair in pairs if not (pair[0] in german and pair[1] in english))
 
 

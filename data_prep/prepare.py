@@ -15,6 +15,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import sentencepiece
@@ -24,9 +25,8 @@ from fairseq_normalign.errors import InputError
 
 SPLITS = ("train", "valid", "test")
 SPECIALS = 3  # <unk>, <s>, </s>: fairseq's dictionary brings its own
-COUNT = (
-    100  # of every dictionary entry, as in Kobayashi et al. (2020); fairseq only needs some number
-)
+# Of every dictionary entry, as in Kobayashi et al. (2020); fairseq only needs some number.
+COUNT = 100
 
 
 def train_model(lines: Iterable[str], prefix: Path, vocab_size: int, *, dummy_prefix: bool) -> None:
@@ -58,9 +58,11 @@ def dictionary(vocab: Iterable[str]) -> list[str]:
 
     So no known piece becomes <unk>.
     """
-    return [
-        f"{piece} {COUNT}" for piece, _ in (line.split("\t") for line in list(vocab)[SPECIALS:])
-    ]
+    lines = []
+    for line in list(vocab)[SPECIALS:]:
+        piece, _ = line.split("\t")
+        lines.append(f"{piece} {COUNT}")
+    return lines
 
 
 def prepare(
@@ -78,14 +80,15 @@ def prepare(
     `separate` trains one model per language instead of a joint one.
     """
     for split in SPLITS:
-        pairs = sum(1 for _ in read_pairs(*(corpus / f"{split}.{lang}" for lang in langs)))
+        source, target = (corpus / f"{split}.{lang}" for lang in langs)
+        pairs = sum(1 for _ in read_pairs(source, target))
         log(f"{corpus / split}: {pairs} pairs")
     (outdir / "pieces").mkdir(parents=True, exist_ok=True)
     groups = [[lang] for lang in langs] if separate else [list(langs)]
     for group in groups:
         name = f".{group[0]}" if separate else ""
         log(f"training spm{name}.model: {vocab_size} pieces")
-        train = (line for lang in group for line in read_lines(corpus / f"train.{lang}"))
+        train = chain.from_iterable(read_lines(corpus / f"train.{lang}") for lang in group)
         train_model(train, outdir / f"spm{name}", vocab_size, dummy_prefix=dummy_prefix)
         write_lines(outdir / f"dict{name}.txt", dictionary(read_lines(outdir / f"spm{name}.vocab")))
         model = sentencepiece.SentencePieceProcessor(model_file=str(outdir / f"spm{name}.model"))
@@ -99,22 +102,12 @@ def prepare(
 
 def binarize(outdir: Path, langs: tuple[str, str], *, separate: bool, workers: int = 1) -> None:
     """Run fairseq-preprocess on OUTDIR/pieces; writes OUTDIR/data-bin."""
-    options = [
-        "--source-lang",
-        langs[0],
-        "--target-lang",
-        langs[1],
-        "--destdir",
-        outdir / "data-bin",
-    ]
-    options += ["--workers", workers]
+    source, target = langs
+    options = ["--source-lang", source, "--target-lang", target]
+    options += ["--destdir", outdir / "data-bin", "--workers", workers]
     if separate:
-        options += [
-            "--srcdict",
-            outdir / f"dict.{langs[0]}.txt",
-            "--tgtdict",
-            outdir / f"dict.{langs[1]}.txt",
-        ]
+        options += ["--srcdict", outdir / f"dict.{source}.txt"]
+        options += ["--tgtdict", outdir / f"dict.{target}.txt"]
     else:
         options += ["--srcdict", outdir / "dict.txt", "--joined-dictionary"]
     for split in SPLITS:

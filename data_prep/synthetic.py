@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from invented import source, target
@@ -61,10 +61,8 @@ def write_split(outdir: Path, split: str, pairs: list[Pair]) -> None:
     write_lines(outdir / f"{split}.src", (text(pair.source) for pair in pairs))
     write_lines(outdir / f"{split}.tgt", (text(pair.target) for pair in pairs))
     if split == "train":
-        write_lines(
-            outdir / "freq.src.txt",
-            frequencies(word.form for pair in pairs for word in pair.source),
-        )
+        words = chain.from_iterable(pair.source for pair in pairs)
+        write_lines(outdir / "freq.src.txt", frequencies(word.form for word in words))
     else:
         write_lines(outdir / f"{split}.talp", (links(pair.source, pair.target) for pair in pairs))
         trees = (
@@ -104,11 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
     args.outdir.mkdir(parents=True, exist_ok=True)
     stream = sentence_pairs(args.seed)
-    for split in (
-        "test",
-        "valid",
-        "train",
-    ):  # train last, so that its size does not move the others
+    # Train comes last, so that its size does not move the others.
+    for split in ("test", "valid", "train"):
         write_split(args.outdir, split, list(islice(stream, getattr(args, split))))
 
 

@@ -22,31 +22,21 @@ from fairseq_normalign.host.checkpoint import read_transformer
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_normalign"
 SIDED = (
-    "layers",
-    "embed_dim",
-    "ffn_embed_dim",
-    "attention_heads",
-    "normalize_before",
-    "learned_pos",
-    "layerdrop",
+    *("layers", "embed_dim", "ffn_embed_dim", "attention_heads"),
+    *("normalize_before", "learned_pos", "layerdrop"),
 )
 MODEL = (  # the options that say how a model is built, and what it drops
-    *(f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDED),
-    *(
-        "share_all_embeddings",
-        "share_decoder_input_output_embed",
-        "layernorm_embedding",
-        "no_scale_embedding",
-    ),
+    *(f"encoder_{name}" for name in SIDED),
+    *(f"decoder_{name}" for name in SIDED),
+    *("share_all_embeddings", "share_decoder_input_output_embed"),
+    *("layernorm_embedding", "no_scale_embedding"),
     *("no_token_positional_embeddings", "max_source_positions", "max_target_positions"),
     *("activation_fn", "dropout", "attention_dropout", "activation_dropout"),
 )
 TRAIN = (
     "--optimizer adam --adam-betas '(0.9, 0.98)' --lr 5e-4 --lr-scheduler inverse_sqrt "
-    "--warmup-updates 300 "
-    "--clip-norm 1.0 --label-smoothing 0.1 --max-tokens 4000 --no-epoch-checkpoints "
-    "--disable-validation "
-    "--log-format simple --log-interval 100"
+    "--warmup-updates 300 --clip-norm 1.0 --label-smoothing 0.1 --max-tokens 4000 "
+    "--no-epoch-checkpoints --disable-validation --log-format simple --log-interval 100"
 )
 
 
@@ -84,7 +74,9 @@ def model_options(path: str) -> list[str]:
     for name in MODEL:
         value = getattr(options, name, None)
         if value is not None and value is not False:
-            flags += ["--" + name.replace("_", "-")] + [str(value)] * (value is not True)
+            flags.append("--" + name.replace("_", "-"))
+            if value is not True:
+                flags.append(str(value))
     return flags
 
 
@@ -100,16 +92,10 @@ def train(args: argparse.Namespace, name: str, *options) -> Path:
     """The checkpoint of a training of this name."""
     folder = args.out / name
     folder.mkdir(parents=True, exist_ok=True)
-    common = ["--user-dir", PACKAGE, "--arch", "transformer_normalign", *model_options(args.path)]
-    task_options = [
-        *shlex.split(TRAIN),
-        *shlex.split(args.train),
-        "--finetune-from-model",
-        args.path,
-    ]
-    command = [
-        str(word) for word in (args.data, *common, *task_options, *options, "--save-dir", folder)
-    ]
+    words = [args.data, "--user-dir", PACKAGE, "--arch", "transformer_normalign"]
+    words += [*model_options(args.path), *shlex.split(TRAIN), *shlex.split(args.train)]
+    words += ["--finetune-from-model", args.path, *options, "--save-dir", folder]
+    command = [str(word) for word in words]
     done = folder / "done"  # holds the command
     if done.exists() and done.read_text() != shlex.join(command):
         raise InputError(
@@ -132,27 +118,18 @@ def prune(path: Path, output: Path) -> None:
 
 def main() -> None:
     args = parse_args()
-    option, values = (
-        ("--target-heads", args.target_heads)
-        if args.target_heads
-        else ("--l0-lambda", args.l0_lambda)
-    )
+    if args.target_heads:
+        option, values = "--target-heads", args.target_heads
+    else:
+        option, values = "--l0-lambda", args.l0_lambda
     gates = ["--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", args.gate_heads]
+    gates += ["--l0-warmup-updates", args.l0_warmup_updates]
     control = train(args, "control", "--criterion", "label_smoothed_cross_entropy")
     models = [args.path, args.out / "control.pt"]
-    run(
-        "normalign", "prune", "--path", control, "--keep", "all", "--out", models[-1]
-    )  # without the optimiser's state
+    # Nothing is removed but the optimiser's state.
+    run("normalign", "prune", "--path", control, "--keep", "all", "--out", models[-1])
     for value in values:
-        gated = train(
-            args,
-            f"gated-{value}",
-            *gates,
-            "--l0-warmup-updates",
-            args.l0_warmup_updates,
-            option,
-            value,
-        )
+        gated = train(args, f"gated-{value}", *gates, option, value)
         models.append(args.out / f"pruned-{value}.pt")
         prune(gated, models[-1])
     results = ["-o", args.out / "sweep.json", "--plot", args.out / "sweep.png"]

@@ -75,11 +75,9 @@ class Coiner:
     def coin(self, syllables: int) -> str:
         """A new word; it grows by a syllable when the short ones are taken."""
         for attempt in range(1000):
-            word = "".join(
-                self.rng.choice(sound)
-                for _ in range(syllables + attempt // 20)
-                for sound in self.sounds
-            )
+            word = ""
+            for _ in range(syllables + attempt // 20):
+                word += "".join(map(self.rng.choice, self.sounds))
             if word not in self.used:
                 self.used.add(word)
                 return word
@@ -93,9 +91,8 @@ class Lexicon:
         self.rng = rng
         self.source = Coiner(SOURCE_SOUNDS, rng)
         self.target = Coiner(TARGET_SOUNDS, rng)
-        self.determiners = self._coin_class(
-            6
-        )  # this, every, ...: closed classes first, they get the short words
+        # Closed classes first: they get the short words.
+        self.determiners = self._coin_class(6)  # this, every, ...
         self.adpositions = self._coin_class(10)
         self.conjunctions = self._coin_class(5)
         self.adverbs = self._coin_class(60)
@@ -106,15 +103,12 @@ class Lexicon:
         self.impersonals = self._coin_class(8)  # it rains
 
     def _coin_class(self, size: int, *, verbs: bool = False) -> WordClass:
+        coin = self._coin_verb if verbs else self._coin_lexeme
         lexemes: list[Lexeme] = []
         for rank in range(size):
             # frequent words are short
             syllables = 1 if rank < 10 else 2 if rank < 200 else 3
-            lexemes.append(
-                self._coin_verb(syllables, lexemes)
-                if verbs
-                else self._coin_lexeme(syllables, lexemes)
-            )
+            lexemes.append(coin(syllables, lexemes))
         return WordClass(lexemes)
 
     def _coin_lexeme(self, syllables: int, others: list[Lexeme]) -> Lexeme:

@@ -94,9 +94,10 @@ class Thinker:
 
     def sentence(self) -> Clause:
         """A main clause, perhaps with a subordinate one."""
-        clause = (
-            self._node(self.lexicon.impersonals, Clause) if self._chance(0.04) else self._personal()
-        )
+        if self._chance(0.04):
+            clause = self._node(self.lexicon.impersonals, Clause)
+        else:
+            clause = self._personal()
         # the subject is the topic unless something else is; then it comes second
         fronted = clause.arguments and self._chance(0.35)
         clause.arguments.insert(1 if fronted else 0, Argument("nsubj", clause.subject))

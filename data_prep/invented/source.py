@@ -5,6 +5,8 @@ It has neither articles nor subject pronouns.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from .meaning import Argument, Clause, Node, Noun, Pronoun
 from .words import END, Word
 
@@ -42,7 +44,7 @@ def _clause(clause: Clause, relation: str = "root", head: Word | None = None) ->
     places = [_argument(argument, verb) for argument in clause.arguments]
     if relation == "root" and places and clause.arguments[0].relation != "nsubj":
         places[0].append(Word(TOPIC, (), (), TOPIC, "PART", "discourse", verb))
-    return [*(word for place in places for word in place), *nominal, verb]
+    return [*chain(*places), *nominal, verb]
 
 
 def _verb(clause: Clause, relation: str, head: Word | None) -> list[Word]:

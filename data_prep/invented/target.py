@@ -5,6 +5,8 @@ An auxiliary makes the future.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from .meaning import Argument, Clause, Nobody, Node, Noun, Pronoun
 from .words import END, Word
 
@@ -54,12 +56,7 @@ def _predicate(clause: Clause, arguments: list[Argument]) -> list[Word]:
         finite = Word(stem + (PAST if clause.tense == "past" else "") + ending, (clause,))
         last = [Word(part, (clause,)) for part in particle]
     negation = [Word(NOT, (), (clause,))] if clause.negated else []
-    return [
-        finite,
-        *(word for argument in arguments for word in _argument(argument)),
-        *negation,
-        *last,
-    ]
+    return [finite, *chain(*map(_argument, arguments)), *negation, *last]
 
 
 def _argument(argument: Argument) -> list[Word]:

@@ -315,15 +315,10 @@ def test_files(tmp_path):
 def test_same_seed_same_bytes_whatever_the_training_size(tmp_path):
     once, again = generate(tmp_path / "a"), generate(tmp_path / "b")
     assert once == again
-    longer, other = (
-        generate(tmp_path / "c", "--train", "60"),
-        generate(tmp_path / "d", "--seed", "2"),
-    )
-    assert {name for name in once if once[name] != longer[name]} == {
-        "train.src",
-        "train.tgt",
-        "freq.src.txt",
-    }
+    longer = generate(tmp_path / "c", "--train", "60")
+    other = generate(tmp_path / "d", "--seed", "2")
+    of_training = {"train.src", "train.tgt", "freq.src.txt"}
+    assert {name for name in once if once[name] != longer[name]} == of_training
     assert longer["train.src"].startswith(once["train.src"])
     assert not any(once[name] == other[name] for name in once)
 

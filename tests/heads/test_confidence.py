@@ -69,9 +69,8 @@ def test_a_head_that_looks_at_eos_alone_has_no_confidence():
 
 def test_norms_are_summed_over_what_is_seen():
     weights, seen, queries, keys, _ = attention("decoder")
-    sums, count = norm_sums(
-        weights + 1, seen
-    )  # padding and future must not count, whatever is there
+    # Padding and future must not count, whatever is there.
+    sums, count = norm_sums(weights + 1, seen)
     visible = [
         (b, t, s)
         for b, line in enumerate(queries.tolist())

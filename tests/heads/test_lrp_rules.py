@@ -1,6 +1,7 @@
 """Each rule against a slow twin: every z_ji of a full Jacobian, summed up in loops."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -55,14 +56,14 @@ def slow(function, x, relevance, share, *, spread=False):
 
     That is one term of its own, or spread evenly over the others.
     """
-    terms = (jacobian(function, x) * x).tolist()
+    all_terms = (jacobian(function, x) * x).tolist()
+    constants = function(torch.zeros_like(x)).tolist()
     of_x = [0.0] * len(x)
-    for row, constant, of_output in zip(
-        terms, function(torch.zeros_like(x)).tolist(), relevance.tolist(), strict=True
-    ):
+    for terms, constant, of_output in zip(all_terms, constants, relevance.tolist(), strict=True):
         if spread:
-            row, constant = [term + constant / len(x) for term in row], 0.0
-        for i, part in enumerate(share(row, [constant])):
+            terms = [term + constant / len(x) for term in terms]
+            constant = 0.0
+        for i, part in enumerate(share(terms, [constant])):
             of_x[i] += of_output * part
     return torch.tensor(of_x, dtype=x.dtype)
 
@@ -87,12 +88,9 @@ SHARES = {"voita": voita_share, "epsilon": epsilon_share, "attnlrp": epsilon_sha
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("name", RULES)
 def test_linear(name, biased, random):
-    x, weight, bias, relevance = (
-        random(B, T, C),
-        random(N, C),
-        random(N) if biased else None,
-        random(B, P, T, N).abs(),
-    )
+    x, weight = random(B, T, C), random(N, C)
+    bias = random(N) if biased else None
+    relevance = random(B, P, T, N).abs()
     of_x = rule_set(name).linear(x, weight, bias, relevance)
     expected = slow_by_token(
         lambda v: F.linear(v, weight, bias), x, relevance, SHARES[name], rescale=name == "voita"
@@ -109,17 +107,10 @@ def test_a_bias_spread_over_inputs_changes_little(random):
     for width in (8, 64):
         x, weight, relevance = random(1, 2, width), random(10, width), random(1, 1, 2, 10).abs()
         for bias in (torch.zeros(10, dtype=x.dtype), random(10)):
-            expected = slow_by_token(
-                lambda v, w=weight, b=bias: F.linear(v, w, b),
-                x,
-                relevance,
-                voita_share,
-                rescale=True,
-                spread=True,
-            )
-            distance = (
-                Voita().linear(x, weight, bias, relevance) - expected
-            ).abs().sum() / expected.sum()
+            linear = partial(F.linear, weight=weight, bias=bias)
+            expected = slow_by_token(linear, x, relevance, voita_share, rescale=True, spread=True)
+            of_x = Voita().linear(x, weight, bias, relevance)
+            distance = (of_x - expected).abs().sum() / expected.sum()
             distances[width, bool(bias.any())] = distance.item()
     assert distances[8, False] < 1e-12 > distances[64, False]
     assert 1e-3 < distances[64, True] < distances[8, True] < 0.2
@@ -297,9 +288,8 @@ def test_epsilon_is_a_parameter_of_every_rule(name, random, attention, monkeypat
     torch.testing.assert_close(rules.linear(x, weight, bias, relevance), expected)
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    large, default = (
-        each.attention(q, k, v, weights, relevance)[2] for each in (rules, rule_set(name))
-    )
+    large = rules.attention(q, k, v, weights, relevance)[2]
+    default = rule_set(name).attention(q, k, v, weights, relevance)[2]
     assert (large - default).abs().max() > 1e-3
 
 
@@ -368,10 +358,10 @@ def test_contributions():
 
 
 def test_means_by_position_are_over_the_sentences_that_reach_it():
-    long, short = (
-        Contributions(np.array(shares), np.array(entropies), np.array(entropies))
-        for shares, entropies in (([0.5, 0.25, 1.0], [1.0, 2.0, 3.0]), ([0.25], [np.nan]))
-    )
+    entropies = np.array([1.0, 2.0, 3.0])
+    undefined = np.array([np.nan])
+    long = Contributions(np.array([0.5, 0.25, 1.0]), entropies, entropies)
+    short = Contributions(np.array([0.25]), undefined, undefined)
     means = by_position([long, short])
     assert means.source.tolist() == [0.375, 0.25, 1.0]
     assert means.source_entropy.tolist() == [1.0, 2.0, 3.0]

@@ -25,11 +25,14 @@ def attention_state(prefix: str = PREFIX, heads: int = 3, width: int = 6) -> dic
     }
 
 
+def projected(state: dict, x: torch.Tensor, name: str) -> torch.Tensor:
+    weight, bias = state[f"{PREFIX}{name}_proj.weight"], state[f"{PREFIX}{name}_proj.bias"]
+    return x @ weight.t() + bias
+
+
 def run(state: dict, x: torch.Tensor, heads: int) -> torch.Tensor:
     """Self-attention of one sentence, (T, C), head by head as the formulas say."""
-    q, k, v = (
-        x @ state[f"{PREFIX}{n}_proj.weight"].t() + state[f"{PREFIX}{n}_proj.bias"] for n in "qkv"
-    )
+    q, k, v = (projected(state, x, name) for name in "qkv")
     output = state[f"{PREFIX}out_proj.bias"].expand(x.shape).clone()
     for head in range(heads):
         part = slice(2 * head, 2 * head + 2)

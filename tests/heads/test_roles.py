@@ -42,9 +42,8 @@ def slow_maximum(weights, b, head, t):
     return max(candidates(b), key=lambda s: weights[b, head, t, s].item())
 
 
-CHOOSING = [
-    (b, t) for b in (0, 1) for t in candidates(b)
-]  # the third sentence has one word: no choice
+# The third sentence has one word: no choice.
+CHOOSING = [*((0, t) for t in candidates(0)), *((1, t) for t in candidates(1))]
 
 
 def test_positions_equal_the_slow_twin():
@@ -57,10 +56,8 @@ def test_a_head_that_looks_back():
     positions = Positions()
     for batch in (WORDS[:1], WORDS[1:]):
         positions.add(offsets(looking_at(lambda t, last: t - 1, batch), cells(batch, batch)))
-    assert positions.favourite(0) == (
-        -1,
-        6 / 8,
-    )  # first words have none before them, and then look at themselves
+    # First words have none before them, and then look at themselves.
+    assert positions.favourite(0) == (-1, 6 / 8)
     assert positions.share(0, 0) == 2 / 8
     assert positions.share(0, 1) == 0
 
@@ -130,8 +127,8 @@ def slow_rare(weights, head, rare, sentences):
 @pytest.mark.parametrize("sentences", [[0, 1], [1], []])
 def test_rare_hits_equal_the_slow_twin(sentences):
     weights, rare = random_weights(), rarest(FREQUENCIES, WORDS.ge(0))
-    chosen = torch.tensor([b in sentences for b in range(3)])
-    by_unit = rare_hits(weights, cells(WORDS, WORDS), rare, chosen)
+    examined = torch.tensor([b in sentences for b in range(3)])
+    by_unit = rare_hits(weights, cells(WORDS, WORDS), rare, examined)
     for head in (0, 1):
         for unit, (hits, cases) in slow_rare(weights, head, rare, sentences).items():
             assert by_unit[unit][0][head].item() == pytest.approx(hits, rel=1e-4), unit
@@ -149,9 +146,8 @@ def test_no_heads():
     weights, seen = random_weights(heads=0), cells(WORDS, WORDS)
     assert offsets(weights, seen).shape[0] == last_hits(weights, seen)[0].shape[0] == 0
     rare = rarest(FREQUENCIES, WORDS.ge(0))
-    assert rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))["tokens"][0].shape == (
-        0,
-    )
+    hits = rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))
+    assert hits["tokens"][0].shape == (0,)
 
 
 FIRST, SECOND = Head("encoder", 0, 0), Head("encoder", 0, 1)

@@ -37,11 +37,10 @@ def slow_best(scores, root):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_best_tree_is_that_of_enumeration(size, seed):
     random = np.random.default_rng([size, seed])
-    scores = (
-        random.random((size, size))
-        if seed % 2
-        else random.integers(3, size=(size, size)).astype(float)
-    )
+    if seed % 2:
+        scores = random.random((size, size))
+    else:
+        scores = random.integers(3, size=(size, size)).astype(float)  # with ties
     root = int(random.integers(size))
     heads = maximum_spanning_tree(scores, root).tolist()
     assert heads[root] == -1
@@ -113,16 +112,12 @@ def test_relations_and_trees():
     )
     accuracies = syntax.accuracies()
     assert accuracies["nsubj→head"] == Accuracy(2, 2, 0.5, [1.0, 0.0])
-    assert accuracies["head→nsubj"].heads == [
-        0.0,
-        0.5,
-    ]  # of two verbs that look back, one has its subject there
+    # Of two verbs that look back, one has its subject there.
+    assert accuracies["head→nsubj"].heads == [0.0, 0.5]
     assert accuracies["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
     scores, baselines = syntax.attachment_scores()
-    assert scores == [
-        1.0,
-        pytest.approx(2 / 5),
-    ]  # the second: fish → eat, and dogs → eat, as the root is given
+    # The second: fish → eat, and dogs → eat, as the root is given.
+    assert scores == [1.0, pytest.approx(2 / 5)]
     assert baselines == {"left-branching": 3 / 5, "right-branching": 1 / 5}
     assert syntax.missing() == []
 

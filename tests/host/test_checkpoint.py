@@ -195,14 +195,14 @@ def test_what_else_pytorch_writes(folder, read, recwarn):
         archive.addfile(tarfile.TarInfo("pickle"), io.BytesIO())
     torch.save([1, 2], folder / "list.pt")
     recwarn.clear()
-    for name, complaint in (
-        ("script", "a TorchScript archive, not a checkpoint"),
-        ("tar", "a tar archive, not a checkpoint"),
-        ("list", "holds a list"),
-    ):
-        with pytest.raises(
-            InputError, match=rf"{name}\.pt: {complaint}; expected a checkpoint that"
-        ):
+    complaints = {
+        "script": "a TorchScript archive, not a checkpoint",
+        "tar": "a tar archive, not a checkpoint",
+        "list": "holds a list",
+    }
+    for name, complaint in complaints.items():
+        message = rf"{name}\.pt: {complaint}; expected a checkpoint that"
+        with pytest.raises(InputError, match=message):
             read(str(folder / f"{name}.pt"), folder)
     assert not recwarn.list  # they would be lines of their own
 

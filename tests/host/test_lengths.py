@@ -62,9 +62,8 @@ def test_skip_leaves_the_special_tokens_and_the_words(pairs):
             assert getattr(after, side).tokens.tolist() == [2]
             assert getattr(after, side).words == [-1]
             assert getattr(after, side).text == getattr(before, side).text
-    assert report.summary("skip") == (
-        "3 pairs longer than the model takes were skipped: lines 2, 3, 4"
-    )
+    summary = "3 pairs longer than the model takes were skipped: lines 2, 3, 4"
+    assert report.summary("skip") == summary
 
 
 def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
@@ -85,19 +84,18 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
     lines = [("w1 w2 w3", "w1"), ("w1", "w2"), ("w1", "w1 w2 w3 w4")]
     forward = [reader.pair(*line, f"line {number}") for number, line in enumerate(lines, 1)]
     backward = [reader.pair(*line[::-1], f"line {number}") for number, line in enumerate(lines, 1)]
-    for limits, expected in (
+    cases = [
         ([Limits(3, 9), Limits(9, 9)], [True, False, False]),
         ([Limits(9, 9), Limits(4, 3)], [True, False, True]),
-    ):
-        report = TooLong()
-        fitting = fit_streams([forward, backward], limits, "skip", report)
-        assert [[pair.skipped for pair in stream] for stream in fitting] == [expected] * 2
-        assert len(report.places) == sum(expected)
-    fitting = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
-    assert [[len(pair.source.tokens) for pair in stream] for stream in fitting] == [
-        [3, 2, 2],
-        [2, 2, 5],
     ]
+    for limits, expected in cases:
+        report = TooLong()
+        for stream in fit_streams([forward, backward], limits, "skip", report):
+            assert [pair.skipped for pair in stream] == expected
+        assert len(report.places) == sum(expected)
+    there, back = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
+    assert [len(pair.source.tokens) for pair in there] == [3, 2, 2]
+    assert [len(pair.source.tokens) for pair in back] == [2, 2, 5]
 
 
 def test_special_tokens_before_and_after_stay():

@@ -147,9 +147,8 @@ def test_usual_words_get_the_pieces_that_they_get_alone(words):
 )
 def test_words_that_vanish_have_no_pieces(text, expected):
     segmented = Segmentation(Spm(), "sentencepiece")(text)
-    assert [
-        word for piece, word in zip(segmented.pieces, segmented.ids, strict=True) if piece != "▁"
-    ] == (expected)
+    pieces = zip(segmented.pieces, segmented.ids, strict=True)
+    assert [word for piece, word in pieces if piece != "▁"] == expected
     assert segmented.words == split_words(text)
 
 

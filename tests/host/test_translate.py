@@ -64,10 +64,8 @@ def test_a_beam_of_one_is_greedy_search(left_pad):
 
 
 def test_batches_change_nothing_and_the_order_stays():
-    search = {
-        "max_len_a": 0,
-        "max_len_b": 8,
-    }  # with max_len_a, the length of a batch limits its translations
+    # With max_len_a, the length of a batch limits its translations.
+    search = {"max_len_a": 0, "max_len_b": 8}
     together = list(translator(**search).translations(sources(PairReader(task()))))
     assert together == list(
         translator(**search).translations(sources(PairReader(task())), max_tokens=1)
@@ -87,7 +85,8 @@ def score(network, source: torch.Tensor, tokens: list) -> float:
 
 
 def test_a_wider_beam_finds_likelier_translations():
-    network, means = model(), {}
+    network = model()
+    means = {}
     for beam in (1, 20):
         wide = translator(beam=beam, max_len_a=0, max_len_b=6)
         pairs = sources(wide.reader)

@@ -17,9 +17,8 @@ assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
 def recorded() -> Recorded:
     random = torch.Generator().manual_seed(0)
     weights = torch.rand(B, H, T, S, generator=random).softmax(-1)
-    values, out_weight = (
-        torch.randn(*shape, generator=random) for shape in ((B, H, S, D), (H, D, C))
-    )
+    values = torch.randn(B, H, S, D, generator=random)
+    out_weight = torch.randn(H, D, C, generator=random)
     return Recorded(weights, values, out_weight, torch.randn(C, generator=random))
 
 
@@ -72,14 +71,10 @@ def test_double_precision_stays_double(recorded):
 
 def test_blocks_of_keys_change_nothing(recorded, monkeypatch):
     whole = recorded.norms
-    monkeypatch.setattr(
-        contributions, "BLOCK", 3 * H * C
-    )  # 3 keys, which do not divide the B·S of them
-    for norm, expected in zip(
-        contributions.norms(recorded.weights, recorded.values, recorded.out_weight),
-        whole,
-        strict=True,
-    ):
+    # 3 keys, which do not divide the B·S of them.
+    monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)
+    in_blocks = contributions.norms(recorded.weights, recorded.values, recorded.out_weight)
+    for norm, expected in zip(in_blocks, whole, strict=True):
         assert_close(norm, expected)
 
 

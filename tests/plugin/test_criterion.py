@@ -37,9 +37,8 @@ def test_loss_rises_by_the_penalty_per_sample(sample, sentence_avg):
     model = build_model(
         "transformer_normalign", gate_heads="all", gate_init=9.0, dropout=0.0
     ).train()
-    (with_l0, size, _), (without, _, _) = (
-        build(sentence_avg, l0_lambda=value)(model, sample) for value in (0.5, 0.0)
-    )
+    with_l0, size, _ = build(sentence_avg, l0_lambda=0.5)(model, sample)
+    without, _, _ = build(sentence_avg, l0_lambda=0.0)(model, sample)
     assert size == (2 if sentence_avg else 6)
     assert ((with_l0 - without) / 6).item() == pytest.approx(0.5 * 24, rel=1e-3)
     _, _, log = build(l0_lambda=0.5)(model.eval(), sample)

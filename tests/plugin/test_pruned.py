@@ -1,4 +1,5 @@
 import copy
+from itertools import chain
 
 import pytest
 import torch
@@ -50,9 +51,11 @@ def test_pruned_does_what_gated_does(batch, alive, pre_ln):
     gated, pruned = gated_and_pruned(ALIVE[alive], **options)
     assert torch.allclose(gated(**batch)[0], pruned(**batch)[0], rtol=1e-4, atol=1e-5)
     if alive != "all":
-        assert sum(p.numel() for p in pruned.parameters()) < sum(
-            p.numel() for p in gated.parameters()
-        )
+        assert size(pruned) < size(gated)
+
+
+def size(model):
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("alive", ALIVE)
@@ -64,13 +67,8 @@ def test_beam_search_finds_the_same(batch, alive):
             [model], ToyTask().target_dictionary, beam_size=3, max_len_b=12
         )
         hypotheses = generator.generate([model], {"net_input": batch})
-        translations.append(
-            [
-                (hypo["tokens"].tolist(), hypo["score"].item())
-                for beam in hypotheses
-                for hypo in beam
-            ]
-        )
+        scored = [(hypo["tokens"].tolist(), hypo["score"].item()) for hypo in chain(*hypotheses)]
+        translations.append(scored)
     for (tokens, score), (expected, expected_score) in zip(*translations, strict=True):
         assert tokens == expected
         assert score == pytest.approx(expected_score, rel=1e-4)
@@ -138,10 +136,8 @@ def test_what_is_recorded_adds_up(batch, alive):
 
 
 def test_from_scratch_starts_as_the_full_model_does():
-    full, model = (
-        build_model("transformer_normalign"),
-        build_model("transformer_normalign", alive_heads="cross.1.3"),
-    )
+    full = build_model("transformer_normalign")
+    model = build_model("transformer_normalign", alive_heads="cross.1.3")
     third = full.decoder.layers[0].encoder_attn.q_proj.weight[8:12]
     assert torch.equal(model.decoder.layers[0].encoder_attn.q_proj.weight, third)
 

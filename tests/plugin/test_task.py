@@ -23,7 +23,6 @@ def sentences(name: str, corpus, monkeypatch) -> int:
 
 def test_all_sentences_are_translated(corpus, monkeypatch):
     assert sentences("translation_normalign", corpus, monkeypatch) == 40
-    if "b = b[:-1]" in inspect.getsource(
-        batch_by_size
-    ):  # fairseq's that the task mends; 0.12.2 does not have it
+    # What the task mends in fairseq; 0.12.2 does not have it.
+    if "b = b[:-1]" in inspect.getsource(batch_by_size):
         assert sentences("translation", corpus, monkeypatch) < 40

@@ -134,10 +134,8 @@ def test_json_is_complete(profile):
     assert first["scores"] == {"confidence": 0.5, "norm": 3.0}
     assert first["roles"] == ["+1 (93 %)"]
     assert first["position"]["patterns"] == {"next": 0.934, "last": 0.1}
-    assert (second["rare"]["rarest"]["tokens"], second["rare_swapped"]["rarest"]["tokens"]) == (
-        0.6,
-        0.4,
-    )
+    assert second["rare"]["rarest"]["tokens"] == 0.6
+    assert second["rare_swapped"]["rarest"]["tokens"] == 0.4
     assert second["relations"] == {"nsubj→head": 0.2}
     assert (cross["scores"]["AER"], cross["step"]) == (0.321, "output")
     assert written["relations"]["nsubj→head"] == {"cases": 50, "baseline": 0.3, "offset": 1}

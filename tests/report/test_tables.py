@@ -5,12 +5,8 @@ from fairseq_normalign.report.tables import aer_table
 
 
 def test_layers_by_step_and_method():
-    hits = {
-        ("input", 0): 8,
-        ("input", 1): 5,
-        ("output", 0): 1,
-        ("output", 1): 4,
-    }  # AER is 1 - hits / 10
+    # AER is 1 - hits / 10.
+    hits = {("input", 0): 8, ("input", 1): 5, ("output", 0): 1, ("output", 1): 4}
     scores = {
         Evidence("head-norms", layer, step): Counts(10, 10, hit, hit)
         for (step, layer), hit in hits.items()
