@@ -35,7 +35,8 @@ def error_rates(survey: Survey) -> Finding:
         best[head] = min(best.get(head, (1.0, step)), (total.aer, step))
     aers = {head: aer for head, (aer, _) in best.items()}
     steps = {head: step for head, (_, step) in best.items()}
-    return Finding(aers, {"steps": steps})
+    only = survey.options.steps[0] if len(survey.options.steps) == 1 else "best"
+    return Finding(aers, details={"steps": steps}, settings={"step": only})
 
 
 def _totals(

@@ -8,6 +8,7 @@ from fairseq_normalign.analysis.attention_pass import Seen
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
 from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.attention import attentions, gate_values
 
@@ -27,8 +28,8 @@ class Confidence:
         """The sum over queries for each head, (H,), and how many queries."""
         return confidences(seen.recorded.weights, seen.cells, eos=self.eos)
 
-    def result(self) -> dict[Head, float]:
-        return self.tally.means()
+    def result(self) -> Finding:
+        return Finding(self.tally.means(), settings={"confidence-eos": self.eos})
 
 
 class NormConfidence(Confidence):
@@ -43,6 +44,9 @@ class Norm(Confidence):
 
     def measured(self, seen: Seen) -> tuple[Tensor, int]:
         return norm_sums(seen.recorded.norms.weighted, seen.cells)
+
+    def result(self) -> Finding:
+        return Finding(self.tally.means())
 
 
 def gates(survey: Survey) -> dict[Head, float]:

@@ -7,6 +7,7 @@ from fairseq_normalign.analysis.importance import gradient_importance
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.analysis.translation import bleu_metric
 from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.host.translate import Translator
 
 
@@ -15,13 +16,14 @@ def importance(survey: Survey) -> dict[Head, float]:
     return gradient_importance(survey.forcing, survey.pairs, max_tokens=survey.options.max_tokens)
 
 
-def loss_ablation(survey: Survey) -> dict[Head, float]:
+def loss_ablation(survey: Survey) -> Finding:
     """See ``ablation.ablation``; on the first pairs only."""
     pairs = survey.pairs[: survey.options.ablation]
-    return ablation.ablation(survey.forcing, pairs, max_tokens=survey.options.max_tokens)
+    scores = ablation.ablation(survey.forcing, pairs, max_tokens=survey.options.max_tokens)
+    return Finding(scores, settings={"ablation": len(pairs)})
 
 
-def bleu_loss(survey: Survey) -> dict[Head, float]:
+def bleu_loss(survey: Survey) -> Finding:
     """See ``ablation.bleu_ablation``; on the first sentences only.
 
     The model is made ready for beam search, and cannot be aligned any more.
@@ -30,4 +32,5 @@ def bleu_loss(survey: Survey) -> dict[Head, float]:
     translator = Translator(survey.forcing.model, survey.reader, options.search)
     bleu = bleu_metric(options.tokenize)
     pairs = survey.pairs[: options.bleu]
-    return ablation.bleu_ablation(translator, pairs, bleu, max_tokens=options.max_tokens)
+    scores = ablation.bleu_ablation(translator, pairs, bleu, max_tokens=options.max_tokens)
+    return Finding(scores, settings={"ablation-bleu": f"{len(pairs)}-{options.tokenize}"})

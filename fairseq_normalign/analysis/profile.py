@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from fairseq_normalign.alignment.links import Gold
@@ -12,7 +11,6 @@ from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.analysis.attention_pass import running_heads, watch
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.lrp_rules import rule_set
 from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.heads.treebank import Tree
@@ -109,10 +107,9 @@ def profile(
     options = replace(options or ProfileOptions(), **changes)
     pairs, options = _without_skipped(pairs, options)
     survey = Survey(model.forcing, model.reader, pairs, options)
-    measured = Profile(heads)
+    measured = Profile(heads, signature={"sentences": len(pairs)})
     for name, finding in _findings(survey, names).items():
         measured.add(name, finding)
-    measured.signature = _signature(survey, measured, names)
     return measured
 
 
@@ -161,29 +158,3 @@ def head_ranks(
     if any(head not in scores for head in heads):
         raise InputError("heads cannot be scored on a corpus without words on both sides")
     return {head: scores[head] for head in heads}
-
-
-def _signature(survey: Survey, measured: Profile, names: Sequence[str]) -> dict[str, Any]:
-    """Every choice that moves a number; what was not measured is absent."""
-    options = survey.options
-    count = len(survey.pairs)
-    parts: dict[str, Any] = {"sentences": count}
-    if {"confidence", "norm-confidence"} & set(names):
-        parts["confidence-eos"] = options.confidence_eos
-    if "relevance" in names:
-        mode = "pooled" if options.pooled else "exact"
-        parts["relevance"] = f"{rule_set(options.rules).spec}-{mode}"
-    if "ablation" in names:
-        parts["ablation"] = min(options.ablation, count)
-    if "BLEU" in names:
-        parts["ablation-bleu"] = f"{min(options.bleu, count)}-{options.tokenize}"
-    if "AER" in names:
-        parts["step"] = options.steps[0] if len(options.steps) == 1 else "best"
-    if measured.rare:
-        own = options.counts is None
-        parts["frequencies"] = "dictionary" if own else Path(options.counts_name).name
-        parts["rare-top"] = options.rare_top
-        parts["seed"] = options.seed
-    if "UAS" in names:
-        parts["trees"] = len(options.trees)
-    return parts

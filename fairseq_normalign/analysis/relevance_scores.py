@@ -8,7 +8,12 @@ from tqdm import tqdm
 
 from fairseq_normalign.analysis.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.analysis.profile import Survey
-from fairseq_normalign.heads.lrp_rules import Contributions, by_position, contributions
+from fairseq_normalign.heads.lrp_rules import (
+    Contributions,
+    by_position,
+    contributions,
+    rule_set,
+)
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.batches import numbered_batches
@@ -35,7 +40,9 @@ def relevance(survey: Survey) -> Finding:
             for of_pair in explain(batch):
                 summary.add(of_pair)
                 progress.update()
-    return summary.finding()
+    mode = "pooled" if options.pooled else "exact"
+    settings = {"relevance": f"{rule_set(options.rules).spec}-{mode}"}
+    return summary.finding()._replace(settings=settings)
 
 
 class RelevanceSummary:

@@ -7,6 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -143,7 +144,14 @@ class RareRole:
         control = self.make()
         pairs = swapped_pairs(self.survey.pairs, seed=options.seed)
         watch(self.survey.forcing, pairs, [control], max_tokens=options.max_tokens)
-        return Finding(details={"rare": rare, "rare_swapped": control.details()})
+        own = options.counts is None
+        settings = {
+            "frequencies": "dictionary" if own else Path(options.counts_name).name,
+            "rare-top": options.rare_top,
+            "seed": options.seed,
+        }
+        details = {"rare": rare, "rare_swapped": control.details()}
+        return Finding(details=details, settings=settings)
 
 
 def _frequencies(survey: Survey) -> Frequencies | None:
@@ -217,7 +225,8 @@ def syntax(survey: Survey) -> Finding:
     heads = all_heads(running_heads(forcing))
     scores, branching = measured.attachment_scores()
     details = {"relations": measured.accuracies(), "parsed": heads, "branching": branching}
-    return Finding(dict(zip(heads, scores, strict=True)), details)
+    attached = dict(zip(heads, scores, strict=True))
+    return Finding(attached, details, settings={"trees": len(options.trees)})
 
 
 def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:

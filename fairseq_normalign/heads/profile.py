@@ -13,10 +13,14 @@ from fairseq_normalign.heads.syntax import Accuracy
 
 
 class Finding(NamedTuple):
-    """What one score says: a number for each head, and details that are fields of the profile."""
+    """What one score says: a number for each head, and details that are fields of the profile.
+
+    Settings are the choices that moved the numbers, for the signature.
+    """
 
     scores: Mapping[Head, float] = {}
     details: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
 
 
 @dataclass
@@ -43,6 +47,7 @@ class Profile:
             self.scores[name] = scores
         for detail, value in finding.details.items():
             setattr(self, detail, value)
+        self.signature.update(finding.settings)
 
     def position(self, head: Head) -> str:
         """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if not measured."""
