@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Prepare a parallel corpus for fairseq: train SentencePiece, split the text into pieces, run
-fairseq-preprocess.
+"""Prepare a parallel corpus for fairseq: train SentencePiece, split the text, and binarise it.
 
 Reads {train,valid,test}.{src,tgt} from CORPUS and writes to OUTDIR: spm.model (with --separate:
 spm.src.model and spm.tgt.model) and its .vocab, dict.txt (dict.src.txt and dict.tgt.txt) with every

@@ -89,10 +89,10 @@ def build_model(arch: str = "transformer", task=None, **options):
     import fairseq_normalign.plugin  # noqa: F401  (registers)
 
     sizes = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2, "attention_heads": 4}
-    small = {
-        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()
-    }
-    args = Namespace(**{**small, "max_source_positions": 64, "max_target_positions": 64, **options})
+    small = {"max_source_positions": 64, "max_target_positions": 64}
+    for name, value in sizes.items():
+        small[f"encoder_{name}"] = small[f"decoder_{name}"] = value
+    args = Namespace(**{**small, **options})
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(1)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task or ToyTask()).eval()

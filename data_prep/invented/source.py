@@ -76,11 +76,9 @@ def _argument(argument: Argument, verb: Word) -> list[Word]:
     if not isinstance(argument.node, Noun):
         return [_content_word(argument.node, "ADV", argument.relation, verb)]
     phrase = _noun(argument.node, argument.relation, verb)
-    return (
-        [*phrase, _function_word(argument.adposition, "ADP", "case", phrase[-1])]
-        if argument.adposition
-        else phrase
-    )
+    if argument.adposition:
+        phrase.append(_function_word(argument.adposition, "ADP", "case", phrase[-1]))
+    return phrase
 
 
 def _noun(noun: Noun, relation: str, head: Word) -> list[Word]:

@@ -2,6 +2,7 @@
 
 import random
 import re
+from itertools import starmap
 
 import pytest
 
@@ -51,12 +52,17 @@ def corpus():
     return systems, golds
 
 
+def mapped(systems, change):
+    """The links of all systems, each changed by a function of source and target."""
+    return [set(starmap(change, links)) for links in systems]
+
+
 def moved(systems, source, target):
-    return [{(s + source, t + target) for s, t in links} for links in systems]
+    return mapped(systems, lambda s, t: (s + source, t + target))
 
 
 def swapped(systems):
-    return [{(t, s) for s, t in links} for links in systems]
+    return mapped(systems, lambda s, t: (t, s))
 
 
 def test_what_is_right_is_left_alone(corpus):
@@ -119,7 +125,7 @@ def test_swapped_marks(corpus):
 
 def test_pieces_instead_of_words(corpus):
     systems, golds = corpus
-    advice = examine([{(2 * s + 1, 2 * t) for s, t in links} for links in systems], golds)
+    advice = examine(mapped(systems, lambda s, t: (2 * s + 1, 2 * t)), golds)
     assert (
         "links go well beyond the gold's last word: are they links of pieces instead of words"
         in advice[-1]
@@ -151,7 +157,7 @@ def test_advice_is_data(corpus):
     (advice,) = diagnose([gold.possible - gold.sure for gold in golds], golds)
     assert isinstance(advice, SwappedMarks)
     assert advice.possible_recall == 1
-    (advice,) = diagnose([{(2 * s + 1, 2 * t) for s, t in links} for links in systems], golds)
+    (advice,) = diagnose(mapped(systems, lambda s, t: (2 * s + 1, 2 * t)), golds)
     assert isinstance(advice, TooLong)
     assert advice.pairs == 60
 

@@ -41,7 +41,7 @@ def slow_argmax(soft, null):
 
 def slow_mutual(soft, null):
     backward = {(s, t) for t, s in slow_argmax(soft.T, None)}
-    return [(s, t) for s, t in slow_argmax(soft, null) if (t, s) in {(t, s) for s, t in backward}]
+    return [link for link in slow_argmax(soft, null) if link in backward]
 
 
 def slow_relative(soft, share, null):

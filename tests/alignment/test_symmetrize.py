@@ -29,9 +29,8 @@ def slow_symmetrize(forward, reverse, heuristic, variant):
         forward, reverse = ({(t, s) for s, t in links} for links in (forward, reverse))
     union, alignment = forward | reverse, forward & reverse
     size = range(1 + max((max(link) for link in union), default=-1))
-    diagonal = (
-        [(-1, -1), (-1, 1), (1, -1), (1, 1)] if moses else [(-1, 1), (-1, -1), (1, -1), (1, 1)]
-    )
+    upper = [(-1, -1), (-1, 1)] if moses else [(-1, 1), (-1, -1)]
+    diagonal = [*upper, (1, -1), (1, 1)]
 
     def free(e, f):
         return [all(a != e for a, _ in alignment), all(b != f for _, b in alignment)]

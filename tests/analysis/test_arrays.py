@@ -1,6 +1,8 @@
 """Arrays of a batch against one pair run alone, computed from the definition α f(x)."""
 
 from argparse import Namespace
+from itertools import chain
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -174,9 +176,6 @@ def test_layers_with_different_numbers_of_heads_have_no_common_array(task):
 
 @pytest.mark.parametrize("window", [1, 3, 100])
 def test_numbered_batches_hold_every_pair_once_with_its_place(window, pairs):
-    places = [
-        item for batch in numbered_batches(pairs, max_tokens=10, window=window) for item in batch
-    ]
-    assert [pair.where for _, pair in sorted(places, key=lambda item: item[0])] == [
-        pair.where for pair in pairs
-    ]
+    batches = numbered_batches(pairs, max_tokens=10, window=window)
+    numbered = sorted(chain(*batches), key=itemgetter(0))
+    assert [pair.where for _, pair in numbered] == [pair.where for pair in pairs]

@@ -43,9 +43,9 @@ SHORT = {"max_len_a": 0, "max_len_b": 8}
 
 def save(path, *, heads: int = 4, noise: float = 0.0, languages: str = "ab") -> str:
     """A random model as a checkpoint."""
-    options = {
-        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in SIZES.items()
-    }
+    options = {}
+    for name, value in SIZES.items():
+        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
     options.update(
         encoder_attention_heads=heads, decoder_attention_heads=heads, share_all_embeddings=True
     )

@@ -1,5 +1,7 @@
 """Scores of heads against pairs that run alone, multipliers, and heads switched off by hand."""
 
+from itertools import product, starmap
+
 import numpy as np
 import pytest
 import torch
@@ -138,9 +140,7 @@ def slow_importance(forcing, pairs, head):
 @pytest.mark.parametrize("max_tokens", [1, 4000])
 def test_importance_is_the_derivative_by_a_multiplier(forcing, pairs, max_tokens):
     by_head = gradient_importance(forcing, pairs, max_tokens=max_tokens)
-    assert set(by_head) == {
-        Head(kind, layer, head) for kind in KINDS for layer in (0, 1) for head in range(4)
-    }
+    assert set(by_head) == set(starmap(Head, product(KINDS, (0, 1), range(4))))
     for head, importance in by_head.items():
         assert importance == pytest.approx(
             slow_importance(forcing, pairs, head), rel=1e-3, abs=1e-5
@@ -193,7 +193,7 @@ def test_gates(task, pairs):
     assert "gate" not in profile(ready(forcing), pairs, ["gate"]).scores
     gate_heads(forcing.model, ["cross"])
     scores = profile(ready(forcing), pairs, ["gate"]).scores["gate"]
-    assert set(scores) == {Head("cross", layer, head) for layer in (0, 1) for head in range(4)}
+    assert set(scores) == set(starmap(Head, product(["cross"], (0, 1), range(4))))
     expected = forcing.model.decoder.layers[1].encoder_attn.out_proj.gate_values()[3]
     assert scores[Head("cross", 1, 3)] == pytest.approx(expected.item())
 
@@ -224,7 +224,7 @@ def test_no_head_is_left(task, pairs):
 
 
 def test_all_scores_have_every_head(forcing, pairs):
-    heads = [Head(kind, layer, head) for kind in KINDS for layer in (0, 1) for head in range(4)]
+    heads = list(starmap(Head, product(KINDS, (0, 1), range(4))))
     for by in ("norm", "confidence", "relevance", "importance"):
         assert list(head_ranks(ready(forcing), pairs, by)) == heads
 

@@ -115,27 +115,21 @@ class Twin:
         """Of the source, the prefix and the heads, for the highest logit of a position."""
         encoder_out = self.model.encoder(src, None, return_all_hiddens=True)
         states = self.model.decoder.extract_features(prev, encoder_out)[1]["inner_states"]
-        source, prefix = (
-            x[:, 0].detach().requires_grad_() for x in (encoder_out["encoder_states"][0], states[0])
-        )
+        source = encoder_out["encoder_states"][0][:, 0].detach().requires_grad_()
+        prefix = states[0][:, 0].detach().requires_grad_()
         features = self.stack("decoder", prefix, self.stack("encoder", source))
         logit = self.model.decoder.output_projection(features)[position].max()
-        gradients = torch.autograd.grad(
-            logit, [source, prefix, *self.contexts.values()], allow_unused=True
-        )
-        of_source, of_prefix, *of_contexts = (
-            x * (0 if g is None else g) / logit
-            for x, g in zip((source, prefix, *self.contexts.values()), gradients, strict=True)
-        )
-        heads = {
-            name: part.view(len(part), 4, -1).abs().sum((0, 2))
-            for name, part in zip(self.contexts, of_contexts, strict=True)
-        }
-        return (
-            of_source.sum(-1),
-            of_prefix.sum(-1),
-            {name: part / part.sum() for name, part in heads.items()},
-        )
+        inputs = [source, prefix, *self.contexts.values()]
+        relevances = []
+        gradients = torch.autograd.grad(logit, inputs, allow_unused=True)
+        for x, gradient in zip(inputs, gradients, strict=True):
+            relevances.append(x * (0 if gradient is None else gradient) / logit)
+        of_source, of_prefix, *of_contexts = relevances
+        shares = {}
+        for name, of_context in zip(self.contexts, of_contexts, strict=True):
+            by_head = of_context.view(len(of_context), 4, -1).abs().sum((0, 2))
+            shares[name] = by_head / by_head.sum()
+        return of_source.sum(-1), of_prefix.sum(-1), shares
 
 
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
@@ -497,9 +491,9 @@ def test_a_model_without_decoder_is_refused():
 
 def test_convolutions_are_refused():
     sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {
-        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()
-    }
+    options = {}
+    for name, value in sides.items():
+        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
     model = build_model(
         "lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0
     )

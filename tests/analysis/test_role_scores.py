@@ -120,13 +120,10 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
 
 
 def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):
-    counts = {word: 100 - number for number, word in enumerate(f"w{n}" for n in range(30))}
-    frequencies = Frequencies(
-        counts, "counts", [without_marks(pair.source, reader) for pair in pairs]
-    )
-    watcher = RareWatcher(
-        frequencies, reader, top=6
-    )  # w0 to w5: only the first sentence has others
+    counts = {f"w{number}": 100 - number for number in range(30)}
+    sentences = [without_marks(pair.source, reader) for pair in pairs]
+    # w0 to w5: only the first sentence has others.
+    watcher = RareWatcher(Frequencies(counts, "counts", sentences), reader, top=6)
     watch(TeacherForcing(build_model(task=task), task), pairs, [watcher])
     assert set(watcher.tallies["rarest", "sentences"].cases.values()) == {1}
 

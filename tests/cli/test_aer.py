@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.version import __version__
@@ -169,13 +170,15 @@ def test_breakdowns(files, tmp_path, capsys):
     assert "bad:2: links word 1 of 0 in" in capsys.readouterr().err
 
 
+def pairs_of_words(step):
+    return [(i, ((i + 1) * step) % 7) for i in range(6)]
+
+
 def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
     gold, system = tmp_path / "gold", tmp_path / "system"
-    lines = [[(i * k) % 7 for i in range(1, 7)] for k in (1, 2, 3, 4, 5, 6)] * 4
-    gold.write_text(
-        "\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in enumerate(line)) for line in lines)
-    )
-    system.write_text("\n".join(" ".join(f"{i}-{j}" for i, j in enumerate(line)) for line in lines))
+    lines = [pairs_of_words(step) for step in (1, 2, 3, 4, 5, 6)] * 4
+    gold.write_text("\n".join(format_links(links, index=1) for links in lines))
+    system.write_text("\n".join(format_links(links) for links in lines))
     assert main(["aer", str(gold), "-i", str(system)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("AER|ref-index:0|")

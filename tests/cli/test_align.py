@@ -189,13 +189,20 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
 
 
+def all_sure(links):
+    return Gold(links, links)
+
+
 def test_misread_gold_is_recognised():
     """Gold that counts from 1, and gold with the target word first, in a table of --all."""
-    links = [{(s, (s * 3 + n) % 7) for s in range(7)} for n in range(20)]
-    shifted = [Gold(*[{(s + 1, t + 1) for s, t in pair}] * 2) for pair in links]
+    links, shifted, swapped = [], [], []
+    for number in range(20):
+        of_pair = {(s, (s * 3 + number) % 7) for s in range(7)}
+        links.append(of_pair)
+        shifted.append(all_sure({(s + 1, t + 1) for s, t in of_pair}))
+        swapped.append(all_sure({(t, s) for s, t in of_pair}))
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --gold-index 1"):
         warn_of_misread_gold(links, shifted, GoldFile("gold"))
-    swapped = [Gold(*[{(t, s) for s, t in pair}] * 2) for pair in links]
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --reverse-gold"):
         warn_of_misread_gold(links, swapped, GoldFile("gold"))
     with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* without --reverse-gold"):

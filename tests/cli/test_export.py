@@ -33,10 +33,11 @@ def text(corpus):
 @pytest.fixture(scope="module")
 def pieces(corpus):
     """The pieces of each side of the test set, by line."""
-    return {
-        side: [line.split() for line in (corpus / "pieces" / f"test.{side}").open()]
-        for side in ("src", "tgt")
-    }
+    by_side = {}
+    for side in ("src", "tgt"):
+        lines = (corpus / "pieces" / f"test.{side}").read_text().splitlines()
+        by_side[side] = [line.split() for line in lines]
+    return by_side
 
 
 @pytest.mark.parametrize("quantity", SHAPES)
@@ -99,10 +100,9 @@ def test_encoder_attention_of_source_text_alone(corpus, checkpoint, text, tmp_pa
 def roberta(corpus, tmp_path_factory):
     """A masked language model and its data."""
     folder = tmp_path_factory.mktemp("roberta")
-    prefixes = [
-        word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)
-    ]
+    prefixes = []
     for split in ("train", "valid", "test"):
+        prefixes += [f"--{split}pref", folder / split]
         (folder / split).write_bytes((corpus / "pieces" / f"{split}.src").read_bytes())
     run(
         "fairseq-preprocess",

@@ -335,9 +335,8 @@ def test_bytes_do_not_depend_on_python_or_platform(tmp_path):
 
 def test_splits_share_no_sentence(tmp_path):
     files = generate(tmp_path, "--train", "3000")
-    train, valid, test = (
-        set(files[f"{split}.src"].decode().splitlines()) for split in ("train", "valid", "test")
-    )
+    names = ("train.src", "valid.src", "test.src")
+    train, valid, test = (set(files[name].decode().splitlines()) for name in names)
     assert not train & test
     assert not train & valid
     assert not valid & test
@@ -345,11 +344,10 @@ def test_splits_share_no_sentence(tmp_path):
 
 def test_frequencies_count_the_training_words(tmp_path):
     files = generate(tmp_path)
-    rows = [line.split("\t") for line in files["freq.src.txt"].decode().splitlines()]
-    assert {word: int(count) for word, count in rows} == Counter(
-        files["train.src"].decode().split()
-    )
-    assert rows == sorted(rows, key=lambda row: (-int(row[1]), row[0]))
+    lines = [line.split("\t") for line in files["freq.src.txt"].decode().splitlines()]
+    counts = [(word, int(count)) for word, count in lines]
+    assert dict(counts) == Counter(files["train.src"].decode().split())
+    assert counts == sorted(counts, key=lambda entry: (-entry[1], entry[0]))
 
 
 @pytest.mark.parametrize("size", ["-1", "many"])

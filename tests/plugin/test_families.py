@@ -130,9 +130,9 @@ def test_language_model(batch):
 
 def test_convolutions_have_cross_attention_only(batch):
     sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {
-        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()
-    }
+    options = {}
+    for name, value in sides.items():
+        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
     model = build_model(
         "lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0
     )

@@ -11,9 +11,10 @@ from fairseq_normalign.report.pruning import as_json, comparison_table, heads_of
 
 
 def row(name: str, heads: dict, bleu: float, speed: float, layer: int) -> SimpleNamespace:
-    by_layer = {
-        (kind, layer): count for kind, counts in heads.items() for layer, count in enumerate(counts)
-    }
+    by_layer = {}
+    for kind, counts in heads.items():
+        for number, count in enumerate(counts):
+            by_layer[kind, number] = count
     made = {"BLEU": "tok:none", "AER": f"AER|layer:auto:{layer}"}
     sizes = {"parameters": 4_973_568, "megabytes": 19.94544}
     return SimpleNamespace(
