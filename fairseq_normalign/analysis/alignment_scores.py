@@ -11,6 +11,7 @@ from fairseq_normalign.alignment.extract import argmax
 from fairseq_normalign.alignment.links import Gold, InMemory, read_together
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.attention_pass import running_heads
+from fairseq_normalign.analysis.methods import check_head_method, full_spec
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
@@ -22,11 +23,13 @@ from fairseq_normalign.host.batches import map_batches
 def error_rates(survey: Survey) -> Finding:
     """AER of each head, and the step that gave it: the better one, if several are asked for.
 
-    Links are the argmax of ‖αf(x)‖ for each target word; none if </s> has more.
+    Links are the argmax of the method, ‖αf(x)‖ by default, for each target word; none if </s> has
+    more.
     """
     gold = survey.options.gold
     if gold is None:
         raise InputError("AER needs gold links; expected them with the pairs")
+    check_head_method(survey.options.method)
     heads = all_heads(running_heads(survey.forcing))
     of_cross = [head for head in heads if head.kind == "cross"]
     places = list(product(of_cross, survey.options.steps))
@@ -36,7 +39,8 @@ def error_rates(survey: Survey) -> Finding:
     aers = {head: aer for head, (aer, _) in best.items()}
     steps = {head: step for head, (_, step) in best.items()}
     only = survey.options.steps[0] if len(survey.options.steps) == 1 else "best"
-    return Finding(aers, details={"steps": steps}, settings={"step": only})
+    settings = {"method": full_spec(survey.options.method), "step": only}
+    return Finding(aers, details={"steps": steps}, settings=settings)
 
 
 def _totals(
@@ -44,7 +48,7 @@ def _totals(
 ) -> list[Counts]:
     """Counts of links for each head and step, over all pairs."""
     options = survey.options
-    evidences = [Evidence("norms", head.layer, step, head.head) for head, step in places]
+    evidences = [Evidence(options.method, head.layer, step, head.head) for head, step in places]
     totals = [Counts()] * len(evidences)
     if not evidences:
         return totals

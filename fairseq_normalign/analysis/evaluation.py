@@ -11,7 +11,7 @@ from torch import nn
 from fairseq_normalign.alignment.aer import Counts, count, signature
 from fairseq_normalign.alignment.links import GoldFile, Link, read_together
 from fairseq_normalign.alignment.words import TextFile
-from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
 from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from fairseq_normalign.analysis.translation import (
     Texts,
@@ -58,6 +58,7 @@ def compare(
     *,
     reader: Callable[[Any], PairReader] = PairReader,
     gold: GoldTexts | None = None,
+    method: str = "norms",
     search: Mapping[str, Any] | None = None,
     tokenize: str = "13a",
     lowercase: bool = False,
@@ -77,6 +78,7 @@ def compare(
         reader: task → how text is read, e.g. ``partial(PairReader.from_names,
             bpe="sentencepiece", model="spm.model")``.
         gold: links and texts for AER; layer and step are chosen without gold, for each model.
+        method: what AER is of, a name in ``methods.METHODS``.
         search: fairseq's options of beam search, where they are not to be those of
             ``host.search.SEARCH``.
         tokenize: sacrebleu's tokeniser for BLEU; ``none`` for text that is tokenised.
@@ -94,7 +96,7 @@ def compare(
     limits = limits_of(models[0])._replace(target=None)
     pairs = list(fit_lengths(pairs, limits, too_long))
     # Alignment comes first: beam search leaves attention set up for beams.
-    aers = aer_scores(models, readers, gold, max_tokens=max_tokens) if gold else []
+    aers = aer_scores(models, readers, gold, method=method, max_tokens=max_tokens) if gold else []
     translators = [Translator(model, own_reader, search) for model, own_reader in loaded]
     translations, speeds = side_by_side(translators, pairs, max_tokens=max_tokens)
     rows = []
@@ -183,9 +185,11 @@ def aer_scores(
     readers: Sequence[PairReader],
     gold: GoldTexts,
     *,
+    method: str = "norms",
     max_tokens: int = 4000,
 ) -> list[tuple[float, str]]:
     """AER of each model in percent, with its signature; says if the gold looks misread."""
+    options = AlignOptions(method=method, batch_tokens=max_tokens)
     files = TextFile(gold.source), TextFile(gold.target), gold.gold
     sources, targets, golds = transposed(read_together(*files), len(files))
     if not golds:
@@ -193,7 +197,7 @@ def aer_scores(
     pairs = list(text_pairs(zip(sources, targets, strict=True), readers[0], name="gold text"))
     scores: list[tuple[float, str]] = []
     for model, reader in zip(models, readers, strict=True):
-        links, made_with = align(TeacherForcing(model, reader.task), reader, pairs, max_tokens)
+        links, made_with = align(TeacherForcing(model, reader.task), reader, pairs, options)
         if not scores:
             warn_of_misread_gold(links, golds, gold.gold)
         total = sum(map(count, links, golds), Counts())
@@ -202,12 +206,12 @@ def aer_scores(
 
 
 def align(
-    forcing: TeacherForcing, reader: PairReader, pairs: list[Pair], max_tokens: int = 4000
+    forcing: TeacherForcing, reader: PairReader, pairs: list[Pair], options: AlignOptions
 ) -> tuple[list[set[Link]], dict[str, Any]]:
-    """Links by the defaults of ``normalign align``, and what they are made with."""
+    """Links as ``normalign align`` makes them, and what they are made with."""
     if not forcing.layers_with_heads():
         return [set() for _ in pairs], {"method": "none"}
-    aligner, (again,) = NormAligner(forcing, reader, batch_tokens=max_tokens).decide(pairs)
+    aligner, (again,) = NormAligner(forcing, reader, options).decide(pairs)
     return list(map(set, aligner.links_many(again))), aligner.signature()
 
 

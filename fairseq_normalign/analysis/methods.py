@@ -119,6 +119,15 @@ def _number(spec: str, text: str) -> float:
     return value
 
 
+def check_head_method(spec: str) -> None:
+    """Refuses a method that single heads do not have."""
+    if not method_of(spec).layers:
+        expected = ", ".join(layered_methods())
+        raise InputError(
+            f"method {spec} is of the whole model, not of a head; expected: {expected}"
+        )
+
+
 def layered_methods() -> list[str]:
     """The methods that have a matrix for each layer."""
     return [name for name, method in METHODS.items() if method.layers]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
+from fairseq_normalign.analysis.methods import method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
@@ -62,6 +63,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--lowercase", action="store_true", help="BLEU and chrF ignore case")
     group = parser.add_argument_group("alignment", "AER as of normalign align with its defaults")
     options.add_gold_options(group, "gold links")
+    group.add_argument(
+        "--method", default="norms", metavar="NAME", help="of the AER (default: %(default)s)"
+    )
     for side in ("source", "target"):
         group.add_argument(
             f"--gold-{side}",
@@ -81,6 +85,8 @@ def check(args: argparse.Namespace) -> None:
         raise InputError("--source-file and --target-file go together")
     if len({name is None for name in (args.gold, args.gold_source, args.gold_target)}) > 1:
         raise InputError("--gold, --gold-source and --gold-target go together")
+    if args.user_dir is None:  # another plugin may have methods of its own
+        method_of(args.method)
     if "--score-reference" in args.fairseq_argv:
         raise InputError("--score-reference translates nothing; leave it out")
 
@@ -112,6 +118,7 @@ def main(args: argparse.Namespace) -> None:
         corpus,
         reader=partial(PairReader.from_args, args=args),
         gold=gold_texts,
+        method=args.method,
         search=vars(args),
         tokenize=args.tokenize,
         lowercase=args.lowercase,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
-from fairseq_normalign.analysis.methods import LRP_RULES
+from fairseq_normalign.analysis.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
@@ -119,6 +119,9 @@ def add_score_options(parser: argparse.ArgumentParser) -> None:
         group, "gold links, for the AER of each head of the source–target attention"
     )
     group.add_argument(
+        "--method", default="norms", metavar="NAME", help="of the AER (default: %(default)s)"
+    )
+    group.add_argument(
         "--step", choices=STEPS, help="of the AER (default: the better one for each head)"
     )
 
@@ -182,6 +185,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     if args.user_dir is None:  # another plugin may have scores of its own
         check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
+        check_head_method(args.method)
     if args.step and not args.gold:
         raise InputError(f"--step {args.step} is the step of the AER; expected --gold FILE with it")
     if args.conllu is None and (args.lowercase or args.conllu_apart):
@@ -250,6 +254,7 @@ def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, An
     if args.gold:
         measuring["gold"] = list(islice(gold(args), args.limit))
         measuring["gold_name"] = args.gold
+        measuring["method"] = args.method
     if args.step:
         measuring["steps"] = (args.step,)
     if args.frequencies:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import argmax
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.soft import Evidence
@@ -283,6 +283,22 @@ def test_the_aer_of_each_head(forcing, pairs, steps):
             aers[name] = (counts[0] + counts[1] + counts[2]).aer
         assert aer == min(aers.values()) == aers[step]  # exactly: both come from counts
     assert len(by_head) == 8
+
+
+def test_the_aer_of_each_head_by_another_method(forcing, pairs):
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
+    model = ready(forcing)
+    by_weights = profile(model, pairs, ["AER"], gold=gold, method="weights", steps=("output",))
+    assert by_weights.signature["method"] == "weights"
+    for head, aer in by_weights.scores["AER"].items():
+        evidence = Evidence("weights", head.layer, "output", head.head)
+        total = Counts()
+        for pair, of_pair in zip(pairs, gold, strict=True):
+            ((soft,),) = soft_alignments(forcing, [pair], [evidence])
+            total += count(set(argmax(soft.words, null=soft.null)), of_pair)
+        assert aer == pytest.approx(total.aer)
+    with pytest.raises(InputError, match="method lrp is of the whole model, not of a head"):
+        profile(model, pairs, ["AER"], gold=gold, method="lrp")
 
 
 def test_gold_of_another_length(forcing, pairs):

@@ -61,6 +61,8 @@ CASES = [
     (heads, ["--attention", "encoder", "--ablation"], "ablation needs the decoder"),
     (heads, ["--step", "input"], "--step input is the step of the AER; expected --gold FILE"),
     (heads, ["--lowercase"], "--lowercase and --conllu-apart are about the treebank"),
+    (heads, ["--gold", "gold", "--method", "lrp"], "method lrp is of the whole model, not of a"),
+    (evaluate, ["--method", "norm"], "unknown method 'norm'"),
     (heads, ["--plot", "x.txt"], r"--plot x\.txt: expected a name that ends in \.png"),
     (evaluate, ["--beam", "none"], "--beam: 'none': expected a number from 1"),
     (prune, ["--out", "model.pt"], r"model\.pt: would overwrite the input model\.pt"),
