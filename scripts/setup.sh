@@ -2,7 +2,7 @@
 # project's folder in $ROOT.
 #
 # PYTHON  the interpreter to use (default: python3.11, else python3)
-# TORCH   what to install as PyTorch (default: torch==2.13.0; on Python < 3.11 the newest that there is)
+# TORCH   what to install as PyTorch (default: torch==2.13.0)
 
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -16,6 +16,10 @@ if [ -z "$PYTHON" ] && [ ! -x "$ROOT/.venv/bin/python" ]; then
   exit 1
 fi
 if [ ! -x "$ROOT/.venv/bin/python" ]; then
+  if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+    echo "$PYTHON is $("$PYTHON" --version 2>&1): expected Python 3.10 or later, by PYTHON=…" >&2
+    exit 1
+  fi
   say "Making .venv with $PYTHON"
   "$PYTHON" -m venv "$ROOT/.venv" || { echo "python -m venv failed: install the venv module (python3-venv)" >&2; exit 1; }
 fi
@@ -34,7 +38,7 @@ if [ ! -e "$STAMP" ]; then
     # pip 24.1 refuses the metadata of omegaconf. fairseq is built in an environment of its own: with PyTorch around, its
     # build looks for files that it does not ship.
     python -m pip install --quiet 'pip<24.1'
-    python -m pip install --quiet "${TORCH:-torch}" 'numpy<2' setuptools wheel
+    python -m pip install --quiet "${TORCH:-torch==2.13.0}" 'numpy<2' setuptools wheel
     python -m pip install --quiet fairseq==0.12.2
   fi
   say "Installing fairseq_normalign"
