@@ -1,0 +1,19 @@
+"""``normalign methods`` lists both tables."""
+
+from fairseq_normalign.analysis.head_scores import HEAD_SCORES, ranking_scores
+from fairseq_normalign.analysis.methods import METHODS
+from tests.conftest import run
+
+
+def test_every_method_and_every_score_is_listed():
+    methods, scores = run("normalign", "methods").stdout.split("\n\n")
+    for name in METHODS:
+        assert f"\n  {name} " in methods
+    for name in HEAD_SCORES:
+        mark = " *" if name in ranking_scores() else ""
+        assert f"\n  {name}{mark} " in scores
+    assert "NAME:NUMBER sets epsilon (default: 1e-05)" in " ".join(methods.split())
+
+
+def test_lines_fit_a_terminal():
+    assert all(len(line) <= 100 for line in run("normalign", "methods").stdout.splitlines())
