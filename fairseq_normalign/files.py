@@ -35,6 +35,8 @@ from typing import IO, Any, TextIO
 
 from fairseq_normalign.errors import InputError
 
+ASCII_SPACE = re.compile("[ \t\n\r\f\v]+")  # a no-break space is part of its word
+
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
 NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 LONG_NAME = 200  # bytes; file systems take 255, and the names of lock and part are longer
@@ -63,6 +65,14 @@ def _ends(path: Path) -> list[str]:
 
 def _first_unique(ends: Sequence[str], counts: Counter) -> str | None:
     return next((end for end in ends if counts[end] == 1), None)
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a tokenised line.
+
+    Only ASCII white space separates them: a no-break space is part of its word.
+    """
+    return [word for word in ASCII_SPACE.split(line) if word]
 
 
 def read_lines(path: str | Path) -> Iterator[str]:

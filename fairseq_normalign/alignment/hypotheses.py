@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fairseq_normalign.alignment.words import split_words
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import name_of, read_lines, split_words
 
 PRINTED = re.compile(r"([SH])-([0-9]{1,18})\t(.*)")  # fairseq's numbers fit 64 bits
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import name_of, read_lines, split_words
 
 # What stands for a space in the pieces. All but the first and gpt2 are fairseq's
 # (data_utils.post_process).
@@ -34,7 +33,6 @@ ALIASES = {
     "byte_level": "gpt2",
     "spm": "sentencepiece",
 }
-ASCII_SPACE = re.compile("[ \t\n\r\f\v]+")
 
 
 def normalise_bpe_name(name: str | None) -> str:
@@ -47,14 +45,6 @@ def normalise_bpe_name(name: str | None) -> str:
             "subword_nmt)"
         )
     return key
-
-
-def split_words(line: str) -> list[str]:
-    """The words of a tokenised line.
-
-    Only ASCII white space separates them: a no-break space is part of its word.
-    """
-    return [word for word in ASCII_SPACE.split(line) if word]
 
 
 class TextFile:

@@ -6,9 +6,8 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from fairseq_normalign.alignment.words import split_words
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import name_of, read_lines, split_words
 
 KNOWN = 0.5  # share of the corpus's tokens that a list of frequencies must have
 
