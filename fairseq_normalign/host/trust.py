@@ -16,6 +16,7 @@ import argparse
 import builtins
 import collections
 import functools
+import importlib
 import os
 import shlex
 import sys
@@ -44,10 +45,11 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.explained import FROM_FAIRSEQ, explained, unreadable
 from fairseq_normalign.host.literals import RefusedOption, evaluate
 
+# Of any type: NumPy 1 does not tell type checkers what its module holds.
 try:
-    from numpy._core import multiarray
+    multiarray: Any = importlib.import_module("numpy._core.multiarray")
 except ImportError:  # numpy < 1.26
-    from numpy.core import multiarray  # type: ignore[no-redef]
+    multiarray = importlib.import_module("numpy.core.multiarray")
 
 # In which versions of fairseq have stored the options of a model.
 OPTION_KINDS = (argparse.Namespace, dict, omegaconf.DictConfig)
