@@ -179,6 +179,8 @@ class NormAligner(Aligner):
         **changes: Any,
     ):
         _check_names(changes)
+        if not forcing.layers_with_heads():
+            raise InputError("the source–target attention has no heads left: nothing to align by")
         self.forcing, self.reader = forcing, reader
         self.options = replace(options or AlignOptions(), **changes)
         self.evidence = evidence or self._named_evidence()  # None while something is open
@@ -227,14 +229,12 @@ class NormAligner(Aligner):
         return cls(TeacherForcing(network.to(device), task), reader, **options)
 
     def __repr__(self) -> str:
-        changed = []
-        for field in fields(self.options):
-            value = getattr(self.options, field.name)
-            if value != field.default:
-                changed.append(f"{field.name}={value!r}")
-        decided = "" if self.evidence is None else f" → {self.evidence}"
-        model = type(self.forcing.model).__name__
-        return f"{type(self).__name__}({', '.join([model, *changed])}){decided}"
+        options = self.options
+        choices = {"method": options.method, "layer": options.layer, "step": options.step}
+        if self.evidence is not None:
+            choices = self.signature()
+        shown = "|".join(f"{name}:{value}" for name, value in choices.items())
+        return f"{type(self).__name__}({type(self.forcing.model).__name__}, {shown})"
 
     @property
     def models(self) -> Sequence[NormAligner]:
@@ -254,13 +254,7 @@ class NormAligner(Aligner):
         """The layer that the options name, from 0."""
         if self.options.layer == AUTO:
             return None
-        layer = from_one("layer", self.options.layer, self.forcing.layers)
-        heads = self.forcing.head_counts[layer]
-        if heads == 0:
-            raise InputError(f"layer {layer + 1} has no heads left: it takes nothing from a source")
-        if self.options.head is not None:
-            from_one("head", self.options.head, heads)
-        return layer
+        return checked_layer(self.forcing, self.options.layer, self.options.head)
 
     def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
         return [text_pairs(pairs, self.reader)]
@@ -367,11 +361,22 @@ def _check_names(options: dict[str, Any]) -> None:
             raise InputError(f"unknown option {name!r}; expected one of: {', '.join(known)}")
 
 
-def from_one(name: str, value: int | str, count: int) -> int:
+def checked_layer(forcing: TeacherForcing, layer: int | str, head: int | None = None) -> int:
+    """The 0-based index of a layer that people count from 1, if it has heads, and this one."""
+    index = from_one("layer", layer, forcing.layers)
+    heads = forcing.head_counts[index]
+    if heads == 0:
+        raise InputError(f"layer {layer} has no heads left: it takes nothing from a source")
+    if head is not None:
+        from_one("head", head, heads, owner=f"layer {layer}")
+    return index
+
+
+def from_one(name: str, value: int | str, count: int, *, owner: str = "the model") -> int:
     """The 0-based index of layer or head ``value``, which people count from 1."""
     text = str(value)
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"{name} {value!r}: expected a number from 1")
     if len(text) > 9 or not 1 <= int(text) <= count:
-        raise InputError(f"{name} {value}: the model has {name}s 1 to {count}")
+        raise InputError(f"{name} {value}: {owner} has {name}s 1 to {count}")
     return int(text) - 1

@@ -15,12 +15,13 @@ from fairseq_normalign.alignment.combine import MEANS, LinkModel, fit_links, geo
 from fairseq_normalign.alignment.extract import confidences, extractor, relative
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.alignment.soft import Evidence, Soft
-from fairseq_normalign.analysis.aligner import Aligner, NormAligner, Progress, Text, from_one
+from fairseq_normalign.analysis.aligner import Aligner, NormAligner, Progress, Text, checked_layer
 from fairseq_normalign.analysis.evidence import COMBINATIONS, Weighted
 from fairseq_normalign.analysis.layer_choice import SAMPLE, decisive_pairs
 from fairseq_normalign.analysis.methods import full_spec, method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair, text_pairs
+from fairseq_normalign.host.special_tokens import languages_of
 
 # Cells of the chosen layers' product that count as links when a model is learned: its own share.
 AGREED_SHARE = 0.75
@@ -69,6 +70,7 @@ class CombinedAligner(Aligner):
         self.evidences = None if evidences is None else list(evidences)
         self.model = model
         self._links = extractor(self.extract)
+        self._check_directions()
         self._check_evidences()
 
     def __repr__(self) -> str:
@@ -77,6 +79,15 @@ class CombinedAligner(Aligner):
     @property
     def models(self) -> Sequence[NormAligner]:
         return self.aligners
+
+    def _check_directions(self) -> None:
+        """Refuses a reverse model that translates as the other one does."""
+        (source, target), *reverse = [languages_of(aligner.reader.task) for aligner in self.models]
+        if reverse == [(source, target)] and source != target:
+            raise InputError(
+                f"the reverse model translates {source}-{target}, as the model does; expected "
+                f"{target}-{source}"
+            )
 
     def _check_evidences(self) -> None:
         if self.evidences and not any(weighted.weight for weighted in self.evidences):
@@ -88,9 +99,8 @@ class CombinedAligner(Aligner):
 
     def _check_place(self, evidence: Evidence, aligner: NormAligner) -> None:
         if evidence.layer is not None:
-            layer = from_one("layer", evidence.layer + 1, aligner.forcing.layers)
-            if evidence.head is not None:
-                from_one("head", evidence.head + 1, aligner.forcing.head_counts[layer])
+            head = None if evidence.head is None else evidence.head + 1
+            checked_layer(aligner.forcing, evidence.layer + 1, head)
 
     def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
         forward, backward = tee(pairs)

@@ -156,7 +156,7 @@ def check(args: argparse.Namespace) -> None:
     if args.all and args.output:
         raise InputError("--all prints a table and writes no --output; name a file with --json")
     if args.output:
-        options.check_output(f"{args.output}.json", args.path)
+        options.check_output(f"{args.output}.json", *options.inputs_of(args))
     extractor(args.extract or "argmax")
     check_combination(args)
     if args.user_dir is None:  # another plugin may have methods of its own

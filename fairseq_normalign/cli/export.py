@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.norms.quantities import QUANTITIES
 from fairseq_normalign.version import __version__
@@ -21,7 +22,14 @@ EXAMPLE = "normalign export data-bin --path best.pt --quantity norms --layer 2 -
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser = options.model_parser("export", description=DESCRIPTION, example=EXAMPLE)
-    return options.parse(parser, argv, add_options)
+    return options.parse(parser, argv, add_options, check)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses texts that cannot be read twice, for the size of the file and for its arrays."""
+    for path in (args.source_file, args.target_file, args.hypotheses):
+        if path is not None and is_stream(path):
+            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, de
 from fairseq_normalign.analysis.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.files import is_stream, name_of, whole_file
 from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, Criteria
 from fairseq_normalign.host.search import SEARCH
 
@@ -193,6 +193,9 @@ def check(args: argparse.Namespace) -> None:
             "--lowercase and --conllu-apart are about the treebank; expected --conllu FILE with "
             "them"
         )
+    if args.conllu and not args.conllu_apart and args.source_file and is_stream(args.source_file):
+        name = name_of(args.source_file)
+        raise InputError(f"{name}: can be read only once, and --conllu is compared with it")
     rules = args.relevance.partition(":")[0]
     if rules not in (*LRP_RULES.values(), "none"):
         expected = ", ".join((*LRP_RULES.values(), "none"))

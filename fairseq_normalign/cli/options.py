@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.files import is_stream, name_of, refuse_overwriting
 
 MAX_TOKENS = 4000
 PICTURES = (".png", ".pdf", ".svg")
@@ -91,6 +92,12 @@ def add_fairseq_options(group: Any) -> None:
     group.add_argument("-t", "--target-lang", metavar="L", help="target language")
     group.add_argument("--model-overrides", metavar="DICT", help="changes of the model's options")
     group.add_argument("--bpe", metavar="NAME", help="splits text into pieces: sentencepiece, …")
+    group.add_argument(
+        "--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece, for both languages"
+    )
+    group.add_argument(
+        "--bpe-codes", metavar="FILE", help="of --bpe subword_nmt or fastbpe, for both languages"
+    )
     group.add_argument("--tokenizer", metavar="NAME", help="splits text into words: moses, …")
     group.add_argument(
         "--remove-bpe",
@@ -184,9 +191,18 @@ def parse(
     add_options(own)
     args.fairseq_argv = own.parse_known_args(argv)[1]
     args.own = {action.dest for action in own._actions}
+    refuse_lone_bpe_files(args)
     check(args)
     check_files(args)
     return args
+
+
+def refuse_lone_bpe_files(args: argparse.Namespace) -> None:
+    """Refuses the file of a BPE without the BPE, which fairseq would call an unknown option."""
+    for name, bpe in (("sentencepiece_model", "sentencepiece"), ("bpe_codes", "subword_nmt")):
+        if getattr(args, name, None) and args.bpe is None:
+            flag = "--" + name.replace("_", "-")
+            raise InputError(f"{flag} is the file of a BPE; expected --bpe {bpe} with it")
 
 
 def refuse_typos(arguments: Iterable[str], folders: Iterable[str]) -> None:
@@ -218,32 +234,76 @@ def _sources(folders: Iterable[str]) -> Iterable[str]:
 # Options that name files to read, and files to write.
 INPUTS = (
     *("source_file", "target_file", "hypotheses", "gold", "gold_source", "gold_target"),
-    *("source_bpe_codes", "target_bpe_codes"),
-    *("source_sentencepiece_model", "target_sentencepiece_model"),
+    *("bpe_codes", "source_bpe_codes", "target_bpe_codes"),
+    *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
     *("conllu", "frequencies"),
 )
+TEXTS = ("source_file", "target_file", "hypotheses")
 CHECKPOINTS = ("path", "reverse_path")
+DATA_FILES = ("dict.*", "*.bin", "*.idx")
 OUTPUTS = ("output", "out", "plot", "json")
 
 
 def check_files(args: argparse.Namespace) -> None:
     """Refuses files that are not there, and outputs that would replace an input."""
-    for folder in (args.data or "").split(":"):
-        if folder and not Path(folder).is_dir():
+    for folder in _folders(args):
+        if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
-    checkpoints = _named(args, CHECKPOINTS)
-    for path in checkpoints:
+    for path in _named(args, CHECKPOINTS):
         if ":" not in path and not Path(path).exists():
             raise InputError(f"{path}: no such checkpoint")
-    files = [path for path in _named(args, INPUTS) if path != "-"]
-    for path in files:
-        if not Path(path).exists():
+    for path in _named(args, INPUTS):
+        if path != "-" and "://" not in path and not Path(path).exists():
             raise InputError(f"{path}: no such file")
-    for output in _named(args, OUTPUTS):
-        check_output(output, *checkpoints, *files)
+    check_streams(args)
+    check_user_dir(args.user_dir)
+    outputs = _named(args, OUTPUTS)
+    for output in outputs:
+        check_output(output, *inputs_of(args))
+    if len({os.path.realpath(output) for output in outputs}) < len(outputs):
+        raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
     if getattr(args, "plot", None) and not args.plot.endswith(PICTURES):
         expected = ", ".join(PICTURES)
         raise InputError(f"--plot {args.plot}: expected a name that ends in {expected}")
+
+
+def check_streams(args: argparse.Namespace) -> None:
+    """Refuses to read a pipe or stdin more than once."""
+    named = _named(args, INPUTS)
+    if named.count("-") > 1:
+        raise InputError("stdin ('-') can be read only once; expected a file for all but one")
+    streams = [path for path in _named(args, TEXTS) if is_stream(path)]
+    if streams and getattr(args, "reverse_path", None):
+        raise InputError(
+            f"{name_of(streams[0])}: can be read only once, and two models read it; expected a file"
+        )
+
+
+def check_user_dir(folder: str | None) -> None:
+    """Refuses a plugin that is neither here nor beside fairseq, where fairseq looks, too."""
+    if folder is None:
+        return
+    spec = importlib.util.find_spec("fairseq")
+    homes = map(Path, (spec and spec.submodule_search_locations) or [])
+    places = [Path(folder)]
+    for home in homes:
+        places += [home / folder, home.parent / folder]
+    if not any(place.is_dir() for place in places):
+        raise InputError(f"--user-dir {folder}: no such directory; expected that of a plugin")
+
+
+def inputs_of(args: argparse.Namespace) -> list[str]:
+    """All files that a command reads, dictionaries and binarised data included."""
+    files = [*_named(args, CHECKPOINTS), *_named(args, INPUTS)]
+    for folder in _folders(args):
+        for pattern in DATA_FILES:
+            files += map(str, Path(folder).glob(pattern))
+    return files
+
+
+def _folders(args: argparse.Namespace) -> list[str]:
+    """The folders that DATA names."""
+    return [folder for folder in (args.data or "").split(":") if folder]
 
 
 def check_output(output: str, *inputs: str) -> None:

@@ -17,6 +17,7 @@ from fairseq_normalign.alignment.hypotheses import read_printed
 from fairseq_normalign.alignment.links import GoldFile, InMemory, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import is_stream
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import TooLong, fit_streams
@@ -156,8 +157,8 @@ def _told(pairs: Iterator[Pair], report: TooLong, policy: str) -> Iterator[Pair]
 
 
 def _count(text: Iterable) -> int | None:
-    """How many lines a text has; standard input can be read only once."""
-    if isinstance(text, TextFile) and str(text.path) == "-":
+    """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
+    if isinstance(text, TextFile) and is_stream(text.path):
         return None
     return sum(1 for _ in text)
 

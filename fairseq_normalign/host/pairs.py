@@ -29,7 +29,7 @@ from fairseq_normalign.host.segmentation import (
     build_bpes,
     build_tokenizers,
 )
-from fairseq_normalign.host.special_tokens import Tokens, special_tokens_of, task_options
+from fairseq_normalign.host.special_tokens import Tokens, languages_of, special_tokens_of
 from fairseq_normalign.host.wording import COMMAND, PYTHON, Wording
 
 EXAMINED_PAIRS = 100  # of a text, by the doctor
@@ -203,9 +203,7 @@ class PairReader:
         """
         scheme = normalise_bpe_name(args.bpe or args.post_process)
         source_bpe, target_bpe = build_bpes(args, wording)
-        options = task_options(task)
-        languages = getattr(options, "source_lang", None), getattr(options, "target_lang", None)
-        tokenizer, target_tokenizer = build_tokenizers(args, languages, wording)
+        tokenizer, target_tokenizer = build_tokenizers(args, languages_of(task), wording)
         if reverse:
             source_bpe, target_bpe = target_bpe, source_bpe
         return cls(

@@ -31,6 +31,12 @@ def task_options(task: Any) -> Any:
     return getattr(task, "cfg", None) or task.args
 
 
+def languages_of(task: Any) -> tuple[str | None, str | None]:
+    """A task's source and target language, where it has them."""
+    options = task_options(task)
+    return getattr(options, "source_lang", None), getattr(options, "target_lang", None)
+
+
 def special_tokens_of(task: Any) -> SpecialTokens:
     """The special tokens of a task; those of ``translation`` unless it is known to have others."""
     for kind, of_languages in MULTILINGUAL.items():

@@ -43,7 +43,7 @@ def test_lists_of_words_and_order():
         ({"step": "in"}, "unknown step 'in'; expected one of: input, output, auto"),
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
         ({"layer": 0}, "layer 0: the model has layers 1 to 2"),
-        ({"head": 5}, "head 5: the model has heads 1 to 4"),
+        ({"head": 5}, "head 5: layer 1 has heads 1 to 4"),
         ({"layer": "auto", "head": 1}, "head 1 of which layer"),
         (
             {"method": "lrp", "layer": "auto"},
@@ -58,6 +58,34 @@ def test_lists_of_words_and_order():
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
         aligner(**options)
+
+
+def pruned(alive_heads: str, **options) -> NormAligner:
+    task = ToyTask()
+    model = build_model("transformer_normalign", task, alive_heads=alive_heads)
+    return NormAligner(TeacherForcing(model, task), PairReader(task), **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "lrp"}, {"layer": 1, "step": "input"}])
+def test_a_model_that_no_head_of_looks_at_the_source_is_refused(options):
+    with pytest.raises(InputError, match="the source–target attention has no heads left"):
+        pruned("encoder.1.1 decoder.1.1", **options)
+
+
+def test_a_layer_without_heads_is_refused():
+    assert pruned("cross.2.1", layer=2, step="input").evidence == Evidence("norms", 1, "input")
+    with pytest.raises(InputError, match="layer 1 has no heads left: it takes nothing"):
+        pruned("cross.2.1", layer=1, step="input")
+
+
+def test_an_aligner_tells_its_choices_and_counts_from_one():
+    assert repr(aligner(layer="auto", step="auto")) == (
+        "NormAligner(TransformerModel, method:norms|layer:auto|step:auto)"
+    )
+    assert repr(aligner(layer=2, head=3)) == (
+        "NormAligner(TransformerModel, method:norms|layer:2|head:3|step:input|eos:null|"
+        "merge:sum+mean|extract:argmax)"
+    )
 
 
 def test_lrp_needs_no_layer_and_no_step():

@@ -21,20 +21,27 @@ def aligner(**options) -> NormAligner:
     return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
 
 
+def backward(**options) -> NormAligner:
+    """The same model, said to be of the other direction: both sides share a dictionary."""
+    task = ToyTask()
+    task.args.source_lang, task.args.target_lang = "b", "a"
+    return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
+
+
 def test_product_of_two_directions_by_hand():
     evidences = [
         Weighted(Evidence("norms", 0, "input")),
         Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
     ]
     combined = CombinedAligner(
-        aligner(), aligner(), combine="product", evidences=evidences, extract="relative:0.9"
+        aligner(), backward(), combine="product", evidences=evidences, extract="relative:0.9"
     )
     forward = aligner(layer=1, step="input")
-    backward = aligner(method="weights", layer=2, step="output")
+    reverse = backward(method="weights", layer=2, step="output")
     for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
         shares = [
             forward.shares(forward.soft(*pair)),
-            backward.shares(backward.soft(*pair[::-1])).T,
+            reverse.shares(reverse.soft(*pair[::-1])).T,
         ]
         assert links == relative(geometric_mean(shares, [1, 2]), share=0.9)
 
@@ -49,14 +56,14 @@ def test_evidences_in_any_order():
     alignments = []
     for order in (names, names[::-1]):
         evidences = list(map(parse_evidence, order))
-        combined = CombinedAligner(aligner(), aligner(), combine="product", evidences=evidences)
+        combined = CombinedAligner(aligner(), backward(), combine="product", evidences=evidences)
         alignments.append(list(combined.align_many(PAIRS)))
     assert alignments[0] == alignments[1]
 
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_learned_takes_every_head_and_gives_probabilities(directions):
-    combined = CombinedAligner(*[aligner() for _ in range(directions)])
+    combined = CombinedAligner(*[aligner(), backward()][:directions])
     assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
     assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
     assert combined.model.weights.shape == (len(combined.evidences),)
@@ -133,7 +140,7 @@ def test_bad_specs(text):
         ),
         (
             {"evidences": [Weighted(Evidence("norms", 0, "input", 4))]},
-            "head 5: the model has heads 1 to 4",
+            "head 5: layer 1 has heads 1 to 4",
         ),
         ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
         ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),
@@ -142,6 +149,20 @@ def test_bad_specs(text):
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
         CombinedAligner(aligner(), **options)
+
+
+def test_an_evidence_of_a_layer_without_heads_is_refused():
+    task = ToyTask()
+    model = build_model("transformer_normalign", task, alive_heads="cross.2.1")
+    pruned = NormAligner(TeacherForcing(model, task), PairReader(task))
+    with pytest.raises(InputError, match="layer 1 has no heads left"):
+        CombinedAligner(pruned, evidences=[Weighted(Evidence("norms", 0, "input"))])
+
+
+def test_a_reverse_model_of_the_same_direction_is_refused():
+    expected = "the reverse model translates a-b, as the model does; expected b-a"
+    with pytest.raises(InputError, match=expected):
+        CombinedAligner(aligner(), aligner())
 
 
 def test_probabilities_are_probabilities():
@@ -157,7 +178,7 @@ def test_evidences_of_one_model_only_though_there_are_two():
     alone = list(CombinedAligner(aligner(), combine="product", evidences=chosen).align_many(PAIRS))
     assert (
         list(
-            CombinedAligner(aligner(), aligner(), combine="product", evidences=chosen).align_many(
+            CombinedAligner(aligner(), backward(), combine="product", evidences=chosen).align_many(
                 PAIRS
             )
         )
@@ -170,7 +191,7 @@ def test_blank_lines_only():
 
 
 def test_models_that_read_different_sentences():
-    combined = CombinedAligner(aligner(), aligner())
+    combined = CombinedAligner(aligner(), backward())
     pairs = [aligner().reader.pair("w1 w2 w3", "w4 w5", "")]
     with pytest.raises(
         InputError, match="pair 1: the models read different sentences; is the reverse model of"

@@ -4,7 +4,9 @@ import json
 import re
 
 import pytest
+import torch
 
+import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.alignment.links import Gold, GoldFile, parse_links
 from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from tests.conftest import PACKAGE, TRAIN, run
@@ -127,12 +129,23 @@ def test_generated_translations_are_aligned_as_they_are_generated(
     assert [parse_links(line) for line in aligned] == [printed[number] for number in range(40)]
 
 
-def test_combined_evidence_of_two_models(corpus, checkpoint, text, pieces, tmp_path):
-    """The reverse model here is the same model: source and target share a dictionary."""
+@pytest.fixture(scope="module")
+def reverse(checkpoint, tmp_path_factory):
+    """The same model, said to be of the other direction: both sides share a dictionary."""
+    state = torch.load(checkpoint)
+    languages = {"source_lang": "tgt", "target_lang": "src"}
+    state["cfg"]["task"].update(languages)
+    vars(state["cfg"]["model"]).update(languages)
+    path = tmp_path_factory.mktemp("reverse") / "reverse.pt"
+    torch.save(state, path)
+    return path
+
+
+def test_combined_evidence_of_two_models(corpus, checkpoint, reverse, text, pieces, tmp_path):
     options = [
         *text,
         *pieces,
-        *("--combine", "learned", "--reverse-path", checkpoint),
+        *("--combine", "learned", "--reverse-path", reverse),
         *("--output", tmp_path / "out"),
     ]
     align(corpus, checkpoint, *options, "--confidence")

@@ -163,7 +163,7 @@ BAD = {
     "no such subset": (["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
     "a stream": (
         ["--source-file", "-", "--attention", "encoder"],
-        "the corpus had 3 sentences, then 0; expected files that can be read twice",
+        "<stdin>: can be read only once; expected a file",
     ),
 }
 

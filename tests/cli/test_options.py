@@ -33,17 +33,30 @@ def test_help_of_every_command_is_shown_without_the_large_libraries():
 def place(tmp_path, monkeypatch):
     """A folder that holds what options may name."""
     (tmp_path / "data").mkdir()
-    for name in ("model.pt", "text", "gold"):
+    data = ("data/dict.de.txt", "data/test.de-en.de.bin")
+    for name in ("model.pt", "text", "gold", *data):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
 
 
+SPM = ["--sentencepiece-model", "text"]
+BOTH = ["--target-file", "text", "--combine", "mean", "--reverse-path", "model.pt"]
 CASES = [
     (align, ["--method", "norm"], "unknown method 'norm'; expected one of: weights, norms"),
     (align, ["--method", "norms:2"], "norms takes no number"),
     (align, ["--extract", "most"], "unknown extract 'most'"),
     (align, ["--source-file", "none"], "none: no such file"),
     (align, ["--output", "model.pt"], r"model\.pt: would overwrite the input model\.pt"),
+    (align, ["--output", "text", "--bpe", "sentencepiece", *SPM], "would overwrite the input text"),
+    (align, ["--output", "data/dict.de.txt"], r"would overwrite the input data/dict\.de\.txt"),
+    (align, ["--output", "data/test.de-en.de.bin"], "would overwrite the input data/test"),
+    (align, ["--bpe", "sentencepiece", "--sentencepiece-model", "none"], "none: no such file"),
+    (align, ["--bpe", "subword_nmt", "--bpe-codes", "none"], "none: no such file"),
+    (align, SPM, "--sentencepiece-model is the file of a BPE; expected --bpe sentencepiece"),
+    (align, ["--bpe-codes", "text"], "--bpe-codes is the file of a BPE; expected --bpe subword"),
+    (align, ["--user-dir", "none"], "--user-dir none: no such directory; expected that of a"),
+    (align, ["--source-file", "-", "--target-file", "-"], "stdin .* can be read only once"),
+    (align, ["--source-file", "-", *BOTH], "<stdin>: can be read only once, and two models"),
     (align, ["--output", "data"], "data: cannot be written: it is a directory"),
     (align, ["--methods", "norms"], "--methods belongs to the table of --all"),
     (align, ["--all"], "--all and --gold FILE go together"),
@@ -55,6 +68,9 @@ CASES = [
     (plot, ["-o", "x.png", "--line", "0"], "--line: '0': expected a number from 1"),
     (export, ["-o", "x.npz", "--quantity", "norm"], "--quantity: invalid choice: 'norm'"),
     (export, ["-o", "none/x.npz"], r"none/x\.npz: cannot be written: no such directory"),
+    (export, ["-o", "x.npz", "--source-file", "-"], "<stdin>: can be read only once; expected"),
+    (heads, ["-o", "x.png", "--plot", "x.png"], r"x\.png: is named for two outputs"),
+    (heads, ["--source-file", "-", "--conllu", "text"], "<stdin>: can be read only once, and"),
     (heads, ["--scores", "size"], "unknown score of heads 'size'; expected one of: relevance"),
     (heads, ["--relevance", "lrp"], "--relevance lrp: expected one of: voita, epsilon, attnlrp"),
     (heads, ["--rare-threshold", "2"], "--rare-threshold: '2': expected a number from 0 to 1"),
