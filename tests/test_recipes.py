@@ -37,9 +37,9 @@ def test_a_soft_method(corpus, checkpoint, tmp_path):
 
 
 def test_a_head_score(corpus, checkpoint, tmp_path):
-    done = run_recipe("spread", tmp_path, corpus, checkpoint)
-    assert re.search(r"^head +confidence +entropy", done.stdout, re.MULTILINE)
+    done = run_recipe("reach", tmp_path, corpus, checkpoint)
+    assert re.search(r"^head +confidence +distance", done.stdout, re.MULTILINE)
     assert (
-        len(re.findall(r"^(?:encoder|decoder|cross)\.\d\.\d +0\.\d+ +\d\.\d+", done.stdout, re.M))
+        len(re.findall(r"^(?:encoder|decoder|cross)\.\d\.\d +0\.\d+ +\d+\.\d+", done.stdout, re.M))
         == 36
     )
