@@ -70,7 +70,7 @@ def add_path_option(group: Any, *, several: bool = False) -> None:
         metavar="CHECKPOINT",
         required=True,
         nargs="+" if several else None,
-        help="the checkpoints; they share dictionaries" if several else "the checkpoint",
+        help="the checkpoint, or several that share dictionaries" if several else "the checkpoint",
     )
 
 
@@ -183,6 +183,8 @@ def parse(
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
     add_options(parser)
+    if several:
+        argv = data_before_paths(argv)
     args, unknown = parser.parse_known_args(argv)
     refuse_typos(unknown, [args.user_dir] if args.user_dir else [])
     own = CommandParser(parser.prog, add_help=False)
@@ -195,6 +197,20 @@ def parse(
     check(args)
     check_files(args)
     return args
+
+
+def data_before_paths(argv: Sequence[str]) -> list[str]:
+    """``--path A.pt B.pt DATA`` → ``DATA --path A.pt B.pt``, or DATA would be taken for a model."""
+    words = list(argv)
+    if "--path" not in words:
+        return words
+    end = words.index("--path") + 1
+    while end < len(words) and not words[end].startswith("-"):
+        end += 1
+    last = words[end - 1]
+    if all(Path(folder).is_dir() for folder in last.split(":")):
+        return [last, *words[: end - 1], *words[end:]]
+    return words
 
 
 def refuse_lone_bpe_files(args: argparse.Namespace) -> None:

@@ -1,0 +1,85 @@
+"""Several checkpoints of one architecture, as of several seeds: ``--path A.pt B.pt …``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import is_stream, name_of
+
+# What is read once for each model.
+READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold")
+
+
+def check_several(args: argparse.Namespace) -> None:
+    """Refuses a checkpoint that is named twice, and pipes that several models would read."""
+    if len(args.path) < 2:
+        return
+    places = [os.path.realpath(path) for path in args.path]
+    for number, path in enumerate(args.path):
+        if places[number] in places[:number]:
+            raise InputError(f"--path: {path} is named twice; expected different checkpoints")
+    for name in READ_BY_EACH:
+        path = getattr(args, name, None)
+        if path is not None and is_stream(path):
+            raise InputError(
+                f"{name_of(path)}: can be read only once, and {len(args.path)} models read it; "
+                "expected a file"
+            )
+
+
+def options_of_each(
+    args: argparse.Namespace, *, attention: str = "cross"
+) -> list[argparse.Namespace]:
+    """The options for each checkpoint by itself, to be given to ``host.options.load``.
+
+    Several checkpoints are loaded one by one before the work begins, so that one that cannot be
+    read, or is of another architecture, is refused at once.
+
+    Args:
+        args: options that are complete, with a list in ``path``.
+        attention: see ``TeacherForcing``.
+    """
+    of_each = [argparse.Namespace(**{**vars(args), "path": path}) for path in args.path]
+    if len(of_each) > 1:
+        check_alike(args.path, [_shape(of_one, attention) for of_one in of_each])
+    return of_each
+
+
+class Shape(NamedTuple):
+    """What checkpoints must have in common if a mean is to be taken of what they do."""
+
+    direction: str  # de-en
+    heads: Mapping[tuple[str, int], int]  # by kind of attention and layer, from 0
+
+
+def _shape(args: argparse.Namespace, attention: str) -> Shape:
+    from fairseq_normalign.analysis.attention_pass import running_heads
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.special_tokens import languages_of
+
+    model = load(args, attention=attention)
+    source, target = languages_of(model.reader.task)
+    return Shape(f"{source}-{target}", running_heads(model.forcing))
+
+
+def check_alike(paths: Sequence[str], shapes: Sequence[Shape]) -> None:
+    """Refuses models of different directions, or with different layers or heads."""
+    first = shapes[0]
+    for path, shape in zip(paths, shapes, strict=True):
+        if shape.direction != first.direction:
+            raise InputError(
+                f"{path} translates {shape.direction}, {paths[0]} {first.direction}; expected "
+                "models of one direction"
+            )
+        for kind, layer in sorted({*first.heads, *shape.heads}):
+            expected = first.heads.get((kind, layer), 0)
+            found = shape.heads.get((kind, layer), 0)
+            if found != expected:
+                raise InputError(
+                    f"{path}: {kind} layer {layer + 1} has {found} heads, in {paths[0]} "
+                    f"{expected}; expected checkpoints of one architecture"
+                )
