@@ -9,6 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import II
 
 from fairseq_normalign.alignment.soft import EOS, STEPS, Soft
 from fairseq_normalign.alignment.words import normalise_bpe_name
@@ -17,6 +18,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention import single_beam
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.source_noise import SourceNoise
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +47,30 @@ class TranslationNormalignConfig(TranslationConfig):
             "help": "print links of words, joined as this BPE says (default: links of pieces)"
         },
     )
+    source_token_noise: float = field(
+        default=0.0,
+        metadata={
+            "help": "in training, replace each source token with this probability by any type of "
+            "the dictionary"
+        },
+    )
+    seed: int = II("common.seed")
 
 
 @register_task("translation_normalign", dataclass=TranslationNormalignConfig)
 class TranslationNormalignTask(TranslationTask):
-    """fairseq's ``translation`` with another ``--print-alignment``."""
+    """fairseq's ``translation`` with another ``--print-alignment``, and noise in training."""
+
+    def __init__(self, cfg, src_dict, tgt_dict):
+        super().__init__(cfg, src_dict, tgt_dict)
+        self.noise = None
+        if cfg.source_token_noise:
+            self.noise = SourceNoise(cfg.source_token_noise, src_dict, seed=cfg.seed)
+
+    def train_step(self, sample, model, criterion, optimizer, update_num, **more):
+        if self.noise is not None:
+            sample = self.noise(sample, update_num)
+        return super().train_step(sample, model, criterion, optimizer, update_num, **more)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
         """All of a corpus that is translated.
