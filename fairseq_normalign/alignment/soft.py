@@ -16,8 +16,8 @@ EOS = ("null", "skip")  # what becomes of a word that takes most from the source
 class Evidence(NamedTuple):
     """Where a soft alignment comes from.
 
-    Layer and head count from 0. A method of the whole model has no layer, and no head means all of
-    them.
+    Layer and head count from 0, a head as in the model that none was removed from. A method of the
+    whole model has no layer, and no head means all of them.
     """
 
     method: str = "norms"
@@ -26,11 +26,21 @@ class Evidence(NamedTuple):
     head: int | None = None
 
 
+class Pieces(NamedTuple):
+    """What each target piece takes from each source piece, before they are merged to words."""
+
+    soft: np.ndarray  # (T pieces, S pieces)
+    null: np.ndarray  # (T pieces,): the most that one mark of the source, as </s>, gets
+    source_ids: np.ndarray  # (S pieces,): the word of each
+    target_ids: np.ndarray  # (T pieces,)
+
+
 class Soft(NamedTuple):
     """What each target word takes from each source word, and from the source's </s>."""
 
     words: np.ndarray  # (T, S)
     null: np.ndarray  # (T,)
+    pieces: Pieces | None = None  # where links are to be taken from pieces
 
 
 class Choice(NamedTuple):

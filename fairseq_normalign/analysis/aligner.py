@@ -11,13 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.extract import MERGES, confidences, extractor, row_shares
+from fairseq_normalign.alignment.extract import (
+    MERGES,
+    PIECE_ARGMAX,
+    check_extract,
+    confidences,
+    extractor,
+    piece_argmax,
+    row_shares,
+)
 from fairseq_normalign.alignment.links import Link
-from fairseq_normalign.alignment.soft import EOS, STEPS, Choice, Evidence, Merges, Soft
+from fairseq_normalign.alignment.soft import (
+    EOS,
+    STEPS,
+    SUM_AND_MEAN,
+    Choice,
+    Evidence,
+    Merges,
+    Soft,
+)
 from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decisive_pairs
 from fairseq_normalign.analysis.methods import full_spec, method_of
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import format_numbers
 from fairseq_normalign.host.batches import WINDOW, map_batches
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
@@ -35,13 +52,15 @@ class AlignOptions:
     Args:
         method: a name in ``methods.METHODS``, perhaps with a number, as in ``lrp-epsilon:0.001``.
         layer: decoder layer, from 1; ``auto`` decides without gold (see ``layer_choice``).
-        head: head of that layer, from 1; all of them by default.
+        head: head of that layer, from 1 as in the model that no head was removed from; all of them
+            by default.
         step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where
             it predicts it; ``auto`` decides without gold.
         eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``:
             </s> is left out.
         extract: how links are taken from the soft alignment: a name in
-            ``alignment.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``.
+            ``alignment.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``; or
+            ``piece-argmax``, which links pieces, and words any of whose pieces are linked.
         source_merge, target_merge: how pieces become words: ``sum``, ``mean`` or ``max``.
         batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
     """
@@ -62,7 +81,12 @@ class AlignOptions:
         self._check_choice("eos", EOS)
         self._check_choice("source_merge", tuple(MERGES))
         self._check_choice("target_merge", tuple(MERGES))
-        extractor(self.extract)
+        check_extract(self.extract)
+        if self.by_pieces and self.merges != SUM_AND_MEAN:
+            raise InputError(
+                f"extract {self.extract} links pieces before they are merged; expected no "
+                f"source_merge or target_merge with it, not {self.merges}"
+            )
         if not method.layers and (self.layer != AUTO or self.head is not None):
             raise InputError(
                 f"method {self.method} explains the whole model; expected no layer with it, and "
@@ -84,6 +108,11 @@ class AlignOptions:
     @property
     def merges(self) -> Merges:
         return Merges(self.source_merge, self.target_merge)
+
+    @property
+    def by_pieces(self) -> bool:
+        """Whether links are taken from pieces instead of words."""
+        return self.extract == PIECE_ARGMAX
 
     @property
     def null(self) -> bool:
@@ -184,7 +213,6 @@ class NormAligner(Aligner):
         self.forcing, self.reader = forcing, reader
         self.options = replace(options or AlignOptions(), **changes)
         self.evidence = evidence or self._named_evidence()  # None while something is open
-        self._links = extractor(self.options.extract)
 
     @classmethod
     def from_checkpoint(
@@ -309,7 +337,11 @@ class NormAligner(Aligner):
     ) -> Iterator[list[Soft]]:
         """Several soft alignments of each pair from one forward pass."""
         run = partial(
-            soft_alignments, self.forcing, evidences=evidences, merges=self.options.merges
+            soft_alignments,
+            self.forcing,
+            evidences=evidences,
+            merges=self.options.merges,
+            keep_pieces=self.options.by_pieces,
         )
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
@@ -322,7 +354,10 @@ class NormAligner(Aligner):
         )
 
     def links(self, soft: Soft) -> list[Link]:
-        return self._links(soft.words, null=self._null(soft))
+        if soft.pieces is not None:
+            return piece_argmax(soft.pieces, null=self.options.null)
+        rule = extractor(self.options.extract)
+        return rule(soft.words, null=self._null(soft))
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
         return confidences(soft.words, links, null=self._null(soft))
@@ -344,7 +379,7 @@ class NormAligner(Aligner):
             "head": "all" if head is None else head + 1,
             "step": _marked(open_step, step),
             "eos": options.eos,
-            "merge": str(options.merges),
+            "merge": "none" if options.by_pieces else str(options.merges),
             "extract": options.extract,
         }
 
@@ -363,20 +398,20 @@ def _check_names(options: dict[str, Any]) -> None:
 
 def checked_layer(forcing: TeacherForcing, layer: int | str, head: int | None = None) -> int:
     """The 0-based index of a layer that people count from 1, if it has heads, and this one."""
-    index = from_one("layer", layer, forcing.layers)
-    heads = forcing.head_counts[index]
-    if heads == 0:
+    index = from_one("layer", layer, range(forcing.layers))
+    heads = forcing.head_numbers[index]
+    if not heads:
         raise InputError(f"layer {layer} has no heads left: it takes nothing from a source")
     if head is not None:
         from_one("head", head, heads, owner=f"layer {layer}")
     return index
 
 
-def from_one(name: str, value: int | str, count: int, *, owner: str = "the model") -> int:
-    """The 0-based index of layer or head ``value``, which people count from 1."""
+def from_one(name: str, value: int | str, known: Sequence[int], *, owner: str = "the model") -> int:
+    """Layer or head ``value``, which people count from 1, as one of the ``known``, from 0."""
     text = str(value)
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"{name} {value!r}: expected a number from 1")
-    if len(text) > 9 or not 1 <= int(text) <= count:
-        raise InputError(f"{name} {value}: {owner} has {name}s 1 to {count}")
+    if len(text) > 9 or int(text) - 1 not in known:
+        raise InputError(f"{name} {value}: {owner} has {name}s {format_numbers(known)}")
     return int(text) - 1

@@ -48,7 +48,11 @@ def _totals(
 ) -> list[Counts]:
     """Counts of links for each head and step, over all pairs."""
     options = survey.options
-    evidences = [Evidence(options.method, head.layer, step, head.head) for head, step in places]
+    numbers = survey.forcing.head_numbers  # heads are counted as they are in the model here
+    evidences = []
+    for head, step in places:
+        number = numbers[head.layer][head.head]
+        evidences.append(Evidence(options.method, head.layer, step, number))
     totals = [Counts()] * len(evidences)
     if not evidences:
         return totals

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from fairseq_normalign.analysis.aligner import from_one
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.pairs import Pair, PairReader
@@ -23,8 +24,8 @@ class Arrays:
     Args:
         quantity: a name in ``norms.quantities.QUANTITIES``.
         layers: which, from 1; all of them by default.
-        heads: which of each layer, from 1; all of them by default. Norms and vectors of summed
-            heads sum these.
+        heads: which of each layer, from 1 as in the model that no head was removed from; all of
+            them by default. Norms and vectors of summed heads sum these.
         dtype: of the arrays.
     """
 
@@ -40,14 +41,26 @@ class Arrays:
         self.forcing, self.kind = forcing, KINDS[forcing.attention]
         self.name, self.quantity = quantity, QUANTITIES[quantity]
         self.dtype = np.dtype(dtype)
-        self.layers = _indices("layer", layers, forcing.layers)
-        counts = {forcing.head_counts[layer] for layer in self.layers}
+        self.layers = _chosen("layer", layers, range(forcing.layers))
+        self.heads = self._chosen_heads(heads)  # for each layer, from 0
+
+    def _chosen_heads(self, numbers: Sequence[int] | None) -> list[list[int]]:
+        """The heads of each layer that are asked for: as many in each, as they are one axis."""
+        by_layer = []
+        for layer in self.layers:
+            known = self.forcing.head_numbers[layer]
+            if numbers and not known:
+                raise InputError(f"head {numbers[0]}: layer {layer + 1} has no heads left")
+            by_layer.append(_chosen("head", numbers, known, owner=f"layer {layer + 1}"))
+        counts = set(map(len, by_layer))
         if len(counts) > 1:
             raise InputError(
                 f"layers have different numbers of heads ({sorted(counts)}); export one --layer "
                 "at a time"
             )
-        self.heads = _indices("head", heads, counts.pop())
+        if counts == {0}:
+            raise InputError("the attention has no heads left")
+        return by_layer
 
     def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
         """The arrays of a batch, (L, *axes) each, unpadded.
@@ -63,7 +76,8 @@ class Arrays:
         array = np.empty(self.shape(pair), self.dtype)
         lengths = self._lengths(pair)
         for place, recorded in enumerate(layers):
-            alone = of_sentence(recorded, index, lengths["query"], lengths["key"], self.heads)
+            heads = self._places(place)
+            alone = of_sentence(recorded, index, lengths["query"], lengths["key"], heads)
             with np.errstate(over="ignore"):  # reported below, with its place
                 array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
         if not np.isfinite(array).all():
@@ -72,8 +86,13 @@ class Arrays:
             )
         return array
 
+    def _places(self, place: int) -> list[int]:
+        """Where the heads of one of the layers are in what it records."""
+        layer = self.layers[place]
+        return [self.forcing.head_place(layer, number) for number in self.heads[place]]
+
     def shape(self, pair: Pair) -> tuple[int, ...]:
-        sizes = {"head": len(self.heads), "width": self.forcing.width, **self._lengths(pair)}
+        sizes = {"head": len(self.heads[0]), "width": self.forcing.width, **self._lengths(pair)}
         return (len(self.layers), *(sizes[axis] for axis in self.quantity.axes))
 
     def _lengths(self, pair: Pair) -> dict[str, int]:
@@ -93,7 +112,12 @@ class Arrays:
         return reader.symbols(source, "source"), reader.symbols(read, "target")
 
     def description(self) -> dict:
-        """What a reader of the arrays must know; layers and heads from 1."""
+        """What a reader of the arrays must know; layers and heads from 1.
+
+        Heads are one list if all layers have the same ones, and otherwise a list for each layer.
+        """
+        numbers = [[head + 1 for head in of_layer] for of_layer in self.heads]
+        alike = all(of_layer == numbers[0] for of_layer in numbers)
         return {
             "attention": self.forcing.attention,
             "quantity": self.name,
@@ -102,7 +126,7 @@ class Arrays:
             "query": self.kind.queries,
             "key": self.kind.keys,
             "layers": [layer + 1 for layer in self.layers],
-            "heads": [head + 1 for head in self.heads],
+            "heads": numbers[0] if alike else numbers,
             "dtype": str(self.dtype),
         }
 
@@ -119,13 +143,11 @@ def size(pairs: Iterable[Pair], arrays: Arrays) -> tuple[int, float]:
     return count, total / 1e9
 
 
-def _indices(name: str, numbers: Sequence[int] | None, count: int) -> list[int]:
-    """Numbers from 1 as ascending indices from 0."""
-    if count == 0:
-        raise InputError(f"the attention has no {name}s left")
-    for number in numbers or ():
-        if not 1 <= number <= count:
-            raise InputError(f"{name} {number}: the model has {name}s 1 to {count}")
+def _chosen(
+    name: str, numbers: Sequence[int] | None, known: Sequence[int], *, owner: str = "the model"
+) -> list[int]:
+    """Some of the known layers or heads, ascending from 0, which people count from 1."""
     if numbers is None:
-        return list(range(count))
-    return sorted({number - 1 for number in numbers})
+        return list(known)
+    chosen = {from_one(name, number, known, owner=owner) for number in numbers}
+    return sorted(chosen)

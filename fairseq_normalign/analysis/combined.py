@@ -256,10 +256,8 @@ def _all_of(aligner: NormAligner) -> Iterator[Evidence]:
         for step in method.steps:
             yield Evidence(spec, None, step)
         return
-    for layer, heads in enumerate(aligner.forcing.head_counts):
-        if heads == 0:
-            continue
-        for head in (None, *range(heads)):
+    for layer in aligner.forcing.layers_with_heads():
+        for head in (None, *aligner.forcing.head_numbers[layer]):
             for step in method.steps:
                 yield Evidence(spec, layer, step, head)
 

@@ -77,7 +77,7 @@ def _evidences(
 ) -> Iterator[Evidence]:
     """What the table has, by layer, head, step and method; the whole model last."""
     for layer in forcing.layers_with_heads():
-        numbers = range(forcing.head_counts[layer]) if heads else ()
+        numbers = forcing.head_numbers[layer] if heads else ()
         for head in (None, *numbers):
             yield from _of_place(methods, layer, head)
     yield from _of_place(methods, None, None)

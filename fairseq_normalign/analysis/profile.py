@@ -14,6 +14,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.heads.treebank import Tree
+from fairseq_normalign.host.attention import head_counts, head_names
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
@@ -90,6 +91,8 @@ def profile(
 ) -> Profile:
     """Scores and roles of every head of a model.
 
+    Heads have the names that they had in the model that none was removed from.
+
     >>> profile(aligner, pairs, scores=["confidence", "relevance"]).scores["confidence"]
 
     Args:
@@ -112,7 +115,9 @@ def profile(
     measured = Profile(heads, signature={"sentences": len(pairs)})
     for name, finding in _findings(survey, names).items():
         measured.add(name, finding)
-    return measured
+    model_heads = all_heads(head_counts(model.forcing.model))
+    names = dict(zip(model_heads, head_names(model.forcing.model), strict=True))
+    return measured.renamed(names)
 
 
 def _without_skipped(
@@ -155,8 +160,8 @@ def head_ranks(
     check_scores([by])
     if not HEAD_SCORES[by].ranks:
         raise InputError(f"{by} does not tell which heads are worth keeping")
-    scores = profile(model, pairs, [by], options).scores.get(by, {})
-    heads = all_heads(running_heads(model.forcing))
-    if any(head not in scores for head in heads):
+    measured = profile(model, pairs, [by], options)
+    scores = measured.scores.get(by, {})
+    if any(head not in scores for head in measured.heads):
         raise InputError("heads cannot be scored on a corpus without words on both sides")
-    return {head: scores[head] for head in heads}
+    return {head: scores[head] for head in measured.heads}

@@ -21,6 +21,8 @@ GATED_CRITERION = f"{PLAIN_CRITERION}_l0"
 class Prunable:
     """A checkpoint of a translation Transformer, gated or not, that heads can be removed from.
 
+    Heads have the names that they had in the model that none was removed from.
+
     Args:
         close_rule: when a gate counts as closed; by default as in training.
     """
@@ -39,7 +41,15 @@ class Prunable:
             )
         trained = getattr(self.options, "close_rule", None) or CLOSE_RULES[0]
         self.close_rule: str = close_rule or trained
-        self.log_alphas = log_alphas(self.state["model"])
+        before = {name: self._option(name[0], "attention_heads") for name in self.counts}
+        self.all_heads = all_heads(before)
+        self.heads = parse_heads(getattr(self.options, "alive_heads", None) or ALL, self.all_heads)
+        # Where they are in the state dict, which counts only those that are there.
+        self.places = dict(zip(self.heads, all_heads(self.counts), strict=True))
+        by_place = log_alphas(self.state["model"])
+        self.log_alphas = {
+            head: by_place[place] for head, place in self.places.items() if place in by_place
+        }
         gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
         gate_of = dict(zip(self.log_alphas, gates.tolist(), strict=True))
         self.closed = {head for head, gate in gate_of.items() if gate == 0}
@@ -71,7 +81,7 @@ class Prunable:
                 f"{lowest:.2f}): nothing to remove; train longer, with a larger --l0-lambda or "
                 "--gate-lr-scale, or name --keep-top N --by gate"
             )
-        return [head for head in all_heads(self.counts) if head not in self.closed]
+        return [head for head in self.heads if head not in self.closed]
 
     def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
         """The heads of highest score, and all that have no score."""
@@ -82,19 +92,20 @@ class Prunable:
             )
         ranked = sorted(scores, key=lambda head: (-scores[head], head))
         best = set(ranked[:count])
-        return [head for head in all_heads(self.counts) if head in best or head not in scores]
+        return [head for head in self.heads if head in best or head not in scores]
 
     def write(self, kept: Sequence[Head], output: str) -> None:
         """Writes the checkpoint with these heads alone, their gates folded into W_O."""
         refuse_overwriting(output, self.path)
         folded = fold_gates(self.state["model"], self.close_rule)
-        self.state["model"] = keep_heads(folded, kept, self.head_dims)
+        places = [self.places[head] for head in kept]
+        self.state["model"] = keep_heads(folded, places, self.head_dims)
         idle = self.closed & set(kept)
         if idle:
             warnings.warn(
                 f"{len(idle)} of the heads kept have closed gates: they do nothing", stacklevel=2
             )
-        self.options.alive_heads = self._names(kept)
+        self.options.alive_heads = format_heads(kept, self.all_heads)
         self.options.gate_heads = None
         rename(self.state, self.options, VARIANT)
         self._forget_training()
@@ -112,10 +123,3 @@ class Prunable:
             self.state["cfg"]["criterion"] = {**plain, "_name": PLAIN_CRITERION}
         if getattr(self.options, "criterion", None) == GATED_CRITERION:
             self.options.criterion = PLAIN_CRITERION
-
-    def _names(self, kept: Sequence[Head]) -> str:
-        """Heads as they are called in the model that none was removed from."""
-        full = {name: self._option(name[0], "attention_heads") for name in self.counts}
-        alive = parse_heads(getattr(self.options, "alive_heads", None) or ALL, full)
-        original = dict(zip(all_heads(self.counts), alive, strict=True))
-        return format_heads([original[head] for head in kept], full)

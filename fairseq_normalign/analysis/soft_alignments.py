@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fairseq_normalign.alignment.extract import to_words
-from fairseq_normalign.alignment.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Soft
+from fairseq_normalign.alignment.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
 from fairseq_normalign.analysis.methods import Batch, method_of
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
@@ -20,17 +20,28 @@ def soft_alignments(
     pairs: list[Pair],
     evidences: Sequence[Evidence],
     merges: Merges = SUM_AND_MEAN,
+    *,
+    keep_pieces: bool = False,
 ) -> Iterator[list[Soft]]:
     """The soft alignments of each pair, one for each evidence, from one forward pass.
 
     Methods that run the model by themselves add their own passes.
+
+    Args:
+        keep_pieces: whether they have the matrices of pieces beside those of words.
     """
     matrices = _matrices(forcing, pairs, evidences)
     for place, pair in enumerate(pairs):
         pieces = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
         queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
         check_finite(pieces[None, :, :queries, :keys], [pair.where])
-        yield _to_words(pieces, pair, merges)
+        softs = _to_words(pieces, pair, merges)
+        if keep_pieces:
+            softs = [
+                soft._replace(pieces=_of_words(matrix, pair))
+                for soft, matrix in zip(softs, pieces, strict=True)
+            ]
+        yield softs
 
 
 def _matrices(
@@ -42,7 +53,10 @@ def _matrices(
     matrices = []
     for method, layer, step, head in evidences:
         if (method, layer, head) not in computed:
-            computed[method, layer, head] = _array(method_of(method).compute(batch, layer, head))
+            place = None
+            if layer is not None and head is not None:
+                place = forcing.head_place(layer, head)
+            computed[method, layer, head] = _array(method_of(method).compute(batch, layer, place))
         matrices.append(_by_token(computed[method, layer, head], step, pairs))
     return matrices
 
@@ -71,6 +85,22 @@ def _by_token(matrix: np.ndarray, step: str, pairs: list[Pair]) -> np.ndarray:
     sources = max(len(pair.source.tokens) for pair in pairs)
     first = STEPS[step]
     return matrix[:, first : first + targets - 1, :sources]
+
+
+def _of_words(matrix: np.ndarray, pair: Pair) -> Pieces:
+    """The rows and columns of a matrix of tokens that are pieces of words; marks are ``null``."""
+    columns, source_ids = places_by_word(pair.source)
+    rows, target_ids = places_by_word(pair.target)
+    in_source = source_ids < len(pair.source.text)
+    in_target = target_ids < len(pair.target.text)
+    of_target = matrix[rows[in_target]]
+    marks = of_target[:, columns[~in_source]]
+    return Pieces(
+        of_target[:, columns[in_source]],
+        marks.max(axis=1, initial=0),
+        source_ids[in_source],
+        target_ids[in_target],
+    )
 
 
 def _to_words(pieces: np.ndarray, pair: Pair, merges: Merges) -> list[Soft]:

@@ -12,7 +12,7 @@ from fairseq_normalign.analysis.head_scores import ranking_scores
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.criteria import CLOSE_RULES
-from fairseq_normalign.heads.names import KINDS, Head, all_heads, parse_heads, parse_kinds
+from fairseq_normalign.heads.names import KINDS, Head, parse_heads, parse_kinds
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.pruning import Prunable
@@ -64,7 +64,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     which = group.add_mutually_exclusive_group()
     which.add_argument(
-        "--keep", metavar="HEADS", help="keep these heads, as in 'encoder.1.3,cross.2.1'"
+        "--keep",
+        metavar="HEADS",
+        help="keep these heads, as in 'encoder.1.3,cross.2.1'; a "
+        "pruned model's have the names that they had in the full one",
     )
     which.add_argument("--drop", metavar="HEADS", help="remove these heads")
     which.add_argument(
@@ -104,10 +107,10 @@ def main(args: argparse.Namespace) -> None:
 
 def heads_to_keep(args: argparse.Namespace, prunable: Prunable) -> list[Head]:
     if args.keep is not None:
-        return parse_heads(args.keep, prunable.counts)
+        return parse_heads(args.keep, prunable.heads)
     if args.drop is not None:
-        dropped = parse_heads(args.drop, prunable.counts)
-        return [head for head in all_heads(prunable.counts) if head not in dropped]
+        dropped = parse_heads(args.drop, prunable.heads)
+        return [head for head in prunable.heads if head not in dropped]
     if args.by is None:
         return prunable.open_heads()
     kinds = parse_kinds("--kinds", args.kinds)
@@ -120,7 +123,7 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
     """What --by says of each head; the bigger, the more it is worth keeping."""
     if args.by == "random":
         generator = random.Random(args.seed)
-        return {head: generator.random() for head in all_heads(prunable.counts)}
+        return {head: generator.random() for head in prunable.heads}
     if args.by == "gate":
         if not prunable.log_alphas:
             raise InputError(

@@ -1,12 +1,14 @@
 """Kinds of attention, and how heads are called.
 
-``encoder.1.3`` is the third head of the encoder's first self-attention.
+``encoder.1.3`` is the third head of the encoder's first self-attention. A head keeps its name when
+others are removed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -111,30 +113,46 @@ def parse_head(text: str) -> Head:
     return Head(kind, int(layer) - 1, int(head) - 1)
 
 
-def parse_heads(text: str, counts: HeadCounts) -> list[Head]:
-    """Heads of a model, in its order: names between commas or blanks, or ``all`` or ``none``."""
-    known = all_heads(counts)
+def parse_heads(text: str, known: Sequence[Head]) -> list[Head]:
+    """Some heads of a model, in its order: names between commas or blanks, or ``all`` or ``none``.
+
+    Args:
+        known: all that the model has.
+    """
     if text in (ALL, NONE):
-        return known if text == ALL else []
+        return list(known) if text == ALL else []
     named = {parse_head(word) for word in re.split(r"[,\s]+", text.strip()) if word}
     if not named:
         raise InputError("no heads are named; expected names such as encoder.1.3, or none")
     unknown = named - set(known)
     if unknown:
         raise InputError(
-            f"head {min(unknown)}: the model has no such head; it has {', '.join(_ranges(counts))}"
+            f"head {min(unknown)}: the model has no such head; it has {', '.join(_ranges(known))}"
         )
     return [head for head in known if head in named]
 
 
-def format_heads(heads: Sequence[Head], counts: HeadCounts) -> str:
+def format_heads(heads: Sequence[Head], known: Sequence[Head]) -> str:
     """What :func:`parse_heads` reads, for heads in the model's order."""
-    if len(heads) == sum(counts.values()):
+    if len(heads) == len(known):
         return ALL
     return " ".join(map(str, heads)) or NONE
 
 
-def _ranges(counts: HeadCounts) -> Iterator[str]:
-    for (kind, layer), heads in counts.items():
-        if heads:
-            yield f"{Head(kind, layer, 0)}–{heads}"
+def format_numbers(numbers: Sequence[int], *, to: str = " to ") -> str:
+    """Ascending numbers from 0 as people read them: ``1 to 3, 5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    ends = [dict.fromkeys((run[0] + 1, run[-1] + 1)) for run in runs]
+    return ", ".join(to.join(map(str, of_run)) for of_run in ends)
+
+
+def _ranges(heads: Sequence[Head]) -> Iterator[str]:
+    """The heads of each attention: ``encoder.1.1–4``; if some were removed, ``encoder.1.2, 4``."""
+    for (kind, layer), of_attention in groupby(heads, key=lambda head: head[:2]):
+        numbers = [head.head for head in of_attention]
+        yield f"{kind}.{layer + 1}.{format_numbers(numbers, to='–')}"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.syntax import Accuracy
+
+# What a head can be for: the paper's three functions, and looking at the end of the sentence.
+FUNCTIONS = ("positional", "syntactic", "rare", "last")
 
 
 class Finding(NamedTuple):
@@ -49,6 +52,11 @@ class Profile:
             setattr(self, detail, value)
         self.signature.update(finding.settings)
 
+    def renamed(self, names: Mapping[Head, Head]) -> Profile:
+        """The same of heads that have other names, wherever they stand."""
+        by_field = {own.name: _renamed(getattr(self, own.name), names) for own in fields(self)}
+        return Profile(**by_field)
+
     def position(self, head: Head) -> str:
         """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if not measured."""
         if head not in self.positions:
@@ -61,22 +69,39 @@ class Profile:
 
         The last one has accuracy and baseline in %.
         """
-        labels = []
+        return [label for _, label in self._functions_and_labels(head, criteria)]
+
+    def functions(self, head: Head, criteria: Criteria) -> list[str]:
+        """Its functions, in the order of :data:`FUNCTIONS`, each once however many roles it has."""
+        performed = {function for function, _ in self._functions_and_labels(head, criteria)}
+        return [function for function in FUNCTIONS if function in performed]
+
+    def _functions_and_labels(self, head: Head, criteria: Criteria) -> Iterator[tuple[str, str]]:
         place = self.positions.get(head)
         if place and place["share"] >= criteria.positional:
-            labels.append(self.position(head))
+            yield "positional", self.position(head)
         if place and place["patterns"].get("last", 0) >= criteria.positional:
-            labels.append(_labelled("last", place["patterns"]["last"]))
+            yield "last", _labelled("last", place["patterns"]["last"])
         number = self.parsed.index(head) if head in self.parsed else None
         for name, accuracy in self.relations.items():
             if number is not None and accuracy.beats_baseline(number, criteria.margin):
                 share = accuracy.heads[number]
                 baseline = accuracy.baseline or 0
-                labels.append(f"{name} {100 * share:.0f}/{100 * baseline:.0f}")
+                yield "syntactic", f"{name} {100 * share:.0f}/{100 * baseline:.0f}"
         share = self.rare.get(head, {}).get("rarest", {}).get("tokens", 0)
         if share >= criteria.rare:
-            labels.append(_labelled("rare", share))
-        return labels
+            yield "rare", _labelled("rare", share)
+
+
+def _renamed(value: Any, names: Mapping[Head, Head]) -> Any:
+    """A value with other names of heads: itself, the keys of a mapping, the items of a list."""
+    if isinstance(value, Head):
+        return names[value]
+    if isinstance(value, dict):
+        return {_renamed(key, names): _renamed(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    return value
 
 
 def _labelled(name: str, share: float) -> str:

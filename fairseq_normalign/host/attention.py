@@ -13,7 +13,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.heads.names import KINDS, Head
 
 Name = tuple[str, int]  # of an attention: its kind, and its layer from 0
 FairseqModule = Any  # a module whose attributes no type checker knows
@@ -46,6 +46,17 @@ def head_counts(model: nn.Module) -> dict[Name, int]:
     return {name: head_count(attention) for name, attention in attentions(model).items()}
 
 
+def head_names(model: nn.Module) -> list[Head]:
+    """All heads by their names in the model that none was removed from, in the order of ``counts``.
+
+    That order is the one of ``heads.names.all_heads(head_counts(model))``.
+    """
+    names = []
+    for (kind, layer), attention in attentions(model).items():
+        names += [Head(kind, layer, number) for number in head_numbers(attention)]
+    return names
+
+
 def refuse_unsupported(name: Name, attention: nn.Module) -> None:
     """Refuses an attention that gives no weights, or whose keys are not the tokens."""
     kind, layer = name
@@ -64,6 +75,11 @@ def refuse_unsupported(name: Name, attention: nn.Module) -> None:
 def head_count(attention: MultiheadAttention) -> int:
     """H."""
     return attention.num_heads
+
+
+def head_numbers(attention: MultiheadAttention) -> tuple[int, ...]:
+    """The numbers of the heads, from 0, that they had before others were removed."""
+    return getattr(attention, "head_numbers", tuple(range(head_count(attention))))
 
 
 def head_width(attention: MultiheadAttention) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import attentions, head_count, out_weight, single_beam
+from fairseq_normalign.host.attention import attentions, head_numbers, out_weight, single_beam
 from fairseq_normalign.host.lengths import Limits, excess, fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.recorder import Recording, record
@@ -37,7 +37,8 @@ class TeacherForcing:
         modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
         if not modules:
             raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}")
-        self.head_counts = list(map(head_count, modules))  # by layer
+        self.head_numbers = list(map(head_numbers, modules))  # from 0, by layer
+        self.head_counts = list(map(len, self.head_numbers))
         self.layers = len(modules)
         self.heads = max(self.head_counts)
         self.width = out_weight(modules[0]).shape[0]
@@ -51,6 +52,13 @@ class TeacherForcing:
     def layers_with_heads(self) -> list[int]:
         """The layers of the attention that pruning left with heads, from 0."""
         return [layer for layer, heads in enumerate(self.head_counts) if heads]
+
+    def head_place(self, layer: int, number: int) -> int:
+        """Where a layer has the head of this number, both from 0.
+
+        That is the number itself unless pruning has removed heads before it.
+        """
+        return self.head_numbers[layer].index(number)
 
     def recorded(self, pairs: list[Pair], *, layers: Collection[int], values: bool) -> Recording:
         """What the attention did on a batch, padded on the right."""

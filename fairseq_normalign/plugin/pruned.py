@@ -8,7 +8,7 @@ from fairseq.modules import MultiheadAttention
 from torch import nn
 from torch.nn import functional
 
-from fairseq_normalign.heads.names import ALL, format_heads, parse_heads
+from fairseq_normalign.heads.names import ALL, all_heads, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.host.attention import (
     FairseqModule,
@@ -113,8 +113,8 @@ class PrunedAttention(MultiheadAttention):
 
 
 def remove_heads(model: FairseqModule, alive: str) -> None:
-    """Removes all heads but these, as ``heads.names`` writes them."""
-    heads = parse_heads(alive, head_counts(model))
+    """Removes all heads but these, as ``heads.names`` writes them; they keep their names."""
+    heads = parse_heads(alive, all_heads(head_counts(model)))
     for name, attention in attentions(model).items():
         kept = [head.head for head in heads if head[:2] == name]
         if len(kept) < head_count(attention):
@@ -135,6 +135,7 @@ def _shrink(attention: MultiheadAttention, heads: list[int]) -> None:
     projection.weight = nn.Parameter(projection.weight.detach()[:, neurons])
     projection.in_features = len(neurons)
     attention.num_heads, attention.embed_dim = len(heads), len(neurons)
+    attention.head_numbers = tuple(heads)  # which host.attention reads
     attention.skip_embed_dim_check = True  # fairseq's word for heads that do not fill the width
     attention.__class__ = PrunedAttention
 
@@ -145,14 +146,14 @@ def alive_heads(options, model: nn.Module) -> str:
     In training, they may be those of the checkpoint that it starts from. What is found is kept in
     the options, so that checkpoints say it.
     """
-    counts = head_counts(model)
+    known = all_heads(head_counts(model))
     text = getattr(options, "alive_heads", ALL)
     if text is None:
         start = _start_of_training(options)
         text = ALL if start is None else alive_in(start)
     elif text.endswith(".pt"):
         text = alive_in(text)
-    return format_heads(parse_heads(text, counts), counts)
+    return format_heads(parse_heads(text, known), known)
 
 
 def _start_of_training(options) -> str | None:

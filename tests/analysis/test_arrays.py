@@ -152,7 +152,7 @@ def test_a_model_without_encoder_is_refused(task):
 BAD = {
     "layer 3: the model has layers 1 to 2": {"layers": [1, 3]},
     "layer 0: the model has layers 1 to 2": {"layers": [0]},
-    "head 5: the model has heads 1 to 4": {"heads": [5]},
+    "head 5: layer 1 has heads 1 to 4": {"heads": [5]},
 }
 
 
@@ -164,14 +164,38 @@ def test_layers_and_heads_that_are_not_there(message, task):
 
 def test_layers_with_different_numbers_of_heads_have_no_common_array(task):
     forcing = TeacherForcing(build_model(task=task), task)
-    forcing.head_counts = [4, 0]
+    forcing.head_numbers = [(0, 1, 2, 3), ()]
     with pytest.raises(
         InputError, match=r"different numbers of heads \(\[0, 4\]\); export one --layer at a time"
     ):
         Arrays(forcing, "weights")
     with pytest.raises(InputError, match="the attention has no heads left"):
         Arrays(forcing, "weights", layers=[2])
-    assert Arrays(forcing, "weights", layers=[1]).heads == [0, 1, 2, 3]
+    assert Arrays(forcing, "weights", layers=[1]).heads == [[0, 1, 2, 3]]
+    with pytest.raises(InputError, match="head 1: layer 2 has no heads left"):
+        Arrays(forcing, "weights", heads=[1])
+
+
+def test_heads_of_a_pruned_model_are_asked_for_by_their_first_numbers(task, pairs):
+    """The array of cross.1.3 and cross.1.4 is that of the full model, by its own weights."""
+    full = build_model("transformer_normalign", task)
+    alive = "encoder.1.1 decoder.1.1 cross.1.1 cross.1.3 cross.1.4 cross.2.2 cross.2.3 cross.2.4"
+    forcing = TeacherForcing(build_model("transformer_normalign", task, alive_heads=alive), task)
+    arrays = Arrays(forcing, "weights", layers=[1], heads=[4, 3])
+    every = Arrays(forcing, "weights", layers=[1])
+    assert arrays.description()["heads"] == [3, 4]
+    assert every.description()["heads"] == [1, 3, 4]
+    for some, all_three in zip(arrays(pairs), every(pairs), strict=True):
+        np.testing.assert_array_equal(some, all_three[:, 1:])
+    both = Arrays(forcing, "weights")
+    assert both.description()["heads"] == [[1, 3, 4], [2, 3, 4]]
+    named = Arrays(forcing, "weights", heads=[3])
+    assert named.description()["heads"] == [3]
+    for one, of_both in zip(named(pairs), both(pairs), strict=True):
+        np.testing.assert_array_equal(one[:, 0], np.stack([of_both[0, 1], of_both[1, 1]]))
+    with pytest.raises(InputError, match="head 2: layer 1 has heads 1, 3 to 4"):
+        Arrays(forcing, "weights", layers=[1], heads=[2])
+    assert Arrays(TeacherForcing(full, task), "norms", heads=[2]).description()["heads"] == [2]
 
 
 @pytest.mark.parametrize("window", [1, 3, 100])

@@ -6,12 +6,14 @@ from fairseq_normalign.heads.names import (
     Head,
     all_heads,
     format_heads,
+    format_numbers,
     parse_heads,
     parse_kinds,
 )
 from tests.conftest import build_model
 
 COUNTS = {("encoder", 0): 2, ("cross", 0): 0, ("cross", 1): 1}
+HEADS = all_heads(COUNTS)
 
 
 def test_names_count_from_one():
@@ -20,11 +22,11 @@ def test_names_count_from_one():
 
 @pytest.mark.parametrize("text", ["all", "none", "encoder.1.2", "encoder.1.1 cross.2.1"])
 def test_round_trip(text):
-    assert format_heads(parse_heads(text, COUNTS), COUNTS) == text
+    assert format_heads(parse_heads(text, HEADS), HEADS) == text
 
 
 def test_parsed_in_the_order_of_the_model():
-    assert parse_heads("cross.2.1, encoder.1.2\nencoder.1.2", COUNTS) == [
+    assert parse_heads("cross.2.1, encoder.1.2\nencoder.1.2", HEADS) == [
         Head("encoder", 0, 1),
         Head("cross", 1, 0),
     ]
@@ -35,12 +37,36 @@ def test_parsed_in_the_order_of_the_model():
 )
 def test_what_is_no_head_is_named(text):
     with pytest.raises(InputError, match=r"encoder\.1\.1|is no head"):
-        parse_heads(text, COUNTS)
+        parse_heads(text, HEADS)
 
 
 def test_an_empty_text_names_no_heads():
     with pytest.raises(InputError, match="no heads are named"):
-        parse_heads(" ", COUNTS)
+        parse_heads(" ", HEADS)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([], ""),
+        ([0], "1"),
+        ([0, 1, 2, 3], "1 to 4"),
+        ([1, 3], "2, 4"),
+        ([0, 1, 4, 6, 7], "1 to 2, 5, 7 to 8"),
+    ],
+)
+def test_numbers_as_people_read_them(numbers, text):
+    assert format_numbers(numbers) == text
+
+
+def test_heads_of_a_pruned_model_keep_their_names():
+    left = [Head("encoder", 0, 1), Head("encoder", 0, 3), Head("cross", 2, 0), Head("cross", 2, 1)]
+    assert parse_heads("cross.3.2 encoder.1.4", left) == [left[1], left[3]]
+    assert parse_heads("all", left) == left
+    with pytest.raises(InputError) as error:
+        parse_heads("encoder.1.1", left)
+    expected = "head encoder.1.1: the model has no such head; it has encoder.1.2, 4, cross.3.1–2"
+    assert str(error.value) == expected
 
 
 def test_kinds():

@@ -6,9 +6,9 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS, Head, parse_heads
+from fairseq_normalign.heads.names import KINDS, Head, all_heads, parse_heads
 from fairseq_normalign.heads.pruning import fold_gates, keep_heads
-from fairseq_normalign.host.attention import attentions
+from fairseq_normalign.host.attention import attentions, head_counts, head_names
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.norms.contributions import attention_output
 from fairseq_normalign.plugin.gating import gates
@@ -27,9 +27,7 @@ ALIVE = {
 def gated_and_pruned(alive: str, **options):
     """A gated model with random gates, closed but for some, and the same without closed heads."""
     gated = build_model("transformer_normalign", gate_heads="all", **options)
-    kept = parse_heads(
-        alive, {name: attention.num_heads for name, attention in attentions(gated).items()}
-    )
+    kept = parse_heads(alive, all_heads(head_counts(gated)))
     with torch.no_grad():
         for parameter in gated.parameters():
             parameter.normal_(std=0.3)
@@ -145,3 +143,13 @@ def test_from_scratch_starts_as_the_full_model_does():
 def test_unknown_heads_are_named():
     with pytest.raises(InputError, match=r"head cross\.3\.1: the model has no such head"):
         build_model("transformer_normalign", alive_heads="cross.3.1")
+
+
+def test_heads_keep_their_names():
+    """In the order of the counts, whatever was removed; without a record, they count from 1."""
+    model = build_model("transformer_normalign", alive_heads=ALIVE["some"])
+    assert list(map(str, head_names(model))) == ALIVE["some"].split()
+    assert len(head_names(model)) == len(all_heads(head_counts(model)))
+    full = build_model()
+    assert head_names(full) == all_heads(head_counts(full))
+    assert head_names(build_model("transformer_normalign", alive_heads="none")) == []
