@@ -1,12 +1,14 @@
-"""What keeps fairseq from today's PyTorch, and one version of it from another's checkpoints.
+"""What keeps fairseq from today's libraries, and one version of it from another's checkpoints.
 
 Put right when the plugin is imported.
 """
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
@@ -26,6 +28,15 @@ def disable_fused_encoder_layers() -> None:
     TransformerEncoderLayerBase.can_use_fastpath = property(
         lambda layer: False, lambda layer, value: None
     )
+
+
+def restore_numpy_integers() -> None:
+    """Gives NumPy 2 the name of integers that fairseq takes from NumPy 1.
+
+    fairseq asks for it where a language model's text is cut into sentences.
+    """
+    if not hasattr(np, "compat"):
+        vars(np)["compat"] = SimpleNamespace(long=int)
 
 
 def load_encoder_layers_without_copies() -> None:

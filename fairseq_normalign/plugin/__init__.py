@@ -3,12 +3,14 @@
 from fairseq_normalign.host.compat import (
     disable_fused_encoder_layers,
     load_encoder_layers_without_copies,
+    restore_numpy_integers,
 )
 from fairseq_normalign.plugin import criterion, model, task  # noqa: F401  (register)
 from fairseq_normalign.plugin.help import show_chosen_options
 from fairseq_normalign.plugin.uncaught import report_bad_input
 
 disable_fused_encoder_layers()
+restore_numpy_integers()
 load_encoder_layers_without_copies()
 show_chosen_options()
 report_bad_input()
