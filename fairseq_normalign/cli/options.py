@@ -343,8 +343,17 @@ def _named(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 def positive(text: str) -> int:
     """A number from 1 on the command line."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1")
+    return _number(text, 1)
+
+
+def from_0(text: str) -> int:
+    """A number from 0 on the command line."""
+    return _number(text, 0)
+
+
+def _number(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from {least}")
     return int(text)
 
 
