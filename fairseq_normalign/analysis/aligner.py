@@ -413,5 +413,6 @@ def from_one(name: str, value: int | str, known: Sequence[int], *, owner: str = 
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"{name} {value!r}: expected a number from 1")
     if len(text) > 9 or int(text) - 1 not in known:
-        raise InputError(f"{name} {value}: {owner} has {name}s {format_numbers(known)}")
+        several = "s" if len(known) > 1 else ""
+        raise InputError(f"{name} {value}: {owner} has {name}{several} {format_numbers(known)}")
     return int(text) - 1

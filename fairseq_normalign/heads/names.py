@@ -139,7 +139,7 @@ def format_heads(heads: Sequence[Head], known: Sequence[Head]) -> str:
     return " ".join(map(str, heads)) or NONE
 
 
-def format_numbers(numbers: Sequence[int], *, to: str = " to ") -> str:
+def format_numbers(numbers: Sequence[int], *, to: str = " to ", comma: str = ", ") -> str:
     """Ascending numbers from 0 as people read them: ``1 to 3, 5``."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -148,11 +148,11 @@ def format_numbers(numbers: Sequence[int], *, to: str = " to ") -> str:
         else:
             runs.append([number])
     ends = [dict.fromkeys((run[0] + 1, run[-1] + 1)) for run in runs]
-    return ", ".join(to.join(map(str, of_run)) for of_run in ends)
+    return comma.join(to.join(map(str, of_run)) for of_run in ends)
 
 
 def _ranges(heads: Sequence[Head]) -> Iterator[str]:
-    """The heads of each attention: ``encoder.1.1–4``; if some were removed, ``encoder.1.2, 4``."""
+    """The heads of each attention: ``encoder.1.1–4``; if some were removed, ``encoder.1.2,4``."""
     for (kind, layer), of_attention in groupby(heads, key=lambda head: head[:2]):
         numbers = [head.head for head in of_attention]
-        yield f"{kind}.{layer + 1}.{format_numbers(numbers, to='–')}"
+        yield f"{kind}.{layer + 1}.{format_numbers(numbers, to='–', comma=',')}"

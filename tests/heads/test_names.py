@@ -65,7 +65,7 @@ def test_heads_of_a_pruned_model_keep_their_names():
     assert parse_heads("all", left) == left
     with pytest.raises(InputError) as error:
         parse_heads("encoder.1.1", left)
-    expected = "head encoder.1.1: the model has no such head; it has encoder.1.2, 4, cross.3.1–2"
+    expected = "head encoder.1.1: the model has no such head; it has encoder.1.2,4, cross.3.1–2"
     assert str(error.value) == expected
 
 
