@@ -67,7 +67,9 @@ class Arrays:
 
         Built one pair at a time: vectors are large.
         """
-        recording = self.forcing.recorded(pairs, layers=self.layers, values=self.name != "weights")
+        recording = self.forcing.recorded(
+            pairs, layers=self.layers, values=self.quantity.needs_values
+        )
         layers = [recording[self.forcing.attention, layer] for layer in self.layers]
         for index, pair in enumerate(pairs):
             yield self._array(pair, layers, index)

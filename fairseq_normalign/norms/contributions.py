@@ -7,12 +7,11 @@ An attention with heads h computes, for query t,
 so that its vectors α f(x), and not its weights α alone, say what it takes from x_s.
 
 Shapes: B batch, H heads, T queries, S keys, C model width, D head width. No function here but
-:func:`weighted_vectors` and :func:`summed_vectors` builds a tensor with both T·S and C.
+:func:`summed_vectors` and :func:`head_vectors` builds a tensor with both T·S and C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -125,19 +124,10 @@ def summed_vectors(recorded: Recorded) -> Tensor:
     return torch.einsum("bhts,bshc->btsc", recorded.weights.to(vectors.dtype), vectors)
 
 
-def weighted_vectors(recorded: Recorded) -> Iterator[Tensor]:
-    """α_h f_h(x_s) for every pair (t, s), one head at a time, (B, T, S, C) each.
-
-    Large: T·S·C numbers a sentence.
-    """
-    vectors = transformed_vectors(*recorded.value_parts())
-    for weights, transformed in zip(recorded.weights.unbind(1), vectors.unbind(2), strict=True):
-        yield weights.to(vectors.dtype).unsqueeze(-1) * transformed.unsqueeze(1)
-
-
-def stacked_vectors(recorded: Recorded) -> Tensor:
-    """The same for all heads at once, (B, H, T, S, C)."""
-    return torch.stack(list(weighted_vectors(recorded)), dim=1)
+def head_vectors(recorded: Recorded) -> Tensor:
+    """α_h f_h(x_s) for every head and pair (t, s), (B, H, T, S, C): H times as large."""
+    vectors = transformed_vectors(*recorded.value_parts()).transpose(1, 2)  # (B, H, S, C)
+    return recorded.weights.to(vectors.dtype).unsqueeze(-1) * vectors.unsqueeze(2)
 
 
 def attention_output(recorded: Recorded) -> Tensor:

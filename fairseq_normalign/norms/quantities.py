@@ -19,10 +19,13 @@ class Quantity(NamedTuple):
     formula: str
     axes: tuple[str, ...]  # of one layer and one sentence: head, query, key, width
     compute: Callable[..., Any]  # Recorded → (B, *axes)
+    needs_values: bool = True  # whether it is computed from values and W_O, too
 
 
 QUANTITIES = {
-    "weights": Quantity("α", ("head", "query", "key"), lambda recorded: recorded.weights),
+    "weights": Quantity(
+        "α", ("head", "query", "key"), lambda recorded: recorded.weights, needs_values=False
+    ),
     "head-norms": Quantity(
         "‖αf(x)‖", ("head", "query", "key"), lambda recorded: recorded.norms.weighted
     ),
@@ -34,7 +37,7 @@ QUANTITIES = {
         "Σ_h αf(x)", ("query", "key", "width"), late("norms.contributions:summed_vectors")
     ),
     "head-vectors": Quantity(
-        "αf(x)", ("head", "query", "key", "width"), late("norms.contributions:stacked_vectors")
+        "αf(x)", ("head", "query", "key", "width"), late("norms.contributions:head_vectors")
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 
 from fairseq.models import register_model, register_model_architecture
@@ -12,10 +11,9 @@ from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.heads.names import KINDS, parse_kinds
-from fairseq_normalign.host.attention import attentions
-from fairseq_normalign.host.recorder import record
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
+from fairseq_normalign.plugin.request import Export, Request
 
 
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from
@@ -101,14 +99,21 @@ class NormalignTransformer(TransformerModel):
         features_only: bool = False,
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
-        export: Collection[str] = (),
+        export: Export = (),
     ):
-        """As fairseq's, with what attentions did if ``export`` names kinds, in the second output.
+        """As fairseq's, with what attentions did in the second output, if ``export`` says so.
 
-        For each kind (``encoder``, ``decoder``, ``cross``), a list with an entry for each layer:
-        ``extra["attentions"][kind]`` holds weights α (B, H, T, S), ``extra["norms"][kind]`` the
-        :class:`~fairseq_normalign.norms.contributions.Norms`; None for a layer that layerdrop left
-        out. Gradients pass, so that a criterion may use them.
+        ``export={"cross": ["weights", "vectors"]}`` names quantities of kinds of attention, those
+        of ``norms.quantities.QUANTITIES`` and of ``KINDS``: ``extra["vectors"]["cross"][layer]`` is
+        then a tensor, (B, T, S, C). Lists have an entry for each layer. Vectors are large: in
+        ``export={"cross": {"weights": None, "vectors": [-1]}}``, they are built for the last layer
+        alone, and the others are None; so is a layer that layerdrop left out.
+
+        ``export=["cross"]`` gives weights α (B, H, T, S) as ``extra["attentions"]["cross"][layer]``
+        and all :class:`~fairseq_normalign.norms.contributions.Norms` as ``extra["norms"]["cross"]
+        [layer]``.
+
+        Gradients pass, so that a criterion may use them. Weights are those before dropout.
         """
         run = partial(
             super().forward,
@@ -122,19 +127,10 @@ class NormalignTransformer(TransformerModel):
         )
         if not export:
             return run()
-        with record(self, export, detach=False) as recording:
+        request = Request(self, export)
+        with request.recording(self) as recording:
             logits, extra = run()
-        extra["attentions"] = {kind: [] for kind in export}
-        extra["norms"] = {kind: [] for kind in export}
-        for name in attentions(self):
-            kind, _ = name
-            if kind not in export:
-                continue
-            weights = norms = None
-            if name in recording:
-                weights, norms = recording[name].weights, recording[name].norms
-            extra["attentions"][kind].append(weights)
-            extra["norms"][kind].append(norms)
+        extra.update(request.results(recording))
         return logits, extra
 
 

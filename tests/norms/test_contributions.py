@@ -41,7 +41,7 @@ def test_norms_equal_those_of_the_materialised_vectors(recorded):
 
 def test_vectors(recorded):
     vectors = slow_vectors(recorded)
-    assert_close(torch.stack(list(contributions.weighted_vectors(recorded)), 1), vectors)
+    assert_close(contributions.head_vectors(recorded), vectors)
     assert_close(contributions.summed_vectors(recorded), vectors.sum(1))
     assert_close(contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
 
@@ -85,3 +85,18 @@ def test_gradients_pass_through_all_norms(recorded, monkeypatch):
         for part in (recorded.weights, recorded.values, recorded.out_weight)
     ]
     assert torch.autograd.gradcheck(lambda *parts: tuple(contributions.norms(*parts)), parts)
+
+
+def test_gradients_pass_through_vectors(recorded):
+    parts = [
+        part.double().requires_grad_()
+        for part in (recorded.weights, recorded.values, recorded.out_weight)
+    ]
+    for vectors in (contributions.summed_vectors, contributions.head_vectors):
+        assert torch.autograd.gradcheck(lambda *parts: vectors(Recorded(*parts)), parts)  # noqa: B023
+
+
+def test_vectors_of_no_heads_are_nothing(recorded):
+    none = Recorded(recorded.weights[:, :0], recorded.values[:, :0], recorded.out_weight[:0])
+    assert torch.equal(contributions.summed_vectors(none), torch.zeros(B, T, S, C))
+    assert contributions.head_vectors(none).shape == (B, 0, T, S, C)

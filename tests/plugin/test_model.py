@@ -1,7 +1,12 @@
+import pytest
 import torch
 
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import attentions, out_bias
 from fairseq_normalign.host.recorder import record
+from fairseq_normalign.norms import contributions
+from fairseq_normalign.norms.quantities import QUANTITIES
 from tests.conftest import build_model
 
 
@@ -21,6 +26,87 @@ def test_export_gives_what_the_recorder_gives(batch):
             )
 
 
+@pytest.mark.parametrize("gates", [None, "all"])
+def test_vectors_and_bias_add_up_to_the_output_of_every_attention(batch, gates):
+    """In training too, whose gates are drawn anew in each pass; without dropout."""
+    model = build_model("transformer_normalign", gate_heads=gates, dropout=0).train()
+    outputs = {}
+    for name, attention in attentions(model).items():
+        torch.nn.init.normal_(out_bias(attention))
+        attention.register_forward_hook(
+            lambda module, args, output, name=name: outputs.update({name: output[0]})
+        )
+    _, extra = model(**batch, export={kind: ["vectors", "head-vectors"] for kind in KINDS})
+    for (kind, layer), output in outputs.items():
+        summed, by_head = (extra[name][kind][layer] for name in ("vectors", "head-vectors"))
+        bias = out_bias(attentions(model)[kind, layer])
+        expected = output.transpose(0, 1)  # (B, T, C)
+        for parts in (summed.sum(2), by_head.sum((1, 3))):
+            torch.testing.assert_close(parts + bias, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(by_head.sum(1), summed, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_quantities_are_those_of_the_table(batch, quantity):
+    model = build_model("transformer_normalign")
+    with torch.no_grad():
+        _, extra = model(**batch, export={"cross": [quantity]})
+        with record(model, ("cross",)) as recording:
+            model(**batch)
+    assert list(extra[quantity]) == ["cross"]
+    for layer, exported in enumerate(extra[quantity]["cross"]):
+        expected = QUANTITIES[quantity].compute(recording["cross", layer])
+        assert torch.equal(exported, expected)
+        assert exported.dim() == 1 + len(QUANTITIES[quantity].axes)
+
+
+def test_layers_that_are_not_asked_for_are_not_computed(batch, monkeypatch):
+    computed = []
+    summed = contributions.summed_vectors
+    monkeypatch.setattr(
+        contributions, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
+    )
+    model = build_model("transformer_normalign", decoder_layers=3)
+    export = {"cross": {"vectors": [-1], "weights": None}, "encoder": {"weights": 0}}
+    _, extra = model(**batch, export=export)
+    assert len(computed) == 1
+    assert [vectors is None for vectors in extra["vectors"]["cross"]] == [True, True, False]
+    assert [weights.shape for weights in extra["weights"]["cross"]] == [(2, 4, 4, 5)] * 3
+    assert [weights is None for weights in extra["weights"]["encoder"]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("export", "values"),
+    [({"cross": "weights"}, False), ({"cross": ["weights", "norms"]}, True), ("cross", True)],
+)
+def test_values_are_recorded_only_if_they_are_needed(batch, monkeypatch, export, values):
+    asked = []
+
+    def watched(*args, values, **options):
+        asked.append(values)
+        return record(*args, values=values, **options)
+
+    monkeypatch.setattr("fairseq_normalign.plugin.request.record", watched)
+    build_model("transformer_normalign")(**batch, export=export)
+    assert asked == [values]
+
+
+UNKNOWN = {
+    r"unknown quantity 'norm' of cross attention; expected any of: weights, head-norms, norms, ": {
+        "cross": ["norm"]
+    },
+    "NormalignTransformer has no 'self' attention; it has: encoder, decoder, cross": ["self"],
+    "there is no layer 2 of cross attention; expected 0 to 1": {"cross": {"norms": [2]}},
+    "there is no layer -3 of cross attention; expected 0 to 1": {"cross": {"norms": -3}},
+}
+
+
+@pytest.mark.parametrize("message", UNKNOWN)
+def test_what_is_unknown_is_refused(batch, message):
+    with pytest.raises(InputError, match=message):
+        build_model("transformer_normalign")(**batch, export=UNKNOWN[message])
+
+
 def test_without_a_request_nothing_is_exported(batch):
     _, extra = build_model("transformer_normalign")(**batch)
     assert "norms" not in extra
@@ -33,6 +119,15 @@ def test_a_criterion_can_train_on_norms(batch):
     assert model.training
     extra["norms"]["cross"][0].summed.sum().backward()
     assert model.decoder.layers[0].encoder_attn.q_proj.weight.grad.abs().sum() > 0
+    assert model.encoder.layers[0].fc1.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("quantity", ["vectors", "head-vectors", "norms", "weights"])
+def test_a_criterion_can_train_on_quantities(batch, quantity):
+    model = build_model("transformer_normalign").train()
+    _, extra = model(**batch, export={"cross": {quantity: [1]}})
+    extra[quantity]["cross"][1].square().sum().backward()
+    assert model.decoder.layers[1].encoder_attn.q_proj.weight.grad.abs().sum() > 0
     assert model.encoder.layers[0].fc1.weight.grad.abs().sum() > 0
 
 
