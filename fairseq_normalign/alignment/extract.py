@@ -3,6 +3,8 @@
 A soft alignment is non-negative, (T, S): a row per target word, a column per source word. ``null``
 (T,) is what each row gives to the source's </s>: where it exceeds the whole row, the target word
 has no link. A row of zeros has none.
+
+One rule takes links from the matrix of pieces instead: ``piece_argmax``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.alignment.soft import Pieces
 from fairseq_normalign.errors import InputError
 
 MERGES: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
@@ -143,6 +146,24 @@ def relative(soft: np.ndarray, *, null: np.ndarray | None = None, share: float =
     return _links((soft >= bar) & _linkable(soft, null))
 
 
+def piece_argmax(pieces: Pieces, *, null: bool = True) -> list[Link]:
+    """Words some piece of which chooses a piece of the other; ties to the lowest.
+
+    Each target piece takes its best source piece, and two words are linked if any of their pieces
+    are, as in Zenkel et al. (2019), Ding et al. (2019) and Chen et al. (2020). Pieces are not
+    merged before.
+
+    Args:
+        null: whether a piece that takes most from </s> has no link.
+    """
+    links = argmax(pieces.soft, null=pieces.null if null else None)
+    of_words = {
+        (int(pieces.target_ids[target]), int(pieces.source_ids[source])) for source, target in links
+    }
+    return [(source, target) for target, source in sorted(of_words)]
+
+
+# Rules for matrices of words.
 EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
     "argmax": argmax,
     "threshold": threshold,
@@ -152,15 +173,29 @@ EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
 }
 
 
+PIECE_ARGMAX = "piece-argmax"  # the rule for matrices of pieces
+RULES = (*EXTRACTORS, PIECE_ARGMAX)
+
 # What a number after the name of an extractor sets.
 PARAMETERS = {"threshold": "level", "relative": "share"}
 
 
+def check_extract(text: str) -> None:
+    """Refuses what names no rule, neither for words nor for pieces."""
+    if text != PIECE_ARGMAX:
+        extractor(text)
+
+
 def extractor(text: str) -> Callable[..., list[Link]]:
-    """The extractor that ``NAME`` or ``NAME:NUMBER`` names, as in ``relative:0.6``."""
+    """The rule for words that ``NAME`` or ``NAME:NUMBER`` names, as in ``relative:0.6``."""
     name, colon, number = text.partition(":")
-    if name not in EXTRACTORS:
-        raise InputError(f"unknown extract {name!r}; expected one of: {', '.join(EXTRACTORS)}")
+    if name not in RULES:
+        raise InputError(f"unknown extract {name!r}; expected one of: {', '.join(RULES)}")
+    if text == PIECE_ARGMAX:
+        raise InputError(
+            f"extract {text} links pieces of one model, and here are words; expected one of: "
+            f"{', '.join(EXTRACTORS)}"
+        )
     if not colon:
         return EXTRACTORS[name]
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.alignment.extract import EXTRACTORS, MERGES, extractor
+from fairseq_normalign.alignment.extract import MERGES, RULES, check_extract, extractor
 from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.alignment.soft import EOS, STEPS
@@ -82,8 +82,8 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--extract",
         metavar="NAME",
-        help=f"how links are chosen: {', '.join(EXTRACTORS)}; threshold:0.3 and relative:0.6 take "
-        "a number (default: argmax; relative with --combine)",
+        help=f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a "
+        "number (default: argmax; relative with --combine)",
     )
     for side, default in (("source", "sum"), ("target", "mean")):
         group.add_argument(
@@ -157,7 +157,7 @@ def check(args: argparse.Namespace) -> None:
         raise InputError("--all prints a table and writes no --output; name a file with --json")
     if args.output:
         options.check_output(f"{args.output}.json", *options.inputs_of(args))
-    extractor(args.extract or "argmax")
+    check_extract(args.extract or "argmax")
     check_combination(args)
     if args.user_dir is None:  # another plugin may have methods of its own
         check_methods(args)
@@ -184,6 +184,8 @@ def check_combination(args: argparse.Namespace) -> None:
             "--combine takes both steps; name layers with --evidence, not --layer, --head, --step "
             "or --all"
         )
+    else:
+        extractor(args.extract or "relative")  # a combination has no pieces
 
 
 def table_methods(names: list[str] | None) -> list[str]:

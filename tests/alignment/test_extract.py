@@ -9,15 +9,18 @@ from hypothesis.extra import numpy as arrays
 from fairseq_normalign.alignment.extract import (
     EXTRACTORS,
     argmax,
+    check_extract,
     confidences,
     extractor,
     itermax,
     mutual_argmax,
+    piece_argmax,
     relative,
     row_shares,
     threshold,
     to_words,
 )
+from fairseq_normalign.alignment.soft import Pieces
 from fairseq_normalign.errors import InputError
 
 # Three target words, three source words.
@@ -206,6 +209,50 @@ def test_to_words_has_a_slow_twin(source_ids, target_ids, source_merge, target_m
     )
 
 
+def piece_links(soft, null):
+    """The best source piece of each target piece, as lines of piece links have them."""
+    return " ".join(f"{source}-{target}" for source, target in slow_argmax(soft, null))
+
+
+def slow_words_of_piece_links(line, source_ids, target_ids):
+    """Word pairs of a line of piece links: a set, each pair in it if any piece pair is linked.
+
+    As lilt/alignment-scripts' sentencepiece_to_word_alignments.py has them.
+    """
+    words = set()
+    for link in line.split():
+        source_piece, _, target_piece = link.partition("-")
+        words.add((source_ids[int(source_piece)], target_ids[int(target_piece)]))
+    return words
+
+
+@settings(deadline=None)
+@given(ids, ids, st.data())
+def test_piece_argmax_has_a_slow_twin(source_ids, target_ids, data):
+    shape = len(target_ids), len(source_ids)
+    soft = data.draw(arrays.arrays(float, shape, elements=cells))
+    null = data.draw(arrays.arrays(float, shape[0], elements=cells))
+    pieces = Pieces(soft, null, np.array(source_ids, int), np.array(target_ids, int))
+    for marks, use_null in ((null, True), (None, False)):
+        line = piece_links(soft, marks)
+        links = piece_argmax(pieces, null=use_null)
+        assert len(links) == len(set(links))
+        assert set(links) == slow_words_of_piece_links(line, source_ids, target_ids)
+
+
+def test_piece_argmax_by_hand():
+    """Two pieces of a target word choose different words, </s> wins the third piece.
+
+    Merged before, the word would take the one that has most in sum.
+    """
+    soft = np.array([[0.6, 0.1, 0.1], [0.1, 0.3, 0.4], [0.1, 0.2, 0.1]])
+    pieces = Pieces(soft, np.array([0.2, 0.2, 0.6]), np.array([0, 1, 1]), np.array([0, 0, 1]))
+    assert piece_argmax(pieces) == [(0, 0), (1, 0)]
+    assert piece_argmax(pieces, null=False) == [(0, 0), (1, 0), (1, 1)]
+    words = to_words(soft, pieces.source_ids, pieces.target_ids)
+    assert argmax(words) == [(1, 0), (1, 1)]
+
+
 def test_to_words_by_hand():
     """Source pieces are added, target pieces averaged, </s> is a group of its own.
 
@@ -242,6 +289,17 @@ def test_bad_numbers_of_extractors(text):
         InputError, match="expected NAME, or NAME:NUMBER for one of: threshold, relative"
     ):
         extractor(text)
+
+
+def test_pieces_have_a_rule_of_their_own():
+    check_extract("piece-argmax")
+    check_extract("relative:0.5")
+    with pytest.raises(InputError, match=r"expected one of: argmax, .*, relative, piece-argmax"):
+        check_extract("pieces")
+    with pytest.raises(InputError, match="bad extract 'piece-argmax:1'; expected NAME"):
+        check_extract("piece-argmax:1")
+    with pytest.raises(InputError, match="piece-argmax links pieces of one model, and here are"):
+        extractor("piece-argmax")
 
 
 def test_shares_are_shares():

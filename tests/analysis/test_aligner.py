@@ -3,7 +3,7 @@ from itertools import product
 
 import pytest
 
-from fairseq_normalign import NormAligner
+from fairseq_normalign import CombinedAligner, NormAligner
 from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.alignment.extract import argmax, mutual_argmax
 from fairseq_normalign.alignment.soft import Evidence
@@ -58,6 +58,24 @@ def test_lists_of_words_and_order():
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
         aligner(**options)
+
+
+def test_links_of_pieces():
+    """Without pieces, words are pieces: the links are those of argmax; and merges play no part."""
+    by_pieces = aligner(extract="piece-argmax", eos="skip")
+    assert by_pieces.align("w1 w2 w3", "w4 w5") == aligner(eos="skip").align("w1 w2 w3", "w4 w5")
+    assert by_pieces.align("", "w4 w5") == by_pieces.align("w1", "") == []
+    assert by_pieces.signature()["merge"] == "none"
+    assert by_pieces.signature()["extract"] == "piece-argmax"
+    with pytest.raises(
+        InputError, match=r"piece-argmax links pieces before they are merged; .* not max"
+    ):
+        aligner(extract="piece-argmax", source_merge="max")
+
+
+def test_a_combination_has_no_pieces():
+    with pytest.raises(InputError, match="piece-argmax links pieces of one model"):
+        CombinedAligner(aligner(), extract="piece-argmax")
 
 
 def pruned(alive_heads: str, **options) -> NormAligner:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from fairseq_normalign.alignment.extract import piece_argmax
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.lrp_walk import propagate
 from fairseq_normalign.analysis.methods import LRP_RULES
@@ -92,6 +93,43 @@ def test_relevance_of_source_words(method, task):
         np.testing.assert_allclose(
             np.column_stack([read.words, read.null]), expected[1:], rtol=1e-3, atol=1e-5
         )
+
+
+def slow_piece_links(model, pair, step: str, *, null: bool) -> set[tuple[int, int]]:
+    """Of each target piece the best source token, word by word; none if that is no word's."""
+    prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])
+    with torch.no_grad(), record(model) as recording:
+        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
+    soft = recording["cross", 1].norms.summed[0].numpy()
+    links = set()
+    for j, target_word in enumerate(pair.target.words):
+        row = soft[j + 1 if step == "input" else j] if target_word >= 0 else []
+        candidates = [i for i, word in enumerate(pair.source.words) if null or word >= 0]
+        if target_word >= 0 and candidates:
+            best = max(candidates, key=lambda i: row[i])
+            if pair.source.words[best] >= 0:
+                links.add((pair.source.words[best], target_word))
+    return links
+
+
+@pytest.mark.parametrize("step", ["input", "output"])
+@pytest.mark.parametrize("null", [True, False])
+def test_links_of_pieces_equal_the_slow_twin(step, null, task, pairs):
+    model = build_model(task=task)
+    forcing = TeacherForcing(model, task)
+    evidences = [Evidence("norms", 1, step)]
+    both = zip(
+        pairs,
+        soft_alignments(forcing, pairs, evidences, keep_pieces=True),
+        soft_alignments(forcing, pairs, evidences),
+        strict=True,
+    )
+    for pair, (soft,), (plain,) in both:
+        assert set(piece_argmax(soft.pieces, null=null)) == slow_piece_links(
+            model, pair, step, null=null
+        )
+        np.testing.assert_array_equal(soft.words, plain.words)
+        assert plain.pieces is None
 
 
 def test_one_head(task, pairs):

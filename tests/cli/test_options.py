@@ -45,6 +45,7 @@ CASES = [
     (align, ["--method", "norm"], "unknown method 'norm'; expected one of: weights, norms"),
     (align, ["--method", "norms:2"], "norms takes no number"),
     (align, ["--extract", "most"], "unknown extract 'most'"),
+    (align, ["--extract", "piece-argmax", "--combine", "mean"], "links pieces of one model"),
     (align, ["--source-file", "none"], "none: no such file"),
     (align, ["--output", "model.pt"], r"model\.pt: would overwrite the input model\.pt"),
     (align, ["--output", "text", "--bpe", "sentencepiece", *SPM], "would overwrite the input text"),
