@@ -10,6 +10,9 @@ from dataclasses import dataclass
 POSITIONAL = 0.9  # of the maxima on one relative position (Voita et al., 2019)
 RARE = 0.5  # of the maxima on the rarest token; the paper names no threshold
 
+# What a head can be for: the paper's three functions, and looking at the end of the sentence.
+FUNCTIONS = ("positional", "syntactic", "rare", "last")
+
 # What accuracy makes a head syntactic, given that of the best fixed offset: 10 % above it, or 10
 # points (the paper's text allows both).
 MARGINS = {

@@ -6,14 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from fairseq_normalign.heads.criteria import Criteria
+from fairseq_normalign.heads.criteria import FUNCTIONS, Criteria
 from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.syntax import Accuracy
-
-# What a head can be for: the paper's three functions, and looking at the end of the sentence.
-FUNCTIONS = ("positional", "syntactic", "rare", "last")
-
 
 class Finding(NamedTuple):
     """What one score says: a number for each head, and details that are fields of the profile.
@@ -72,7 +68,7 @@ class Profile:
         return [label for _, label in self._functions_and_labels(head, criteria)]
 
     def functions(self, head: Head, criteria: Criteria) -> list[str]:
-        """Its functions, in the order of :data:`FUNCTIONS`, each once however many roles it has."""
+        """Its functions, in the order of ``criteria.FUNCTIONS``, each once however many roles it has."""
         performed = {function for function, _ in self._functions_and_labels(head, criteria)}
         return [function for function in FUNCTIONS if function in performed]
 

@@ -207,6 +207,7 @@ def _head_as_json(profile: Profile, head: Head, criteria: Criteria) -> dict:
         "head": str(head),
         "scores": {name: scores[head] for name, scores in profile.scores.items() if head in scores},
         "roles": profile.roles(head, criteria),
+        "functions": profile.functions(head, criteria),
     }
     details = {
         "position": profile.positions,
