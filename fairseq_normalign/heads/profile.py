@@ -11,6 +11,7 @@ from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.syntax import Accuracy
 
+
 class Finding(NamedTuple):
     """What one score says: a number for each head, and details that are fields of the profile.
 
