@@ -304,7 +304,7 @@ def write(args: argparse.Namespace, measured: Profile) -> None:
             contents = report.as_json(measured, criteria, signature)
             json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
     if args.plot:
-        pictures.save(head_maps.picture(measured), args.plot)
+        pictures.save(head_maps.picture(measured, criteria), args.plot)
     print(report.as_text(measured, criteria))
     choices = [f"{key}:{value}" for key, value in signature.items()]
     print("|".join(choices), file=sys.stderr)

@@ -19,6 +19,7 @@ COMMANDS = {
     "plot": "a picture of one sentence pair's soft alignments",
     "export": "weights, norms or vectors of a corpus, as arrays",
     "heads": "what each attention head is worth, and what it does",
+    "roles": "what the heads of several models do, side by side",
     "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
     "symmetrize": "alignments of two directions to one",
     "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",

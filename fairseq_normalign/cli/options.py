@@ -278,9 +278,15 @@ def check_files(args: argparse.Namespace) -> None:
         check_output(output, *inputs_of(args))
     if len({os.path.realpath(output) for output in outputs}) < len(outputs):
         raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
-    if getattr(args, "plot", None) and not args.plot.endswith(PICTURES):
+    if getattr(args, "plot", None):
+        check_picture("--plot", args.plot)
+
+
+def check_picture(option: str, path: str) -> None:
+    """Refuses a name that does not say the format of a picture."""
+    if not path.endswith(PICTURES):
         expected = ", ".join(PICTURES)
-        raise InputError(f"--plot {args.plot}: expected a name that ends in {expected}")
+        raise InputError(f"{option} {path}: expected a name that ends in {expected}")
 
 
 def check_streams(args: argparse.Namespace) -> None:
