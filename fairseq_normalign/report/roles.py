@@ -1,0 +1,139 @@
+"""What the heads of several models do, side by side: tables, and a picture of stacked columns.
+
+As in Voita et al. (2019), Fig. 8: the functions of the heads that pruning leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import read_lines, short_names
+from fairseq_normalign.heads.criteria import FUNCTIONS
+from fairseq_normalign.heads.names import KINDS, Head, parse_head
+from fairseq_normalign.report.columns import columns
+
+SEVERAL, NONE = "several", "none"
+CATEGORIES = (*FUNCTIONS, SEVERAL, NONE)
+NOTHING, REMOVED = "–", "removed"
+# Settings that roles are measured by; a model that lacks one was not measured for that role.
+THRESHOLDS = ("positional", "margin", "rare")
+OWN = ("checkpoint", "version")  # settings that may differ between models
+
+
+class Does(NamedTuple):
+    """What a head does."""
+
+    functions: list[str]  # of heads.criteria.FUNCTIONS, each once
+    roles: list[str]  # as tables show them; a head may have several of one function
+
+    @property
+    def category(self) -> str:
+        """Its function: every head is counted once, one of several functions as such."""
+        if not self.functions:
+            return NONE
+        return self.functions[0] if len(self.functions) == 1 else SEVERAL
+
+
+class Model(NamedTuple):
+    """The heads of one model and what they do."""
+
+    name: str
+    heads: dict[Head, Does]
+
+    def of_kind(self, kind: str) -> dict[Head, Does]:
+        return {head: does for head, does in self.heads.items() if head.kind == kind}
+
+    def counts(self, kind: str) -> Counter:
+        """How many heads of a kind are in each category."""
+        return Counter(does.category for does in self.of_kind(kind).values())
+
+    def role_counts(self, kind: str) -> Counter:
+        """How many roles the heads of each category have together."""
+        numbers: Counter = Counter()
+        for does in self.of_kind(kind).values():
+            numbers[does.category] += len(does.roles)
+        return numbers
+
+
+def read_models(paths: Sequence[str]) -> list[Model]:
+    """What ``normalign heads -o`` wrote of several models, measured alike."""
+    contents = [_read(path) for path in paths]
+    _check_measured_alike(paths, [of_model["signature"] for of_model in contents])
+    names = [str(of_model["signature"]["checkpoint"]) for of_model in contents]
+    if len(set(names)) < len(names):
+        names = short_names(paths)
+    models = []
+    for name, of_model in zip(names, contents, strict=True):
+        heads = {}
+        for entry in of_model["heads"]:
+            heads[parse_head(entry["head"])] = Does(entry["functions"], entry["roles"])
+        models.append(Model(name, heads))
+    return models
+
+
+def _read(path: str) -> dict[str, Any]:
+    """The JSON of one model."""
+    expected = "expected what `normalign heads -o` writes"
+    try:
+        contents = json.loads("\n".join(read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: no JSON ({error}); {expected}") from None
+    if not isinstance(contents, dict) or not {"signature", "heads"} <= contents.keys():
+        raise InputError(f"{path}: has no heads and signature; {expected}")
+    if not all("functions" in entry for entry in contents["heads"]):
+        raise InputError(f"{path}: does not say what heads are for; {expected} in this version")
+    return contents
+
+
+def _check_measured_alike(paths: Sequence[str], signatures: Sequence[Mapping]) -> None:
+    """Refuses roles that were measured in different ways."""
+    first = signatures[0]
+    for path, signature in zip(paths, signatures, strict=True):
+        shared = [name for name in first if name in signature and name not in OWN]
+        for name in dict.fromkeys([*shared, *THRESHOLDS]):
+            if first.get(name) != signature.get(name):
+                raise InputError(
+                    f"{path}: was measured with {name} {signature.get(name, NONE)}, {paths[0]} "
+                    f"with {first.get(name, NONE)}; expected models that were measured alike"
+                )
+
+
+def as_text(models: Sequence[Model], kind: str) -> str:
+    """How many heads do what in each model, and what each head does in all of them."""
+    title = f"{KINDS[kind].title}: heads by function"
+    counts, heads = _counts_table(models, kind), _heads_table(models, kind)
+    return "\n".join([title, *counts, "", "what each head does", *heads])
+
+
+def _counts_table(models: Sequence[Model], kind: str) -> list[str]:
+    rows = [["model", "heads", *CATEGORIES]]
+    for model in models:
+        heads, roles = model.counts(kind), model.role_counts(kind)
+        cells = [_counted(heads[name], roles[name]) for name in CATEGORIES]
+        rows.append([model.name, str(heads.total()), *cells])
+    return columns(rows)
+
+
+def _counted(heads: int, roles: int) -> str:
+    """``2``, or ``2 (5 roles)`` of heads that have more roles than one each."""
+    return f"{heads} ({roles} roles)" if roles > heads else str(heads)
+
+
+def _heads_table(models: Sequence[Model], kind: str) -> list[str]:
+    """A row for each head that a model has: its roles in each model, if it is there."""
+    heads = sorted(set().union(*(model.of_kind(kind) for model in models)))
+    rows = [["head", *(model.name for model in models)]]
+    for head in heads:
+        cells = [_roles(model.heads.get(head)) for model in models]
+        rows.append([str(head), *cells])
+    return columns(rows, left=range(len(models) + 1))
+
+
+def _roles(does: Does | None) -> str:
+    if does is None:
+        return REMOVED
+    return ", ".join(does.roles) or NOTHING
