@@ -17,6 +17,7 @@ from fairseq_normalign.alignment.words import (
     SPACES,
     byte_letters,
     continued_ids,
+    continuing_ids,
     spaced_ids,
     spanning_piece,
     spans_words,
@@ -108,6 +109,8 @@ def _marked_ids(pieces: Sequence[str], scheme: str) -> list[int] | None:
     """The word of each piece by the marks, or None if one of them spans words."""
     if scheme == "subword_nmt":
         return continued_ids(pieces)
+    if scheme == "bert":
+        return continuing_ids(pieces)
     if scheme not in SPACES:
         return list(range(len(pieces)))
     return None if spanning_piece(pieces, scheme) else spaced_ids(pieces, SPACES[scheme])

@@ -24,7 +24,7 @@ from fairseq_normalign.alignment.words import (
 )
 
 # Schemes whose mark is no part of any usual word.
-TELLING = ("sentencepiece", "subword_nmt", "gpt2", "_EOW")
+TELLING = ("sentencepiece", "subword_nmt", "bert", "gpt2", "_EOW")
 
 # The bars below were put between what right and wrong segmentations of Europarl text gave, with
 # vocabularies of 2,000 to 10,000 symbols by subword-nmt and SentencePiece (BPE and unigram).
@@ -91,7 +91,7 @@ class Vocabulary:
         """Whether a word is one symbol."""
         if self.scheme == "gpt2":
             word = "".join(byte_letters()[byte] for byte in word.encode("utf-8", "replace"))
-        if self.scheme == "subword_nmt":
+        if self.scheme in ("subword_nmt", "bert"):
             return word in self.counts
         mark = mark_of(self.scheme)
         return mark + word in self.counts or word + mark in self.counts

@@ -1,7 +1,8 @@
 """Words and the pieces that they are split into, as the marks on the pieces tell them apart.
 
-SentencePiece, subword-nmt, byte-level BPE, fairseq's other schemes, or no pieces at all. Where the
-user's own words are known, ``alignment.spelling`` looks at them instead of the marks.
+SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, fairseq's other schemes, or no pieces
+at all. Where the user's own words are known, ``alignment.spelling`` looks at them instead of the
+marks.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ SPACES = {
     "_EOW": "_EOW",
 }
 CONTINUED = "@@"  # subword-nmt's mark behind a piece that does not end its word
-SCHEMES = (*SPACES, "subword_nmt", "none")
+CONTINUING = "##"  # BERT's mark before a piece that does not begin its word
+SCHEMES = (*SPACES, "subword_nmt", "bert", "none")
 ALIASES = {
     "@@": "subword_nmt",
+    "##": "bert",
     "": "none",
     "fastbpe": "subword_nmt",
     "hf_byte_bpe": "gpt2",
@@ -61,13 +64,16 @@ class TextFile:
 
 def mark_of(scheme: str) -> str:
     """What the pieces of a scheme are marked with; '' if there are no pieces."""
-    return CONTINUED if scheme == "subword_nmt" else SPACES.get(scheme, "")
+    marks = {**SPACES, "subword_nmt": CONTINUED, "bert": CONTINUING}
+    return marks.get(scheme, "")
 
 
 def is_marked(piece: str, scheme: str) -> bool:
     """Whether a piece carries the mark of a scheme, beside letters where the scheme asks for it."""
     if scheme == "subword_nmt":
         return piece.endswith(CONTINUED) and piece != CONTINUED
+    if scheme == "bert":
+        return piece.startswith(CONTINUING) and piece != CONTINUING
     return scheme in SPACES and SPACES[scheme] in piece
 
 
@@ -75,6 +81,8 @@ def without_mark(piece: str, scheme: str) -> str:
     """The letters of a piece."""
     if scheme == "subword_nmt":
         return piece.removesuffix(CONTINUED)
+    if scheme == "bert":
+        return piece.removeprefix(CONTINUING)
     return piece.replace(SPACES[scheme], "") if scheme in SPACES else piece
 
 
@@ -94,6 +102,8 @@ def word_ids(pieces: Sequence[str], scheme: str, *, where: str = "") -> list[int
         return spaced_ids(pieces, SPACES[scheme])
     if scheme == "subword_nmt":
         return continued_ids(pieces)
+    if scheme == "bert":
+        return continuing_ids(pieces)
     return list(range(len(pieces)))
 
 
@@ -150,6 +160,16 @@ def continued_ids(pieces: Sequence[str]) -> list[int]:
     spelled = [word for piece, word in zip(pieces, ids, strict=True) if piece != CONTINUED]
     last = spelled[-1] if spelled else 0
     return _up_to(last, ids)
+
+
+def continuing_ids(pieces: Sequence[str]) -> list[int]:
+    """Word of each piece where ``##`` stands before all pieces of a word but the first.
+
+    The first piece opens word 0 with or without the mark; a lone ``##`` is a word by itself.
+    """
+    begins = [not is_marked(piece, "bert") for piece in pieces]
+    words = list(itertools.accumulate(begins))
+    return [word - words[0] for word in words]
 
 
 def _up_to(last: int, ids: Sequence[int]) -> list[int]:

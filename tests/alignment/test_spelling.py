@@ -41,6 +41,8 @@ from fairseq_normalign.errors import InputError
         ("glau@@ ben", "subword_nmt", "glauben", [0, 0]),
         ("a@@ b", "subword_nmt", "a@@ b", [0, 1]),  # @@ in the text
         ("@@ b", "subword_nmt", "@@ b", [0, 1]),
+        ("em ##bed # # x", "bert", "Embed ##x", [0, 0, 1, 1, 1]),  # ## in the text
+        ("do ##n t . x", "bert", "Dónt. x", [0, 0, 0, 0, 1]),  # signs are apart
         ("the Ġcaf Ã ©", "gpt2", "the café", [0, 1, 1, 1]),  # a character split into bytes
         ("a Âł b", "gpt2", "a\u00a0b", [0, 0, 0]),
         ("a b c", "none", "a\u00a0b c", [0, 0, 1]),  # fairseq splits at a no-break space

@@ -35,6 +35,10 @@ from fairseq_normalign.errors import InputError
         ("@@ a", "subword_nmt", [0, 0]),
         ("@@", "subword_nmt", [0]),
         ("<unk> das", "subword_nmt", [0, 1]),
+        ("em ##bed ##ding of", "bert", [0, 0, 0, 1]),
+        ("##ding of", "bert", [0, 1]),  # cut at the beginning
+        ("## a ##b", "bert", [0, 1, 1]),  # a lone mark is a word
+        ("[UNK] das", "bert", [0, 1]),
         ("the Ġcat Ġsa t", "gpt2", [0, 1, 2, 2]),
         ("Ġthe Ġcat", "gpt2", [0, 1]),
         ("a b <unk>", "none", [0, 1, 2]),
@@ -64,6 +68,8 @@ def test_a_piece_over_several_words_is_refused():
         ("gpt2", "gpt2"),
         ("hf_byte_bpe", "gpt2"),
         ("_EOW", "_EOW"),
+        ("bert", "bert"),
+        ("##", "bert"),
         ("none", "none"),
     ],
 )
@@ -71,7 +77,7 @@ def test_names_of_schemes(name, expected):
     assert normalise_bpe_name(name) == expected
 
 
-@pytest.mark.parametrize("name", ["byte_bpe", "bytes", "characters", "bert", "fastbpe2"])
+@pytest.mark.parametrize("name", ["byte_bpe", "bytes", "characters", "fastbpe2"])
 def test_other_schemes_are_refused_by_name(name):
     with pytest.raises(
         InputError, match=f"unsupported BPE '{name}'; expected one of: sentencepiece, gpt2"
@@ -106,6 +112,7 @@ def test_ids_start_at_0_and_never_skip(pieces, bpe):
         ("▁", "sentencepiece", ["▁"]),
         ("the Ġcaf Ã ©", "gpt2", ["the", "café"]),
         ("a Âł", "gpt2", ["a\u00a0"]),
+        ("em ##bed ## x", "bert", ["embed", "##", "x"]),
         ("▁das x@@", "none", ["▁das", "x@@"]),
         ("<unk> a", "subword_nmt", ["<unk>", "a"]),
     ],
@@ -116,7 +123,7 @@ def test_pieces_join_to_words(pieces, scheme, expected):
 
 
 @settings(deadline=None)
-@given(st.lists(st.text(st.sampled_from("ab@▁Ġ_|EOWÃ©"), min_size=1)), st.sampled_from(SCHEMES))
+@given(st.lists(st.text(st.sampled_from("ab@▁Ġ_|#EOWÃ©"), min_size=1)), st.sampled_from(SCHEMES))
 def test_no_word_is_empty(pieces, scheme):
     try:
         ids = word_ids(pieces, scheme)
