@@ -8,7 +8,7 @@ from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.heads.syntax import Accuracy
-from fairseq_normalign.report.head_maps import grid, picture
+from fairseq_normalign.report.head_maps import extent, grid, picture
 from fairseq_normalign.report.heads import (
     as_json,
     as_text,
@@ -133,6 +133,7 @@ def test_json_is_complete(profile):
     assert first["head"] == "encoder.1.1"
     assert first["scores"] == {"confidence": 0.5, "norm": 3.0}
     assert first["roles"] == ["+1 (93 %)"]
+    assert first["functions"] == ["positional"]
     assert first["position"]["patterns"] == {"next": 0.934, "last": 0.1}
     assert second["rare"]["rarest"]["tokens"] == 0.6
     assert second["rare_swapped"]["rarest"]["tokens"] == 0.4
@@ -151,10 +152,47 @@ def test_json_is_complete(profile):
 
 
 def test_the_grid_of_a_pruned_model(profile):
-    values = grid(profile.scores["norm"], ENCODER)
+    shape = extent(ENCODER)
+    values = grid(profile.scores["norm"], ENCODER, shape)
     np.testing.assert_array_equal(values, [[3, 1], [np.nan, np.nan], [2, np.nan]])
+    assert extent([*ENCODER, Head("cross", 3, 6)]) == (4, 7)
 
 
 def test_picture(profile):
-    titles = [axes.get_title() for axes in picture(profile).axes if axes.get_title()]
-    assert titles == ["encoder: confidence", "encoder: norm", "cross: confidence", "cross: AER"]
+    figure = picture(profile, Criteria())
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == [
+        "encoder: confidence",
+        "encoder: norm",
+        "encoder: functions",
+        "cross: confidence",
+        "cross: AER",
+    ]
+    (functions,) = [axes for axes in figure.axes if axes.get_title() == "encoder: functions"]
+    letters = {text.get_position(): text.get_text() for text in functions.texts}
+    assert letters == {(0, 0): "P", (1, 0): "R", (0, 2): "S"}  # (head, layer) from 0
+    cells = {(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in functions.patches}
+    assert cells == {(0, 0), (1, 0), (0, 2)}  # no cell where heads were removed
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "P: positional",
+        "S: syntactic",
+        "R: rare",
+        "L: last",
+        "several",
+        "none",
+    ]
+
+
+def test_a_head_of_several_functions_has_all_their_letters(profile):
+    profile.rare[ENCODER[0]] = rare(0.6)
+    functions = picture(profile, Criteria()).axes
+    letters = [text.get_text() for axes in functions for text in axes.texts]
+    assert "PR" in letters
+
+
+def test_a_picture_without_roles_has_scores_alone(profile):
+    plain = Profile(profile.heads, scores=profile.scores)
+    figure = picture(plain, Criteria())
+    assert not figure.legends
+    assert not any("functions" in axes.get_title() for axes in figure.axes)
