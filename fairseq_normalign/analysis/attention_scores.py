@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fairseq_normalign.analysis.attention_pass import Seen
 from fairseq_normalign.analysis.profile import Survey
-from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
+from fairseq_normalign.heads.confidence import confidences, entropies, norm_sums, row_shares
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.tally import Tally
@@ -30,6 +30,13 @@ class Confidence:
 
     def result(self) -> Finding:
         return Finding(self.tally.means(), settings={"confidence-eos": self.eos})
+
+
+class Entropy(Confidence):
+    """The mean entropy of the weights of a query among words, in nats; low is confident."""
+
+    def measured(self, seen: Seen) -> tuple[Tensor, int]:
+        return entropies(seen.recorded.weights, seen.cells, eos=self.eos)
 
 
 class NormConfidence(Confidence):

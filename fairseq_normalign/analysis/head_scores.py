@@ -29,6 +29,7 @@ class HeadScore(NamedTuple):
     summary: str
     watches: bool = False  # only looks at attention, in the shared pass
     ranks: bool = False  # the bigger it is, the more a head is worth keeping
+    low: bool = False  # the smaller it is, the better: its correlations have the other sign
     encoder: bool = False  # can be measured on an encoder alone
     default: bool = False  # measured unless scores are named
 
@@ -46,6 +47,14 @@ HEAD_SCORES: dict[str, HeadScore] = {
         "mean of the largest weight (Voita et al., 2019)",
         watches=True,
         ranks=True,
+        encoder=True,
+        default=True,
+    ),
+    "entropy": HeadScore(
+        late("analysis.attention_scores:Entropy"),
+        "mean entropy of the weights, in nats; low is confident (Sennrich)",
+        watches=True,
+        low=True,
         encoder=True,
         default=True,
     ),
@@ -85,6 +94,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
     "AER": HeadScore(
         late("analysis.alignment_scores:error_rates"),
         "alignment error rate of the head alone, by the better step; needs gold",
+        low=True,
     ),
     "positions": HeadScore(
         late("analysis.role_scores:PositionWatcher"),

@@ -36,7 +36,9 @@ class ProfileOptions:
         method: what AER is of: a method in ``methods.METHODS`` that each head has.
         steps: which steps AER is measured at; the better one counts.
         counts: how often words or pieces are in the training data; by default the dictionary's own.
-        rare_top: look only at sentences whose rarest token is not among so many most frequent.
+        rare_top: look only at sentences whose rarest token is not among so many most frequent: 0
+            looks at all. By default as many as in the paper (``heads.criteria.RARE_TOP``), and a
+            note if no sentence is left; refused if they are named.
         trees: a treebank of the source language; ``trees_name`` is its file.
         seed: of the control in which tokens change places.
         max_tokens: how many tokens, padding included, are run at once.
@@ -55,7 +57,7 @@ class ProfileOptions:
     steps: tuple[str, ...] = tuple(STEPS)
     counts: Mapping[str, float] | None = None
     counts_name: str = "the dictionary"
-    rare_top: int = 0
+    rare_top: int | None = None
     trees: Sequence[Tree] = ()
     trees_name: str = "the treebank"
     seed: int = 1

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import numpy as np
+import torch
 from tqdm import tqdm
 
 from fairseq_normalign.analysis.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.analysis.profile import Survey
+from fairseq_normalign.analysis.rare_tokens import RareTokens, rare_tokens
 from fairseq_normalign.heads.lrp_rules import (
     Contributions,
     by_position,
     contributions,
     rule_set,
 )
-from fairseq_normalign.heads.profile import Finding
+from fairseq_normalign.heads.profile import Finding, RareInfluence
+from fairseq_normalign.heads.roles import rare_influence, rarest
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair
 
 
 def relevance(survey: Survey) -> Finding:
     """The share of a head in its layer's relevance, mean over predictions (Voita et al., 2019).
 
     Pooled, all predictions of a pair are explained together, and the mean is over pairs. Details
-    are how far totals are from 1, and what source and prefix contribute (Voita et al., 2021).
+    are how far totals are from 1, what source and prefix contribute (Voita et al., 2021), and what
+    the rarest source tokens do, if there are counts that tell.
     """
-    summary = RelevanceSummary()
+    summary = RelevanceSummary(rare_tokens(survey))
     options = survey.options
     explain = partial(
         relevances,
@@ -37,8 +44,8 @@ def relevance(survey: Survey) -> Finding:
     with tqdm(desc="relevance", total=len(survey.pairs), unit=" pairs", disable=None) as progress:
         for numbered in numbered_batches(survey.pairs, max_tokens=options.max_tokens):
             batch = [pair for _, pair in numbered]
-            for of_pair in explain(batch):
-                summary.add(of_pair)
+            for pair, of_pair in zip(batch, explain(batch), strict=True):
+                summary.add(pair, of_pair)
                 progress.update()
     mode = "pooled" if options.pooled else "exact"
     settings = {"relevance": f"{rule_set(options.rules).spec}-{mode}"}
@@ -48,19 +55,38 @@ def relevance(survey: Survey) -> Finding:
 class RelevanceSummary:
     """What the relevance of many sentences has in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: RareTokens | str) -> None:
+        self.tokens = None if isinstance(tokens, str) else tokens
         self.tally = Tally()
         self.deviation: dict[str, float] = {}  # the farthest that a total was from 1, by layer
         self.contributions: list[Contributions] = []
+        self.influences: list[float] = []  # of the rarest tokens of each sentence that has one
 
-    def add(self, of_pair: SentenceRelevance) -> None:
+    def add(self, pair: Pair, of_pair: SentenceRelevance) -> None:
         for attention, shares in of_pair.heads.items():  # (P, H)
             self.tally.add(attention, shares.sum(0), len(shares))
         for cut, distance in of_pair.deviation.items():
             self.deviation[cut] = max(distance, self.deviation.get(cut, 0.0))
         self.contributions.append(contributions(of_pair.source, of_pair.prefix))
+        influence = self._influence(pair, of_pair)
+        if influence is not None:
+            self.influences.append(influence)
+
+    def _influence(self, pair: Pair, of_pair: SentenceRelevance) -> float | None:
+        """That of the rarest tokens, if the sentence has one that is rare enough."""
+        if self.tokens is None:
+            return None
+        counts = self.tokens.counts([pair])  # (1, S)
+        words = torch.tensor([pair.source.words]) >= 0
+        if not self.tokens.examined(counts, words).any():
+            return None
+        rare = rarest(counts, words)
+        return rare_influence(of_pair.source, words[0].numpy(), rare[0].numpy())
 
     def finding(self) -> Finding:
         by_place = by_position(self.contributions)
-        details = {"deviation": self.deviation, "contributions": by_place}
+        details: dict[str, Any] = {"deviation": self.deviation, "contributions": by_place}
+        if self.influences:
+            mean = float(np.mean(self.influences))
+            details["rare_influence"] = RareInfluence(mean, len(self.influences))
         return Finding(self.tally.means(), details)

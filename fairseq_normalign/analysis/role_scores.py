@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.analysis.attention_pass import Seen, record_heads, running_heads, watch
 from fairseq_normalign.analysis.profile import Survey
+from fairseq_normalign.analysis.rare_tokens import RareTokens, rare_tokens, unusable
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.frequencies import Frequencies
+from fairseq_normalign.heads.criteria import RARE_TOP
 from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.roles import PATTERNS, Positions, last_hits, offsets, rare_hits, rarest
@@ -29,7 +29,7 @@ from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, examined
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 
 RANKS = {"rarest": 1, "two rarest": 2}
-SWAPPED = 0.1  # share of tokens that change places in the control (Sennrich)
+MOVED = 0.1  # share of the test tokens that change places in our control
 
 
 class PositionWatcher:
@@ -74,9 +74,8 @@ class PositionWatcher:
 class RareWatcher:
     """How often encoder heads look at the rarest tokens of the sentence."""
 
-    def __init__(self, frequencies: Frequencies, reader: PairReader, *, top: int = 0):
-        self.frequencies, self.reader = frequencies, reader
-        self.bar = frequencies.bar(top)
+    def __init__(self, tokens: RareTokens):
+        self.tokens = tokens
         self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
         self.batch: Sequence[Pair] | None = None
 
@@ -85,22 +84,18 @@ class RareWatcher:
             return
         if seen.pairs is not self.batch:  # every layer sees the same batch
             self.batch = seen.pairs
-            self.counts = self._counts(seen.pairs).to(seen.cells.words.device)  # (B, S)
+            self.counts = self.tokens.counts(seen.pairs).to(seen.cells.words.device)  # (B, S)
         keys = seen.cells.words.any(1)  # (B, S)
-        sentences = (keys & (self.counts < self.bar)).any(1)  # (B,): those with a rare token
+        sentences = self.tokens.examined(self.counts, keys)
         for name, rank in RANKS.items():
             rare = rarest(self.counts, keys, rank=rank)
             hits = rare_hits(seen.recorded.weights, seen.cells, rare, sentences)
             for unit, (sums, cases) in hits.items():
                 self.tallies[name, unit].add(seen.attention, sums.cpu(), cases)
 
-    def _counts(self, pairs: Sequence[Pair]) -> torch.Tensor:
-        """How frequent each source token is, (B, S)."""
-        counts = []
-        for pair in pairs:
-            pieces, words = spelled(pair.source, self.reader)
-            counts.append(torch.tensor(self.frequencies(pieces, words)))
-        return pad_sequence(counts, batch_first=True)
+    def sentences(self) -> int:
+        """How many sentences were looked at."""
+        return max(self.tallies["rarest", "sentences"].cases.values(), default=0)
 
     def details(self) -> dict[Head, dict]:
         """For each head, rank and unit (tokens, sentences, chance) the mean."""
@@ -112,103 +107,76 @@ class RareWatcher:
 
 
 class RareRole:
-    """Maxima on rare tokens, and the control in which tokens have changed places (Sennrich).
+    """Maxima on rare tokens, and a control: the same after some tokens have changed places.
 
-    Without counts that tell tokens apart there is nothing to measure: that is said if they are the
-    dictionary's own, and refused if they were named.
+    Only sentences count whose rarest token is not among the most frequent (Voita et al., 2019). If
+    there are none, or if counts do not tell tokens apart, there is nothing to measure: that is
+    said, and refused if the options ask for it.
     """
 
     def __init__(self, survey: Survey):
         self.survey = survey
-        frequencies = _frequencies(survey)
-        top = survey.options.rare_top
-        self.make = None
-        if frequencies is not None:
-            self.make = partial(RareWatcher, frequencies, survey.reader, top=top)
-        self.watcher = None if self.make is None else self.make()
+        self.watcher: RareWatcher | None = None
+        tokens = rare_tokens(survey)
+        if isinstance(tokens, str):
+            _tell(tokens)
+        else:
+            self.watcher = RareWatcher(tokens)
 
     def __call__(self, seen: Seen) -> None:
         if self.watcher is not None:
             self.watcher(seen)
 
     def result(self) -> Finding:
-        if self.watcher is None or self.make is None:
+        if self.watcher is None:
             return Finding()
         rare = self.watcher.details()
+        if not rare:
+            top = self._top()
+            reason = f"the rarest token of every sentence is among the {top} most frequent"
+            _tell(unusable(self.survey, reason))
+            return Finding()
         options = self.survey.options
-        if options.rare_top and not rare:
-            raise InputError(
-                f"--rare-top {options.rare_top}: the rarest token of every sentence is among "
-                "these; expected fewer"
-            )
-        control = self.make()
-        pairs = swapped_pairs(self.survey.pairs, seed=options.seed)
+        control = RareWatcher(self.watcher.tokens)
+        pairs = moved_pairs(self.survey.pairs, seed=options.seed)
         watch(self.survey.forcing, pairs, [control], max_tokens=options.max_tokens)
         own = options.counts is None
         settings = {
             "frequencies": "dictionary" if own else Path(options.counts_name).name,
-            "rare-top": options.rare_top,
+            "rare-top": self._top(),
+            "rare-sentences": self.watcher.sentences(),
             "seed": options.seed,
         }
-        details = {"rare": rare, "rare_swapped": control.details()}
-        return Finding(details=details, settings=settings)
+        return Finding(details={"rare": rare, "rare_moved": control.details()}, settings=settings)
+
+    def _top(self) -> int:
+        top = self.survey.options.rare_top
+        return RARE_TOP if top is None else top
 
 
-def _frequencies(survey: Survey) -> Frequencies | None:
-    """The counts that the options name, or the dictionary's; None if the latter say nothing."""
-    options = survey.options
-    sentences = [without_marks(pair.source, survey.reader) for pair in survey.pairs]
-    if options.counts is not None:
-        return Frequencies(options.counts, options.counts_name, sentences)
-    counts = dictionary_counts(survey.reader.task.source_dictionary)
-    try:
-        return Frequencies(counts, "the dictionary", sentences)
-    except InputError as error:
-        warnings.warn(f"no rare-token roles: {error}; name counts of the source", stacklevel=2)
-        return None
+def _tell(reason: str) -> None:
+    warnings.warn(f"no rare-token roles: {reason}", stacklevel=2)
 
 
-def spelled(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
-    """The pieces of a source sentence, and the word of each; marks are their own."""
-    pieces = reader.symbols(sentence.tokens.tolist(), "source")
-    words = []
-    for piece, word in zip(pieces, sentence.words, strict=True):
-        words.append(sentence.text[word] if word >= 0 else piece)
-    return pieces, words
-
-
-def without_marks(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
-    """The same without marks such as </s>."""
-    pieces, words = spelled(sentence, reader)
-    places = [place for place, word in enumerate(sentence.words) if word >= 0]
-    return [pieces[place] for place in places], [words[place] for place in places]
-
-
-def dictionary_counts(dictionary) -> dict[str, float]:
-    """How often each symbol was in the text that ``fairseq-preprocess`` saw."""
-    first = dictionary.nspecial
-    counted = zip(dictionary.symbols[first:], dictionary.count[first:], strict=True)
-    return {symbol: count for symbol, count in counted if not symbol.startswith("madeupword")}
-
-
-def swapped(pair: Pair, generator: random.Random, share: float = SWAPPED) -> Pair:
+def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:
     """The pair with a share of its source tokens, two at least, having changed places.
 
-    Sennrich's control.
+    What is left of a head's maxima tells whether it looks for the rare token wherever it is. This
+    is not Sennrich's control, which is about training: see ``plugin.source_noise``.
     """
     places = [place for place, word in enumerate(pair.source.words) if word >= 0]
     wanted = max(2, round(share * len(places)))
-    moved = generator.sample(places, min(len(places), wanted))
+    chosen = generator.sample(places, min(len(places), wanted))
     order = list(range(len(pair.source.words)))
-    for place, other in zip(moved, moved[1:] + moved[:1], strict=True):
+    for place, other in zip(chosen, chosen[1:] + chosen[:1], strict=True):
         order[place] = other
     words = [pair.source.words[place] for place in order]
     return pair._replace(source=Sentence(pair.source.tokens[order], words, pair.source.text))
 
 
-def swapped_pairs(pairs: Iterable[Pair], *, seed: int = 1) -> Iterator[Pair]:
+def moved_pairs(pairs: Iterable[Pair], *, seed: int = 1) -> Iterator[Pair]:
     generator = random.Random(seed)
-    return (swapped(pair, generator) for pair in pairs)
+    return (moved(pair, generator) for pair in pairs)
 
 
 def syntax(survey: Survey) -> Finding:

@@ -17,7 +17,7 @@ from fairseq_normalign.analysis.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, whole_file
-from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, Criteria
+from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, RARE_TOP, Criteria
 from fairseq_normalign.host.search import SEARCH
 
 if TYPE_CHECKING:
@@ -153,11 +153,10 @@ def add_role_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--rare-top",
-        type=int,
-        default=0,
+        type=options.from_0,
         metavar="N",
-        help="look only at sentences whose rarest token is not among the N most frequent "
-        "(default: all)",
+        help="look only at sentences whose rarest token is not among the N most frequent; 0: at "
+        f"all (default: {RARE_TOP}, as in the paper)",
     )
     group.add_argument(
         "--conllu", metavar="FILE", help="a treebank of the source, for syntactic roles"

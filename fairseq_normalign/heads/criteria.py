@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 POSITIONAL = 0.9  # of the maxima on one relative position (Voita et al., 2019)
 RARE = 0.5  # of the maxima on the rarest token; the paper names no threshold
+# Only sentences whose rarest token is outside so many most frequent ones count (Voita et al., 2019)
+RARE_TOP = 500
 
 # What a head can be for: the paper's three functions, and looking at the end of the sentence.
 FUNCTIONS = ("positional", "syntactic", "rare", "last")

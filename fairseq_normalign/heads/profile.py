@@ -23,6 +23,13 @@ class Finding(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
+class RareInfluence(NamedTuple):
+    """How many times the relevance of a word's token the rarest one has (``roles``)."""
+
+    mean: float
+    sentences: int
+
+
 @dataclass
 class Profile:
     """Scores and roles of the heads of a model; what was not measured is not there."""
@@ -31,12 +38,13 @@ class Profile:
     scores: dict[str, dict[Head, float]] = field(default_factory=dict)
     positions: dict[Head, dict] = field(default_factory=dict)
     rare: dict[Head, dict] = field(default_factory=dict)
-    rare_swapped: dict[Head, dict] = field(default_factory=dict)
+    rare_moved: dict[Head, dict] = field(default_factory=dict)  # with some tokens moved
     relations: dict[str, Accuracy] = field(default_factory=dict)
     parsed: list[Head] = field(default_factory=list)  # the heads in the order of the accuracies
     branching: dict[str, float] = field(default_factory=dict)
     deviation: dict[str, float] = field(default_factory=dict)  # of relevance from 1, by layer
     contributions: Contributions | None = None  # of source and prefix to each target position
+    rare_influence: RareInfluence | None = None  # of the rarest source token
     steps: dict[Head, str] = field(default_factory=dict)  # the decoder's step of each AER
     signature: dict[str, Any] = field(default_factory=dict)  # how all of it was measured
 

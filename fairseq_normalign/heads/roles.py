@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -84,6 +85,26 @@ def rare_hits(
         "sentences": (by_head(favourites, sentences).sum(1), int(sentences.sum())),
         "chance": (chance.sum().expand(weights.shape[1]), int(queries.sum())),
     }
+
+
+def rare_influence(relevance: np.ndarray, words: np.ndarray, rare: np.ndarray) -> float | None:
+    """How many times the relevance of a word's token the rare ones have, mean over predictions.
+
+    1 is what they have if all tokens count alike. Relevance counts by its absolute value; None if
+    nothing is said: a single token, or no relevance in any.
+
+    Args:
+        relevance: of source tokens, (P, S).
+        words: tokens that are words, (S,).
+        rare: those of them that count as rare, (S,).
+    """
+    sizes = np.abs(relevance[:, words])  # (P, N)
+    means = sizes.mean(1) if sizes.size else np.zeros(0)
+    told = means > 0
+    if sizes.shape[1] < 2 or not told.any():
+        return None
+    of_rare = sizes[:, rare[words]].mean(1)
+    return float((of_rare[told] / means[told]).mean())
 
 
 class Positions:

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from fairseq_normalign.analysis.head_scores import HEAD_SCORES
 from fairseq_normalign.heads.correlation import (
     Correlation,
     Pairs,
@@ -16,7 +17,7 @@ from fairseq_normalign.heads.correlation import (
 from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import KINDS, Head
-from fairseq_normalign.heads.profile import Profile
+from fairseq_normalign.heads.profile import Profile, RareInfluence
 from fairseq_normalign.heads.syntax import Accuracy
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.version import __version__
@@ -90,14 +91,14 @@ def _best_head(accuracy: Accuracy, heads: Sequence[Head]) -> list[str]:
 
 
 def rare_line(profile: Profile) -> str:
-    """The head that looks at the rarest token most, and how much is left of it after swapping."""
+    """The head that looks at the rarest token most, and how much is left if tokens are moved."""
     best = max(profile.rare, key=lambda head: profile.rare[head]["rarest"]["tokens"])
     parts = []
     for rank, shares in profile.rare[best].items():
-        swapped = profile.rare_swapped[best][rank]
+        moved = profile.rare_moved[best][rank]
         parts.append(
-            f"{100 * shares['tokens']:.1f} % ({100 * swapped['tokens']:.1f} % with tokens swapped, "
-            f"{100 * shares['chance']:.1f} % by chance) on the {rank}"
+            f"{100 * shares['tokens']:.1f} % ({100 * moved['tokens']:.1f} % with a tenth of the "
+            f"tokens moved, {100 * shares['chance']:.1f} % by chance) on the {rank}"
         )
     return f"rare tokens: {best} has most maxima there: {'; '.join(parts)}"
 
@@ -116,6 +117,19 @@ def relevance_lines(deviation: Mapping[str, float], contributions: Contributions
         f"entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
         f"{prefix.mean():.2f} nats"
     )
+
+
+def influence_line(influence: RareInfluence) -> str:
+    return (
+        f"relevance of the rarest source token: {influence.mean:.2f} times that of all, mean over "
+        f"{influence.sentences} sentences"
+    )
+
+
+def _low_scores(profile: Profile) -> str:
+    """Which scores are the better the smaller they are, so that signs are read right."""
+    low = [name for name in profile.scores if name in HEAD_SCORES and HEAD_SCORES[name].low]
+    return f"; low is good in {' and '.join(low)}" if low else ""
 
 
 def all_correlations(profile: Profile) -> dict[str, Pairs]:
@@ -161,7 +175,9 @@ def as_text(profile: Profile, criteria: Criteria) -> str:
         parts.append(rare_line(profile))
     if profile.contributions is not None:
         parts.append(relevance_lines(profile.deviation, profile.contributions))
-    parts.append("rank correlations (Spearman) between scores")
+    if profile.rare_influence is not None:
+        parts.append(influence_line(profile.rare_influence))
+    parts.append(f"rank correlations (Spearman) between scores{_low_scores(profile)}")
     parts += [correlations_table(name, pairs) for name, pairs in all_correlations(profile).items()]
     return "\n\n".join(parts)
 
@@ -198,7 +214,10 @@ def _relevance_as_json(profile: Profile) -> dict | None:
     by_position = {
         name: values.tolist() for name, values in profile.contributions._asdict().items()
     }
-    return {"deviation": profile.deviation, "by_position": by_position}
+    relevance = {"deviation": profile.deviation, "by_position": by_position}
+    if profile.rare_influence is not None:
+        relevance["rarest"] = profile.rare_influence._asdict()
+    return relevance
 
 
 def _head_as_json(profile: Profile, head: Head, criteria: Criteria) -> dict:
@@ -212,7 +231,7 @@ def _head_as_json(profile: Profile, head: Head, criteria: Criteria) -> dict:
     details = {
         "position": profile.positions,
         "rare": profile.rare,
-        "rare_swapped": profile.rare_swapped,
+        "rare_moved": profile.rare_moved,
     }
     for name, by_head in details.items():
         if head in by_head:

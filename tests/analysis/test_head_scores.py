@@ -1,5 +1,6 @@
 """Scores of heads against pairs that run alone, multipliers, and heads switched off by hand."""
 
+import math
 from itertools import product, starmap
 
 import numpy as np
@@ -27,7 +28,7 @@ from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.pruned import remove_heads
 from tests.conftest import ToyTask, build_model
 
-MEANS = ["confidence", "norm-confidence", "norm"]
+MEANS = ["confidence", "entropy", "norm-confidence", "norm"]
 LINES = [("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("w2 w2 w5", "w1")]
 
 
@@ -79,7 +80,7 @@ def without_marks(tokens):
 
 
 def slow_means(forcing, pairs):
-    """Confidence, norm confidence and norm of each head, by loops."""
+    """Confidence, entropy, norm confidence and norm of each head, by loops."""
     cases = {}
     for pair in pairs:
         recording, tokens = alone(forcing, pair)
@@ -98,6 +99,11 @@ def slow_means(forcing, pairs):
                     cases.setdefault(("confidence", name), []).append(
                         max(weights[t][s] for s in words)
                     )
+                    total = sum(weights[t][s] for s in words)
+                    shares = [weights[t][s] / total for s in words]
+                    cases.setdefault(("entropy", name), []).append(
+                        -sum(share * math.log(share) for share in shares)
+                    )
                     share = max(norms[t][s] for s in words) / sum(norms[t])
                     cases.setdefault(("norm-confidence", name), []).append(share)
     return {key: sum(values) / len(values) for key, values in cases.items()}
@@ -110,7 +116,7 @@ def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
     for name, by_head in scores.items():
         means.update({(name, head): value for head, value in by_head.items()})
     assert means == pytest.approx(slow_means(forcing, pairs), rel=1e-4)
-    assert len(means) == 3 * 24
+    assert len(means) == 4 * 24
 
 
 def scaled_loss(forcing, pair, head, scale):
@@ -204,12 +210,7 @@ def test_scores_of_models_with_few_heads(by, task, pairs):
     remove_heads(model, "encoder.1.2 encoder.2.1 encoder.2.4 cross.2.3")
     forcing = TeacherForcing(model, task)
     ranks = head_ranks(ready(forcing), pairs, by)
-    assert list(ranks) == [
-        Head("encoder", 0, 0),
-        Head("encoder", 1, 0),
-        Head("encoder", 1, 1),
-        Head("cross", 1, 0),
-    ]
+    assert list(map(str, ranks)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4", "cross.2.3"]
     assert all(0 < value < 1e6 for value in ranks.values())
     assert running_heads(forcing) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
 
@@ -249,14 +250,39 @@ def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
     assert explained.deviation["encoder.1"] == pytest.approx(farthest, rel=1e-2)
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+def test_the_influence_of_the_rarest_token(forcing, pairs, pooled):
+    """w1@@ and w5 are the rarest of the first and the third pair; the second one has one token."""
+    counts = {f"w{number}": 100 - number for number in range(30)}
+    explained = profile(
+        ready(forcing), pairs, ["relevance"], counts=counts, rare_top=0, pooled=pooled
+    )
+    ratios = []
+    for pair, rarest in ((pairs[0], [0]), (pairs[2], [2])):
+        (of_pair,) = relevances(forcing, [pair], pooled=pooled)
+        by_prediction = []
+        for of_prediction in of_pair.source.tolist():
+            sizes = [abs(size) for size in of_prediction[:-1]]  # without </s>
+            mean = sum(sizes) / len(sizes)
+            by_prediction.append(sum(sizes[place] for place in rarest) / len(rarest) / mean)
+        ratios.append(sum(by_prediction) / len(by_prediction))
+    assert explained.rare_influence.mean == pytest.approx(sum(ratios) / 2, rel=1e-3)
+    assert explained.rare_influence.sentences == 2
+
+
+def test_without_counts_there_is_no_influence(forcing, pairs):
+    assert profile(ready(forcing), pairs, ["relevance"], pooled=True).rare_influence is None
+
+
 def test_unknown_scores_and_empty_corpora(forcing, task):
     with pytest.raises(
         InputError,
-        match="unknown score of heads 'size'; expected one of: relevance, confidence, norm",
+        match="unknown score of heads 'size'; expected one of: relevance, confidence, entropy",
     ):
         profile(ready(forcing), [], ["size"])
-    with pytest.raises(InputError, match="gate does not tell which heads are worth keeping"):
-        head_ranks(ready(forcing), [], "gate")
+    for name in ("gate", "entropy"):
+        with pytest.raises(InputError, match=f"{name} does not tell which heads are worth keeping"):
+            head_ranks(ready(forcing), [], name)
     with pytest.raises(InputError, match="heads cannot be measured on a corpus without words"):
         head_ranks(ready(forcing), [], "norm")
     with pytest.raises(

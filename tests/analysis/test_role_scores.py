@@ -8,15 +8,19 @@ import torch
 
 from fairseq_normalign.analysis.attention_pass import watch
 from fairseq_normalign.analysis.profile import profile
+from fairseq_normalign.analysis.rare_tokens import (
+    RareTokens,
+    dictionary_counts,
+    without_marks,
+)
 from fairseq_normalign.analysis.role_scores import (
     PositionWatcher,
     RareWatcher,
     between_words,
-    dictionary_counts,
-    swapped,
-    swapped_pairs,
-    without_marks,
+    moved,
+    moved_pairs,
 )
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.frequencies import Frequencies
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.treebank import Tree
@@ -94,9 +98,6 @@ class AlwaysRarest(Frequencies):
             0.0 if place == self.favourites[len(pieces)] else 5.0 for place in range(len(pieces))
         ]
 
-    def bar(self, top):
-        return float("inf")
-
 
 def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
     model = build_model(task=task)
@@ -107,7 +108,8 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
         favourite = int(weights.sum(0).argmax())
         favourites[words + 1] = favourite
         hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
-    watcher = RareWatcher(AlwaysRarest({**favourites, 2: 0, 1: 0}), reader)
+    always = AlwaysRarest({**favourites, 2: 0, 1: 0})
+    watcher = RareWatcher(RareTokens(always, reader, float("inf")))
     watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
     details = watcher.details()
     assert {head.kind for head in details} == {"encoder"}
@@ -119,28 +121,75 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
     assert shares["two rarest"]["tokens"] == 1  # all others are equally frequent
 
 
+COUNTS = {f"w{number}": 100 - number for number in range(30)}
+
+
 def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):
-    counts = {f"w{number}": 100 - number for number in range(30)}
+    """w0 to w5 are frequent: only the first sentence has others, and chance is that of it."""
     sentences = [without_marks(pair.source, reader) for pair in pairs]
-    # w0 to w5: only the first sentence has others.
-    watcher = RareWatcher(Frequencies(counts, "counts", sentences), reader, top=6)
+    frequencies = Frequencies(COUNTS, "counts", sentences)
+    watcher = RareWatcher(RareTokens(frequencies, reader, frequencies.bar(6)))
     watch(TeacherForcing(build_model(task=task), task), pairs, [watcher])
-    assert set(watcher.tallies["rarest", "sentences"].cases.values()) == {1}
+    assert watcher.sentences() == 1
+    shares = watcher.details()[Head("encoder", 0, 1)]
+    assert shares["rarest"]["chance"] == pytest.approx(1 / 12, rel=1e-4)  # w20
+    # Pieces that were never counted, w1@@, are the rarest of all, and come first.
+    assert shares["two rarest"]["chance"] == pytest.approx(2 / 12, rel=1e-4)
 
 
-def test_swapping_moves_a_tenth_of_the_tokens_two_at_least(pairs):
+def rare_profile(task, reader, pairs, **options):
+    model = ReadyModel(TeacherForcing(build_model(task=task), task), reader)
+    return profile(model, pairs, ["rare"], **options)
+
+
+def test_by_default_sentences_are_those_of_the_paper(task, reader, pairs):
+    """500 of 600 types are frequent, among them all but w20, w11 and w10."""
+    counts = {f"x{number}": 1000 + number for number in range(490)}
+    counts.update({f"w{number}": 500 - number for number in range(110)})
+    measured = rare_profile(task, reader, pairs, counts=counts, counts_name="counts")
+    assert measured.signature["rare-top"] == 500
+    assert measured.signature["rare-sentences"] == 1
+    measured = rare_profile(task, reader, pairs, counts=counts, counts_name="counts", rare_top=0)
+    assert measured.signature["rare-sentences"] == 2  # with two words at least
+
+
+def test_a_small_dictionary_has_no_rare_tokens(task, reader, pairs):
+    for number, count in enumerate(COUNTS.values()):
+        task.source_dictionary.count[4 + number] = int(count)
+    reason = "no rare-token roles: the dictionary has 30 types, all among the 500 most frequent; "
+    with pytest.warns(UserWarning, match=reason + "--rare-top N takes fewer, and 0 all sentences"):
+        measured = rare_profile(task, reader, pairs)
+    assert measured.rare == {}
+    assert "rare-top" not in measured.signature
+    with pytest.raises(InputError, match="--rare-top 30: the dictionary has 30 types, all among"):
+        rare_profile(task, reader, pairs, rare_top=30)
+
+
+def test_a_corpus_of_frequent_tokens_has_no_rare_ones(task, reader, pairs):
+    counts = {f"w{number}": 1000 - number for number in range(30)}
+    counts.update({f"x{number}": number for number in range(600)})
+    reason = "no rare-token roles: the rarest token of every sentence is among the 500 most"
+    frequent = pairs[1:]  # all pieces of the first one are not counted
+    with pytest.warns(UserWarning, match=reason):
+        measured = rare_profile(task, reader, frequent, counts=counts)
+    assert measured.rare == {}
+    with pytest.raises(InputError, match=r"--rare-top 29: the rarest token of every .* fewer"):
+        rare_profile(task, reader, frequent, counts=counts, rare_top=29)
+
+
+def test_a_tenth_of_the_tokens_is_moved_two_at_least(pairs):
     long = pairs[0]._replace(
         source=pairs[0].source._replace(tokens=torch.arange(41), words=[*range(40), -1])
     )
     generator = random.Random(1)
-    for pair, moved in ((long, 4), (pairs[0], 2), (pairs[1], 2), (pairs[2], 0), (pairs[3], 0)):
-        source = swapped(pair, generator).source
+    for pair, number in ((long, 4), (pairs[0], 2), (pairs[1], 2), (pairs[2], 0), (pairs[3], 0)):
+        source = moved(pair, generator).source
         assert sorted(source.tokens.tolist()) == sorted(pair.source.tokens.tolist())
         assert source.words[-1] == -1
         places = sum(a != b for a, b in zip(source.words, pair.source.words, strict=True))
-        assert places == moved or pair is pairs[0]  # two pieces of a word may change places there
-    again = [pair.source.words for pair in swapped_pairs(pairs, seed=3)]
-    assert again == [pair.source.words for pair in swapped_pairs(pairs, seed=3)]
+        assert places == number or pair is pairs[0]  # two pieces of a word may change places there
+    again = [pair.source.words for pair in moved_pairs(pairs, seed=3)]
+    assert again == [pair.source.words for pair in moved_pairs(pairs, seed=3)]
 
 
 def test_counts_of_a_dictionary(task):

@@ -37,6 +37,7 @@ def text(corpus):
 
 def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     options = ["--conllu", corpus / "test.src.conllu", "--frequencies", corpus / "freq.src.txt"]
+    options += ["--rare-top", 20]
     options += [
         *("--gold", corpus / "test.talp", "--ablation", 5, "--relevance", "epsilon"),
         *("--relevance-mode", "pooled"),
@@ -50,6 +51,7 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         "head",
         "relevance",
         "confidence",
+        "entropy",
         "norm-confidence",
         "norm",
         "importance",
@@ -63,10 +65,12 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE
     )
     assert "all (n = 12 to 36)" in done.stdout
+    assert "between scores; low is good in entropy and AER\n" in done.stdout
+    assert re.search(r"rarest source token: \d\.\d\d times that of all, mean over", done.stdout)
     signature = done.stderr.strip().split("|")
     for part in (
         *("sentences:40", "confidence-eos:both", "relevance:epsilon:1e-05-pooled", "ablation:5"),
-        *("ablation-bleu:2-13a", "step:best"),
+        *("ablation-bleu:2-13a", "step:best", "rare-top:20"),
     ):
         assert part in signature
     written = json.loads((tmp_path / "x.json").read_text())
@@ -174,8 +178,9 @@ BAD = {
     ),
     "no rare token": (
         ["--frequencies", "{tmp}/all", "--rare-top", "99999"],
-        "--rare-top 99999: the rarest token of",
+        r"--rare-top 99999: .*all has \d+ types, all among the 99999 most frequent; expected fewer",
     ),
+    "negative rare": (["--rare-top", "-1"], "--rare-top: '-1': expected a number from 0"),
     "nothing": (["--limit", "0"], "--limit: '0': expected a number from 1"),
     "no sentence": (["--ablation-bleu", "-1"], "--ablation-bleu: '-1': expected a number from 1"),
     "other picture": (

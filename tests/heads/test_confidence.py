@@ -1,10 +1,12 @@
 """Confidence against loops over the definition, with marks, padding and the decoder's mask."""
 
+import math
+
 import pytest
 import torch
 
 from fairseq_normalign.heads.cells import cells, choosing, maxima
-from fairseq_normalign.heads.confidence import confidences, norm_sums, row_shares
+from fairseq_normalign.heads.confidence import confidences, entropies, norm_sums, row_shares
 
 MARK, PAD = -1, -2
 SOURCE = torch.tensor([[0, 0, 1, 2, MARK], [0, MARK, PAD, PAD, PAD], [MARK, PAD, PAD, PAD, PAD]])
@@ -47,6 +49,45 @@ def test_confidence_equals_the_slow_twin(kind, eos):
     expected = slow_confidence(weights, *rest, eos)
     assert cases == len(expected)
     torch.testing.assert_close(sums, expected.sum(0), rtol=1e-4, atol=1e-5)
+
+
+def slow_entropy(weights, queries, keys, causal, eos):
+    """−Σ p ln p over the words that a query sees, p = α / Σ α, for each query that counts."""
+    by_query = []
+    for b, line in enumerate(queries.tolist()):
+        for t, query in enumerate(line):
+            candidates = [
+                s for s, key in enumerate(keys[b].tolist()) if key >= 0 and not (causal and s > t)
+            ]
+            if query == PAD or not candidates or (eos == "both" and query == MARK):
+                continue
+            of_heads = []
+            for head in weights[b].tolist():
+                total = sum(head[t][s] for s in candidates)
+                shares = [head[t][s] / total for s in candidates]
+                of_heads.append(-sum(share * math.log(share) for share in shares))
+            by_query.append(of_heads)
+    return torch.tensor(by_query)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("eos", ["key", "both"])
+def test_entropy_equals_the_slow_twin(kind, eos):
+    weights, seen, *rest = attention(kind)
+    sums, cases = entropies(weights, seen, eos=eos)
+    expected = slow_entropy(weights, *rest, eos)
+    assert cases == len(expected) == confidences(weights, seen, eos=eos)[1]
+    torch.testing.assert_close(sums, expected.sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_entropy_of_heads_that_are_sure_even_or_look_at_no_word():
+    """One word of three has all; all three have the same; </s> has all, or all but a bit."""
+    seen = cells(torch.tensor([[0, 1, 2, MARK]]), torch.tensor([[0, 1, 2, MARK]]))
+    rows = torch.tensor([[0, 1.0, 0, 0], [0.2, 0.2, 0.2, 0.4], [0, 0, 0, 1.0], [0, 0.01, 0, 0.99]])
+    weights = rows[None, :, None].expand(1, 4, 4, 4)
+    sums, cases = entropies(weights, seen)
+    even = math.log(3)
+    assert (sums / cases).tolist() == pytest.approx([0, even, even, 0], abs=1e-5)
 
 
 def test_readings_of_the_wording():
@@ -102,3 +143,4 @@ def test_words_without_a_choice_do_not_choose():
 def test_no_heads():
     weights, seen, *_ = attention("encoder", heads=0)
     assert confidences(weights, seen)[0].shape == norm_sums(weights, seen)[0].shape == (0,)
+    assert entropies(weights, seen)[0].shape == (0,)

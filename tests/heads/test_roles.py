@@ -1,12 +1,20 @@
 """Roles of heads that were made to have them, and slow twins on random weights."""
 
+import numpy as np
 import pytest
 import torch
 
 from fairseq_normalign.heads.cells import cells
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Criteria, Profile
-from fairseq_normalign.heads.roles import Positions, last_hits, offsets, rare_hits, rarest
+from fairseq_normalign.heads.roles import (
+    Positions,
+    last_hits,
+    offsets,
+    rare_hits,
+    rare_influence,
+    rarest,
+)
 from fairseq_normalign.heads.syntax import Accuracy
 
 MARK, PAD = -1, -2
@@ -140,6 +148,24 @@ def test_a_head_that_looks_at_the_rarest_token():
     weights = random_weights(heads=1) + 2 * rare[:, None, None]
     hits = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
     assert (hits["tokens"][0].item(), hits["sentences"][0].item()) == (8, 2)
+
+
+def test_influence_is_1_for_tokens_that_count_alike():
+    words, rare = np.array([True, True, True, False]), np.array([False, True, False, False])
+    even = np.array([[1.0, -1, 1, 9], [-2, 2, 2, 0]])  # the last token is a mark
+    assert rare_influence(even, words, rare) == pytest.approx(1)
+    # 3 of 6 among three tokens, 0 of 6, and a prediction without relevance of words
+    uneven = np.array([[1.0, -3, 2, 5], [3, 0, 3, 5], [0, 0, 0, 1]])
+    assert rare_influence(uneven, words, rare) == pytest.approx((3 / 2 + 0) / 2)
+    two = np.array([True, True, False, False])
+    assert rare_influence(uneven[:1], words, two) == pytest.approx(2 / 2)
+
+
+def test_influence_that_says_nothing():
+    one = np.array([True, False])
+    assert rare_influence(np.array([[1.0, 2]]), one, one) is None
+    assert rare_influence(np.zeros((2, 2)), np.array([True, True]), one) is None
+    assert rare_influence(np.ones((1, 1)), np.array([False]), np.array([False])) is None
 
 
 def test_no_heads():
