@@ -43,7 +43,7 @@ def profile():
             ENCODER[0]: {"offset": 1, "share": 0.934, "patterns": {"next": 0.934, "last": 0.1}}
         },
         rare={ENCODER[0]: rare(0.2), ENCODER[1]: rare(0.6)},
-        rare_swapped={ENCODER[0]: rare(0.3), ENCODER[1]: rare(0.4)},
+        rare_moved={ENCODER[0]: rare(0.3), ENCODER[1]: rare(0.4)},
         relations={
             "nsubj→head": Accuracy(50, 1, 0.3, [0.1, 0.2, 0.4]),
             "obj→head": Accuracy(0, None, None, []),
@@ -81,8 +81,8 @@ def test_relations(profile):
 
 def test_the_head_for_rare_tokens(profile):
     assert rare_line(profile).startswith(
-        "rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with tokens swapped, "
-        "10.0 % by chance) on the"
+        "rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with a tenth of "
+        "the tokens moved, 10.0 % by chance) on the"
     )
 
 
@@ -136,7 +136,7 @@ def test_json_is_complete(profile):
     assert first["functions"] == ["positional"]
     assert first["position"]["patterns"] == {"next": 0.934, "last": 0.1}
     assert second["rare"]["rarest"]["tokens"] == 0.6
-    assert second["rare_swapped"]["rarest"]["tokens"] == 0.4
+    assert second["rare_moved"]["rarest"]["tokens"] == 0.4
     assert second["relations"] == {"nsubj→head": 0.2}
     assert (cross["scores"]["AER"], cross["step"]) == (0.321, "output")
     assert written["relations"]["nsubj→head"] == {"cases": 50, "baseline": 0.3, "offset": 1}
