@@ -66,7 +66,7 @@ def draw_columns(axes: Axes, models: Sequence[Model], kind: str) -> None:
                 _write(axes, place, bottom + heads[name] / 2, text)
                 bottom += heads[name]
         totals.append(bottom)
-    labels = [f"{model.name}\n{total} heads" for model, total in zip(models, totals, strict=True)]
+    labels = [f"{model.name} ({total})" for model, total in zip(models, totals, strict=True)]
     axes.set_xticks(range(len(models)), labels, fontsize="small", rotation=30, ha="right")
     axes.set_xlim(-0.6, len(models) - 0.4)
     axes.set_ylim(0, 1.05 * max(1, *totals))
