@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fairseq.data import Dictionary
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
@@ -24,6 +25,7 @@ class SpecialTokens(NamedTuple):
     source: tuple[Tokens, Tokens]
     target: tuple[Tokens, Tokens]
     start: int  # what the decoder reads first
+    between: Tokens = ()  # between two passages, in models that read two as one source
 
 
 def task_options(task: Any) -> Any:
@@ -42,11 +44,39 @@ def special_tokens_of(task: Any) -> SpecialTokens:
     for kind, of_languages in MULTILINGUAL.items():
         if isinstance(task, kind):
             return _of_languages(task, of_languages)
-    if isinstance(task, MASKED):  # <s> before, and no target
-        bos, eos = task.source_dictionary.bos(), task.source_dictionary.eos()
-        return SpecialTokens(((bos,), (eos,)), ((), ()), bos)
+    if isinstance(task, MASKED):
+        return _masked(task)
+    if isinstance(task, LanguageModelingTask):
+        return _language_model(task)
     source, target = task.source_dictionary.eos(), task.target_dictionary.eos()
     return SpecialTokens(((), (source,)), ((), (target,)), target)
+
+
+def _masked(task: Any) -> SpecialTokens:
+    """<s> before, </s> after, and no target; two </s> between passages, but in BERT one [SEP]."""
+    bos, eos = task.source_dictionary.bos(), task.source_dictionary.eos()
+    separators = getattr(task, "separators", 2)
+    return SpecialTokens(((bos,), (eos,)), ((), ()), bos, between=(eos,) * separators)
+
+
+def mask_of(task: Any) -> int:
+    """The token that stands for a word that a masked language model is to guess."""
+    for symbol in ("[MASK]", "<mask>"):
+        if isinstance(task, MASKED) and symbol in task.source_dictionary:
+            return task.source_dictionary.index(symbol)
+    raise InputError(
+        f"the task {type(task).__name__} has no mask; expected a masked language model"
+    )
+
+
+def _language_model(task: LanguageModelingTask) -> SpecialTokens:
+    """What fairseq lets it read first: </s>, or <s> with ``--add-bos-token``; and no target.
+
+    It predicts </s>, but never reads it after a sentence.
+    """
+    bos, eos = task.source_dictionary.bos(), task.source_dictionary.eos()
+    start = bos if getattr(task_options(task), "add_bos_token", False) else eos
+    return SpecialTokens(((start,), ()), ((), ()), start)
 
 
 def _of_languages(task: Any, of_languages: Callable[..., SpecialTokens]) -> SpecialTokens:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import torch
 from fairseq.data.data_utils import collate_tokens
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
@@ -24,16 +25,16 @@ class TeacherForcing:
     Args:
         attention: what to look at: ``cross``, which alignments come from, ``decoder`` or
             ``encoder``. For the last one, pairs need no target, and the model needs no decoder.
+            Of a language model, which reads the source of a pair, there is ``decoder`` alone.
     """
 
     def __init__(self, model, task, *, attention: str = "cross"):
         self.model, self.attention = model, attention
         self.pad = task.source_dictionary.pad()
         self.start = special_tokens_of(task).start
-        if not hasattr(model, "encoder"):
-            raise InputError(
-                f"{type(model).__name__} has no encoder; language models are not supported"
-            )
+        self.is_language_model = not hasattr(model, "encoder")
+        if self.is_language_model:
+            refuse_unread(model, task, attention)
         modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
         if not modules:
             raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}")
@@ -73,9 +74,15 @@ class TeacherForcing:
     def forward(self, pairs: list[Pair]) -> None:
         """Runs the encoder, and the decoder if it is looked at, but not the output layer.
 
+        A language model has no encoder: its decoder reads the source.
+
         Both sides are padded on the right, whatever the task does in training: positions and masks
         follow the padding, and token j of a sentence is then at row or column j.
         """
+        if self.is_language_model:
+            read = self._padded([pair.source.tokens for pair in pairs])
+            self.model.decoder.extract_features(read, encoder_out=None)
+            return
         src_tokens, prev_output_tokens, _ = self.tensors(pairs)
         encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)  # RoBERTa's
         with single_beam(self.model):  # it may have translated before
@@ -103,6 +110,21 @@ class TeacherForcing:
         """Refuses a pair that is too long for the model."""
         for _ in fit_lengths(pairs, self.limits):
             pass
+
+
+def refuse_unread(model, task, attention: str) -> None:
+    """Refuses what a model without an encoder has not, and tasks whose text it would misread."""
+    name = type(model).__name__
+    if attention != "decoder":
+        raise InputError(
+            f"{name} has no encoder and no {KINDS[attention].title}: it is a language model, which "
+            "has decoder self-attention alone (see normalign evolution)"
+        )
+    if not isinstance(task, LanguageModelingTask):
+        raise InputError(
+            f"{name} has no encoder, and its task is {type(task).__name__}; expected a language "
+            "model of the task language_modeling"
+        )
 
 
 def places_by_word(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:

@@ -144,7 +144,7 @@ def test_a_model_without_encoder_is_refused(task):
     model = build_model(task=task)
     del model.encoder
     with pytest.raises(
-        InputError, match="TransformerModel has no encoder; language models are not supported"
+        InputError, match="TransformerModel has no encoder, and its task is ToyTask; expected a lang"
     ):
         TeacherForcing(model, task, attention="decoder")
 
