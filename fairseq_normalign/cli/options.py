@@ -255,7 +255,7 @@ INPUTS = (
     *("conllu", "frequencies"),
 )
 TEXTS = ("source_file", "target_file", "hypotheses")
-CHECKPOINTS = ("path", "reverse_path")
+CHECKPOINTS = ("path", "reverse_path", "scratch")
 DATA_FILES = ("dict.*", "*.bin", "*.idx")
 OUTPUTS = ("output", "out", "plot", "json")
 
