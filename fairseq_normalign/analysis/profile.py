@@ -118,8 +118,8 @@ def profile(
     for name, finding in _findings(survey, names).items():
         measured.add(name, finding)
     model_heads = all_heads(head_counts(model.forcing.model))
-    names = dict(zip(model_heads, head_names(model.forcing.model), strict=True))
-    return measured.renamed(names)
+    first_names = dict(zip(model_heads, head_names(model.forcing.model), strict=True))
+    return measured.renamed(first_names)
 
 
 def _without_skipped(
