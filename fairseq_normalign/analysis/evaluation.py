@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +24,8 @@ from fairseq_normalign.analysis.translation import (
 )
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
-from fairseq_normalign.host.attention import attentions, gate_values, head_count
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.host.attention import attentions, gate_values, head_numbers
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
@@ -41,6 +44,8 @@ class Row(NamedTuple):
     scores: dict[str, float]  # BLEU, chrF and, where there is gold, AER; all in percent
     signatures: dict[str, str]  # of each score: everything that changes it
     speed: float  # tokens generated in a second, over those of the first model
+    names: tuple[Head, ...] = ()  # of these heads, as in the model that none was removed from
+    scratch: Row | None = None  # a model of the same heads that was trained from scratch
 
 
 class GoldTexts(NamedTuple):
@@ -56,6 +61,7 @@ def compare(
     data: str,
     corpus: Texts | str,
     *,
+    scratch: Sequence[str] = (),
     reader: Callable[[Any], PairReader] = PairReader,
     gold: GoldTexts | None = None,
     method: str = "norms",
@@ -75,6 +81,8 @@ def compare(
         paths: the checkpoints.
         data: the directory with ``dict.*.txt``.
         corpus: what to translate: text files, or the name of a binarised subset of ``data``.
+        scratch: checkpoints with the heads of others among ``paths`` that were trained from random
+            initialisation, to stand beside those.
         reader: task → how text is read, e.g. ``partial(PairReader.from_names,
             bpe="sentencepiece", model="spm.model")``.
         gold: links and texts for AER; layer and step are chosen without gold, for each model.
@@ -88,10 +96,12 @@ def compare(
             ``host.lengths.fit_lengths``).
     """
     metrics = translation_metrics(tokenize, lowercase=lowercase)
-    loaded = [_load(path, data, reader, overrides, device, dtype) for path in paths]
+    every_path = [*paths, *scratch]
+    loaded = [_load(path, data, reader, overrides, device, dtype) for path in every_path]
     models = [model for model, _ in loaded]
     readers = [own_reader for _, own_reader in loaded]
-    _check_alike(paths, readers)
+    _check_alike(every_path, readers)
+    _check_heads(every_path, models, len(paths))
     pairs, references = read_corpus(corpus, readers[0], limit=limit)
     limits = limits_of(models[0])._replace(target=None)
     pairs = list(fit_lengths(pairs, limits, too_long))
@@ -100,7 +110,7 @@ def compare(
     translators = [Translator(model, own_reader, search) for model, own_reader in loaded]
     translations, speeds = side_by_side(translators, pairs, max_tokens=max_tokens)
     rows = []
-    for place, (name, model) in enumerate(zip(short_names(paths), models, strict=True)):
+    for place, (name, model) in enumerate(zip(short_names(every_path), models, strict=True)):
         scores = {}
         signatures = {}
         for metric, scorer in metrics.items():
@@ -110,7 +120,24 @@ def compare(
             scores["AER"], signatures["AER"] = aers[place]
         speed = speeds[place] / speeds[0]
         rows.append(_row(name, model, scores, signatures, speed))
-    return rows
+    return _beside(rows[: len(paths)], rows[len(paths) :])
+
+
+def _check_heads(paths: Sequence[str], models: Sequence[nn.Module], trained: int) -> None:
+    """Refuses a model from scratch, after the ``trained`` ones, whose heads none of those has."""
+    known = {open_names(model) for model in models[:trained]}
+    for path, model in zip(paths[trained:], models[trained:], strict=True):
+        if open_names(model) not in known:
+            raise InputError(
+                f"{path}: none of the models of --path has its heads; expected one from scratch, "
+                "trained with --alive-heads of one of them"
+            )
+
+
+def _beside(rows: list[Row], scratch: list[Row]) -> list[Row]:
+    """The rows, each with the model from scratch that has its heads, if there is one."""
+    by_heads = {row.names: row for row in scratch}
+    return [row._replace(scratch=by_heads.get(row.names)) for row in rows]
 
 
 def _row(
@@ -130,6 +157,7 @@ def _row(
         scores=scores,
         signatures=signatures,
         speed=speed,
+        names=open_names(model),
     )
 
 
@@ -172,12 +200,20 @@ def _tokens(reader: PairReader) -> tuple:
 
 def open_heads(model: nn.Module) -> dict[tuple[str, int], int]:
     """How many heads of each attention are there, and not closed by a gate."""
-    return {name: _open(attention) for name, attention in attentions(model).items()}
+    counts = Counter(head[:2] for head in open_names(model))
+    return {name: counts[name] for name in attentions(model)}
 
 
-def _open(attention: nn.Module) -> int:
-    gates = gate_values(attention)
-    return head_count(attention) if gates is None else int(gates.count_nonzero())
+def open_names(model: nn.Module) -> tuple[Head, ...]:
+    """The names of those heads, as in the model that none was removed from."""
+    names = []
+    for (kind, layer), attention in attentions(model).items():
+        numbers = head_numbers(attention)
+        gates = gate_values(attention)
+        is_open = [True] * len(numbers) if gates is None else (gates != 0).tolist()
+        for number in compress(numbers, is_open):
+            names.append(Head(kind, layer, number))
+    return tuple(names)
 
 
 def aer_scores(

@@ -40,6 +40,15 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("pruning")
+    group.add_argument(
+        "--scratch",
+        metavar="CHECKPOINT",
+        nargs="+",
+        default=[],
+        help="models trained from random initialisation with the heads of some of --path "
+        "(--alive-heads), to stand beside those: from trained | from scratch",
+    )
     group = parser.add_argument_group(
         "translation", "a binarised --gen-subset of DATA, or two text files"
     )
@@ -75,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("-o", "--output", metavar="FILE", help="write the rows here as JSON too")
     group.add_argument(
-        "--plot", metavar="FILE", help="draw BLEU and heads left: .png, .pdf or .svg"
+        "--plot", metavar="FILE", help="draw BLEU, AER and heads left: .png, .pdf or .svg"
     )
 
 
@@ -116,6 +125,7 @@ def main(args: argparse.Namespace) -> None:
         args.path,
         args.data,
         corpus,
+        scratch=args.scratch,
         reader=partial(PairReader.from_args, args=args),
         gold=gold_texts,
         method=args.method,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -22,22 +22,54 @@ Heads: {SHORT_NAMES}. Parameters in millions and in MB.
 Speed: generated tokens per second of process time, as a multiple of the first model's."""
 
 
+TRAINED, SCRATCH = "from trained", "from scratch"
+BAR, NOTHING = "|", "–"
+DRAWN = ("BLEU", "AER")  # scores that have a panel
+
+
 def heads_of(row: Row, kind: str | None = None) -> int:
     """How many heads a model has, of one kind of attention or in all."""
     return sum(heads for (own, _), heads in row.heads.items() if kind in (None, own))
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
-    """One line for each model (Voita et al., 2019, Table 2), a legend, and signatures."""
+    """One line for each model (Voita et al., 2019, Table 2), a legend, and signatures.
+
+    Where there are models from scratch, their scores stand beside those of the models with the same
+    heads, as in the paper.
+    """
     metrics = list(rows[0].scores)
     kinds = [kind.short for kind in KINDS.values()]
-    table = [["model", "heads", *kinds, "params", "MB", *metrics, "speed"]]
+    from_scratch = _from_scratch(rows)
+    beside = [BAR, *metrics, BAR] if from_scratch else []
+    table = [["model", "heads", *kinds, "params", "MB", *metrics, *beside, "speed"]]
     for row in rows:
         heads = [heads_of(row), *(heads_of(row, kind) for kind in KINDS)]
         sizes = [f"{row.parameters / 1e6:.2f}", f"{row.megabytes:.1f}"]
-        scores = [f"{row.scores[metric]:.1f}" for metric in metrics]
+        scores = _cells(row, metrics)
+        if from_scratch:
+            scores += [BAR, *_cells(row.scratch, metrics), BAR]
         table.append([row.name, *map(str, heads), *sizes, *scores, f"{row.speed:.2f}×"])
-    return "\n".join([*columns(table), LEGEND, *_signatures(rows)])
+    lines = columns(table)
+    if from_scratch:
+        lines.insert(0, _titles(lines[0], metrics[0]))
+    return "\n".join([*lines, LEGEND, *_signatures([*rows, *from_scratch])])
+
+
+def _from_scratch(rows: Iterable[Row]) -> list[Row]:
+    """The models from scratch beside some rows, each once."""
+    return list({row.scratch.name: row.scratch for row in rows if row.scratch}.values())
+
+
+def _cells(row: Row | None, metrics: Iterable[str]) -> list[str]:
+    return [NOTHING if row is None else f"{row.scores[metric]:.1f}" for metric in metrics]
+
+
+def _titles(header: str, metric: str) -> str:
+    """A line above the header: what its two groups of scores are of."""
+    first = header.index(metric)
+    second = header.index(metric, first + 1)
+    return f"{'':{first}}{TRAINED:<{second - first}}{SCRATCH}"
 
 
 def _signatures(rows: Sequence[Row]) -> Iterator[str]:
@@ -52,8 +84,14 @@ def _signatures(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def as_json(rows: Sequence[Row]) -> list[dict]:
-    """Rows as JSON takes them, with the heads of each layer."""
-    return list(map(_row_as_json, rows))
+    """Rows as JSON takes them, with the heads of each layer and their names."""
+    entries = []
+    for row in rows:
+        entry = _row_as_json(row)
+        if row.scratch is not None:
+            entry["scratch"] = _row_as_json(row.scratch)
+        entries.append(entry)
+    return entries
 
 
 def _row_as_json(row: Row) -> dict:
@@ -62,6 +100,7 @@ def _row_as_json(row: Row) -> dict:
         by_kind[f"{kind}_heads"].append(heads)
     return {
         "model": row.name,
+        "names": list(map(str, row.names)),
         "heads": heads_of(row),
         **by_kind,
         "parameters": row.parameters,
@@ -73,38 +112,64 @@ def _row_as_json(row: Row) -> dict:
 
 
 def pruning_picture(rows: Sequence[Row]) -> Figure:
-    """BLEU and heads of each kind against all heads, heads of each layer.
+    """BLEU, AER and heads of each kind against heads left, heads of each layer.
 
-    As in Voita et al. (2019), Fig. 7, 9 and 10.
+    As in Voita et al. (2019), Fig. 7, 9 and 10. If models differ in the heads of one kind alone, as
+    those of the encoder in Fig. 7, these are the heads that count.
     """
-    rows = sorted(rows, key=heads_of)
-    sizes = [3.6, 3.6, 1.2 + 0.28 * len(_attentions(rows))]
+    varied = varied_kind(rows)
+    rows = sorted(rows, key=lambda row: heads_of(row, varied))
+    metrics = [metric for metric in DRAWN if metric in rows[0].scores]
+    sizes = [3.6] * (len(metrics) + (varied is None))
+    sizes.append(1.2 + 0.28 * len(_attentions(rows)))
     height = max(3.2, 1.4 + 0.32 * len(rows))
     figure = Figure(figsize=(sum(sizes) + 0.9, height), layout="constrained")
     FigureCanvasAgg(figure)
-    quality, kinds, layers = figure.subplots(1, 3, width_ratios=sizes)
-    draw_quality(quality, rows)
-    draw_kinds(kinds, rows)
+    *panels, layers = figure.subplots(1, len(sizes), width_ratios=sizes)
+    for axes, metric in zip(panels, metrics, strict=False):
+        draw_quality(axes, rows, metric, varied)
+    if varied is None:
+        draw_kinds(panels[-1], rows)
     draw_layers(layers, rows)
     return figure
 
 
-def draw_quality(axes: Axes, rows: Sequence[Row]) -> None:
-    counts = [heads_of(row) for row in rows]
-    scores = [row.scores["BLEU"] for row in rows]
-    axes.plot(counts, scores, marker="o")
-    look: dict[str, Any] = {"textcoords": "offset points", "fontsize": "x-small"}
-    for row, count, score in zip(rows, counts, scores, strict=True):
-        axes.annotate(row.name, (count, score), xytext=(5, -9), **look)
+def varied_kind(rows: Sequence[Row]) -> str | None:
+    """The one kind of attention that models have different numbers of heads of, if it is one."""
+    varied = [kind for kind in KINDS if len({heads_of(row, kind) for row in rows}) > 1]
+    return varied[0] if len(varied) == 1 else None
+
+
+def draw_quality(axes: Axes, rows: Sequence[Row], metric: str, kind: str | None) -> None:
+    """A score against heads left: a line of trained models, and one of those from scratch."""
+    _draw_line(axes, rows, metric, kind, marker="o", label=TRAINED)
+    from_scratch = _from_scratch(rows)
+    if from_scratch:
+        _draw_line(axes, from_scratch, metric, kind, marker="s", ls="--", label=SCRATCH)
+        axes.legend(fontsize="x-small")
     axes.margins(x=0.25, y=0.15)
-    _label(axes, "BLEU", "BLEU against retained heads")
+    _label(axes, metric, f"{metric} against retained heads", kind)
+
+
+def _draw_line(axes: Axes, rows: Sequence[Row], metric: str, kind: str | None, **look: Any) -> None:
+    counts = [heads_of(row, kind) for row in rows]
+    scores = [row.scores[metric] for row in rows]
+    axes.plot(counts, scores, **look)
+    for row, count, score in zip(rows, counts, scores, strict=True):
+        axes.annotate(
+            row.name,
+            (count, score),
+            xytext=(5, -9),
+            textcoords="offset points",
+            fontsize="x-small",
+        )
 
 
 def draw_kinds(axes: Axes, rows: Sequence[Row]) -> None:
     totals = [heads_of(row) for row in rows]
-    for name, kind in KINDS.items():
+    for (name, kind), marker in zip(KINDS.items(), "os^", strict=True):
         counts = [heads_of(row, name) for row in rows]
-        axes.plot(totals, counts, marker="o", label=kind.title)
+        axes.plot(totals, counts, marker=marker, label=kind.title)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize="x-small")
@@ -143,8 +208,8 @@ def _attentions(rows: Sequence[Row]) -> list[tuple[str, int]]:
     return sorted(names, key=lambda name: (order.index(name[0]), name[1]))
 
 
-def _label(axes: Axes, y: str, title: str) -> None:
-    axes.set_xlabel("heads in all")
+def _label(axes: Axes, y: str, title: str, kind: str | None = None) -> None:
+    axes.set_xlabel(f"heads of {KINDS[kind].title}" if kind else "heads in all")
     axes.set_ylabel(y)
     axes.set_title(title, fontsize="medium")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -18,6 +18,7 @@ from fairseq_normalign.analysis.evaluation import (
     aer_scores,
     compare,
     open_heads,
+    open_names,
 )
 from fairseq_normalign.analysis.translation import (
     Texts,
@@ -128,6 +129,31 @@ def test_rows(lowercase, folder, paths, texts):
     assert rows[0].speed == 1
     assert rows[1].speed > 0
     assert rows[0].scores != rows[1].scores
+
+
+def test_models_from_scratch_stand_beside_those_of_the_same_heads(folder, paths, texts):
+    again = save(folder / "again.pt", heads=2, noise=0.5)
+    rows = compare(paths, str(folder), texts, scratch=[again], search=SHORT)
+    assert [row.name for row in rows] == ["one.pt", "two.pt"]
+    assert rows[0].scratch is None
+    assert rows[1].scratch.name == "again.pt"
+    assert rows[1].scratch.names == rows[1].names
+    (alone,) = compare([again], str(folder), texts, search=SHORT)
+    assert rows[1].scratch.scores == alone.scores
+    other = save(folder / "other.pt", heads=1)
+    with pytest.raises(InputError, match=r"other\.pt: none of the models of --path has its heads"):
+        compare(paths, str(folder), texts, scratch=[other], search=SHORT)
+
+
+def test_open_heads_have_the_names_of_the_full_model():
+    alive = "encoder.1.2 encoder.1.4 cross.2.3"
+    pruned = build_model("transformer_normalign", alive_heads=alive)
+    assert " ".join(map(str, open_names(pruned))) == alive
+    gated = build_model("transformer_normalign", alive_heads=alive, gate_heads="encoder")
+    with torch.no_grad():
+        attentions(gated)["encoder", 0].out_proj.scaled_log_alpha[0] = -1
+    assert " ".join(map(str, open_names(gated))) == "encoder.1.4 cross.2.3"
+    assert open_heads(gated)["encoder", 0] == 1
 
 
 @pytest.mark.filterwarnings("ignore:layer and step are decided")

@@ -6,11 +6,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fairseq_normalign.heads.names import Head
 from fairseq_normalign.report.pictures import save
-from fairseq_normalign.report.pruning import as_json, comparison_table, heads_of, pruning_picture
+from fairseq_normalign.report.pruning import (
+    as_json,
+    comparison_table,
+    heads_of,
+    pruning_picture,
+    varied_kind,
+)
 
 
-def row(name: str, heads: dict, bleu: float, speed: float, layer: int) -> SimpleNamespace:
+def row(
+    name: str, heads: dict, bleu: float, speed: float, layer: int, scratch=None
+) -> SimpleNamespace:
     by_layer = {}
     for kind, counts in heads.items():
         for number, count in enumerate(counts):
@@ -24,6 +33,8 @@ def row(name: str, heads: dict, bleu: float, speed: float, layer: int) -> Simple
         scores={"BLEU": bleu, "AER": 37.25},
         signatures=made,
         speed=speed,
+        names=(Head("cross", 0, 3),),
+        scratch=scratch,
     )
 
 
@@ -77,6 +88,7 @@ def test_json(rows):
     (written, *_) = json.loads(json.dumps(as_json(rows)))
     assert written == {
         "model": "half.pt",
+        "names": ["cross.1.4"],
         "heads": 10,
         "encoder_heads": [0, 1],
         "decoder_heads": [2, 0],
@@ -91,8 +103,10 @@ def test_json(rows):
 
 
 def test_pictures_show_the_models_by_number_of_heads(rows):
-    quality, kinds, layers = pruning_picture(rows).axes
+    quality, alignment, kinds, layers = pruning_picture(rows).axes
     (line,) = quality.lines
+    assert alignment.get_ylabel() == "AER"
+    assert [y for _, y in alignment.lines[0].get_xydata()] == [37.25] * 3
     assert line.get_xydata().tolist() == [[3, 9.96], [10, 20.55], [24, 21.34]]
     assert {text.get_text(): text.xy for text in quality.texts} == {
         "small.pt": (3, 9.96),
@@ -140,3 +154,50 @@ def test_models_may_differ_in_depth(rows):
     )
     *_, layers = pruning_picture([*rows, deep]).axes
     assert layers.images[0].get_array()[1].tolist() == [4, 4, 2, 1, 0, 3, 0]
+
+
+@pytest.fixture
+def with_scratch(rows):
+    half, full, small = rows
+    heads = {"encoder": (0, 1), "decoder": (2, 0), "cross": (4, 3)}
+    half.scratch = row("scratch/half.pt", heads, 19.25, 1.0, layer=2)
+    return [full, half, small]
+
+
+FROM_SCRATCH = """\
+                                          from trained   from scratch
+model     heads  e  d  d-e  params    MB  BLEU   AER  |  BLEU   AER  |  speed
+full.pt      24  8  8    8    4.97  19.9  21.3  37.2  |     –     –  |  0.88×
+half.pt      10  1  2    7    4.97  19.9  20.6  37.2  |  19.2  37.2  |  1.00×
+small.pt      3  0  0    3    4.97  19.9  10.0  37.2  |     –     –  |  1.50×
+"""
+
+
+def test_models_from_scratch_stand_beside_the_trained(with_scratch):
+    text = comparison_table(with_scratch)
+    assert text.startswith(FROM_SCRATCH)
+    assert "AER of scratch/half.pt: AER|layer:auto:2" in text
+    full, half, _ = json.loads(json.dumps(as_json(with_scratch)))
+    assert "scratch" not in full
+    assert (half["scratch"]["model"], half["scratch"]["BLEU"]) == ("scratch/half.pt", 19.25)
+    quality, alignment, *_ = pruning_picture(with_scratch).axes
+    trained, scratch = quality.lines
+    assert [trained.get_label(), scratch.get_label()] == ["from trained", "from scratch"]
+    assert scratch.get_xydata().tolist() == [[10, 19.25]]
+    assert trained.get_linestyle() != scratch.get_linestyle()  # told apart without colour
+    assert len(alignment.lines) == 2
+
+
+def test_models_that_differ_in_one_kind_alone_are_drawn_by_it():
+    """BLEU against encoder heads left (Voita et al., 2019, Fig. 7)."""
+    rows = []
+    for left in (4, 1, 2):
+        heads = {"encoder": (left,), "decoder": (4,), "cross": (3,)}
+        rows.append(row(f"{left}.pt", heads, 10.0 + left, 1.0, layer=1))
+    assert varied_kind(rows) == "encoder"
+    quality, alignment, layers = pruning_picture(rows).axes
+    assert quality.lines[0].get_xydata().tolist() == [[1, 11], [2, 12], [4, 14]]
+    for axes in (quality, alignment):
+        assert axes.get_xlabel() == "heads of encoder self-attention"
+    assert [label.get_text() for label in layers.get_yticklabels()] == ["4.pt", "2.pt", "1.pt"]
+    assert varied_kind(rows[:1]) is None
