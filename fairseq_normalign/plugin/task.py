@@ -1,4 +1,7 @@
-"""``translation_normalign``: translation whose ``--print-alignment`` aligns by vector norms."""
+"""``translation_normalign``: translation whose ``--print-alignment`` aligns by vector norms.
+
+``--export-attention`` writes what attentions did, beside it.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -18,13 +21,21 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention import single_beam
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.exporting import (
+    AttentionExport,
+    ExportConfig,
+    ExportedBatches,
+    unpadded,
+)
 from fairseq_normalign.plugin.source_noise import SourceNoise
 
 logger = logging.getLogger(__name__)
 
+NAME = "translation_normalign"
+
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
-class TranslationNormalignConfig(TranslationConfig):
+class TranslationNormalignConfig(TranslationConfig, ExportConfig):
     align_method: str = field(
         default="norms", metadata={"help": "what is compared; `normalign methods` lists them"}
     )
@@ -57,12 +68,13 @@ class TranslationNormalignConfig(TranslationConfig):
     seed: int = II("common.seed")
 
 
-@register_task("translation_normalign", dataclass=TranslationNormalignConfig)
+@register_task(NAME, dataclass=TranslationNormalignConfig)
 class TranslationNormalignTask(TranslationTask):
-    """fairseq's ``translation`` with another ``--print-alignment``, and noise in training."""
+    """fairseq's ``translation`` with another ``--print-alignment``, exports, noise in training."""
 
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
+        self.export: AttentionExport | None = None
         self.noise = None
         if cfg.source_token_noise:
             self.noise = SourceNoise(cfg.source_token_noise, src_dict, seed=cfg.seed)
@@ -79,7 +91,32 @@ class TranslationNormalignTask(TranslationTask):
         """
         if dataset is not self.datasets.get(self.cfg.train_subset):
             kwargs["required_batch_size_multiple"] = 1
-        return super().get_batch_iterator(dataset, *args, **kwargs)
+        epochs = super().get_batch_iterator(dataset, *args, **kwargs)
+        if not self.cfg.export_attention:
+            return epochs
+        if self.export is not None:
+            raise InputError(
+                f"--export-attention has the sentences of {self.export.subset} already; expected "
+                "one subset"
+            )
+        self.export = AttentionExport(self, epochs)
+        return ExportedBatches(epochs, self.export)
+
+    def build_dataset_for_inference(self, *args, **kwargs):
+        if self.cfg.export_attention:
+            raise InputError(
+                "--export-attention does not go with text that comes bit by bit; expected "
+                "fairseq-generate, or normalign export with --source-file and --hypotheses"
+            )
+        return super().build_dataset_for_inference(*args, **kwargs)
+
+    def build_model(self, cfg, from_checkpoint=False):
+        if self.cfg.export_attention and not from_checkpoint:
+            raise InputError(
+                "--export-attention does not go with training; expected fairseq-generate or "
+                "fairseq-validate; a criterion asks the model itself: model(..., export=...)"
+            )
+        return super().build_model(cfg, from_checkpoint)
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
         wanted = getattr(args, "print_alignment", None)
@@ -93,7 +130,24 @@ class TranslationNormalignTask(TranslationTask):
                 "soft": wanted == "soft",
                 "nbest": getattr(args, "nbest", 1),
             }
-        return super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs)
+        generator = super().build_generator(
+            models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs
+        )
+        if self.export is not None:
+            self.export.follow(generator, models, args)
+        return generator
+
+    def inference_step(self, generator, models, sample, *args, **kwargs):
+        beams = super().inference_step(generator, models, sample, *args, **kwargs)
+        if self.export is not None:
+            self.export.add_hypotheses(generator, sample, beams)
+        return beams
+
+    def valid_step(self, sample, model, criterion):
+        results = super().valid_step(sample, model, criterion)
+        if self.export is not None:
+            self.export.add_references(model, sample)
+        return results
 
     def align_options(self) -> AlignOptions:
         """How to align, as the options of the task say."""
@@ -134,7 +188,8 @@ class AligningGenerator(SequenceGenerator):
         finalized = super().generate(models, sample, **kwargs)
         hypotheses = []
         pairs = []
-        for source, beam in zip(_sources(sample, self.pad), finalized, strict=True):
+        sources = unpadded(sample["net_input"]["src_tokens"], self.pad)
+        for source, beam in zip(sources, finalized, strict=True):
             for hypothesis in beam[: self.nbest]:
                 target = hypothesis["tokens"].cpu()
                 hypotheses.append(hypothesis)
@@ -161,7 +216,3 @@ class AligningGenerator(SequenceGenerator):
 
 def _as_text(shares: Iterable[float]) -> list[str]:
     return [f"{share:.6f}" for share in shares]
-
-
-def _sources(sample: dict, pad: int) -> list[torch.Tensor]:
-    return [tokens[tokens.ne(pad)] for tokens in sample["net_input"]["src_tokens"].cpu()]

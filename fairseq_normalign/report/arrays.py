@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fairseq_normalign.analysis.arrays import Arrays
+from fairseq_normalign.analysis.export_writer import create_export
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.report.export import create_export
 
 WINDOW = 500  # pairs sorted by length at a time: few, so that little is held
 

@@ -1,4 +1,4 @@
-"""Arrays of a corpus in one ``.npz`` file, written and read one sentence at a time.
+"""Arrays of a corpus in one ``.npz`` file, read one sentence at a time.
 
 ``numpy.load`` reads the file too: ``3.array`` is the array of sentence 3 (from 0),
 ``3.tokens.json`` and ``metadata.json`` are bytes of JSON.
@@ -6,27 +6,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import operator
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fairseq_normalign.analysis.export_writer import METADATA, array_name, tokens_name
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
-
-METADATA = "metadata.json"
-# Bytes that names, headers and tokens of a sentence take beside its numbers, roughly.
-OVERHEAD = 1000
-
-
-# Text that UTF-8 cannot hold is written as \\udcff, which JSON reads back.
-ANY_TEXT = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 class Item(NamedTuple):
@@ -35,43 +26,6 @@ class Item(NamedTuple):
     array: np.ndarray
     source: list[str]  # the tokens that the encoder read
     target: list[str]  # the tokens that the decoder read, its start mark first
-
-
-class Writer:
-    """Writes an export; sentences may come in any order."""
-
-    def __init__(self, archive: zipfile.ZipFile):
-        self.archive, self.sentences = archive, 0
-
-    def add(
-        self, index: int, array: np.ndarray, source: Sequence[str], target: Sequence[str]
-    ) -> None:
-        with self._member(_array_name(index)) as file:
-            np.lib.format.write_array(file, array, allow_pickle=False)
-        self._write_json(_tokens_name(index), {"source": source, "target": target})
-        self.sentences += 1
-
-    def finish(self, metadata: dict) -> None:
-        """Adds the metadata, and lists the sentences in their order, however they came."""
-        self._write_json(METADATA, {**metadata, "sentences": self.sentences})
-        self.archive.infolist().sort(key=lambda member: _place(member.filename))
-
-    def _write_json(self, name: str, value: dict) -> None:
-        with self._member(name) as file:
-            file.write(json.dumps(value, ensure_ascii=False, allow_nan=False).encode(**ANY_TEXT))
-
-    def _member(self, name: str) -> IO[bytes]:
-        # A ZipInfo without the time of day: the same export is the same bytes.
-        return self.archive.open(zipfile.ZipInfo(name), "w", force_zip64=True)
-
-
-@contextlib.contextmanager
-def create_export(path: str | Path, metadata: dict) -> Iterator[Writer]:
-    """An export to write, which appears under its name only when complete."""
-    with whole_file(path, binary=True) as file, zipfile.ZipFile(file, "w") as archive:
-        writer = Writer(archive)
-        yield writer
-        writer.finish(metadata)
 
 
 class Export:
@@ -99,8 +53,8 @@ class Export:
             place += len(self)
         if not 0 <= place < len(self):
             raise IndexError(f"sentence {index} of an export of {len(self)}")
-        tokens = json.loads(self._archive.read(_tokens_name(place)))
-        with self._archive.open(_array_name(place)) as file:
+        tokens = json.loads(self._archive.read(tokens_name(place)))
+        with self._archive.open(array_name(place)) as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
         return Item(array, tokens["source"], tokens["target"])
 
@@ -118,26 +72,10 @@ class Export:
 
 
 def open_export(path: str | Path) -> Export:
-    """Opens what ``normalign export`` wrote.
+    """Opens what ``normalign export``, or ``--export-attention`` of fairseq's commands, wrote.
 
     >>> with open_export("norms.npz") as export:
     ...     item = export[3]
     ...     item.array.shape, item.source, item.target, export.metadata["axes"]
     """
     return Export(path)
-
-
-def _array_name(index: int) -> str:
-    return f"{index}.array.npy"
-
-
-def _tokens_name(index: int) -> str:
-    return f"{index}.tokens.json"
-
-
-def _place(name: str) -> tuple[int, str]:
-    """Metadata first, then sentence by sentence."""
-    if name == METADATA:
-        return -1, ""
-    number, _, _ = name.partition(".")
-    return int(number), name

@@ -1,0 +1,256 @@
+"""``--export-attention``: what attentions did on the sentences of a command of fairseq's own.
+
+fairseq tells a task what sentences will come, when it asks for batches of them, but not when it is
+done. So the batches themselves tell, when the command asks for one more than there are.
+"""
+
+import argparse
+import atexit
+import contextlib
+import logging
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fairseq.data.iterators import EpochBatchIterator
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.utils import split_paths
+from torch import Tensor
+
+from fairseq_normalign.analysis.arrays import OVERHEAD, Arrays
+from fairseq_normalign.analysis.export_writer import Writer, create_export
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.norms.quantities import QUANTITIES
+from fairseq_normalign.version import __version__
+
+logger = logging.getLogger(__name__)
+
+MAX_TOKENS = 4000  # of a batch that is run once more, padding included
+
+
+@dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
+class ExportConfig(FairseqDataclass):
+    export_attention: str = field(
+        default="",
+        metadata={
+            "help": "write what the attention did on the hypotheses or references to this .npz file"
+        },
+    )
+    export_kind: ChoiceEnum(list(KINDS)) = field(  # type: ignore[valid-type]
+        default="cross", metadata={"help": "which attention to export"}
+    )
+    export_quantity: str = field(
+        default="norms", metadata={"help": f"what to export: {', '.join(QUANTITIES)}"}
+    )
+    export_layers: str = field(
+        default="", metadata={"help": "layers to export, from 1, as in 5,6 (default: all)"}
+    )
+    export_heads: str = field(
+        default="",
+        metadata={"help": "heads to take or to sum over, from 1, as in 1,4 (default: all)"},
+    )
+    export_dtype: ChoiceEnum(["float32", "float16"]) = field(  # type: ignore[valid-type]
+        default="float32", metadata={"help": "of the exported numbers"}
+    )
+    export_max_gigabytes: float = field(
+        default=10.0, metadata={"help": "stop if the export becomes larger than this"}
+    )
+
+
+class Unfinished(Exception):
+    """The command ended before its batches did."""
+
+
+class AttentionExport:
+    """An export of all sentences that a command goes through, in the order of the corpus.
+
+    The file is written beside and appears when it is complete; if the command fails, nothing stays.
+    """
+
+    def __init__(self, task: Any, epochs: EpochBatchIterator):
+        self.task, self.cfg, self.path = task, task.cfg, task.cfg.export_attention
+        self.shards = epochs.num_shards
+        names = [name for name, dataset in task.datasets.items() if dataset is epochs.dataset]
+        self.subset = names[0] if names else None
+        batches = list(islice(epochs.frozen_batches, epochs.shard_id, None, self.shards))
+        # As fairseq numbers them: their places in the corpus, of which some may be skipped.
+        self.sentences = np.sort(np.concatenate(batches)) if batches else np.array([], int)
+        self.nbest, self.bytes = 1, 0
+        self._opened = contextlib.ExitStack()
+        self._generator: Any = None
+        self._arrays: Arrays | None = None
+        self._writer: Writer
+
+    def follow(self, generator: Any, models: Sequence[Any], options: Any) -> None:
+        """Exports what this generator finds, and no other, as that of --eval-bleu."""
+        if len(models) > 1:
+            raise InputError("--export-attention exports one model; --path names several")
+        self._generator = generator
+        if getattr(options, "score_reference", False):
+            self._open(models[0], "references")
+        else:
+            self.nbest = min(options.nbest, options.beam)
+            self._open(models[0], "hypotheses")
+
+    def add_hypotheses(self, generator: Any, sample: dict, beams: Sequence[Sequence[dict]]) -> None:
+        """Writes what the attention did on the hypotheses that fairseq prints."""
+        if generator is not self._generator:
+            return
+        targets = []
+        for beam in beams:
+            targets.append([hypothesis["tokens"].cpu() for hypothesis in beam[: self.nbest]])
+        self._add(sample, targets)
+
+    def add_references(self, model: Any, sample: dict) -> None:
+        """Writes what the attention did on the references of a batch."""
+        if self._arrays is None:
+            if self.shards > 1:
+                raise InputError(
+                    "--export-attention: each of several processes would write the same file; "
+                    "expected --distributed-world-size 1"
+                )
+            self._open(model, "references")
+        references = unpadded(sample["target"], self.task.target_dictionary.pad())
+        self._add(sample, [[reference] for reference in references])
+
+    def _open(self, model: Any, targets: str) -> None:
+        """Starts the file, or refuses what cannot be exported."""
+        self.reader = PairReader(self.task)
+        self._arrays = self._arrays_of(model)
+        checkpoint = checkpoint_of_command()
+        data, *_ = split_paths(self.cfg.data)
+        refuse_overwriting(self.path, checkpoint, *Path(data).glob("*"))
+        metadata = {
+            **self._arrays.description(),
+            "targets": targets,
+            "subset": self.subset,
+            "sentence_ids": np.repeat(self.sentences, self.nbest).tolist(),
+            "checkpoint": checkpoint and Path(checkpoint).name,
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "version": __version__,
+        }
+        self._writer = self._opened.enter_context(create_export(self.path, metadata))
+        atexit.register(self.discard)
+
+    def _arrays_of(self, model: Any) -> Arrays:
+        cfg = self.cfg
+        if cfg.export_quantity not in QUANTITIES:
+            raise InputError(
+                f"--export-quantity {cfg.export_quantity}: expected one of: {', '.join(QUANTITIES)}"
+            )
+        return Arrays(
+            TeacherForcing(model, self.task, attention=str(cfg.export_kind)),
+            cfg.export_quantity,
+            layers=_numbers("--export-layers", cfg.export_layers),
+            heads=_numbers("--export-heads", cfg.export_heads),
+            dtype=str(cfg.export_dtype),
+        )
+
+    def _add(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
+        """Writes some targets of each sentence of a batch. A failure removes the file."""
+        with contextlib.ExitStack() as on_failure:
+            on_failure.push(self._opened)
+            self._write(sample, targets)
+            on_failure.pop_all()
+
+    def _write(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
+        assert self._arrays is not None
+        places: list[int] = []
+        pairs = []
+        sources = unpadded(sample["net_input"]["src_tokens"], self.task.source_dictionary.pad())
+        for sentence, source, beam in zip(sample["id"].tolist(), sources, targets, strict=True):
+            if len(beam) != self.nbest:
+                raise InputError(
+                    f"--export-attention: S-{sentence} has {len(beam)} hypotheses; expected "
+                    f"{self.nbest}, as many as every sentence"
+                )
+            first = int(np.searchsorted(self.sentences, sentence)) * self.nbest
+            places += range(first, first + self.nbest)
+            for target in beam:
+                pairs.append(self.reader.binarised_pair(source, target, f"S-{sentence}"))
+        for batch in numbered_batches(pairs, max_tokens=MAX_TOKENS):
+            numbers, members = zip(*batch, strict=True)
+            arrays = self._arrays(list(members))
+            for number, pair, array in zip(numbers, members, arrays, strict=True):
+                self._writer.add(places[number], array, *self._arrays.tokens(pair, self.reader))
+                self._count(array)
+
+    def _count(self, array: np.ndarray) -> None:
+        self.bytes += array.nbytes + OVERHEAD
+        if self.bytes > self.cfg.export_max_gigabytes * 1e9:
+            raise InputError(
+                f"{self.path}: more than --export-max-gigabytes {self.cfg.export_max_gigabytes:g} "
+                f"after {self._writer.sentences} of {len(self.sentences) * self.nbest} sentences; "
+                "choose some of --export-layers and --export-heads, a smaller --export-quantity, "
+                "or --export-dtype float16"
+            )
+
+    def finish(self) -> None:
+        """Lets the file appear."""
+        if self._arrays is None:
+            return
+        expected = len(self.sentences) * self.nbest
+        if self._writer.sentences != expected:
+            self.discard()
+            raise InputError(
+                f"{self.path}: {self._writer.sentences} sentences came; expected {expected}"
+            )
+        self._opened.close()
+        atexit.unregister(self.discard)
+        logger.info(f"{self.path}: {expected} sentences, {self.bytes / 1e9:.3g} GB")
+
+    def discard(self) -> None:
+        """Removes what was written of a file that is not complete."""
+        with contextlib.suppress(Unfinished), self._opened:
+            raise Unfinished
+
+
+class ExportedBatches:
+    """What fairseq goes through once; at its end, the export is complete."""
+
+    def __init__(self, epochs: EpochBatchIterator, export: AttentionExport):
+        self.epochs, self.export = epochs, export
+
+    def next_epoch_itr(self, **options: Any) -> "ExportedBatches":
+        self.batches = self.epochs.next_epoch_itr(**options)
+        return self
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[dict]:
+        yield from self.batches
+        self.export.finish()
+
+
+def unpadded(sentences: Tensor, pad: int) -> list[Tensor]:
+    """The sentences of a batch (B, T) without padding."""
+    return [tokens[tokens.ne(pad)] for tokens in sentences.cpu()]
+
+
+def checkpoint_of_command() -> str | None:
+    """What ``--path`` names, which fairseq does not tell its tasks."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--path")
+    named, _ = parser.parse_known_args(sys.argv[1:])
+    return named.path
+
+
+def _numbers(option: str, text: str) -> list[int] | None:
+    """``5,6`` → numbers; None if there is no text."""
+    if not text:
+        return None
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise InputError(f"{option} {text}: expected numbers from 1 with commas between")
+    return [int(word) for word in words]
