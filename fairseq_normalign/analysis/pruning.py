@@ -16,6 +16,8 @@ from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename,
 
 PLAIN_CRITERION = "label_smoothed_cross_entropy"
 GATED_CRITERION = f"{PLAIN_CRITERION}_l0"
+# What the latter's options begin with that the former does not have.
+OF_GATES = ("l0_", "target_heads", "log_relevance", "save_dir", "valid_subset")
 
 
 class Prunable:
@@ -118,8 +120,7 @@ class Prunable:
             self.state.get("extra_state", {}).pop(average, None)
         criterion = (self.state.get("cfg") or {}).get("criterion")
         if criterion and criterion["_name"] == GATED_CRITERION:
-            of_gates = [key for key in criterion if key.startswith(("l0_", "target_heads"))]
-            plain = {key: value for key, value in criterion.items() if key not in of_gates}
+            plain = {key: criterion[key] for key in criterion if not key.startswith(OF_GATES)}
             self.state["cfg"]["criterion"] = {**plain, "_name": PLAIN_CRITERION}
         if getattr(self.options, "criterion", None) == GATED_CRITERION:
             self.options.criterion = PLAIN_CRITERION

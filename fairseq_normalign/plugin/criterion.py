@@ -13,12 +13,14 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 from fairseq.logging import metrics
+from omegaconf import II
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.attention import FairseqModule
 from fairseq_normalign.plugin.gating import gates
+from fairseq_normalign.plugin.relevance_log import RelevanceLog
 
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
@@ -46,6 +48,15 @@ class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
     target_heads: Optional[int] = field(
         default=None, metadata={"help": "steer λ until this many of the gated heads are open"}
     )
+    log_relevance: int = field(
+        default=0,
+        metadata={
+            "help": "at each validation, the LRP relevance of all gated heads on the first so many "
+            "sentences, in the log and in relevance.jsonl of --save-dir"
+        },
+    )
+    save_dir: str = II("checkpoint.save_dir")
+    valid_subset: str = II("dataset.valid_subset")
 
 
 @register_criterion("label_smoothed_cross_entropy_l0", dataclass=L0CriterionConfig)
@@ -68,6 +79,9 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         l0_lambda_cross=None,
         l0_warmup_updates=0,
         target_heads=None,
+        log_relevance=0,
+        save_dir="checkpoints",
+        valid_subset="valid",
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         own = {"encoder": l0_lambda_encoder, "decoder": l0_lambda_decoder, "cross": l0_lambda_cross}
@@ -88,8 +102,16 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
                 )
         if l0_warmup_updates < 0:
             raise InputError(f"--l0-warmup-updates {l0_warmup_updates}: expected 0 or more")
+        if log_relevance < 0:
+            raise InputError(f"--log-relevance {log_relevance}: expected 0 or more")
+        self.relevance_log = None
+        if log_relevance:
+            subset = valid_subset.split(",")[0]
+            self.relevance_log = RelevanceLog(task, log_relevance, save_dir, subset)
 
     def forward(self, model, sample, reduce=True):
+        if self.relevance_log is not None:
+            self._log_relevance(model)
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
         penalty, state = self.penalty(model)
         if model.training:
@@ -99,6 +121,17 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             logging_output["loss"] = loss.data
         logging_output.update(state, gate_logs=1)
         return loss, sample_size, logging_output
+
+    def _log_relevance(self, model: FairseqModule) -> None:
+        """Before the first batch of a training, and before the first of each validation."""
+        before = model.steering.updates  # as the model was told before the last update
+        if model.training:
+            self.relevance_log.start(model, before)
+        else:
+            # What fairseq counts: an update that overflows is none.
+            counted = metrics.get_meter("train", "num_updates")
+            updates = before + 1 if counted is None else int(counted.val)
+            self.relevance_log.add(model, updates)
 
     def penalty(self, model: FairseqModule) -> tuple[Tensor, dict[str, float]]:
         """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged.

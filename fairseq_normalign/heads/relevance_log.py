@@ -1,0 +1,129 @@
+"""How gates and relevance of heads went during a training: a file of JSON lines.
+
+One line for each validation, and one for the start: the number of updates, how relevance was
+measured, and for every gated head its gate at test time, the probability that it is open, and its
+share in its layer's relevance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.heads.correlation import spearman
+from fairseq_normalign.heads.names import Head, parse_head
+
+DIGITS = 6  # of the numbers in the file
+
+
+class GatedHead(NamedTuple):
+    gate: float  # at test time, 0 to 1
+    open: float  # P(g ≠ 0)
+    relevance: float  # share of its layer's, mean over sentences
+
+
+class Entry(NamedTuple):
+    """What is known after some updates."""
+
+    updates: int
+    sentences: int  # that relevance is the mean over
+    rules: str  # of LRP
+    heads: dict[Head, GatedHead]
+
+    def open_heads(self) -> list[Head]:
+        """The heads whose gate is not closed at test time."""
+        return [head for head, state in self.heads.items() if state.gate > 0]
+
+
+def as_line(entry: Entry) -> str:
+    heads = {}
+    for head, state in entry.heads.items():
+        heads[str(head)] = {name: round(value, DIGITS) for name, value in state._asdict().items()}
+    return json.dumps({**entry._asdict(), "heads": heads}, allow_nan=False)
+
+
+def read_log(path: str | Path) -> list[Entry]:
+    """The entries of a file, of ever more updates and of the same heads."""
+    entries: list[Entry] = []
+    for number, line in enumerate(read_lines(path), 1):
+        where = f"{name_of(path)}:{number}"
+        entry = _parsed(line, where)
+        if entries and entry.updates <= entries[-1].updates:
+            raise InputError(
+                f"{where}: {entry.updates} updates after {entries[-1].updates}; expected more with "
+                "every line"
+            )
+        if entries and entry.heads.keys() != entries[0].heads.keys():
+            raise InputError(f"{where}: other heads than in line 1; expected those of one model")
+        entries.append(entry)
+    return entries
+
+
+def _parsed(line: str, where: str) -> Entry:
+    try:
+        fields = json.loads(line)
+        heads = {}
+        for name, state in fields["heads"].items():
+            heads[parse_head(name)] = GatedHead(*(float(state[key]) for key in GatedHead._fields))
+        return Entry(int(fields["updates"]), int(fields["sentences"]), str(fields["rules"]), heads)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{where}: not a line of --log-relevance ({error}); expected JSON with updates, "
+            "sentences, rules and heads"
+        ) from None
+
+
+def mean_relevance(entry: Entry, heads: Collection[Head]) -> float | None:
+    """The mean relevance of some heads; None without any."""
+    if not heads:
+        return None
+    return float(np.mean([entry.heads[head].relevance for head in heads]))
+
+
+def agreement(opened: Entry, explained: Entry, heads: Iterable[Head]) -> float | None:
+    """Spearman's ρ of P(g ≠ 0) in one entry and relevance in another, over some heads.
+
+    P(g ≠ 0) instead of the gate, which is the same, 0 or 1, for many heads.
+    """
+    heads = list(heads)
+    probabilities = np.array([opened.heads[head].open for head in heads])
+    relevances = np.array([explained.heads[head].relevance for head in heads])
+    return spearman(probabilities, relevances)
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """The last entry in one line."""
+    first, last = entries[0], entries[-1]
+    opened = last.open_heads()
+    closed = [head for head in last.heads if head not in set(opened)]
+    parts = [f"open {len(opened)} ({_shown(mean_relevance(last, opened))})"]
+    parts.append(f"closed {len(closed)} ({_shown(mean_relevance(last, closed))})")
+    now = _signed(agreement(last, last, last.heads))
+    before = _signed(agreement(last, first, last.heads))
+    return (
+        f"relevance of gated heads at {last.updates} updates, on {last.sentences} sentences: "
+        f"{', '.join(parts)}; rank correlation of P(open) with it {now}, with that at "
+        f"{first.updates} updates {before}"
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}"
+
+
+def by_kind(heads: Iterable[Head]) -> Mapping[str, list[Head]]:
+    """The heads of each kind of attention, in their order."""
+    kinds: dict[str, list[Head]] = {}
+    for head in heads:
+        kinds.setdefault(head.kind, []).append(head)
+    return kinds

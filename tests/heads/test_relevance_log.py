@@ -1,0 +1,70 @@
+"""The file of gates and relevance: written, read back, and summed up."""
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.relevance_log import (
+    Entry,
+    GatedHead,
+    agreement,
+    as_line,
+    mean_relevance,
+    read_log,
+    summary,
+)
+
+HEADS = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 1, 0), Head("cross", 1, 1)]
+
+
+def entry(updates, gates, opens, relevances):
+    states = map(GatedHead, gates, opens, relevances)
+    return Entry(updates, 7, "voita-pooled", dict(zip(HEADS, states, strict=True)))
+
+
+START = entry(0, [1.0, 1, 1, 1], [0.9, 0.9, 0.9, 0.9], [0.6, 0.4, 0.3, 0.7])
+END = entry(50, [1.0, 0, 0.5, 0], [0.99, 0.1, 0.6, 0.2], [1.0, 0, 0.75, 0.25])
+
+
+def test_lines_are_read_back(tmp_path):
+    path = tmp_path / "relevance.jsonl"
+    path.write_text(f"{as_line(START)}\n{as_line(END)}\n")
+    assert '"encoder.1.2": {"gate": 0, "open": 0.1, "relevance": 0}' in path.read_text()
+    assert read_log(path) == [START, END]
+
+
+def test_bad_lines(tmp_path):
+    path = tmp_path / "relevance.jsonl"
+    other = END._replace(heads=dict(list(END.heads.items())[:2]))
+    cases = {
+        "x": r"relevance\.jsonl:2: not a line of --log-relevance .*; expected JSON with updates",
+        "{}": r"relevance\.jsonl:2: not a line of --log-relevance",
+        "3": r"relevance\.jsonl:2: not a line of --log-relevance",
+        as_line(END).replace(
+            "cross.2.1", "x.1"
+        ): r"relevance\.jsonl:2: not a line .*'x\.1' is no head",
+        as_line(START): r"relevance\.jsonl:2: 0 updates after 0; expected more with every line",
+        as_line(other): r"relevance\.jsonl:2: other heads than in line 1",
+    }
+    for line, message in cases.items():
+        path.write_text(f"{as_line(START)}\n{line}\n")
+        with pytest.raises(InputError, match=message):
+            read_log(path)
+
+
+def test_means_and_agreement():
+    assert END.open_heads() == [HEADS[0], HEADS[2]]
+    assert mean_relevance(END, END.open_heads()) == pytest.approx(0.875)
+    assert mean_relevance(END, []) is None
+    # Ranks of P(open) 4 1 3 2, of relevance now 4 1 3 2, at the start 3 2 1 4.
+    assert agreement(END, END, HEADS) == pytest.approx(1)
+    assert agreement(END, START, HEADS) == pytest.approx(1 - 6 * (1 + 1 + 4 + 4) / (4 * 15))
+    assert agreement(START, END, HEADS) is None  # all are equally open
+
+
+def test_the_summary():
+    assert summary([START, END]) == (
+        "relevance of gated heads at 50 updates, on 7 sentences: open 2 (0.875), closed 2 (0.125); "
+        "rank correlation of P(open) with it +1.00, with that at 0 updates +0.00"
+    )
+    assert "closed 0 (–); rank correlation of P(open) with it –" in summary([START])

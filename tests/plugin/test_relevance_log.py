@@ -1,0 +1,223 @@
+"""Relevance of gated heads in training: the right numbers, the right lines, nothing disturbed."""
+
+import logging
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import LanguagePairDataset
+
+from fairseq_normalign.analysis.pair_relevance import relevances
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.relevance_log import read_log
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.gating import gates
+from tests.conftest import PACKAGE, TRAIN, ToyTask, build_model, run
+
+SENTENCES = [([5, 6, 7, 8, 2], [11, 12, 13, 2]), ([9, 10, 2], [14, 2]), ([4, 2], [6, 7, 2])]
+
+
+class ValidTask(ToyTask):
+    """A task with a validation set of three sentences."""
+
+    def __init__(self):
+        super().__init__()
+        sources = [torch.tensor(source) for source, _ in SENTENCES]
+        targets = [torch.tensor(target) for _, target in SENTENCES]
+        sizes = [list(map(len, sources)), list(map(len, targets))]
+        own = self.source_dictionary
+        dataset = LanguagePairDataset(sources, sizes[0], own, targets, sizes[1], own)
+        self.datasets = {"valid": dataset}
+        self.args = Namespace(source_lang="a", target_lang="b", data="nowhere")
+
+
+@pytest.fixture
+def task():
+    return ValidTask()
+
+
+@pytest.fixture
+def sample(task):
+    dataset = task.datasets["valid"]
+    return dataset.collater([dataset[index] for index in range(3)])
+
+
+@pytest.fixture
+def model(task):
+    model = build_model("transformer_normalign", task, gate_heads="encoder,cross", dropout=0.3)
+    torch.manual_seed(3)
+    for projection in gates(model).values():
+        projection.scaled_log_alpha.data = torch.randn(4) * 0.03
+    return model
+
+
+def criterion(task, folder, sentences=2):
+    own = {"log_relevance": sentences, "save_dir": str(folder), "valid_subset": "valid,test"}
+    return L0Criterion(task, False, 0.1, **own)
+
+
+def train(criterion, model, sample, update):
+    model.train()
+    model.set_num_updates(update)
+    return criterion(model, sample)[0]
+
+
+def validate(criterion, model, sample):
+    model.eval()
+    with torch.no_grad():
+        return criterion(model, sample)[0]
+
+
+def test_lines_have_gates_and_relevance_of_all_gated_heads(task, sample, model, tmp_path):
+    own = criterion(task, tmp_path)
+    train(own, model, sample, 0)
+    gates(model)["cross", 1].scaled_log_alpha.data[2] = -1.0
+    validate(own, model, sample)
+    start, after = read_log(tmp_path / "relevance.jsonl")
+    assert (start.updates, after.updates) == (0, 1)
+    assert after.sentences == 2
+    assert after.rules.startswith("voita")
+    assert len(after.heads) == 16
+    closed = after.heads[Head("cross", 1, 2)]
+    assert (closed.gate, closed.relevance) == (0, 0)
+    reader = PairReader(task)
+    shares = []
+    for source, target in SENTENCES[:2]:
+        pair = reader.binarised_pair(torch.tensor(source), torch.tensor(target), "here")
+        (of_pair,) = relevances(TeacherForcing(model, task), [pair], pooled=True)
+        shares.append(of_pair.heads["encoder", 0][0])
+    for head in range(4):
+        state = after.heads[Head("encoder", 0, head)]
+        projection = gates(model)["encoder", 0]
+        assert state.relevance == pytest.approx(np.mean(shares, 0)[head], rel=1e-3)
+        assert state.gate == pytest.approx(projection.gate_values()[head].item(), rel=1e-4)
+        assert state.open == pytest.approx(projection.open_probabilities()[head].item(), rel=1e-4)
+
+
+def test_nothing_is_disturbed(task, sample, model, tmp_path):
+    """Loss, gradients, modes and random numbers are those of a training without the log."""
+    results = []
+    for own in (criterion(task, tmp_path), criterion(task, tmp_path, sentences=0)):
+        torch.manual_seed(5)
+        model.zero_grad()
+        loss = train(own, model, sample, 0)
+        assert all(module.training for module in model.modules())
+        loss.backward()
+        gradients = [parameter.grad.clone() for parameter in model.parameters()]
+        valid_loss = validate(own, model, sample)
+        assert not any(module.training for module in model.modules())
+        results.append((loss.detach(), valid_loss, torch.get_rng_state(), gradients))
+    assert len(read_log(tmp_path / "relevance.jsonl")) == 2
+    logged, quiet = results
+    for one, other in zip(logged[:3], quiet[:3], strict=True):
+        assert torch.equal(one, other)
+    assert all(map(torch.equal, logged[3], quiet[3]))
+
+
+def test_one_line_for_each_validation(task, sample, model, tmp_path, caplog):
+    own = criterion(task, tmp_path)
+    with caplog.at_level(logging.INFO):
+        for update in (0, 1, 2):
+            train(own, model, sample, update)
+            validate(own, model, sample)
+            validate(own, model, sample)  # the next batch
+    assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0, 1, 2, 3]
+    lines = [line for line in caplog.messages if line.startswith("relevance of gated heads at")]
+    assert len(lines) == 4
+    assert "at 3 updates, on 2 sentences: open" in lines[3]
+
+
+def test_a_training_that_is_resumed_goes_on_with_its_file(task, sample, model, tmp_path, caplog):
+    own = criterion(task, tmp_path)
+    for update in (0, 1, 2):
+        train(own, model, sample, update)
+        validate(own, model, sample)
+    resumed = criterion(task, tmp_path)  # at what was saved after two updates
+    train(resumed, model, sample, 2)
+    assert "replacing 1 lines of a training that went on after 2 updates" in caplog.text
+    train(resumed, model, sample, 3)
+    validate(resumed, model, sample)
+    assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0, 1, 2, 4]
+    train(criterion(task, tmp_path), model, sample, 0)
+    assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0]
+
+
+def test_validation_alone_writes_nothing(task, sample, model, tmp_path):
+    validate(criterion(task, tmp_path), model, sample)
+    assert not any(tmp_path.iterdir())
+
+
+def test_other_workers_write_nothing(task, sample, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairseq_normalign.plugin.relevance_log.get_global_rank", lambda: 1)
+    train(criterion(task, tmp_path), model, sample, 0)
+    assert not any(tmp_path.iterdir())
+
+
+def test_heads_of_a_pruned_model_keep_their_names(task, sample, tmp_path):
+    model = build_model("transformer_normalign", task, gate_heads="encoder", alive_heads=ALIVE)
+    train(criterion(task, tmp_path), model, sample, 0)
+    (start,) = read_log(tmp_path / "relevance.jsonl")
+    assert list(map(str, start.heads)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4"]
+
+
+ALIVE = "encoder.1.2 encoder.2.1 encoder.2.4 decoder.1.1 decoder.2.1 cross.1.1 cross.2.3"
+
+
+def test_a_file_of_other_heads(task, sample, model, tmp_path):
+    own = criterion(task, tmp_path)
+    train(own, model, sample, 0)
+    other = build_model("transformer_normalign", task, gate_heads="encoder")
+    with pytest.raises(InputError, match=r"relevance\.jsonl: has other heads than are gated now"):
+        train(criterion(task, tmp_path), other, sample, 1)
+
+
+def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog):
+    own = criterion(task, tmp_path)
+    train(own, model, sample, 0)
+    model.encoder.layers[0].fc1.bias.data[0] = torch.nan
+    validate(own, model, sample)
+    assert len(read_log(tmp_path / "relevance.jsonl")) == 1
+    assert "no relevance of gated heads at 1 updates: validation sentence 1" in caplog.text
+
+
+def test_bad_input(task, sample, model, tmp_path):
+    with pytest.raises(InputError, match="--log-relevance -1: expected 0 or more"):
+        criterion(task, tmp_path, sentences=-1)
+    task.datasets = {}
+    with pytest.raises(InputError, match="--log-relevance 2: there is no validation set valid; ex"):
+        train(criterion(task, tmp_path), model, sample, 0)
+
+
+@pytest.mark.slow
+def test_fairseq_train_logs_relevance_and_prunes_as_without(corpus, checkpoint, tmp_path):
+    def tune(folder, *more):
+        words = [word for word in TRAIN if word != "--disable-validation"]
+        words[words.index("label_smoothed_cross_entropy")] = "label_smoothed_cross_entropy_l0"
+        run(
+            *(*words, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", tmp_path / folder),
+            *("--gate-heads", "all", "--finetune-from-model", checkpoint, "--max-update", 8),
+            *("--validate-interval-updates", 3, "--no-epoch-checkpoints", "--log-format", "simple"),
+            *more,
+            cwd=tmp_path,
+        )
+        stored = torch.load(tmp_path / folder / "checkpoint_last.pt", weights_only=False)
+        return stored["model"]["encoder.layers.0.self_attn.out_proj.log_alpha"]
+
+    logged = tune("logged", "--log-relevance", 5)
+    assert torch.equal(logged, tune("quiet"))
+    entries = read_log(tmp_path / "logged" / "relevance.jsonl")
+    assert [entry.updates for entry in entries] == [0, 3, 6, 8]
+    assert len(entries[-1].heads) == 36
+    gated = tmp_path / "logged" / "checkpoint_last.pt"
+    run(
+        "normalign", "prune", "--path", gated, "--drop", "cross.1.1", "--out", tmp_path / "small.pt"
+    )
+    done = run(
+        *("fairseq-validate", corpus / "data-bin", "--path", tmp_path / "small.pt", "--cpu"),
+        *("--user-dir", PACKAGE, "--max-tokens", 2000),
+    )
+    assert "valid" in done.stdout + done.stderr
