@@ -114,6 +114,14 @@ class AlignOptions:
         """Whether links are taken from pieces instead of words."""
         return self.extract == PIECE_ARGMAX
 
+    def extraction(self) -> dict[str, str]:
+        """How soft alignments become links, as signatures tell it."""
+        return {
+            "eos": self.eos,
+            "merge": "none" if self.by_pieces else str(self.merges),
+            "extract": self.extract,
+        }
+
     @property
     def null(self) -> bool:
         """Whether </s> may win, and then there is no link."""
@@ -378,9 +386,7 @@ class NormAligner(Aligner):
             "layer": "all" if layer is None else _marked(options.layer == AUTO, layer + 1),
             "head": "all" if head is None else head + 1,
             "step": _marked(open_step, step),
-            "eos": options.eos,
-            "merge": "none" if options.by_pieces else str(options.merges),
-            "extract": options.extract,
+            **options.extraction(),
         }
 
 

@@ -15,9 +15,12 @@ from fairseq_normalign.alignment.soft import EOS, STEPS
 from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidence
 from fairseq_normalign.analysis.methods import METHODS, layered_methods, method_of
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import short_names
 
 if TYPE_CHECKING:
+    from fairseq_normalign.alignment.error_table import ErrorTable
     from fairseq_normalign.alignment.soft import Soft
     from fairseq_normalign.analysis.aligner import Aligner
     from fairseq_normalign.host.options import ReadyModel
@@ -32,8 +35,8 @@ EXAMPLE = (
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("align", description=DESCRIPTION, example=EXAMPLE)
-    return options.parse(parser, argv, add_options, check)
+    parser = options.model_parser("align", description=DESCRIPTION, example=EXAMPLE, several=True)
+    return options.parse(parser, argv, add_options, check, several=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +135,10 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("table", "error rates instead of links")
     group.add_argument(
-        "--all", action="store_true", help="print a table of AERs: layers × methods × steps"
+        "--all",
+        action="store_true",
+        help="print a table of AERs: layers × methods × steps; of several checkpoints, mean ± "
+        "deviation",
     )
     group.add_argument(
         "--methods",
@@ -155,6 +161,12 @@ def check(args: argparse.Namespace) -> None:
             raise InputError(f"--{name} belongs to the table of --all")
     if args.all and args.output:
         raise InputError("--all prints a table and writes no --output; name a file with --json")
+    if len(args.path) > 1 and not args.all:
+        raise InputError(
+            f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
+            "which takes several"
+        )
+    check_several(args)
     if args.output:
         options.check_output(f"{args.output}.json", *options.inputs_of(args))
     check_extract(args.extract or "argmax")
@@ -205,11 +217,11 @@ def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.host.options import complete, load
 
     complete(args)
-    model = load(args)
     if args.all:
-        print_table(args, model)
+        print_table(args)
         return
-    aligner = load_aligner(args, model)
+    (args,) = options_of_each(args)
+    aligner = load_aligner(args, load(args))
     streams, total = read_streams(args, aligner)
     aligner, streams = aligner.decide(*streams)
     with tqdm(total=total, unit=" pairs", disable=None) as progress:
@@ -282,17 +294,32 @@ def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[
         print("|".join(choices), file=sys.stderr)
 
 
-def print_table(args: argparse.Namespace, model: ReadyModel) -> None:
+def print_table(args: argparse.Namespace) -> None:
+    """Prints the table, of several checkpoints together if several are named."""
+    from fairseq_normalign.report.tables import aer_table, write_tables
+
+    tables = {}
+    for name, of_one in zip(short_names(args.path), options_of_each(args), strict=True):
+        tables[name] = table_of(of_one, name)
+    print(aer_table(*tables.values()))
+    if args.json:
+        write_tables(tables, args.json)
+    signature = {"checkpoint": ",".join(tables), **align_options_of(args).extraction()}
+    print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+
+
+def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
+    """The error rates of one checkpoint."""
     from tqdm import tqdm
 
     from fairseq_normalign.analysis.error_table import error_table
-    from fairseq_normalign.host.options import corpus, fitted, gold
-    from fairseq_normalign.report.tables import aer_table, write_table
+    from fairseq_normalign.host.options import corpus, fitted, gold, load
 
+    model = load(args)
     unfitted, total = corpus(args, model.reader)
     (pairs,) = fitted(args, [unfitted], [model.forcing])
-    with tqdm(total=total, unit=" pairs", disable=None) as progress:
-        table = error_table(
+    with tqdm(desc=name, total=total, unit=" pairs", disable=None) as progress:
+        return error_table(
             model,
             pairs,
             gold(args),
@@ -301,6 +328,3 @@ def print_table(args: argparse.Namespace, model: ReadyModel) -> None:
             heads=args.heads,
             progress=progress.update,
         )
-    print(aer_table(table))
-    if args.json:
-        write_table(table, args.json)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import fmean, stdev
 from typing import NamedTuple
+
+import numpy as np
 
 
 class Spread(NamedTuple):
@@ -24,5 +25,5 @@ class Spread(NamedTuple):
 def spread(values: Iterable[float]) -> Spread:
     """Mean and deviation of one number or more."""
     numbers = list(values)
-    deviation = stdev(numbers) if len(numbers) > 1 else None
-    return Spread(fmean(numbers), deviation)
+    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
+    return Spread(float(np.mean(numbers)), deviation)

@@ -4,46 +4,72 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
 
-from fairseq_normalign.alignment.error_table import ErrorTable
+from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.heads.names import Head, HeadCounts
-from fairseq_normalign.report.columns import columns
+from fairseq_normalign.report.columns import GAP, columns
+from fairseq_normalign.report.spread import Spread, spread
 
 STEPS = {"input": "align with input", "output": "align with output"}
-LEGEND = (
-    "AER in %, lower is better; * marks the best of a column, "
-    "+ the layer that is chosen without gold."
-)
+LEGEND = "AER in %, lower is better; * marks the best of a column, "
+ONE_MODEL = "+ the layer that is chosen without gold."
+SEVERAL_MODELS = "+ how many models choose the layer without gold."
 NOTHING = "–"
 
 
-def aer_table(table: ErrorTable) -> str:
+def aer_table(*tables: ErrorTable) -> str:
     """AER of each layer (and head) by step and method (Kobayashi et al., 2020, Fig. 7).
 
-    Methods of the whole model have a row of their own, called all.
+    Methods of the whole model have a row of their own, called all; the last row is the mean over
+    layers. Of several models, as of several seeds, cells are mean ± sample deviation.
     """
-    steps = list(dict.fromkeys(evidence.step for evidence in table.scores))
-    methods = list(dict.fromkeys(evidence.method for evidence in table.scores))
-    places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in table.scores))
-    width = max(len("100.0"), *map(len, methods))  # of all columns, whatever their method
-    names = [f"{method:>{width}}  " for method in methods]
+    aers = {evidence: _spread_of(evidence, tables) for evidence in tables[0].scores}
+    steps = list(dict.fromkeys(evidence.step for evidence in aers))
+    methods = list(dict.fromkeys(evidence.method for evidence in aers))
+    places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in aers))
+    marks = _marks(aers, tables)
+    blanks = " " * max(2, *map(len, marks.values()))  # behind the numbers, where marks are
+    numbers = [f"{aer:.1f}" for aer in aers.values()]
+    width = max(len("100.0"), *map(len, methods), *map(len, numbers))  # of all columns
+    names = [f"{method:>{width}}{blanks}" for method in methods]
     rows = [["layer ", *names * len(steps)]]
-    best = table.best()
     for layer, head in places:
         cells = [_place(layer, head)]
-        for step in steps:
-            for method in methods:
-                cells.append(_cell(table, Evidence(method, layer, step, head), best))
+        for step, method in product(steps, methods):
+            evidence = Evidence(method, layer, step, head)
+            cells.append(_cell(aers.get(evidence), marks.get(evidence, ""), blanks))
         rows.append(cells)
-    width_of_step = (width + 4) * len(methods) - 4
+    rows += _mean_rows(tables, list(product(steps, methods)), blanks)
+    width_of_step = (width + len(blanks) + len(GAP)) * len(methods) - 4
     titles = [f"    {STEPS[step]:<{width_of_step}}" for step in steps]
-    better = ", ".join(f"{choice.step} for {method}" for method, choice in table.choices.items())
     first_line = (" " * 6 + "".join(titles)).rstrip()
-    last_line = f"Step chosen without gold: {better}."
-    return "\n".join([first_line, *columns(rows), LEGEND, last_line])
+    legend = LEGEND + (ONE_MODEL if len(tables) == 1 else SEVERAL_MODELS)
+    lines = [first_line, *columns(rows), legend, _step_line(tables)]
+    if len(tables) > 1:
+        lines.append(f"Mean ± sample deviation of {len(tables)} models.")
+    return "\n".join(lines)
+
+
+def _spread_of(evidence: Evidence, tables: Sequence[ErrorTable]) -> Spread:
+    return spread(100 * table.aers[evidence] for table in tables)
+
+
+def _marks(aers: Mapping[Evidence, Spread], tables: Sequence[ErrorTable]) -> dict[Evidence, str]:
+    """``*`` for the best of a column, ``+`` for what is chosen without gold: ``+4/5`` of models."""
+    best = best_of_columns({evidence: aer.mean for evidence, aer in aers.items()})
+    marks = {}
+    for evidence in aers:
+        choosing = sum(table.chosen(evidence) for table in tables)
+        mark = "*" if evidence in best else ""
+        if choosing:
+            mark += "+" if len(tables) == 1 else f"+{choosing}/{len(tables)}"
+        marks[evidence] = mark
+    return marks
 
 
 def _place(layer: int | None, head: int | None) -> str:
@@ -52,19 +78,66 @@ def _place(layer: int | None, head: int | None) -> str:
     return str(layer + 1) if head is None else f"{layer + 1}.{head + 1}"
 
 
-def _cell(table: ErrorTable, evidence: Evidence, best: set[Evidence]) -> str:
-    if evidence not in table.scores:
-        return f"{NOTHING}  "
-    marks = "*" if evidence in best else ""
-    if table.chosen(evidence):
-        marks += "+"
-    return f"{100 * table.scores[evidence].aer:.1f}{marks:<2}"
+def _cell(aer: Spread | None, mark: str, blanks: str) -> str:
+    number = NOTHING if aer is None else f"{aer:.1f}"
+    return f"{number}{mark:<{len(blanks)}}"
 
 
-def write_table(table: ErrorTable, path: str) -> None:
-    """The table as JSON."""
+def _mean_rows(
+    tables: Sequence[ErrorTable], steps_and_methods: Sequence[tuple[str, str]], blanks: str
+) -> list[list[str]]:
+    """The mean over layers as a row, if there are layers."""
+    means = [table.layer_means() for table in tables]
+    if not means[0]:
+        return []
+    cells = ["mean"]
+    for step, method in steps_and_methods:
+        mean = None
+        if (method, step) in means[0]:
+            mean = spread(100 * of_model[method, step] for of_model in means)
+        cells.append(_cell(mean, "", blanks))
+    return [cells]
+
+
+def _step_line(tables: Sequence[ErrorTable]) -> str:
+    """The step that is chosen for each method, and by how many models."""
+    chosen = []
+    for method in tables[0].choices:
+        steps = Counter(table.choices[method].step for table in tables)
+        shown = [f"{step} {count}/{len(tables)}" for step, count in steps.items()]
+        if len(tables) == 1:
+            shown = list(steps)
+        chosen.append(f"{' and '.join(shown)} for {method}")
+    return f"Step chosen without gold: {', '.join(chosen)}."
+
+
+def write_tables(tables: Mapping[str, ErrorTable], path: str) -> None:
+    """The table as JSON: that of one model is its rows; of several, by checkpoint, and the mean."""
+    contents: Any = [table.as_json() for table in tables.values()]
+    if len(tables) == 1:
+        (contents,) = contents
+    else:
+        contents = {
+            "models": dict(zip(tables, contents, strict=True)),
+            "mean": _means_as_json(list(tables.values())),
+        }
     with whole_file(path) as file:
-        json.dump(table.as_json(), file, indent=1, allow_nan=False)
+        json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _means_as_json(tables: Sequence[ErrorTable]) -> list[dict[str, Any]]:
+    """For each row of the models' tables mean and deviation of AER."""
+    rows = []
+    for of_models in zip(*(table.as_json() for table in tables), strict=True):
+        row = {name: of_models[0][name] for name in ("method", "layer", "head", "step")}
+        aers = [of_model["aer"] for of_model in of_models]
+        undefined = None in aers
+        row["aer"], row["deviation"] = (None, None) if undefined else spread(aers)
+        for name in ("chosen_without_gold", "better_step_without_gold"):
+            if name in of_models[0]:
+                row[name] = sum(of_model[name] for of_model in of_models)
+        rows.append(row)
+    return rows
 
 
 def kept_heads(kept: Sequence[Head], counts: HeadCounts) -> str:

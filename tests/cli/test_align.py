@@ -81,6 +81,9 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
         *("--all", "--heads", "--gold", gold, "--json", tmp_path / "t.json"),
     )
     rows = json.loads((tmp_path / "t.json").read_text())
+    means = [row for row in rows if row["layer"] == "mean"]
+    assert len(means) == 2 * 3
+    rows = [row for row in rows if row["layer"] != "mean"]
     assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
     assert table.stdout.count("*") == 2 * 3 + 1  # the best of each column, and what the mark means
     assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
@@ -94,6 +97,35 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
     align(corpus, checkpoint, *text, *pieces, *one)
     score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
     assert float(score) == pytest.approx(row["aer"], abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def other_seed(checkpoint, tmp_path_factory):
+    """The same model with some noise."""
+    state = torch.load(checkpoint)
+    torch.manual_seed(1)
+    for name, parameter in state["model"].items():
+        if parameter.is_floating_point() and parameter.dim() == 2:
+            state["model"][name] = parameter + 0.05 * torch.randn_like(parameter)
+    path = tmp_path_factory.mktemp("other") / "other.pt"
+    torch.save(state, path)
+    return path
+
+
+def test_several_checkpoints_are_a_mean_of_their_tables(
+    corpus, checkpoint, other_seed, text, pieces, tmp_path
+):
+    options = [*text, *pieces, "--all", "--gold", corpus / "test.talp", "--methods", "norms"]
+    for name, paths in (("a", [checkpoint]), ("b", [other_seed]), ("ab", [checkpoint, other_seed])):
+        json_file = ("--json", tmp_path / name)
+        done = align(corpus, paths[0], *paths[1:], *options, *json_file)
+    one, other, both = (json.loads((tmp_path / name).read_text()) for name in ("a", "b", "ab"))
+    assert both["models"] == {"checkpoint_last.pt": one, "other.pt": other}
+    for of_one, of_other, mean in zip(one, other, both["mean"], strict=True):
+        assert mean["aer"] == pytest.approx((of_one["aer"] + of_other["aer"]) / 2)
+        assert mean["deviation"] == pytest.approx(abs(of_one["aer"] - of_other["aer"]) / 2**0.5)
+    assert "Mean ± sample deviation of 2 models." in done.stdout
+    assert "checkpoint:checkpoint_last.pt,other.pt|eos:null|merge:sum+mean" in done.stderr
 
 
 def test_generated_translations_are_aligned_as_they_are_generated(

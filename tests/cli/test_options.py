@@ -41,6 +41,7 @@ def place(tmp_path, monkeypatch):
 
 SPM = ["--sentencepiece-model", "text"]
 BOTH = ["--target-file", "text", "--combine", "mean", "--reverse-path", "model.pt"]
+TWO = ["--all", "--gold", "gold", "--path", "model.pt", "text"]
 CASES = [
     (align, ["--method", "norm"], "unknown method 'norm'; expected one of: weights, norms"),
     (align, ["--method", "norms:2"], "norms takes no number"),
@@ -61,6 +62,10 @@ CASES = [
     (align, ["--output", "data"], "data: cannot be written: it is a directory"),
     (align, ["--methods", "norms"], "--methods belongs to the table of --all"),
     (align, ["--all"], "--all and --gold FILE go together"),
+    (align, ["--path", "model.pt", "text"], "--path names 2 checkpoints; expected one, or the"),
+    (align, [*TWO, "--path", "model.pt", "./model.pt"], r"\./model\.pt is named twice; expected"),
+    (align, [*TWO, "--gold", "-"], "<stdin>: can be read only once, and 2 models read it"),
+    (align, [*TWO, "--source-file", "-"], "<stdin>: can be read only once, and 2 models read it"),
     (align, ["--layerr", "2"], "unknown option --layerr"),
     (align, ["--head", "0"], "--head: '0': expected a number from 1"),
     (align, ["--step", "both"], "--step: invalid choice: 'both'"),
@@ -108,4 +113,5 @@ def test_what_is_fairseqs_is_handed_on(place):
     words = ["data", "--path", "model.pt", "--layer", "2", "--beam", "3", "-s", "de", "--cpu"]
     args = align.parse_args(words)
     assert args.layer == 2
-    assert args.fairseq_argv == ["data", "--path", "model.pt", "--beam", "3", "-s", "de", "--cpu"]
+    assert args.path == ["model.pt"]
+    assert args.fairseq_argv == ["data", "--beam", "3", "-s", "de", "--cpu"]
