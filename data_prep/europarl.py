@@ -15,22 +15,20 @@ example: python data_prep/europarl.py europarl --gold DeEnGoldAlignment.tar.gz -
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tarfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, partial
-from multiprocessing import Pool
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from archives import extract
 from download import download
 from lines import read_lines, read_pairs, write_lines, write_pairs
-from prepare import log, prepare
+from prepare import Vocabulary, log, prepare
+from selection import Pair, disjoint, lowercase, without_last
+from tokenization import tokenize
 
 from fairseq_normalign.alignment.links import parse_gold
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
 
 URL = "https://www.statmt.org/europarl/v7/de-en.tgz"
 TEXT = ("europarl-v7.de-en.de", "europarl-v7.de-en.en")
@@ -38,29 +36,6 @@ GOLD_PAGE = "https://www-i6.informatik.rwth-aachen.de/goldAlignment/"
 GOLD = ("DeEn/de", "DeEn/en", "DeEn/alignmentDeEn.talp")
 VALID = 1000  # the last pairs
 VOCAB_SIZE = 10000  # of each language
-
-Pair = tuple[str, str]
-
-
-def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
-    """The named files of a tar archive, written to `folder` unless they are there."""
-    paths = [folder / Path(member).name for member in members]
-    if all(path.exists() for path in paths):
-        return paths
-    try:
-        with tarfile.open(archive) as tar:
-            for member, path in zip(members, paths, strict=True):
-                with (
-                    tar.extractfile(member) as content,
-                    whole_file(path, binary=True) as file,
-                ):
-                    shutil.copyfileobj(content, file)
-    except (tarfile.TarError, KeyError, EOFError, OSError) as error:
-        reason = str(error).splitlines()[0]  # tarfile lists every format it tried
-        raise InputError(
-            f"{archive}: {reason}; expected a tar archive of {', '.join(members)}"
-        ) from error
-    return paths
 
 
 def gold_set(german: Path, english: Path, talp: Path) -> tuple[list[Pair], list[str]]:
@@ -92,55 +67,6 @@ def _check_range(line: str, pair: Sequence[str], where: str) -> None:
                 f"{where}: link {link[0] + 1}-{link[1] + 1}; expected at most "
                 f"{lengths[0]}-{lengths[1]}"
             )
-
-
-def tokenize(lines: Iterable[str], lang: str, jobs: int = 1) -> Iterator[str]:
-    """Lines split into words by the Moses tokeniser, in the manner of the gold set.
-
-    Without escapes, and with hyphens kept.
-    """
-    _tokenizer(lang)  # fails here rather than in a worker
-    if jobs == 1:
-        yield from (_tokenized(line, lang) for line in lines)
-        return
-    with Pool(jobs) as pool:
-        yield from pool.imap(partial(_tokenized, lang=lang), lines, chunksize=1000)
-
-
-@cache
-def _tokenizer(lang: str):
-    try:
-        from sacremoses import MosesTokenizer
-    except ImportError as error:
-        raise InputError(f"tokeniser: {error}; expected `pip install sacremoses`") from error
-    return MosesTokenizer(lang)
-
-
-def _tokenized(line: str, lang: str) -> str:
-    return " ".join(_tokenizer(lang).tokenize(line, escape=False))
-
-
-def disjoint(pairs: Iterable[Pair], test: Sequence[Pair]) -> Iterator[Pair]:
-    """Pairs, without those whose two sides both occur in the test set.
-
-    Not necessarily as a pair.
-    """
-    german = {pair[0] for pair in test}
-    english = {pair[1] for pair in test}
-    return (pair for pair in pairs if not (pair[0] in german and pair[1] in english))
-
-
-def without_last(pairs: Iterable[Pair], last: deque) -> Iterator[Pair]:
-    """Pairs but for the last ones, which stay in `last`, a deque with a maximal length."""
-    for pair in pairs:
-        if len(last) == last.maxlen:
-            yield last[0]
-        last.append(pair)
-
-
-def lowercase(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Pairs in lower case."""
-    return ((source.lower(), target.lower()) for source, target in pairs)
 
 
 def write_corpus(
@@ -188,15 +114,8 @@ def europarl(outdir: Path, gold: Path, jobs: int = 1) -> None:
             write_lines(tokenized[-1], tokenize(read_lines(path), path.suffix[1:], jobs))
     log("writing train, valid and test")
     write_corpus(outdir, tokenized, test, links)
-    prepare(
-        outdir,
-        outdir,
-        ("de", "en"),
-        vocab_size=VOCAB_SIZE,
-        separate=True,
-        dummy_prefix=False,
-        workers=jobs,
-    )
+    vocabulary = Vocabulary(size=VOCAB_SIZE, separate=True, dummy_prefix=False)
+    prepare(outdir, outdir, ("de", "en"), vocabulary, jobs)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

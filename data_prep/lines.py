@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -10,15 +12,23 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 
 
+def text_file(path: Path) -> Path:
+    """The file itself or, if there is only that, the packed one: ``train.de.gz``."""
+    packed = path.with_name(path.name + ".gz")
+    return packed if packed.exists() and not path.exists() else path
+
+
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Lines of a file, ended by newline only.
+    """Lines of a file, ended by newline only; ``*.gz`` is unpacked.
 
     Other Unicode line separators stay inside their line.
     """
     try:
-        with path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 yield _decoded(line, encoding, f"{path}:{number}")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged: {error}; expected a whole gzip file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; expected a text file") from None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import europarl
 import pytest
+import tokenization
 from lines import read_lines, write_lines
 
 from fairseq_normalign.errors import InputError
@@ -152,7 +153,7 @@ def test_tokenize(jobs):
 
 def test_missing_tokenizer(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    europarl._tokenizer.cache_clear()
+    tokenization.tokenizer.cache_clear()
     with pytest.raises(InputError, match=r"tokeniser: .*; expected `pip install sacremoses`"):
         list(europarl.tokenize(["a"], "de"))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
-from lines import read_lines, read_pairs, write_lines, write_pairs
+from lines import read_lines, read_pairs, text_file, write_lines, write_pairs
 
 from fairseq_normalign.errors import InputError
 
@@ -73,3 +75,18 @@ def test_a_failure_leaves_the_old_file(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"text: cannot be written: No such file or directory"):
         write_lines(tmp_path / "none" / "text", ["a"])
+
+
+def test_packed_text(tmp_path):
+    (tmp_path / "text.gz").write_bytes(gzip.compress("a\nä\n".encode()))
+    assert text_file(tmp_path / "text") == tmp_path / "text.gz"
+    assert list(read_lines(tmp_path / "text.gz")) == ["a", "ä"]
+    write_lines(tmp_path / "text", ["b"])
+    assert text_file(tmp_path / "text") == tmp_path / "text"
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"a\n" * 100)[:-9], b"no gzip"])
+def test_damaged_packed_text(tmp_path, content):
+    (tmp_path / "text.gz").write_bytes(content)
+    with pytest.raises(InputError, match=r"text\.gz: damaged: .*; expected a whole gzip file"):
+        list(read_lines(tmp_path / "text.gz"))

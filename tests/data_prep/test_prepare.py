@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import subprocess
+import sys
+from collections import Counter
+
 import prepare
 import pytest
+import segmentation
 import sentencepiece
 import synthetic
 from lines import read_lines, write_lines
@@ -16,6 +22,20 @@ def text(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
     synthetic.main([str(folder), "--train", "2000", "--valid", "30", "--test", "30"])
     return folder
+
+
+@pytest.fixture
+def preprocess_here(monkeypatch):
+    """fairseq-preprocess in this process, which need not load all libraries again."""
+    from fairseq.options import get_preprocessing_parser
+    from fairseq_cli.preprocess import main
+
+    def run_here(command, **_):
+        assert command[1:3] == ["-m", "fairseq_cli.preprocess"]
+        main(get_preprocessing_parser().parse_args(command[3:]))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(prepare.subprocess, "run", run_here)
 
 
 def run(*arguments) -> None:
@@ -48,7 +68,7 @@ def test_joint_vocabulary(text, tmp_path):
         assert list(dictionary.symbols[4:]) == vocab[3:]
 
 
-def test_pieces_give_the_text_back_and_split_words(text, tmp_path):
+def test_pieces_give_the_text_back_and_split_words(preprocess_here, text, tmp_path):
     run(text, tmp_path)
     model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
     assert model.get_piece_size() == 1000
@@ -58,7 +78,7 @@ def test_pieces_give_the_text_back_and_split_words(text, tmp_path):
     assert sum(map(len, pieces)) > 1.3 * sum(len(line.split()) for line in lines)
 
 
-def test_separate_vocabularies_without_dummy_prefix(text, tmp_path):
+def test_separate_vocabularies_without_dummy_prefix(preprocess_here, text, tmp_path):
     for split in prepare.SPLITS:
         for old, new in (("src", "de"), ("tgt", "en")):
             write_lines(tmp_path / f"{split}.{new}", read_lines(text / f"{split}.{old}"))
@@ -81,10 +101,108 @@ def test_separate_vocabularies_without_dummy_prefix(text, tmp_path):
 def test_white_space_of_any_kind_separates_words(text, tmp_path):
     lines = list(read_lines(text / "train.src"))
     spaced = [line.replace(" ", "\u00a0 ") for line in lines]
-    prepare.train_model(spaced, tmp_path / "spm", 300, dummy_prefix=True)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    segmentation.train_sentencepiece(spaced, tmp_path / "spm.model", 300)
+    split = segmentation.load_sentencepiece(tmp_path / "spm.model")
     assert "\u00a0" not in (tmp_path / "spm.vocab").read_text(encoding="utf-8")
-    assert list(prepare.encode(model, spaced)) == list(prepare.encode(model, lines))
+    assert list(map(split, spaced)) == list(map(split, lines))
+
+
+def packed(text, folder) -> None:
+    """The corpus, train packed, without a test set."""
+    for lang in ("src", "tgt"):
+        with gzip.open(folder / f"train.{lang}.gz", "wb") as file:
+            file.write((text / f"train.{lang}").read_bytes())
+        write_lines(folder / f"valid.{lang}", read_lines(text / f"valid.{lang}"))
+
+
+def test_packed_text_without_a_test_set(preprocess_here, text, tmp_path, capsys):
+    packed(text, tmp_path)
+    run(tmp_path, tmp_path / "out", "--vocab-size", 300)
+    assert f"{tmp_path / 'test'}: none" in capsys.readouterr().err
+    assert list(read_lines(tmp_path / "out/pieces/valid.src"))
+    assert not (tmp_path / "out/data-bin/test.src-tgt.src.bin").exists()
+    assert len(load(tmp_path / "out", "train")[0][0]) == 2000
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_subword_nmt(preprocess_here, text, tmp_path, separate):
+    options = ["--separate"] if separate else []
+    run(text, tmp_path, "--bpe", "subword_nmt", "--counted", "--vocab-size", 200, *options)
+    names = ["bpe.src.codes", "bpe.tgt.codes"] if separate else ["bpe.codes"]
+    assert all((tmp_path / name).read_text(encoding="utf-8").count("\n") == 201 for name in names)
+    for (dataset, dictionary), lang in zip(load(tmp_path, "train"), ("src", "tgt"), strict=True):
+        assert all(dictionary.unk_index not in ids for ids in dataset)
+        joined = [dictionary.string(ids, "@@ ") for ids in dataset]
+        assert joined == list(read_lines(text / f"train.{lang}"))
+    (_, ours), (_, theirs) = load(tmp_path, "train")
+    assert (ours.symbols != theirs.symbols) == separate
+
+
+def test_counted_dictionary_begins_with_the_most_frequent_piece(preprocess_here, text, tmp_path):
+    run(text, tmp_path, "--counted", "--vocab-size", 300)
+    counts = Counter()
+    for lang in ("src", "tgt"):
+        for line in read_lines(tmp_path / "pieces" / f"train.{lang}"):
+            counts.update(line.split())
+    entries = [line.split() for line in read_lines(tmp_path / "data-bin/dict.src.txt")]
+    known = {piece: int(count) for piece, count in entries if not piece.startswith("madeupword")}
+    assert known == counts
+    assert list(known.values()) == sorted(known.values(), reverse=True)
+
+
+def test_given_model_and_dictionary_are_used(preprocess_here, text, tmp_path):
+    run(text, tmp_path / "first", "--vocab-size", 300)
+    model, dictionary = tmp_path / "first/spm.model", tmp_path / "first/dict.txt"
+    run(text, tmp_path / "again", "--models", model, "--dicts", dictionary)
+    for name in ("spm.model", "dict.txt", "pieces/train.tgt", "data-bin/train.src-tgt.src.bin"):
+        again = (tmp_path / "again" / name).read_bytes()
+        assert again == (tmp_path / "first" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--models", "a", "b"], "--models: 2 files; expected 1"),
+        (["--dicts", "a", "--separate"], "--dicts: 1 files; expected 2"),
+        (
+            ["--bpe", "subword_nmt"],
+            "--bpe subword_nmt does not list its pieces; expected --counted",
+        ),
+        (["--models", "none"], "none: not found; expected a file made before"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(text, tmp_path, capsys, options, message):
+    with pytest.raises(SystemExit) as stop:
+        run(text, tmp_path, *options)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"prepare.py: {message}"
+
+
+def test_bad_models_are_refused(tmp_path):
+    (tmp_path / "model").write_text("a b c\n", encoding="utf-8")
+    with pytest.raises(InputError, match="expected a SentencePiece model"):
+        segmentation.load_sentencepiece(tmp_path / "model")
+    with pytest.raises(InputError, match="model: not readable; expected codes of subword-nmt"):
+        segmentation.load_subword_nmt(tmp_path / "model")
+    with pytest.raises(InputError, match="none: No such file or directory; expected codes"):
+        segmentation.load_subword_nmt(tmp_path / "none")
+
+
+def test_missing_subword_nmt(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "subword_nmt.learn_bpe", None)
+    with pytest.raises(InputError, match="expected `pip install subword-nmt`"):
+        segmentation.train_subword_nmt(["a"], tmp_path / "codes", 5)
+
+
+def test_empty_and_half_missing_texts_are_refused(text, tmp_path):
+    packed(text, tmp_path)
+    write_lines(tmp_path / "test.src", ["a"])
+    with pytest.raises(InputError, match=r"test\.tgt: No such file or directory"):
+        prepare.prepare(tmp_path, tmp_path)
+    for lang in ("src", "tgt"):
+        write_lines(tmp_path / f"valid.{lang}", [])
+    with pytest.raises(InputError, match=r"valid\.src: empty; expected sentences"):
+        prepare.prepare(tmp_path, tmp_path)
 
 
 def test_missing_and_unequal_files_are_refused(text, tmp_path, capsys):
@@ -102,8 +220,8 @@ def test_missing_and_unequal_files_are_refused(text, tmp_path, capsys):
 
 
 def test_too_large_a_vocabulary_is_refused(text, tmp_path):
-    with pytest.raises(InputError, match=r"spm: SentencePiece cannot make 90000 pieces"):
-        prepare.prepare(text, tmp_path, vocab_size=90000)
+    with pytest.raises(InputError, match=r"spm.model: SentencePiece cannot make 90000 pieces"):
+        prepare.prepare(text, tmp_path, vocabulary=prepare.Vocabulary(size=90000))
 
 
 def test_a_failing_preprocess_shows_its_output(tmp_path):
@@ -111,4 +229,4 @@ def test_a_failing_preprocess_shows_its_output(tmp_path):
     with pytest.raises(
         RuntimeError, match=r"(?s)fairseq-preprocess ended with status 1:.*dict\.txt"
     ):
-        prepare.binarize(tmp_path, ("src", "tgt"), separate=False)
+        prepare.binarize(tmp_path, ("src", "tgt"))
