@@ -7,6 +7,10 @@ python scripts/prune_sweep.py data-bin --path model.pt --out sweep --target-head
 For each target (or, with --l0-lambda, each λ): `fairseq-train` from the model with gates on its
 heads, `normalign prune`; then `normalign evaluate` of all. A control is trained for as long without
 gates, since a model may just go on learning. What is there from a run before is not trained again.
+
+With --scratch, a model with the heads of each pruned one is trained from random initialisation, too
+(Voita et al., 2019, Table 2). With --encoder-only, encoder heads alone have gates, and the decoder
+is frozen (Fig. 7).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fairseq_normalign.analysis.pruning import GATED_CRITERION, PLAIN_CRITERION
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import read_transformer
 
@@ -47,8 +52,14 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("data", help="what fairseq-preprocess wrote")
     parser.add_argument("--path", required=True, help="the checkpoint to prune")
     parser.add_argument("--out", required=True, type=Path, help="the directory for all results")
-    parser.add_argument(
+    gated = parser.add_mutually_exclusive_group()
+    gated.add_argument(
         "--gate-heads", default="encoder,decoder,cross", help="(default: %(default)s)"
+    )
+    gated.add_argument(
+        "--encoder-only",
+        action="store_true",
+        help="gates on encoder heads alone, with the decoder frozen, also of the control",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -63,8 +74,21 @@ def parse_args() -> argparse.Namespace:
         default="",
         help="options of fairseq-train, beside or instead of those of the script",
     )
+    parser.add_argument(
+        "--scratch",
+        action="store_true",
+        help="also train each pruned model's heads from random initialisation",
+    )
+    parser.add_argument(
+        "--scratch-train",
+        metavar="TRAIN",
+        help="options of fairseq-train for that, such as more updates (default: those of --train)",
+    )
     parser.add_argument("--evaluate", default="", help="options of normalign evaluate")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.scratch_train is not None and not args.scratch:
+        parser.error("--scratch-train is about --scratch; expected both")
+    return args
 
 
 def model_options(path: str) -> list[str]:
@@ -88,13 +112,27 @@ def run(command: str, *options, log: Path | None = None) -> None:
     subprocess.run(words, stdout=output, stderr=subprocess.STDOUT if log else None, check=True)
 
 
+def fine_tune(args: argparse.Namespace, name: str, *options) -> Path:
+    """The checkpoint of a training of this name that starts from the model."""
+    start = ["--finetune-from-model", args.path]
+    if args.encoder_only:
+        start += ["--freeze", "decoder"]
+    return train(args, name, *shlex.split(args.train), *start, *options)
+
+
+def train_from_scratch(args: argparse.Namespace, name: str, pruned: Path) -> Path:
+    """The checkpoint of a training from random initialisation, with the heads of a pruned model."""
+    own = args.train if args.scratch_train is None else args.scratch_train
+    heads = ["--alive-heads", pruned]
+    return train(args, name, *shlex.split(own), "--criterion", PLAIN_CRITERION, *heads)
+
+
 def train(args: argparse.Namespace, name: str, *options) -> Path:
     """The checkpoint of a training of this name."""
     folder = args.out / name
     folder.mkdir(parents=True, exist_ok=True)
     words = [args.data, "--user-dir", PACKAGE, "--arch", "transformer_normalign"]
-    words += [*model_options(args.path), *shlex.split(TRAIN), *shlex.split(args.train)]
-    words += ["--finetune-from-model", args.path, *options, "--save-dir", folder]
+    words += [*model_options(args.path), *shlex.split(TRAIN), *options, "--save-dir", folder]
     command = [str(word) for word in words]
     done = folder / "done"  # holds the command
     if done.exists() and done.read_text() != shlex.join(command):
@@ -113,7 +151,18 @@ def prune(path: Path, output: Path) -> None:
     try:
         run("normalign", "prune", "--path", path, "--out", output)
     except subprocess.CalledProcessError:
-        run("normalign", "prune", "--path", path, "--keep", "all", "--out", output)
+        keep_all(path, output)
+
+
+def heads_of(path: Path) -> str:
+    """The names of a pruned model's heads."""
+    _, options = read_transformer(str(path))
+    return options.alive_heads
+
+
+def keep_all(path: Path, output: Path) -> None:
+    """Removes nothing but the optimiser's state."""
+    run("normalign", "prune", "--path", path, "--keep", "all", "--out", output)
 
 
 def main() -> None:
@@ -122,20 +171,25 @@ def main() -> None:
         option, values = "--target-heads", args.target_heads
     else:
         option, values = "--l0-lambda", args.l0_lambda
-    gates = ["--criterion", "label_smoothed_cross_entropy_l0", "--gate-heads", args.gate_heads]
+    kinds = "encoder" if args.encoder_only else args.gate_heads
+    gates = ["--criterion", GATED_CRITERION, "--gate-heads", kinds]
     gates += ["--l0-warmup-updates", args.l0_warmup_updates]
-    control = train(args, "control", "--criterion", "label_smoothed_cross_entropy")
     models = [args.path, args.out / "control.pt"]
-    # Nothing is removed but the optimiser's state.
-    run("normalign", "prune", "--path", control, "--keep", "all", "--out", models[-1])
+    keep_all(fine_tune(args, "control", "--criterion", PLAIN_CRITERION), models[-1])
+    from_scratch: dict[str, Path] = {}  # by their heads, which two targets may share
     for value in values:
-        gated = train(args, f"gated-{value}", *gates, option, value)
-        models.append(args.out / f"pruned-{value}.pt")
-        prune(gated, models[-1])
+        gated = fine_tune(args, f"gated-{value}", *gates, option, value)
+        pruned = args.out / f"pruned-{value}.pt"
+        models.append(pruned)
+        prune(gated, pruned)
+        heads = heads_of(pruned)
+        if args.scratch and heads not in from_scratch:
+            from_scratch[heads] = args.out / f"scratch-{value}.pt"
+            keep_all(train_from_scratch(args, f"scratch-{value}", pruned), from_scratch[heads])
+    beside = ["--scratch", *from_scratch.values()] if from_scratch else []
     results = ["-o", args.out / "sweep.json", "--plot", args.out / "sweep.png"]
-    run(
-        "normalign", "evaluate", args.data, "--path", *models, *shlex.split(args.evaluate), *results
-    )
+    options = [*shlex.split(args.evaluate), *results]
+    run("normalign", "evaluate", args.data, "--path", *models, *beside, *options)
 
 
 if __name__ == "__main__":

@@ -124,14 +124,22 @@ def compare(
 
 
 def _check_heads(paths: Sequence[str], models: Sequence[nn.Module], trained: int) -> None:
-    """Refuses a model from scratch, after the ``trained`` ones, whose heads none of those has."""
+    """Refuses a model from scratch, after the ``trained`` ones, whose heads none of those has.
+
+    Two of the same heads are refused, too.
+    """
     known = {open_names(model) for model in models[:trained]}
+    by_heads: dict[tuple[Head, ...], str] = {}
     for path, model in zip(paths[trained:], models[trained:], strict=True):
-        if open_names(model) not in known:
+        heads = open_names(model)
+        if heads not in known:
             raise InputError(
                 f"{path}: none of the models of --path has its heads; expected one from scratch, "
                 "trained with --alive-heads of one of them"
             )
+        if heads in by_heads:
+            raise InputError(f"{path}: has the heads of {by_heads[heads]}; expected one of them")
+        by_heads[heads] = path
 
 
 def _beside(rows: list[Row], scratch: list[Row]) -> list[Row]:

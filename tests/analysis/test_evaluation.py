@@ -143,6 +143,8 @@ def test_models_from_scratch_stand_beside_those_of_the_same_heads(folder, paths,
     other = save(folder / "other.pt", heads=1)
     with pytest.raises(InputError, match=r"other\.pt: none of the models of --path has its heads"):
         compare(paths, str(folder), texts, scratch=[other], search=SHORT)
+    with pytest.raises(InputError, match=r"two\.pt: has the heads of .*again\.pt; expected one"):
+        compare(paths, str(folder), texts, scratch=[again, paths[1]], search=SHORT)
 
 
 def test_open_heads_have_the_names_of_the_full_model():

@@ -3,11 +3,20 @@ import argparse
 import pytest
 import torch
 
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.analysis.combined import CombinedAligner
+from fairseq_normalign.analysis.evidence import parse_evidence
+from fairseq_normalign.analysis.profile import head_ranks, profile
 from fairseq_normalign.analysis.pruning import Prunable
+from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head, all_heads
+from fairseq_normalign.heads.names import Head, all_heads, parse_head
 from fairseq_normalign.host.checkpoint import load_single
-from tests.conftest import ToyTask, build_model
+from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model, run
 from tests.stored import OPTIONS, state
 
 
@@ -108,3 +117,133 @@ def test_the_criterion_of_gates_goes_with_them(folder):
     prunable = Prunable(path)
     prunable.write(all_heads(prunable.counts), str(folder / "out.pt"))
     assert torch.load(folder / "out.pt")["args"].criterion == "label_smoothed_cross_entropy"
+
+
+# The heads of the encoder's first layer read, and so do, what they did when all heads were there.
+FIRST = ["encoder.1.2", "encoder.1.4", "decoder.1.1", "cross.1.3", "cross.2.2", "cross.2.4"]
+SECOND = ["encoder.1.4", "cross.1.3", "cross.2.4"]
+
+
+def named(names) -> list[Head]:
+    return [parse_head(name) for name in names]
+
+
+@pytest.fixture
+def small(folder) -> str:
+    """A checkpoint with the heads of FIRST."""
+    path = store(folder / "full.pt")
+    Prunable(path).write(named(FIRST), str(folder / "small.pt"))
+    return str(folder / "small.pt")
+
+
+def rows(path, head: Head, place: int):
+    """W_Q of one of the heads of the encoder's first layer."""
+    weight = torch.load(path)["model"][f"encoder.layers.{head.layer}.self_attn.q_proj.weight"]
+    return weight[4 * place : 4 * (place + 1)]
+
+
+def test_heads_keep_their_first_names_when_more_are_removed(folder, small):
+    prunable = Prunable(small)
+    assert prunable.heads == named(FIRST)
+    prunable.write(named(SECOND), str(folder / "smaller.pt"))
+    again = Prunable(str(folder / "smaller.pt"))
+    assert again.heads == named(SECOND)
+    assert again.options.alive_heads == " ".join(SECOND)
+    fourth = Head("encoder", 0, 3)
+    original = rows(folder / "full.pt", fourth, place=3)
+    assert torch.equal(rows(small, fourth, place=1), original)
+    assert torch.equal(rows(folder / "smaller.pt", fourth, place=0), original)
+
+
+def test_the_command_takes_first_names(folder, small):
+    out = folder / "out.pt"
+    options = ["normalign", "prune", "--path", small, "--out", out]
+    kept = run(*options, "--keep", "encoder.1.4,cross.2.2").stdout
+    assert "encoder    4" in kept
+    assert Prunable(str(out)).heads == named(["encoder.1.4", "cross.2.2"])
+    run(*options, "--drop", "encoder.1.4 decoder.1.1")
+    assert Prunable(str(out)).heads == named([FIRST[0], *FIRST[3:]])
+    run(*options, "--keep-top", 2, "--by", "random")
+    assert set(Prunable(str(out)).heads) < set(named(FIRST))
+    gone = run(*options, "--keep", "encoder.1.1", check=False)
+    assert gone.stderr == (
+        "normalign prune: head encoder.1.1: the model has no such head; it has encoder.1.2,4, "
+        "decoder.1.1, cross.1.3, cross.2.2,4\n"
+    )
+
+
+def test_gates_of_a_pruned_model_have_the_first_names(folder):
+    """As of a pruned model that is trained on with gates, and pruned again."""
+    sizes = {name: value for name, value in OPTIONS.items() if name.startswith(("max", "share"))}
+    options = {"alive_heads": " ".join(FIRST), "gate_heads": "encoder,cross"}
+    parameters = build_model("transformer_normalign", **options, **sizes).state_dict()
+    parameters["decoder.layers.1.encoder_attn.out_proj.log_alpha"][1] = -9.0
+    parameters["encoder.layers.0.self_attn.out_proj.log_alpha"][0] = -9.0
+    arch = {"arch": "transformer_normalign", "gate_lr_scale": 100.0}
+    path = store(folder / "gated.pt", parameters=parameters, **arch, **options)
+    prunable = Prunable(path)
+    assert prunable.closed == set(named(["encoder.1.2", "cross.2.4"]))
+    assert list(prunable.log_alphas) == named(FIRST[:2] + FIRST[3:])
+    prunable.write(prunable.open_heads(), str(folder / "out.pt"))
+    assert Prunable(str(folder / "out.pt")).heads == named(
+        ["encoder.1.4", "decoder.1.1", "cross.1.3", "cross.2.2"]
+    )
+
+
+@pytest.fixture
+def ready(folder, small):
+    """The full and the small model, and pairs for both."""
+    models = []
+    for path in (folder / "full.pt", small):
+        model, task = load_single(str(path), str(folder))
+        models.append(ReadyModel(TeacherForcing(model, task), PairReader(task)))
+    lines = [("w1 w2 w3 w4", "w5 w6 w7"), ("w2 w9", "w3 w3 w8")]
+    return models, list(text_pairs(lines, models[0].reader))
+
+
+def test_scores_of_a_pruned_model_have_the_first_names(ready):
+    """The encoder's first layer reads what it read before: its heads have the scores they had."""
+    (full, small), pairs = ready
+    scores = ["confidence", "norm", "positions", "importance", "ablation"]
+    before = profile(full, pairs, scores)
+    after = profile(small, pairs, scores)
+    assert after.heads == named(FIRST)
+    for name in ("confidence", "norm"):
+        assert set(after.scores[name]) == set(after.heads)
+        for head in named(["encoder.1.2", "encoder.1.4"]):
+            assert after.scores[name][head] == pytest.approx(before.scores[name][head], rel=1e-4)
+    for name in ("importance", "ablation"):
+        assert set(after.scores[name]) == set(after.heads)
+    for head in named(["encoder.1.2", "encoder.1.4"]):
+        assert after.positions[head] == before.positions[head]
+    assert set(head_ranks(small, pairs, "norm")) == set(named(FIRST))
+
+
+def test_alignments_by_a_head_of_a_pruned_model(ready):
+    """Head 4 of layer 2 is the second of those that are left; its number is 4 everywhere."""
+    (_, small), pairs = ready
+    aligner = NormAligner(*small, method="weights", layer=2, head=4, step="input")
+    assert aligner.signature()["head"] == 4
+    recording = small.forcing.recorded(pairs, layers=[1], values=False)
+    weights = recording["cross", 1].weights  # (B, H, T, S)
+    (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.place])
+    words = len(pairs[0].target.text)
+    expected = weights[0, 1, 1 : words + 1, : len(pairs[0].source.text)]
+    torch.testing.assert_close(torch.tensor(soft.words), expected)
+    with pytest.raises(InputError, match="head 3: layer 2 has heads 2, 4"):
+        NormAligner(*small, layer=2, head=3, step="input")
+    with pytest.raises(InputError, match="head 1: layer 1 has head 3"):
+        NormAligner(*small, layer=1, head=1, step="input")
+
+
+def test_evidences_of_a_pruned_model(ready):
+    (_, small), _ = ready
+    aligner = NormAligner(*small)
+    every = CombinedAligner(aligner).every_evidence()
+    heads = {(weighted.evidence.layer, weighted.evidence.head) for weighted in every}
+    assert heads == {(0, None), (0, 2), (1, None), (1, 1), (1, 3)}
+    named_ones = [parse_evidence("norms.2.4.input"), parse_evidence("norms.1.3.output")]
+    assert CombinedAligner(aligner, combine="mean", evidences=named_ones).evidences == named_ones
+    with pytest.raises(InputError, match="head 1: layer 2 has heads 2, 4"):
+        CombinedAligner(aligner, combine="mean", evidences=[parse_evidence("norms.2.1.input")])
+    assert named_ones[0].evidence == Evidence("norms", 1, "input", 3)
