@@ -6,6 +6,7 @@ Bad input becomes one line and exit status 2.
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 
 from fairseq_normalign.cli import shell
@@ -20,9 +21,13 @@ COMMANDS = {
     "export": "weights, norms or vectors of a corpus, as arrays",
     "heads": "what each attention head is worth, and what it does",
     "roles": "what the heads of several models do, side by side",
+    "mixing": "how much context attention blocks mix in, by layer and category of tokens",
+    "import": "a BERT or RoBERTa of Hugging Face as a fairseq checkpoint",
+    "evolution": "what the states of each layer hold, and how layers and models differ",
     "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
     "symmetrize": "alignments of two directions to one",
     "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",
+    "gates": "how gates and relevance of heads went during a training",
     "evaluate": "models side by side: heads, size, BLEU, chrF, AER, speed",
     "aer": "score alignments against gold: AER, precision, recall",
 }
@@ -82,7 +87,8 @@ def run(argv: list[str]) -> int:
     if name not in COMMANDS:
         shell.say(f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}")
         return 2
-    command = importlib.import_module(f"fairseq_normalign.cli.{name}")
+    module = f"{name}_" if keyword.iskeyword(name) else name
+    command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     command.main(command.parse_args(rest))
     return 0
 
