@@ -66,6 +66,11 @@ class States:
         words = self.sentence(pair).words
         return words if self.reads_source else [-1, *words[:-1]]
 
+    def tokens(self, pair: Pair) -> list[int]:
+        """The tokens as they are read."""
+        tokens = self.sentence(pair).tokens.tolist()
+        return tokens if self.reads_source else [self.forcing.start, *tokens[:-1]]
+
     def run(self, pairs: list[Pair]) -> list[Tensor]:
         """The states of a batch by layer, from 0: (B, T, C) each, padded on the right."""
         states: list[Tensor] = []
