@@ -17,7 +17,7 @@ from fairseq_normalign.alignment.hypotheses import read_printed
 from fairseq_normalign.alignment.links import GoldFile, InMemory, read_together
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream
+from fairseq_normalign.files import is_stream, read_lines
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import TooLong, fit_streams
@@ -128,8 +128,11 @@ def corpus(
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         return Corpus(*binarised_pairs(args.gen_subset, reader))
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):
-        sources = ((words, None) for words in TextFile(args.source_file))
-        return Corpus(text_pairs(sources, reader), _count(TextFile(args.source_file)))
+        words = TextFile(args.source_file)
+        # A TAB may be between two passages.
+        text = read_lines(args.source_file) if reader.marks.between else words
+        sources = ((sentence, None) for sentence in text)
+        return Corpus(text_pairs(sources, reader), _count(words))
     texts = _texts(args)
     total = _count(texts[0])
     if reverse:

@@ -21,7 +21,12 @@ from fairseq_normalign.alignment.text_doctor import (
     swapped,
     wrong_scheme,
 )
-from fairseq_normalign.alignment.words import join_pieces, normalise_bpe_name, word_ids
+from fairseq_normalign.alignment.words import (
+    join_pieces,
+    normalise_bpe_name,
+    split_words,
+    word_ids,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.segmentation import (
     FILE_OPTIONS,
@@ -71,20 +76,45 @@ class Side:
         dictionary: Dictionary,
         special: tuple[Tokens, Tokens],
         segmentation: Segmentation,
+        between: Tokens = (),
     ) -> None:
         self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
         self.before, self.after = special
+        self.between = between
 
     def from_text(self, text: Text, where: str) -> Sentence:
-        """A sentence of a text."""
+        """A sentence of a text; or two passages with a TAB between, where the model reads two."""
         if text is None:
             return NO_SENTENCE
-        segmented = self.segmentation(text, f"{self.name} {where}")
-        ids = [self._index(symbol) for symbol in segmented.symbols]
-        unk = self.dictionary.unk()
-        of_pieces = zip(segmented.pieces, ids, strict=True)
-        unknown = [piece for piece, index in of_pieces if index == unk]
-        return self._sentence(ids, segmented.ids, segmented.words, tuple(unknown))
+        where = f"{self.name} {where}"
+        ids: list[int] = []
+        word_of: list[int] = []
+        words: list[str] = []
+        unknown: list[str] = []
+        for passage in self._passages(text, where):
+            if words:
+                ids += self.between
+                word_of += [-1] * len(self.between)
+            segmented = self.segmentation(passage, where)
+            indices = [self._index(symbol) for symbol in segmented.symbols]
+            of_pieces = zip(segmented.pieces, indices, strict=True)
+            unknown += [piece for piece, index in of_pieces if index == self.dictionary.unk()]
+            ids += indices
+            word_of += [len(words) + number for number in segmented.ids]
+            words += segmented.words
+        return self._sentence(ids, word_of, words, tuple(unknown))
+
+    def _passages(self, text: str | Sequence[str], where: str) -> list:
+        """The text, or what is before and behind its TAB; elsewhere a TAB is but white space."""
+        if not self.between or not isinstance(text, str) or "\t" not in text:
+            return [text]
+        passages = text.split("\t")
+        if len(passages) != 2 or not all(map(split_words, passages)):
+            raise InputError(
+                f"{where}: {len(passages) - 1} TABs between {len(split_words(text))} words; "
+                "expected one TAB, with a passage before and one behind it"
+            )
+        return passages
 
     def _index(self, symbol: str) -> int:
         """The token of a piece; one that is spelled as a special token, ``<pad>`` say, is <unk>."""
@@ -186,7 +216,9 @@ class PairReader:
         self.marks = special_tokens_of(task)
         source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
         target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
-        self.source = Side("source", task.source_dictionary, self.marks.source, source)
+        self.source = Side(
+            "source", task.source_dictionary, self.marks.source, source, self.marks.between
+        )
         self.target = Side("target", task.target_dictionary, self.marks.target, target)
         self._warned: set[tuple[str, ...]] = set()
         self._check_scheme()

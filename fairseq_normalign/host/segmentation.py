@@ -22,13 +22,16 @@ from fairseq_normalign.alignment.words import (
 )
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.wording import COMMAND, Wording
+from fairseq_normalign.host.wordpiece import read_wordpiece
 
 # The option that names the file of a BPE, where it has one file.
 FILE_OPTIONS = {
     "sentencepiece": "sentencepiece_model",
     "subword_nmt": "bpe_codes",
     "fastbpe": "bpe_codes",
+    "bert": "bpe_vocab_file",
 }
+WORD_BY_WORD = ("subword_nmt", "bert")  # schemes that split each word by itself
 CACHED_WORDS = 1 << 16
 
 
@@ -72,8 +75,8 @@ class Segmentation:
         if self.bpe is None:
             pieces = [self.printed(symbol) for symbol in words]
             return list(words), word_ids(pieces, self.scheme, where=where)
-        if self.scheme == "subword_nmt":
-            return self._split_each(words)
+        if self.scheme in WORD_BY_WORD:
+            return self._split_each(words, where)
         if hasattr(getattr(self.bpe, "sp", None), "normalize"):
             return self._split_by_sentencepiece(words, where)
         # At blanks alone: a piece may hold a no-break space.
@@ -81,12 +84,15 @@ class Segmentation:
         pieces = [self.printed(symbol) for symbol in symbols]
         return symbols, spelled_ids(pieces, words, self.scheme, where=where)
 
-    def _split_each(self, words: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Codes are applied to each word by itself."""
+    def _split_each(self, words: Sequence[str], where: str) -> tuple[list[str], list[int]]:
+        """Codes and WordPiece are applied to each word by itself."""
         symbols: list[str] = []
         ids: list[int] = []
         for number, word in enumerate(words):
-            pieces = self._pieces_of(word)
+            try:
+                pieces = self._pieces_of(word)
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
             symbols += pieces
             ids += [number] * len(pieces)
         return symbols, ids
@@ -195,6 +201,8 @@ def _build_bpe(args: Namespace, path: str | None, wording: Wording) -> Any:
     try:
         if path is not None and FILE_OPTIONS[args.bpe] == "bpe_codes":
             return _build_codes(args, path)
+        if path is not None and args.bpe == "bert":  # fairseq's own needs transformers
+            return read_wordpiece(path, cased=getattr(args, "bpe_cased", False))
         return _quietly(encoders.build_bpe, args)
     except (ImportError, OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         reason = _one_line(error)

@@ -26,6 +26,7 @@ PYTHON = Wording(
     files={
         "sentencepiece_model": "model",
         "bpe_codes": "model",
+        "bpe_vocab_file": "model",
         "source_sentencepiece_model": "source_model",
         "source_bpe_codes": "source_model",
         "target_sentencepiece_model": "target_model",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from fairseq_normalign.alignment.words import CONTINUING
 from fairseq_normalign.errors import InputError
@@ -135,3 +138,69 @@ def is_sign(character: str) -> bool:
 def is_ideograph(character: str) -> bool:
     code = ord(character)
     return any(first <= code <= last for first, last in IDEOGRAPHS)
+
+
+CONFIGURATION = "tokenizer_config.json"
+# What it calls our options.
+OPTIONS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "split_ideographs",
+}
+
+
+def read_wordpiece(path: str | Path, *, cased: bool = False) -> WordPiece:
+    """From a ``vocab.txt``, and from the ``tokenizer_config.json`` beside it if there is one.
+
+    Args:
+        cased: letters keep their case, whatever is beside.
+    """
+    options = {}
+    beside = Path(path).with_name(CONFIGURATION)
+    if beside.is_file():
+        options = wordpiece_options(read_json(beside), beside)
+    if cased:
+        options["lowercase"] = False
+    return WordPiece(read_vocabulary(path), **options)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or "not JSON"
+        raise InputError(f"{path}: {reason}; expected a file of a Hugging Face folder") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: is no JSON object; expected a file of a Hugging Face folder")
+    return value
+
+
+def read_vocabulary(path: str | Path) -> list[str]:
+    """The pieces of a ``vocab.txt``, by their number."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text; expected a piece in each line") from None
+    if not lines[-1]:
+        lines.pop()
+    if not any(line.startswith(CONTINUING) for line in lines):
+        raise ValueError(f"no piece begins with {CONTINUING}; expected the vocab.txt of a BERT")
+    return lines
+
+
+def wordpiece_options(configuration: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+    """Our options of what a ``tokenizer_config.json`` says; those alone that it names."""
+    if configuration.get("do_basic_tokenize", True) is not True or configuration.get("never_split"):
+        raise InputError(
+            f"{where}: asks for text that is not split at signs (do_basic_tokenize, never_split); "
+            "expected BERT's usual tokeniser"
+        )
+    options = {}
+    for name, ours in OPTIONS.items():
+        value = configuration.get(name)
+        if value not in (True, False, None):
+            raise InputError(f"{where}: {name} is {value!r}; expected true, false or null")
+        if value is not None:
+            options[ours] = value
+    return options

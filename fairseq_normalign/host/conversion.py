@@ -1,0 +1,110 @@
+"""From a Hugging Face folder to a fairseq checkpoint, its dictionary, and what splits its text."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.checkpoint import load_single, save
+from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.masked_conversion import (
+    MODEL,
+    Converted,
+    convert_bert,
+    convert_roberta,
+    unused,
+)
+
+
+class Architecture(NamedTuple):
+    """A kind of model that can be converted."""
+
+    convert: Callable[[HuggingFaceFolder], Converted]
+    example: str  # what a user does with it next, but for the options that name it
+
+
+# By Hugging Face's model_type.
+ARCHITECTURES = {
+    "bert": Architecture(convert_bert, "normalign mixing"),
+    "roberta": Architecture(convert_roberta, "normalign mixing"),
+}
+
+
+class Imported(NamedTuple):
+    """What a user is told."""
+
+    title: str
+    notes: list[str]
+    command: str
+
+
+def import_folder(path: str, output: str) -> Imported:
+    """Writes a Hugging Face folder as one of fairseq: all of it, or nothing."""
+    folder = HuggingFaceFolder(path)
+    architecture = _architecture(folder)
+    converted = architecture.convert(folder)
+    state = {
+        "args": converted.options,
+        "model": converted.parameters,
+        "optimizer_history": [
+            {
+                "criterion_name": "MaskedLmLoss",
+                "optimizer_name": "none",
+                "lr_scheduler_state": {"best": None},
+                "num_updates": 0,
+            }
+        ],
+        "extra_state": {},
+    }
+    with whole_folder(output) as part:
+        for name, text in converted.files.items():
+            (part / name).write_text(text, encoding="utf-8")
+        save(state, str(part / MODEL))
+        model, _ = load_single(str(part / MODEL), str(part))  # as every command will
+    notes = list(converted.notes)
+    if converted.left_out:
+        notes.append(f"left out: {unused(converted.left_out)}")
+    count = sum(parameter.numel() for parameter in model.parameters())
+    title = f"{folder.config['model_type']}, {count:,} parameters, as {converted.options.arch}"
+    return Imported(title, notes, _command(architecture, converted, Path(output)))
+
+
+def _architecture(folder: HuggingFaceFolder) -> Architecture:
+    kind = folder.config.get("model_type")
+    if kind not in ARCHITECTURES:
+        names = folder.config.get("architectures") or []
+        shown = f"{kind!r} ({', '.join(map(str, names))})" if names else repr(kind)
+        raise InputError(
+            f"{folder}: its architecture is {shown}; expected one of: {', '.join(ARCHITECTURES)}"
+        )
+    return ARCHITECTURES[kind]
+
+
+def _command(architecture: Architecture, converted: Converted, output: Path) -> str:
+    """The command to go on with."""
+    words = [architecture.example, str(output), "--path", str(output / MODEL)]
+    for word in converted.reading:
+        words.append(str(output / word) if word in converted.files else word)
+    return " ".join([*words, "--attention", "encoder", "--source-file", "TEXT"])
+
+
+@contextlib.contextmanager
+def whole_folder(output: str) -> Iterator[Path]:
+    """A folder to fill, which gets its name only when it is complete."""
+    target = Path(output)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(f"{output}: is there already; expected the name of a new folder")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        part.mkdir()
+        yield part
+        part.replace(target)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

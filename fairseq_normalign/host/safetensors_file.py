@@ -1,0 +1,119 @@
+"""Tensors of a safetensors file: the length of a JSON header, the header, and raw numbers.
+
+Read here, not by the package of that name: the format is small, a damaged or hostile file is
+refused in our own words before a tensor is made, and importing a model needs no package more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from fairseq_normalign.errors import InputError
+
+EXPECTED = "expected a whole safetensors file"
+LENGTH = 8  # bytes of the header's length, the lowest first
+LONGEST_HEADER = 100_000_000  # as the format says
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+def read_safetensors(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a file by name. They stay in the file until they are looked at."""
+    try:
+        with Path(path).open("rb") as file:
+            # Copied when written to: PyTorch has no tensors that cannot be written to.
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError) as error:  # ValueError: an empty file
+        reason = getattr(error, "strerror", None) or "is empty"
+        raise InputError(f"{path}: {reason}; {EXPECTED}") from None
+    header, start = _header(path, content)
+    tensors = {}
+    end_of_last = 0
+    for name, entry in sorted(header.items(), key=lambda item: _offsets(path, *item)):
+        dtype, shape, (begin, end) = _described(path, name, entry)
+        if begin != end_of_last or end > len(content) - start:
+            _refuse(path, f"{name!r} is at {begin} to {end} of {len(content) - start} bytes")
+        tensors[name] = _tensor(content, start + begin, dtype, shape)
+        end_of_last = end
+    if end_of_last != len(content) - start:
+        _refuse(path, f"{len(content) - start - end_of_last} bytes too many")
+    return tensors
+
+
+def _refuse(path: str | Path, found: str) -> NoReturn:
+    raise InputError(f"{path}: {found}; {EXPECTED}")
+
+
+def _header(path: str | Path, content: mmap.mmap) -> tuple[dict[str, Any], int]:
+    """What the header says of each tensor, and where the numbers start."""
+    length = int.from_bytes(content[:LENGTH], "little")
+    start = LENGTH + length
+    if len(content) < LENGTH or length > LONGEST_HEADER or start > len(content):
+        _refuse(path, f"its header would have {length} bytes, and the file has {len(content)}")
+    try:
+        header = json.loads(content[LENGTH:start].decode("utf-8"), object_pairs_hook=_each_once)
+    except (ValueError, RecursionError):
+        _refuse(path, "its header is damaged")
+    if not isinstance(header, dict):
+        _refuse(path, "its header is damaged")
+    header.pop("__metadata__", None)
+    return header, start
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("a name comes twice")
+    return entries
+
+
+def _offsets(path: str | Path, name: str, entry: Any) -> tuple[int, int]:
+    """Where a tensor begins and ends, in bytes behind the header."""
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not _are_sizes(offsets) or len(offsets) != 2:
+        _refuse(path, f"{name!r} has the offsets {offsets}")
+    return offsets[0], offsets[1]
+
+
+def _described(
+    path: str | Path, name: str, entry: dict
+) -> tuple[torch.dtype, list[int], tuple[int, int]]:
+    """Kind of numbers, shape and place of a tensor, which fit each other."""
+    kind, shape = entry.get("dtype"), entry.get("shape")
+    if kind not in DTYPES:
+        kinds = ", ".join(DTYPES)
+        raise InputError(f"{path}: {name!r} has numbers of the kind {kind!r}; expected {kinds}")
+    begin, end = _offsets(path, name, entry)
+    if not _are_sizes(shape) or math.prod(shape) * DTYPES[kind].itemsize != end - begin:
+        _refuse(path, f"{name!r} of the shape {shape} has {end - begin} bytes of {kind}")
+    return DTYPES[kind], shape, (begin, end)
+
+
+def _are_sizes(numbers: Any) -> bool:
+    if not isinstance(numbers, list):
+        return False
+    return all(type(number) is int and number >= 0 for number in numbers)
+
+
+def _tensor(content: mmap.mmap, offset: int, dtype: torch.dtype, shape: list[int]) -> Tensor:
+    count = math.prod(shape)
+    if count == 0:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(content, dtype=dtype, count=count, offset=offset).reshape(shape)
