@@ -63,7 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=options.positive,
         nargs="+",
         metavar="N",
-        help="heads to take or to sum over, from 1 (default: all)",
+        help="heads to take or to sum over, from 1; a pruned model's have the numbers that they "
+        "had in the full one (default: all)",
     )
     group.add_argument(
         "--dtype",
