@@ -1,0 +1,277 @@
+"""``--export-attention`` of fairseq's own commands, against what ``normalign export`` writes.
+
+The commands run in this process; ``tests/test_fairseq_commands.py`` runs them as installed.
+"""
+
+import contextlib
+import io
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq_cli import generate, interactive, train
+
+from fairseq_normalign import open_export
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.norms.quantities import QUANTITIES
+from fairseq_normalign.plugin.exporting import AttentionExport
+from tests.conftest import PACKAGE, TRAIN, run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def command(corpus, checkpoint, monkeypatch):
+    """Runs a command of fairseq's on the corpus, and returns what it prints."""
+
+    def call(main, *options) -> str:
+        words = [corpus / "data-bin", "--user-dir", PACKAGE, "--task", "translation_normalign"]
+        words += ["--path", checkpoint, "--cpu", "--max-tokens", 300, "--max-len-b", 8]
+        monkeypatch.setattr("sys.argv", ["fairseq-generate", *map(str, [*words, *options])])
+        stdout = io.StringIO()
+        with contextlib.redirect_stdout(stdout):
+            main()
+        return stdout.getvalue()
+
+    return call
+
+
+def printed(log: str, mark: str) -> dict[int, list[list[str]]]:
+    """The words of all lines of a kind, by sentence."""
+    lines: dict[int, list[list[str]]] = {}
+    for line in log.splitlines():
+        if line.startswith(f"{mark}-"):
+            number, *_, text = line[2:].split("\t")
+            lines.setdefault(int(number), []).append(text.split())
+    return lines
+
+
+def exported_by_us(corpus, checkpoint, log, nbest, folder, *options):
+    """What ``normalign export`` makes of the sources and hypotheses that fairseq printed."""
+    sources = []
+    hypotheses = []
+    for sentence, beam in sorted(printed(log, "H").items()):
+        assert len(beam) == nbest
+        sources += printed(log, "S")[sentence] * nbest
+        hypotheses += beam
+    for name, lines in (("src", sources), ("hyp", hypotheses)):
+        (folder / name).write_text("".join(" ".join(line) + "\n" for line in lines))
+    run(
+        *("normalign", "export", corpus / "data-bin", "--path", checkpoint, "--cpu"),
+        *("--source-file", folder / "src", "--target-file", folder / "hyp"),
+        *(*options, "-o", folder / "ours.npz"),
+    )
+    return open_export(folder / "ours.npz")
+
+
+def assert_same_items(export, ours):
+    for item, expected in zip(export, ours, strict=True):
+        assert item[1:] == expected[1:]
+        np.testing.assert_allclose(item.array, expected.array, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_hypotheses_of_beam_search_in_corpus_order(quantity, corpus, checkpoint, command, tmp_path):
+    log = command(
+        generate.cli_main,
+        *("--beam", 3, "--nbest", 2, "--export-attention", tmp_path / "x.npz"),
+        *("--export-quantity", quantity, "--export-layers", "1,3", "--export-heads", "2"),
+    )
+    options = ["--quantity", quantity, "--layer", 1, 3, "--head", 2]
+    with (
+        open_export(tmp_path / "x.npz") as export,
+        exported_by_us(corpus, checkpoint, log, 2, tmp_path, *options) as ours,
+    ):
+        assert len(export) == 80
+        assert_same_items(export, ours)
+        told = dict(export.metadata)
+        assert told.pop("sentence_ids") == sorted([*range(40)] * 2)
+        assert (told.pop("targets"), told.pop("subset")) == ("hypotheses", "test")
+        assert told.pop("command").startswith("fairseq-generate ")
+        assert told == ours.metadata
+
+
+def test_alignments_are_printed_as_without_an_export(command, tmp_path):
+    options = ["--print-alignment", "hard", "--align-layer", 2, "--align-step", "input"]
+    log = command(generate.cli_main, *options, "--export-attention", tmp_path / "x.npz")
+    alone = command(generate.cli_main, *options)
+    assert printed(log, "A") == printed(alone, "A")
+    with open_export(tmp_path / "x.npz") as export:
+        hypotheses = [item.target[1:] for item in export]
+    assert hypotheses == [printed(log, "H")[sentence][0] for sentence in range(40)]
+
+
+def test_scored_references(corpus, checkpoint, command, tmp_path):
+    """They are what ``normalign export`` takes from the binarised test set."""
+    command(
+        generate.cli_main,
+        *("--score-reference", "--nbest", 3, "--export-attention", tmp_path / "x.npz"),
+        *("--export-kind", "decoder", "--export-quantity", "head-norms"),
+    )
+    run(
+        *("normalign", "export", corpus / "data-bin", "--path", checkpoint, "--cpu"),
+        *("--attention", "decoder", "--quantity", "head-norms", "-o", tmp_path / "ours.npz"),
+    )
+    with open_export(tmp_path / "x.npz") as export, open_export(tmp_path / "ours.npz") as ours:
+        assert export.metadata["targets"] == "references"
+        assert_same_items(export, ours)
+
+
+SEARCHES = {
+    "prefix": ["--prefix-size", 2, "--beam", 2],
+    "sampling": ["--sampling", "--beam", 2, "--nbest", 2, "--seed", 3],
+    "fewer beams than best": ["--beam", 1, "--nbest", 3],
+    "half precision": ["--fp16", "--export-dtype", "float16"],
+    "workers": ["--num-workers", 2],
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_what_is_printed_is_what_is_exported(search, command, tmp_path):
+    log = command(
+        generate.cli_main,
+        *(*SEARCHES[search], "--export-attention", tmp_path / "x.npz"),
+        *("--export-quantity", "vectors", "--export-layers", 2),
+    )
+    hypotheses = printed(log, "H")
+    with open_export(tmp_path / "x.npz") as export:
+        ids = export.metadata["sentence_ids"]
+        assert len(ids) == len(export)
+        by_sentence: dict[int, list] = {}
+        for sentence, item in zip(ids, export, strict=True):
+            by_sentence.setdefault(sentence, []).append(item.target[1:])
+            assert item.array.shape == (1, len(item.target), len(item.source), 128)
+    assert by_sentence == hypotheses
+
+
+def test_skipped_sentences_and_shards(corpus, command, tmp_path):
+    """A file holds what its run has translated, and says which sentences these are."""
+    lengths = {}
+    for number, line in enumerate((corpus / "pieces" / "test.src").read_text().splitlines()):
+        lengths[number] = len(line.split()) + 1
+    longest = sorted(lengths.values())[20]
+    ids = []
+    for rank in (0, 1):
+        log = command(
+            generate.cli_main,
+            *("--max-source-positions", longest, "--skip-invalid-size-inputs-valid-test"),
+            *("--distributed-world-size", 2, "--distributed-rank", rank),
+            *("--export-attention", tmp_path / "x.npz"),
+        )
+        with open_export(tmp_path / "x.npz") as export:
+            told = export.metadata["sentence_ids"]
+            assert told == sorted(printed(log, "H"))
+            for sentence, item in zip(told, export, strict=True):
+                assert item.source[:-1] == printed(log, "S")[sentence][0]
+        ids += told
+    assert sorted(ids) == [number for number, length in lengths.items() if length <= longest]
+
+
+BAD = {
+    "several models": (["--path", "{checkpoint}:{checkpoint}"], "exports one model; --path names"),
+    "quantity": (
+        ["--export-quantity", "norm"],
+        "--export-quantity norm: expected one of: weights, head-norms, norms, ",
+    ),
+    "layer": (["--export-layers", "4"], "layer 4: the model has layers 1 to 3"),
+    "head": (["--export-heads", "0"], "head 0: "),
+    "no numbers": (
+        ["--export-layers", "1-2"],
+        "--export-layers 1-2: expected numbers from 1 with commas between",
+    ),
+    "too large": (
+        ["--export-quantity", "vectors", "--export-max-gigabytes", "0.001"],
+        r"old\.npz: more than --export-max-gigabytes 0\.001 after \d+ of 40 sentences; choose some",
+    ),
+    "not finite": (
+        ["--export-dtype", "float16", "--export-quantity", "vectors", "--path", "{large}"],
+        r"S-\d+: a value is no number, or beyond the range of float16",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def large(checkpoint, tmp_path_factory):
+    """A model whose vectors no number of 16 bits holds."""
+    state = torch.load(checkpoint)
+    state["model"]["decoder.layers.0.encoder_attn.v_proj.weight"] *= 1e6
+    path = tmp_path_factory.mktemp("large") / "large.pt"
+    torch.save(state, path)
+    return path
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_leaves_the_old_file(case, checkpoint, large, command, tmp_path):
+    options, message = BAD[case]
+    (tmp_path / "old.npz").write_text("old")
+    options = [word.format(checkpoint=checkpoint, large=large) for word in options]
+    with pytest.raises(InputError, match=message):
+        command(generate.cli_main, "--export-attention", tmp_path / "old.npz", *options)
+    assert (tmp_path / "old.npz").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
+
+
+def test_inputs_are_not_overwritten(corpus, checkpoint, command, tmp_path):
+    shutil.copy(checkpoint, tmp_path / "model.pt")
+    for path in (tmp_path / "model.pt", corpus / "data-bin" / "dict.src.txt"):
+        before = path.read_bytes()
+        with pytest.raises(InputError, match="would overwrite the input"):
+            command(
+                *(generate.cli_main, "--path", tmp_path / "model.pt"),
+                *("--export-attention", path),
+            )
+        assert path.read_bytes() == before
+
+
+def test_text_that_comes_bit_by_bit_is_refused(command, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
+    (tmp_path / "text").write_text("a\n")
+    with pytest.raises(InputError, match="does not go with text that comes bit by bit"):
+        command(
+            interactive.cli_main,
+            *("--input", tmp_path / "text", "--export-attention", tmp_path / "x.npz"),
+        )
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_training_is_refused(corpus, monkeypatch, tmp_path):
+    words = [*TRAIN[1:], corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", tmp_path]
+    words += ["--task", "translation_normalign", "--export-attention", tmp_path / "x.npz"]
+    monkeypatch.setattr("sys.argv", ["fairseq-train", *map(str, words)])
+    with pytest.raises(InputError, match="--export-attention does not go with training; expected"):
+        train.cli_main()
+
+
+class Task(SimpleNamespace):
+    """All that an export wants to know of a task before it is opened."""
+
+
+def export_of(batches, shards: int = 1) -> AttentionExport:
+    dataset = object()
+    task = Task(cfg=Task(export_attention="x.npz"), datasets={"test": dataset})
+    epochs = Task(num_shards=shards, shard_id=0, dataset=dataset, frozen_batches=batches)
+    return AttentionExport(task, epochs)
+
+
+def test_processes_do_not_write_the_same_file():
+    with pytest.raises(InputError, match="each of several processes would write the same file"):
+        export_of([[1, 0], [2]], shards=2).add_references(None, {})
+
+
+def test_a_beam_that_found_less_is_refused():
+    export = export_of([[1, 0], [2]])
+    export.nbest, export.reader, export._arrays = 2, None, object()
+    export.task.source_dictionary = Task(pad=lambda: 1)
+    sample = {"id": torch.tensor([2]), "net_input": {"src_tokens": torch.tensor([[1, 5, 2]])}}
+    beams = [[{"tokens": torch.tensor([5, 2])}]]
+    with pytest.raises(InputError, match="S-2 has 1 hypotheses; expected 2, as many as every"):
+        export.add_hypotheses(None, sample, beams)
+
+
+def test_sentences_that_are_missing_at_the_end_are_refused():
+    export = export_of([[1, 0], [2]])
+    export._arrays, export._writer = object(), Task(sentences=2)
+    with pytest.raises(InputError, match=r"x\.npz: 2 sentences came; expected 3"):
+        export.finish()
