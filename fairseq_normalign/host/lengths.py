@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import tee
 from operator import itemgetter
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from fairseq_normalign.host.pairs import Pair, Sentence
 
 POLICIES = ("fail", "skip", "truncate")
 NAMED = 10  # pairs that a summary names
+MODEL_TAKES = "the model takes"
 
 
 class Limits(NamedTuple):
@@ -19,6 +21,12 @@ class Limits(NamedTuple):
 
     source: int | None
     target: int | None = None
+
+    def at_most(self, length: int | None) -> Limits:
+        """The limits, none of them above a length; None changes nothing."""
+        if length is None:
+            return self
+        return Limits(*(limit if limit is None else min(limit, length) for limit in self))
 
 
 def limits_of(model) -> Limits:
@@ -28,9 +36,14 @@ def limits_of(model) -> Limits:
 
 
 class TooLong:
-    """The pairs that were too long, for a word about them at the end."""
+    """The pairs that were too long, for a word about them at the end.
 
-    def __init__(self) -> None:
+    Args:
+        longest: what they were too long for.
+    """
+
+    def __init__(self, longest: str = MODEL_TAKES) -> None:
+        self.longest = longest
         self.places: list[str] = []
 
     def __call__(self, pair: Pair) -> None:
@@ -42,9 +55,9 @@ class TooLong:
         if not self.places:
             return ""
         if len(self.places) == 1:
-            return f"1 pair longer than the model takes was {done}: {self.places[0]}"
+            return f"1 pair longer than {self.longest} was {done}: {self.places[0]}"
         count = len(self.places)
-        return f"{count} pairs longer than the model takes were {done}: {self._named()}"
+        return f"{count} pairs longer than {self.longest} were {done}: {self._named()}"
 
     def _named(self) -> str:
         """``lines 17, 203, …``; places of another form are listed as they are."""
@@ -96,8 +109,9 @@ def _fitting(
     policy: str,
     report: TooLong | None,
 ) -> Iterator[list[Pair]]:
+    longest = MODEL_TAKES if report is None else report.longest
     for pairs in zip(*streams, strict=True):
-        too_long = next(filter(None, map(excess, pairs, limits)), "")
+        too_long = next(filter(None, map(partial(excess, longest=longest), pairs, limits)), "")
         if not too_long:
             yield list(pairs)
             continue
@@ -111,12 +125,12 @@ def _fitting(
             yield list(map(truncated, pairs, limits))
 
 
-def excess(pair: Pair, limits: Limits) -> str:
-    """What is too long in a pair; '' if nothing is."""
+def excess(pair: Pair, limits: Limits, longest: str = MODEL_TAKES) -> str:
+    """What is too long in a pair; '' if nothing is. ``longest`` says whose limits they are."""
     for side, limit in limits._asdict().items():
         length = len(getattr(pair, side).tokens)
         if limit is not None and length > limit:
-            return f"the {side} has {length} pieces with </s>; the model takes {limit}"
+            return f"the {side} has {length} pieces with </s>; {longest} {limit}"
     return ""
 
 

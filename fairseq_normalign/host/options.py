@@ -141,14 +141,22 @@ def corpus(
 
 
 def fitted(
-    args: argparse.Namespace, streams: Sequence[Iterable[Pair]], forcings: Sequence[TeacherForcing]
+    args: argparse.Namespace,
+    streams: Sequence[Iterable[Pair]],
+    forcings: Sequence[TeacherForcing],
+    *,
+    longest: int | None = None,
 ) -> list[Iterator[Pair]]:
     """The pairs as each model reads them, none longer than it takes, as ``--too-long`` says.
 
     What was skipped or cut off is told when the pairs end.
+
+    Args:
+        longest: how many tokens a side may have (``--max-length``), if the model takes more.
     """
-    report = TooLong()
-    limits = [forcing.limits for forcing in forcings]
+    of_models = [forcing.limits for forcing in forcings]
+    limits = [limit.at_most(longest) for limit in of_models]
+    report = TooLong() if limits == of_models else TooLong("--max-length")
     fitting = fit_streams(streams, limits, args.too_long, report)
     return [_told(fitting[0], report, args.too_long), *fitting[1:]]
 

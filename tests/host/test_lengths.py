@@ -52,6 +52,18 @@ def test_fail_names_the_first(pairs):
     assert list(fit_lengths(pairs, Limits(5, 6))) == pairs
 
 
+def test_a_limit_of_the_users_own(pairs):
+    limits = Limits(9, None).at_most(4)
+    assert limits == (4, None)
+    assert Limits(3, 5).at_most(4) == (3, 4)
+    assert Limits(3, 5).at_most(None) == (3, 5)
+    report = TooLong("--max-length")
+    with pytest.raises(InputError, match="the source has 5 pieces with </s>; --max-length 4"):
+        list(fit_lengths(pairs, limits, report=report))
+    list(fit_lengths(pairs, limits, "truncate", report))
+    assert report.summary("truncate") == "2 pairs longer than --max-length were cut off: lines 2, 4"
+
+
 def test_skip_leaves_the_special_tokens_and_the_words(pairs):
     report = TooLong()
     fitting = list(fit_lengths(pairs, LIMITS, "skip", report))
