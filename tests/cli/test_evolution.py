@@ -1,0 +1,156 @@
+"""``normalign evolution`` on tiny random models, in process."""
+
+import json
+from argparse import Namespace
+
+import pytest
+import torch
+
+from tests.analysis.test_evolution import lines, toy_task
+from tests.conftest import build_model, run
+from tests.stored import OPTIONS, state
+
+LANGUAGE = {
+    "arch": "transformer_lm_big",
+    "task": "language_modeling",
+    "decoder_input_dim": 16,
+    "decoder_output_dim": 16,
+    "tokens_per_sample": 64,
+    "max_target_positions": 64,
+    "data": "elsewhere",
+    "criterion": "cross_entropy",
+    "output_dictionary_size": -1,
+}
+SMALL = [
+    *("--types", 6, "--occurrences", 20, "--neighbours", 5, "--tokens", 160, "--groups", 2),
+    *("--limit", 150, "--cpu"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Dictionaries, a text, a translation model and a language model."""
+    folder = tmp_path_factory.mktemp("evolution")
+    for name in ("dict.a.txt", "dict.b.txt", "dict.txt"):
+        toy_task().source_dictionary.save(str(folder / name))
+    (folder / "text").write_text("\n".join(lines()) + "\n")
+    torch.save(state(args=Namespace(**OPTIONS)), folder / "translation.pt")
+    sizes = {name: LANGUAGE[name] for name in ("decoder_input_dim", "decoder_output_dim")}
+    model = build_model("transformer_lm_big", toy_task_of_language(), tokens_per_sample=64, **sizes)
+    decoder = {name: value for name, value in OPTIONS.items() if name.startswith("decoder")}
+    language = state(args=Namespace(**decoder, **LANGUAGE))
+    torch.save({**language, "model": model.state_dict()}, folder / "language.pt")
+    return folder
+
+
+def toy_task_of_language():
+    return Namespace(
+        source_dictionary=toy_task().source_dictionary,
+        target_dictionary=toy_task().source_dictionary,
+    )
+
+
+def evolution(folder, *options, paths=("translation.pt",), **more):
+    checkpoints = [folder / path for path in paths]
+    text = ["--source-file", folder / "text"]
+    return run("normalign", "evolution", folder, "--path", *checkpoints, *text, *options, **more)
+
+
+def test_two_models(folder, tmp_path):
+    done = evolution(
+        folder,
+        *SMALL,
+        *("-o", tmp_path / "x.json", "--plot", tmp_path / "x.png"),
+        *("--words", "w1", "w2", "w3", "--plot-words", tmp_path / "w.pdf"),
+        paths=("translation.pt", "language.pt"),
+    )
+    tables = done.stdout.split("\n\n")
+    assert tables[0].splitlines()[0] == "translation.pt, encoder"
+    heading = ["layer", "identity", "left", "right", "position", "information", "shuffled"]
+    assert tables[0].splitlines()[1].split() == heading
+    assert [line.split()[0] for line in tables[0].splitlines()[2:]] == ["random", "0", "1", "2"]
+    assert tables[1].startswith("change: PWCCA distance to the layer below")
+    assert tables[2].startswith("influence: PWCCA distance that hiding one token makes")
+    assert tables[3].splitlines()[0] == "language.pt, decoder"
+    assert "translation.pt – language.pt" in tables[6]
+    assert "at most 1.79" in tables[7]
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert [model["name"] for model in written["models"]] == ["translation.pt", "language.pt"]
+    assert len(written["between"][0]["distances"]) == 3
+    assert written["signature"]["influence-on"] == "later"
+    assert written["signature"]["seed"] == 1
+    assert "sentences:150|types:6|occurrences:20|neighbours:5-cosine|clusters:12|" in done.stderr
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "w.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_decoder_of_a_translation_model(folder):
+    options = ["--target-file", folder / "text", "--part", "decoder", "--no-influence"]
+    done = evolution(folder, *SMALL, *options)
+    assert done.stdout.startswith("translation.pt, decoder\n")
+    assert "influence:" not in done.stdout
+
+
+def test_another_seed_draws_other_tokens(folder):
+    first, again, other = (
+        evolution(folder, *SMALL, "--no-influence", "--seed", seed).stdout for seed in (3, 3, 4)
+    )
+    assert first == again != other
+
+
+REFUSED = {
+    "--part encoder": (
+        ["language.pt"],
+        "TransformerLanguageModel has no encoder and no encoder self-attention: it is a language",
+    ),
+    "--part decoder": (
+        ["translation.pt"],
+        "--source-file and --target-file (or --hypotheses) go together",
+    ),
+    "--occurrences 10 --neighbours 10": (
+        ["translation.pt"],
+        "--occurrences 10: a token has no 10 neighbours of its type; expected more",
+    ),
+    "--tokens 20": (["translation.pt"], "--tokens 20: PWCCA finds noise alike with fewer than 10"),
+    "--frequencies {folder}/freq": (
+        ["translation.pt"],
+        "{folder}/freq: has 0% of its pieces and 0% of its words of the corpus; are they of an",
+    ),
+    "--words w1": (["translation.pt"], "--words and --plot-words FILE go together"),
+    "--words w1 zz --plot-words {folder}/w.png": (
+        ["translation.pt"],
+        "--words: 'zz' comes 0 times in the text; expected 2 or more",
+    ),
+    "--words w1 --plot-words w.jpg": (
+        ["translation.pt"],
+        "--plot-words w.jpg: expected a name that ends in .png, .pdf, .svg",
+    ),
+    "--bounds 5 2": (["translation.pt"], "--bounds 5 2: expected ascending numbers"),
+    "--cpu": (["translation.pt"] * 2, "--path: a checkpoint is named twice; expected different"),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_refused_in_one_line(words, folder):
+    (folder / "freq").write_text("x 1\ny 2\n")
+    paths, message = REFUSED[words]
+    options = words.format(folder=folder).split()
+    done = evolution(folder, *SMALL, *options, paths=paths, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"normalign evolution: {message.format(folder=folder)}")
+    assert not (folder / "w.png").exists()
+
+
+@pytest.mark.parametrize("command", ["heads", "align", "export", "plot"])
+def test_other_commands_refuse_a_language_model(command, folder, tmp_path):
+    output = tmp_path / ("x.png" if command == "plot" else "x.npz")
+    more = [] if command == "heads" else ["-o", output]
+    text = ["--source-file", folder / "text", "--target-file", folder / "text"]
+    path = folder / "language.pt"
+    done = run("normalign", command, folder, "--path", path, *text, "--cpu", *more, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    message = "TransformerLanguageModel has no encoder and no source–target attention"
+    assert line.startswith(f"normalign {command}: {message}")
