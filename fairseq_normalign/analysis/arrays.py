@@ -9,7 +9,6 @@ import numpy as np
 
 from fairseq_normalign.analysis.aligner import from_one
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Recorded
@@ -38,7 +37,8 @@ class Arrays:
         heads: Sequence[int] | None = None,
         dtype: str = "float32",
     ):
-        self.forcing, self.kind = forcing, KINDS[forcing.attention]
+        self.forcing = forcing
+        self.queries, self.keys = forcing.sides
         self.name, self.quantity = quantity, QUANTITIES[quantity]
         self.dtype = np.dtype(dtype)
         self.layers = _chosen("layer", layers, range(forcing.layers))
@@ -99,17 +99,18 @@ class Arrays:
 
     def _lengths(self, pair: Pair) -> dict[str, int]:
         return {
-            "query": len(getattr(pair, self.kind.queries).tokens),
-            "key": len(getattr(pair, self.kind.keys).tokens),
+            "query": len(getattr(pair, self.queries).tokens),
+            "key": len(getattr(pair, self.keys).tokens),
         }
 
     def tokens(self, pair: Pair, reader: PairReader) -> tuple[list[str], list[str]]:
         """The symbols that encoder and decoder read.
 
-        The decoder reads one behind: a start mark, and not the last token.
+        The decoder reads one behind: a start mark, and not the last token. That of a language model
+        reads the source.
         """
         source = pair.source.tokens.tolist()
-        target = pair.target.tokens.tolist()
+        target = [] if self.forcing.is_language_model else pair.target.tokens.tolist()
         read = [self.forcing.start, *target[:-1]] if target else []
         return reader.symbols(source, "source"), reader.symbols(read, "target")
 
@@ -125,8 +126,8 @@ class Arrays:
             "quantity": self.name,
             "formula": self.quantity.formula,
             "axes": ["layer", *self.quantity.axes],
-            "query": self.kind.queries,
-            "key": self.kind.keys,
+            "query": self.queries,
+            "key": self.keys,
             "layers": [layer + 1 for layer in self.layers],
             "heads": numbers[0] if alike else numbers,
             "dtype": str(self.dtype),

@@ -94,8 +94,10 @@ def main(args: argparse.Namespace) -> None:
         model.forcing, args.quantity, layers=args.layer, heads=args.head, dtype=args.dtype
     )
 
+    need_target = "target" in model.forcing.sides
+
     def pairs():
-        unfitted = corpus(args, model.reader, need_target=args.attention != "encoder").pairs
+        unfitted = corpus(args, model.reader, need_target=need_target).pairs
         return fitted(args, [unfitted], [model.forcing])[0]
 
     count, gigabytes = size(pairs(), arrays)

@@ -52,7 +52,7 @@ class States:
     @property
     def reads_source(self) -> bool:
         """Whether the part reads the source of a pair, as all but the decoders of translation."""
-        return self.part == "encoder" or self.forcing.is_language_model
+        return self.forcing.sides == ("source", "source")
 
     def sentence(self, pair: Pair) -> Sentence:
         """The side of a pair that is read."""

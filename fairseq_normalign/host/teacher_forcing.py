@@ -50,6 +50,14 @@ class TeacherForcing:
         limits = limits_of(self.model)
         return limits._replace(target=None) if self.attention == "encoder" else limits
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Of which side of a pair, source or target, the queries and the keys are tokens."""
+        if self.is_language_model:
+            return "source", "source"
+        kind = KINDS[self.attention]
+        return kind.queries, kind.keys
+
     def layers_with_heads(self) -> list[int]:
         """The layers of the attention that pruning left with heads, from 0."""
         return [layer for layer, heads in enumerate(self.head_counts) if heads]

@@ -19,6 +19,7 @@ from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.quantities import QUANTITIES
 from tests.conftest import ToyTask, build_model
+from tests.host.test_states import language_model, language_task
 
 LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
 
@@ -144,9 +145,25 @@ def test_a_model_without_encoder_is_refused(task):
     model = build_model(task=task)
     del model.encoder
     with pytest.raises(
-        InputError, match="TransformerModel has no encoder, and its task is ToyTask; expected a lang"
+        InputError,
+        match="TransformerModel has no encoder, and its task is ToyTask; expected a lang",
     ):
         TeacherForcing(model, task, attention="decoder")
+
+
+def test_a_language_model_reads_the_source():
+    task = language_task()
+    model = language_model(task)
+    reader = PairReader(task, scheme="subword_nmt")
+    pairs = list(text_pairs([("w1@@ w2 w3", None), ("w4", None)], reader))
+    arrays = Arrays(TeacherForcing(model, task, attention="decoder"), "norms")
+    assert (arrays.description()["query"], arrays.description()["key"]) == ("source", "source")
+    assert arrays.tokens(pairs[0], reader) == (["</s>", "w1@@", "w2", "w3"], [])
+    for pair, array in zip(pairs, arrays(pairs), strict=True):
+        with torch.no_grad(), record(model, ("decoder",)) as recording:
+            model(pair.source.tokens[None])
+        expected = [recording["decoder", layer].norms.summed[0].numpy() for layer in (0, 1)]
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)
 
 
 BAD = {
