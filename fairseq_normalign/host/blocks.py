@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-import torch
 from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
@@ -88,13 +87,12 @@ def _refuse_unsupported(name: Name, module: FairseqModule) -> None:
         )
 
 
-def _parameters(layer_norm: FairseqModule) -> LayerNorm:
-    """γ, β and ε, also of a layer norm that has no parameters."""
-    shape = tuple(layer_norm.normalized_shape)
+def _parameters(layer_norm: FairseqModule, like: Tensor) -> LayerNorm:
+    """γ, β and ε of a layer norm of some vectors, also of one that has no parameters."""
     gain, bias = layer_norm.weight, layer_norm.bias
     return LayerNorm(
-        torch.ones(shape) if gain is None else gain.detach(),
-        torch.zeros(shape) if bias is None else bias.detach(),
+        like.new_ones(like.shape[-1]) if gain is None else gain.detach(),
+        like.new_zeros(like.shape[-1]) if bias is None else bias.detach(),
         layer_norm.eps,
     )
 
@@ -163,11 +161,12 @@ def record_blocks(model: nn.Module, kinds: Collection[str]) -> Iterator[dict[Nam
 def _block(name: Name, hooks: _BlockHooks, recording: Recording) -> Block:
     kind, _ = name
     assert hooks.residual is not None
+    residual = hooks.residual.detach().transpose(0, 1)
     inputs = hooks.inputs
     block = Block(
         recording[name],
-        hooks.residual.detach().transpose(0, 1),
-        None if hooks.modules.before else _parameters(hooks.modules.layer_norm),
+        residual,
+        None if hooks.modules.before else _parameters(hooks.modules.layer_norm, residual),
         KINDS[kind].self_attention,
         None if inputs is None else inputs.detach().transpose(0, 1),
     )

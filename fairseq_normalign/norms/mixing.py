@@ -161,10 +161,6 @@ def pair_norms(block: Block) -> tuple[Tensor, Tensor]:
     return pairs, own
 
 
-# Names as in Kobayashi et al. (2021): W weights, N norms; Res residual, Ln layer norm.
-ANALYSES = ("ATTN-W", "ATTN-N", "ATTNRES-W", "ATTNRES-N", "ATTNRESLN-N")
-
-
 def mixing_ratios(block: Block) -> Tensor:
     """The share of context in what each query gets, by each of ANALYSES, (5, B, T).
 

@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 import torch
 
+from fairseq_normalign.norms.analyses import ANALYSES
 from fairseq_normalign.norms.contributions import Recorded
-from fairseq_normalign.norms.mixing import ANALYSES, Block, LayerNorm, mixing_ratios, pair_norms
+from fairseq_normalign.norms.mixing import Block, LayerNorm, mixing_ratios, pair_norms
 
 B, H, T, C = 2, 3, 4, 6
 D = C // H

@@ -1,0 +1,79 @@
+"""Runs a model over a corpus once and shows its attention blocks to those who measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from fairseq_normalign.analysis.tokens import TokenBatch, TokenTable, token_batches
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.attention import Name, attentions
+from fairseq_normalign.host.batches import Progress, numbered_batches
+from fairseq_normalign.host.blocks import record_blocks
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.norms.mixing import Block
+
+
+class BlockBatch(NamedTuple):
+    """All attention blocks on one batch, and the tokens that they see."""
+
+    blocks: Mapping[Name, Block]
+    tokens: Mapping[str, TokenBatch]  # by side: source, target
+    places: Sequence[str]  # what errors call each sentence
+
+    def layers(self, kind: str) -> dict[int, Block]:
+        """The blocks of one kind of attention, by layer from 0."""
+        return {layer: block for (name, layer), block in self.blocks.items() if name == kind}
+
+    def queries(self, kind: str) -> TokenBatch:
+        return self.tokens[KINDS[kind].queries]
+
+    def keys(self, kind: str) -> TokenBatch:
+        return self.tokens[KINDS[kind].keys]
+
+
+Watcher = Callable[[BlockBatch], None]
+
+
+def watch_blocks(
+    forcing: TeacherForcing,
+    pairs: Iterable[Pair],
+    watchers: Sequence[Watcher],
+    tables: Mapping[str, TokenTable],
+    *,
+    max_tokens: int = 4000,
+    progress: Progress | None = None,
+) -> None:
+    """Shows the blocks of every batch to every watcher. Memory does not grow with the corpus."""
+    kinds = running_kinds(forcing)
+    device = next(forcing.model.parameters()).device
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
+        batch = [pair for _, pair in numbered]
+        forcing.check_lengths(batch)
+        with torch.no_grad(), record_blocks(forcing.model, kinds) as blocks:
+            forcing.forward(batch)
+        tokens = {}
+        for side, of_side in token_batches(forcing, tables, batch).items():
+            tokens[side] = TokenBatch(*(known.to(device) for known in of_side))
+        seen = BlockBatch(blocks, tokens, [pair.where for pair in batch])
+        for watcher in watchers:
+            watcher(seen)
+
+
+def running_kinds(forcing: TeacherForcing) -> list[str]:
+    """The kinds of attention that are looked at: all, or the self-attention that was asked for."""
+    there = {kind for kind, _ in attentions(forcing.model)}
+    if KINDS[forcing.attention].self_attention:
+        there &= {forcing.attention}
+    return [kind for kind in KINDS if kind in there]
+
+
+def sides_of(kinds: Iterable[str]) -> list[str]:
+    """The sides whose tokens some kinds of attention see."""
+    sides = {}
+    for kind in kinds:
+        sides[KINDS[kind].queries] = sides[KINDS[kind].keys] = True
+    return list(sides)

@@ -1,0 +1,94 @@
+"""``normalign mixing DATA --path CHECKPOINT``: how much context attention blocks mix in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from fairseq_normalign.cli import options
+from fairseq_normalign.cli.blocks import (
+    add_block_options,
+    check_block_options,
+    print_signature,
+    signature_of,
+    surveys,
+)
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
+from fairseq_normalign.norms.analyses import ANALYSES
+
+DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
+itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for
+self-attention of encoder and decoder and for source–target attention, and its rank correlation
+with frequency. Several checkpoints of one architecture give mean ± deviation."""
+EXAMPLE = "normalign mixing data-bin --path best.pt --remove-bpe sentencepiece --plot mixing.png"
+AVERAGES = {
+    "macro": "over a sentence, then over sentences",
+    "micro": "over all tokens",
+}
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    parser = options.model_parser("mixing", description=DESCRIPTION, example=EXAMPLE, several=True)
+    return options.parse(parser, argv, add_options, check, several=True)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_block_options(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--analyses",
+        nargs="+",
+        default=["ATTNRESLN-N"],
+        metavar="NAME",
+        help=f"whose ratios are shown by layer and category: {', '.join(ANALYSES)}, or all "
+        "(default: ATTNRESLN-N)",
+    )
+    averages = "; ".join(f"{name}: {meaning}" for name, meaning in AVERAGES.items())
+    group.add_argument(
+        "--average",
+        choices=tuple(AVERAGES),
+        default="macro",
+        help=f"of the ratios by layer and category ({averages}; default: %(default)s)",
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write everything here, with all analyses"
+    )
+    group.add_argument(
+        "--plot", metavar="FILE", help="heat maps of layers and categories: .png, .pdf or .svg"
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    check_block_options(args)
+    analyses_of(args)
+
+
+def analyses_of(args: argparse.Namespace) -> list[str]:
+    """The analyses that are shown by layer and category."""
+    if args.analyses == ["all"]:
+        return list(ANALYSES)
+    names = [name.upper() for name in args.analyses]
+    for name in names:
+        if name not in ANALYSES:
+            raise InputError(f"--analyses {name}: expected any of: {', '.join(ANALYSES)}, or all")
+    return names
+
+
+def main(args: argparse.Namespace) -> None:
+    found = surveys(args)
+    from fairseq_normalign.report import mixing as report
+    from fairseq_normalign.report import pictures
+
+    signature = {**signature_of(args, found[0]), "average": args.average}
+    analyses = analyses_of(args)
+    by_model = [of_model.mixing for of_model in found]
+    if args.output:
+        with whole_file(args.output) as file:
+            contents = report.as_json(by_model, args.path, signature)
+            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
+    if args.plot:
+        pictures.save(report.picture(by_model, analyses, args.average), args.plot)
+    print(report.as_text(by_model, analyses, args.average))
+    print_signature(signature)

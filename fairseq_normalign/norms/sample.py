@@ -1,0 +1,54 @@
+"""A random sample of rows that come in batches, too many to be kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+SIZE = 500_000  # rows: all are kept while there are no more
+SEED = 12345
+
+
+class Sample:
+    """All rows while they are few; then a uniform sample of them without replacement.
+
+    Each row draws a random number, and the rows with the smallest ones stay.
+    """
+
+    def __init__(self, columns: int, *, size: int = SIZE, seed: int = SEED):
+        self.size = size
+        self.seen = 0  # rows
+        self._random = np.random.default_rng(seed)
+        self._bar = 1.0  # rows that draw more cannot stay
+        self._draws: list[np.ndarray] = []
+        self._parts: list[np.ndarray] = [np.empty((0, columns), dtype=np.float32)]
+        self._waiting = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        """Adds rows, (N, columns)."""
+        self.seen += len(rows)
+        draws = self._random.random(len(rows))
+        stays = draws < self._bar
+        self._draws.append(draws[stays])
+        self._parts.append(rows[stays].astype(np.float32))
+        self._waiting += int(stays.sum())
+        if self._waiting > 2 * self.size:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        draws = np.concatenate(self._draws)
+        smallest = np.argpartition(draws, self.size)[: self.size]
+        self._bar = float(draws[smallest].max())
+        self._draws = [draws[smallest]]
+        self._parts = [np.concatenate(self._parts)[smallest]]
+        self._waiting = self.size
+
+    def rows(self) -> np.ndarray:
+        """What has stayed, (N, columns) with N ≤ size."""
+        if self._waiting > self.size:
+            self._shrink()
+        return np.concatenate(self._parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no row was dropped."""
+        return self.seen <= self.size

@@ -1,0 +1,206 @@
+"""Blocks over a corpus against pairs that run alone."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from fairseq_normalign.analysis.block_survey import BlockOptions, Counted, survey_blocks
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.host.blocks import record_blocks
+from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.norms.analyses import ANALYSES
+from fairseq_normalign.norms.categories import parse_categories
+from fairseq_normalign.norms.mixing import mixing_ratios
+from fairseq_normalign.plugin.pruned import remove_heads
+from tests.conftest import ToyTask, build_model
+
+LINES = [
+    ("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"),
+    ("w3", "w9 w8"),
+    ("w2 w2 w15", "w1"),
+    ("", "w12 w1"),
+    ("w5", ""),
+]
+UNK = 3  # w1@@ and others that are not in the dictionary
+NAMES = ["special", "punctuation", "continuation", "word"]
+
+
+@pytest.fixture
+def task():
+    return ToyTask()
+
+
+@pytest.fixture
+def model(task):
+    network = build_model(task=task)
+    torch.manual_seed(2)
+    for parameter in network.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return ready(network, task)
+
+
+def ready(network, task, attention="cross"):
+    forcing = TeacherForcing(network, task, attention=attention)
+    return ReadyModel(forcing, PairReader(task, scheme="subword_nmt"))
+
+
+@pytest.fixture
+def pairs(model):
+    return list(text_pairs(LINES, model.reader))
+
+
+def category_of(words, place):
+    """special, punctuation, continuation or word, as places in NAMES."""
+    if words[place] < 0:
+        return 0
+    return 2 if place and words[place] == words[place - 1] else 3
+
+
+def alone(model, pair):
+    """Of one pair: blocks, and (token, category) of what encoder and decoder read."""
+    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+    with torch.no_grad(), record_blocks(model.forcing.model, KINDS) as blocks:
+        source = pair.source.tokens
+        model.forcing.model(source[None], torch.tensor([len(source)]), read[None])
+    target_words = [-1, *pair.target.words[:-1]]
+    tokens = {}
+    for side, ids, words in (
+        ("source", source, pair.source.words),
+        ("target", read, target_words),
+    ):
+        places = range(len(words))
+        tokens[side] = [(int(ids[place]), category_of(words, place)) for place in places]
+    return blocks, tokens
+
+
+def rank_of(token, category):
+    if category == 0:
+        return 3
+    return np.nan if token == UNK else token + 4
+
+
+@pytest.mark.parametrize("max_tokens", [6, 4000])
+def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
+    found = survey_blocks(model, pairs, BlockOptions(max_tokens=max_tokens))
+    assert found.sentences == len(LINES)
+    for kind, mixing in found.mixing.items():
+        assert mixing.categories == [*NAMES, "overall"]
+        sentences = []  # of each: categories, ratios (L, 5, T)
+        ranks, means = [], []
+        for pair in pairs:
+            blocks, tokens = alone(model, pair)
+            of_tokens = tokens[KINDS[kind].queries]
+            layers = [mixing_ratios(blocks[kind, layer])[:, 0] for layer in range(2)]
+            ratios = torch.stack(layers).numpy()
+            sentences.append((np.array([category for _, category in of_tokens]), ratios))
+            ranks += [rank_of(*token) for token in of_tokens]
+            means.append(ratios.mean(0))
+        for category in (0, 2, 3, None):
+            column = -1 if category is None else category
+            of_category = []
+            for categories, ratios in sentences:
+                chosen = categories >= 0 if category is None else categories == category
+                if chosen.any():
+                    of_category.append(ratios[:, :, chosen])
+            micro = np.concatenate(of_category, axis=2).mean(2)
+            macro = np.mean([ratios.mean(2) for ratios in of_category], axis=0)
+            np.testing.assert_allclose(mixing.micro[:, :, column], micro, atol=1e-5)
+            np.testing.assert_allclose(mixing.macro[:, :, column], macro, atol=1e-5)
+            assert mixing.tokens[column] == sum(ratios.shape[2] for ratios in of_category)
+        assert np.isnan(mixing.macro[:, :, 1]).all()  # no punctuation
+        of_occurrences = np.concatenate(means, axis=1)  # (5, N)
+        known = np.isfinite(ranks)
+        assert mixing.ranked == mixing.ranked_of == known.sum() < len(known)
+        for place, name in enumerate(ANALYSES):
+            if kind == "cross" and name in ANALYSES[:3]:
+                assert mixing.rho[place] is None
+            else:
+                of_known = of_occurrences[place, known]
+                expected = spearmanr(np.array(ranks)[known], of_known).statistic
+                assert mixing.rho[place] == pytest.approx(expected, abs=0.02)
+
+
+def test_extremes_and_mean(model, pairs):
+    mixing = survey_blocks(model, pairs).mixing["encoder"]
+    ratios = []
+    for pair in pairs:
+        blocks, _ = alone(model, pair)
+        ratios.append(
+            torch.cat([mixing_ratios(blocks["encoder", layer])[:, 0] for layer in range(2)], dim=1)
+        )
+    together = torch.cat(ratios, dim=1).numpy()
+    np.testing.assert_allclose(mixing.mean, together.mean(1), atol=1e-5)
+    np.testing.assert_allclose(mixing.low, together.min(1), atol=1e-5)
+    np.testing.assert_allclose(mixing.high, together.max(1), atol=1e-5)
+
+
+def test_the_encoder_alone_needs_no_target(model, task, pairs):
+    encoder = ready(model.forcing.model, task, "encoder")
+    sources = list(text_pairs([(source, None) for source, _ in LINES], encoder.reader))
+    found = survey_blocks(encoder, sources).mixing
+    assert set(found) == {"encoder"}
+    with_targets = survey_blocks(model, pairs).mixing["encoder"]
+    np.testing.assert_allclose(found["encoder"].macro, with_targets.macro, atol=1e-5)
+
+
+def test_the_decoder_alone(model, task, pairs):
+    found = survey_blocks(ready(model.forcing.model, task, "decoder"), pairs).mixing
+    assert set(found) == {"decoder"}
+
+
+def test_layers_without_heads_mix_nothing(task, pairs):
+    network = build_model("transformer_normalign", task=task)
+    remove_heads(network, "encoder.2.1 decoder.1.1 decoder.2.1 cross.1.1 cross.2.1")
+    mixing = survey_blocks(ready(network, task), pairs).mixing["encoder"]
+    assert mixing.macro.shape == (2, 5, 5)
+    assert not np.nan_to_num(mixing.macro[0]).any()
+    assert mixing.macro[1, :, -1].all()
+
+
+def test_categories_of_the_user(model, pairs):
+    options = BlockOptions(categories=parse_categories("pieces", ["two=w[23]", "ends=</s>"]))
+    mixing = survey_blocks(model, pairs, options).mixing["encoder"]
+    assert mixing.categories == ["two", "ends", "other", "overall"]
+    assert mixing.tokens.tolist() == [5, 5, 4, 14]
+
+
+def test_frequencies_of_a_file(model, pairs):
+    tokens = chain.from_iterable(line for pair in LINES for line in map(str.split, pair))
+    counts = {token: 100 - int(token[1:].strip("@")) for token in tokens}
+    counted = {side: Counted(counts, "freq.txt") for side in ("source", "target")}
+    by_file = survey_blocks(model, pairs, BlockOptions(frequencies=counted)).mixing
+    by_ids = survey_blocks(model, pairs).mixing
+    for kind in KINDS:
+        assert by_file[kind].rho_without_specials == pytest.approx(
+            by_ids[kind].rho_without_specials, abs=1e-6
+        )
+
+
+def test_refusals(model, pairs):
+    other = {side: Counted({"x": 1, "y": 2}, "freq.txt") for side in ("source", "target")}
+    with pytest.raises(InputError, match=r"freq\.txt: has 0% .*of another vocabulary"):
+        survey_blocks(model, pairs, BlockOptions(frequencies=other))
+    with pytest.raises(InputError, match="the source dictionary: all counts are equal"):
+        survey_blocks(model, pairs, BlockOptions(ranks="counts"))
+    with pytest.raises(InputError, match="on a corpus without words"):
+        survey_blocks(model, list(text_pairs([("", "")], model.reader)))
+    with pytest.raises(InputError, match="on a corpus without words"):
+        survey_blocks(model, [])
+    rare = BlockOptions(categories=parse_categories("pieces", ["rare=w29"]))
+    with pytest.raises(InputError, match="--category rare=w29: matches no token of the corpus"):
+        survey_blocks(model, pairs, rare)
+    none = BlockOptions(categories=parse_categories("pieces", ["rare=v9"]))
+    with pytest.raises(InputError, match="--category rare=v9: matches no token of the dictionary"):
+        survey_blocks(model, pairs, none)
+
+
+def test_numbers_that_are_not_finite_are_refused_at_their_sentence(model, pairs):
+    model.forcing.model.encoder.layers[0].self_attn.v_proj.bias.data.fill_(float("inf"))
+    with pytest.raises(InputError, match=r"line \d: the model gives numbers that are not finite"):
+        survey_blocks(model, pairs)

@@ -1,0 +1,146 @@
+"""``normalign mixing`` on small random models, in this process."""
+
+import json
+import re
+from argparse import Namespace
+
+import pytest
+import torch
+
+from tests.conftest import run
+from tests.stored import OPTIONS, state
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small model, another one of the same shape, dictionaries and a text."""
+    folder = tmp_path_factory.mktemp("mixing")
+    lines = [f"w{number} {100 - number}\n" for number in range(30)]
+    for language in ("a", "b"):
+        (folder / f"dict.{language}.txt").write_text("".join(lines))
+    checkpoint = state(args=Namespace(**OPTIONS))
+    torch.save(checkpoint, folder / "one.pt")
+    for name, parameter in checkpoint["model"].items():
+        if name.endswith("weight"):
+            parameter += 0.1
+    torch.save(checkpoint, folder / "two.pt")
+    (folder / "text.a").write_text("w1 w2 w13\nw4\nw25 w6 w7 w28\n")
+    (folder / "text.b").write_text("w11 w2\nw4 w5\nw15 w6 w7\n")
+    return folder
+
+
+def mixing(folder, *options, path=("one.pt",), **more):
+    texts = ["--source-file", folder / "text.a", "--target-file", folder / "text.b"]
+    paths = [folder / name for name in path]
+    return run("normalign", "mixing", folder, "--path", *paths, *texts, "--cpu", *options, **more)
+
+
+def test_tables_of_all_attentions(folder):
+    done = mixing(folder)
+    parts = done.stdout.split("\n\n")
+    assert [part.splitlines()[0] for part in parts[::3]] == [
+        "encoder self-attention",
+        "decoder self-attention",
+        "source–target attention",
+    ]
+    header, *rows = parts[0].splitlines()[1:]
+    assert header.split("  ")[0] == "mixing ratio in %"
+    assert [row.split()[0] for row in rows] == [
+        *("ATTN-W", "ATTN-N", "ATTNRES-W", "ATTNRES-N", "ATTNRESLN-N")
+    ]
+    title, header, *rows = parts[1].splitlines()
+    assert title.startswith("ATTNRESLN-N, mixing ratio in % by layer: mean of each sentence")
+    assert header.split() == ["layer", "special", "word", "overall"]
+    assert [row.split()[0] for row in rows] == ["1", "2"]
+    assert parts[2].startswith("11 tokens: 3 special, 8 word; ρ is Spearman's over 11 ranked")
+    signature = done.stderr.strip().split("|")
+    for choice in ("checkpoints:one.pt", "sentences:3", "categories:pieces", "ranks:ids"):
+        assert choice in signature
+
+
+def test_json_has_all_analyses_of_each_model(folder, tmp_path):
+    mixing(folder, "-o", tmp_path / "x.json", path=("one.pt", "two.pt"))
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written["signature"]["average"] == "macro"
+    assert len(written["models"]) == 2
+    encoder = written["models"][0]["attentions"]["encoder"]
+    assert encoder["tokens"] == {
+        **{"special": 3, "punctuation": 0, "continuation": 0, "word": 8},
+        "overall": 11,
+    }
+    assert list(encoder["analyses"]) == written["analyses"]
+    by_layer = encoder["analyses"]["ATTNRES-N"]["macro"]
+    assert len(by_layer) == 2
+    assert by_layer[0]["punctuation"] is None
+    assert 0 < by_layer[0]["word"] < 1
+
+
+def test_several_checkpoints_give_mean_and_deviation(folder, tmp_path):
+    done = mixing(folder, "-o", tmp_path / "x.json", path=("one.pt", "two.pt"))
+    models = json.loads((tmp_path / "x.json").read_text())["models"]
+    means = [model["attentions"]["encoder"]["analyses"]["ATTN-N"]["mean"] for model in models]
+    mean, deviation = sum(means) / 2, abs(means[0] - means[1]) / 2**0.5
+    line = next(line for line in done.stdout.splitlines() if line.startswith("ATTN-N"))
+    assert line.split()[1:3] == [f"{100 * mean:.1f}", f"±{100 * deviation:.1f}"]
+
+
+def test_pictures_and_what_is_shown(folder, tmp_path):
+    done = mixing(
+        folder,
+        *("--analyses", "all", "--average", "micro", "--plot", tmp_path / "x.svg"),
+        *("--category", "few=w[0-9]", "--ranks", "counts", "--limit", 2),
+    )
+    titles = re.findall(r"^(\S+), mixing ratio in % by layer: mean of all tokens$", done.stdout, 8)
+    assert len(titles) == 15
+    assert "few  other  overall" in done.stdout
+    assert "sentences:2|attention:all|categories:few=w[0-9]|ranks:counts" in done.stderr
+    drawn = (tmp_path / "x.svg").read_text()
+    for text in ("source–target attention", "ATTNRES-W, mixing ratio in %", "overall"):
+        assert text in drawn
+
+
+def test_the_encoder_alone(folder):
+    done = run(
+        *("normalign", "mixing", folder, "--path", folder / "one.pt", "--cpu"),
+        *("--source-file", folder / "text.a", "--attention", "encoder"),
+    )
+    assert "encoder self-attention" in done.stdout
+    assert "decoder" not in done.stdout
+
+
+REFUSED = {
+    "--category few=v1": "--category few=v1: matches no token of the dictionary; expected a reg",
+    "--category few=w29": "--category few=w29: matches no token of the corpus; expected two at",
+    "--category few=w13": "--category few=w13: matches one token of the corpus; expected two at",
+    "--category few": "--category few: expected NAME=REGEX, as in 'comma=▁?,'",
+    "--analyses norms": "--analyses NORMS: expected any of: ATTN-W, ATTN-N, ATTNRES-W",
+    "--frequencies freq.txt": "freq.txt: has 0% of its pieces and 0% of its words of the corpus",
+    "--frequencies a b c": "--frequencies: found 3 files; expected one, or one of the source",
+    "--plot x.jpg": "--plot x.jpg: expected a name that ends in .png, .pdf, .svg",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_refused_in_one_line(folder, words, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "freq.txt").write_text("x 1\ny 2\n")
+    done = mixing(folder, *words.split(), check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"normalign mixing: {REFUSED[words]}")
+
+
+def test_a_model_without_the_asked_attention(folder, tmp_path):
+    checkpoint = state(args=Namespace(**OPTIONS, no_cross_attention=True))
+    for name in list(checkpoint["model"]):
+        if ".encoder_attn" in name:
+            del checkpoint["model"][name]
+    torch.save(checkpoint, tmp_path / "lm.pt")
+    done = mixing(folder, path=(tmp_path / "lm.pt",), check=False)
+    assert done.returncode == 2
+    assert "has no source–target attention" in done.stderr
+    assert (
+        "decoder self-attention"
+        in mixing(folder, "--attention", "decoder", path=(tmp_path / "lm.pt",)).stdout
+    )
