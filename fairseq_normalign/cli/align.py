@@ -66,8 +66,8 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
         "--head",
         type=options.positive,
         metavar="N",
-        help="one head of the layer, from 1; a pruned model's have the numbers that they had in the "
-        "full one (default: all)",
+        help="one head of the layer, from 1; a pruned model's have the numbers that they had in "
+        "the full one (default: all)",
     )
     group.add_argument(
         "--step",
