@@ -5,33 +5,48 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.alignment.extract import RULES, check_extract
 from fairseq_normalign.alignment.soft import STEPS, Evidence
 from fairseq_normalign.analysis.methods import METHODS, method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 
-AUTO = "auto"
+if TYPE_CHECKING:
+    from fairseq_normalign.alignment.links import Gold, Link
+    from fairseq_normalign.analysis.aligner import NormAligner
+    from fairseq_normalign.host.options import ReadyModel
+    from fairseq_normalign.host.pairs import Pair
+    from fairseq_normalign.report.pictures import Panel, Sentences
+
+AUTO, ALL = "auto", "all"
+DESCRIPTION = """A picture of one sentence pair's soft alignments, one panel for each method, gold
+framed. With --layers, one panel for each method and layer, links framed, and the gold beside."""
 EXAMPLE = "normalign plot data-bin --path best.pt --remove-bpe sentencepiece --line 3 -o pair.png"
 Item = TypeVar("Item")
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser(
-        "plot",
-        description="A picture of one sentence pair's soft alignments, one panel for each method, "
-        "gold framed.",
-        example=EXAMPLE,
-    )
+    parser = options.model_parser("plot", description=DESCRIPTION, example=EXAMPLE)
     return options.parse(parser, argv, add_options, check)
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses a name that is no picture's, and methods that are not there."""
+    """Refuses a name that is no picture's, methods that are not there, and options that clash."""
     if not args.output.endswith(options.PICTURES):
         expected = ", ".join(options.PICTURES)
         raise InputError(f"--output {args.output}: expected a name that ends in {expected}")
+    if args.layers and args.layer != AUTO:
+        raise InputError("--layer and --layers both name layers; expected one of them")
+    if args.layers and AUTO in args.layers:
+        raise InputError("--layers auto: expected numbers from 1, or all")
+    if args.layers and ALL in args.layers and len(args.layers) > 1:
+        raise InputError("--layers all names every layer; expected no other beside it")
+    if args.extract and not args.layers:
+        raise InputError("--extract tells what --layers frames; expected --layers with it")
+    check_extract(args.extract or "argmax")
     if args.user_dir is None:  # another plugin may have methods of its own
         for name in args.method:
             method_of(name)
@@ -58,6 +73,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="decoder layer, from 1, or auto (default: auto)",
     )
     group.add_argument(
+        "--layers",
+        type=layer_or_all,
+        nargs="+",
+        metavar="N",
+        help="a panel for each of these layers, or all; the links are framed, and --gold has a "
+        "panel of its own",
+    )
+    group.add_argument(
         "--step", choices=(*STEPS, AUTO), default=AUTO, help="see normalign align (default: auto)"
     )
     group.add_argument(
@@ -65,31 +88,92 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="NAME",
         default=["weights", "norms"],
-        help=f"one panel each: {', '.join(METHODS)} (default: weights norms)",
+        help=f"one panel each, or a row of panels: {', '.join(METHODS)} (default: weights norms)",
+    )
+    group.add_argument(
+        "--extract",
+        metavar="NAME",
+        help=f"how links are chosen that --layers frames: {', '.join(RULES)} (default: argmax)",
     )
     options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
 
 
+def layer_or_all(text: str) -> int | str:
+    """A layer from 1, or ``all``, on the command line."""
+    return text if text == ALL else options.layer(text)
+
+
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.aligner import NormAligner
     from fairseq_normalign.host.options import complete, corpus, fitted, gold, load
     from fairseq_normalign.report import pictures
 
     complete(args)
     model = load(args)
-    undecided = NormAligner(*model, layer=args.layer, step=args.step, batch_tokens=args.max_tokens)
     streams = fitted(args, [corpus(args, model.reader).pairs], [model.forcing])
-    aligner, (pairs,) = undecided.decide(*streams)
+    aligner, (pairs,) = aligner_of(args, model).decide(*streams)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
-    framed = nth(gold(args), args.line, args.gold) if args.gold else None
-    evidences = [evidence_of(name, aligner.place) for name in args.method]
-    (softs,) = aligner.evidences_many([pair], evidences)
-    titles = map(title, evidences)
-    panels = [(name, soft.words) for name, soft in zip(titles, softs, strict=True)]
-    figure = pictures.soft_alignments(panels, pair.source.text, pair.target.text, framed)
+    of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
+    figure = pictures.soft_alignments(
+        panels_of(args, aligner, pair, of_gold),
+        sentences_of(pair, model),
+        of_gold,
+        title=headline(args),
+    )
     pictures.save(figure, args.output)
+
+
+def aligner_of(args: argparse.Namespace, model: ReadyModel) -> NormAligner:
+    """An aligner by norms, which decides on the layer and step that are not named."""
+    from fairseq_normalign.analysis.aligner import NormAligner
+
+    layer = args.layer
+    if args.layers and args.step != AUTO:  # then there is nothing to decide
+        layer = layers_of(args, model)[0] + 1
+    return NormAligner(
+        *model,
+        layer=layer,
+        step=args.step,
+        extract=args.extract or "argmax",
+        batch_tokens=args.max_tokens,
+    )
+
+
+def layers_of(args: argparse.Namespace, model: ReadyModel | NormAligner) -> list[int]:
+    """The layers that are named, from 0."""
+    from fairseq_normalign.analysis.aligner import checked_layer
+
+    if args.layers == [ALL]:
+        return model.forcing.layers_with_heads()
+    return [checked_layer(model.forcing, layer) for layer in args.layers]
+
+
+def panels_of(
+    args: argparse.Namespace, aligner: NormAligner, pair: Pair, gold: Gold | None
+) -> list[list[Panel]]:
+    """One row with a panel for each method; or with --layers a row for each method."""
+    from fairseq_normalign.report.pictures import Panel
+
+    if args.layers is None:
+        rows = [[evidence_of(name, aligner.place) for name in args.method]]
+    else:
+        rows = [layer_evidences(name, layers_of(args, aligner), aligner) for name in args.method]
+    panels = []
+    for evidences in rows:
+        (softs,) = aligner.evidences_many([pair], evidences)
+        row = []
+        for evidence, soft in zip(evidences, softs, strict=True):
+            links = set(aligner.links(soft)) if args.layers else None
+            row.append(Panel(title(evidence, links, gold), soft.words, links))
+        panels.append(row)
+    return panels
+
+
+def layer_evidences(name: str, layers: Sequence[int], aligner: NormAligner) -> list[Evidence]:
+    """A method at each of the layers, as far as it has them, and at the step of the aligner."""
+    evidences = [evidence_of(name, aligner.place._replace(layer=layer)) for layer in layers]
+    return list(dict.fromkeys(evidences))
 
 
 def evidence_of(name: str, of_norms: Evidence) -> Evidence:
@@ -100,9 +184,33 @@ def evidence_of(name: str, of_norms: Evidence) -> Evidence:
     return Evidence(name, layer, step)
 
 
-def title(evidence: Evidence) -> str:
+def title(evidence: Evidence, links: set[Link] | None, gold: Gold | None) -> str:
+    """What a panel shows, and how well its links align."""
     place = "all layers" if evidence.layer is None else f"layer {evidence.layer + 1}"
-    return f"{evidence.method}, {place}, align with {evidence.step}"
+    text = f"{evidence.method}, {place}, align with {evidence.step}"
+    if links is not None and gold is not None:
+        text += f"\nAER {100 * count(links, gold).aer:.1f}"
+    return text
+
+
+def sentences_of(pair: Pair, model: ReadyModel) -> Sentences:
+    """The words, and axes named by language."""
+    from fairseq_normalign.host.special_tokens import languages_of
+    from fairseq_normalign.report.pictures import Sentences
+
+    titles = []
+    for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
+        titles.append(f"{side} ({language})" if language else side)
+    return Sentences(pair.source.text, pair.target.text, *titles)
+
+
+def headline(args: argparse.Namespace) -> str:
+    """Which pair it is, and what frames mean."""
+    if args.layers:
+        return f"pair {args.line}; framed: links by {args.extract or 'argmax'}"
+    if args.gold:
+        return f"pair {args.line}; framed: gold, solid if sure, dotted if possible"
+    return f"pair {args.line}"
 
 
 def nth(items: Iterable[Item], number: int, name: str) -> Item:

@@ -1,67 +1,217 @@
-"""Soft alignments as pictures."""
+"""Soft alignments as pictures.
+
+Black frames on blue that is never dark: the pictures can be read in grey, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.alignment.links import Gold, Link
 from fairseq_normalign.files import whole_file
+from fairseq_normalign.report.columns import display_width
+from fairseq_normalign.report.fonts import families_for
 
-INCH_PER_WORD = 0.32
+INCH_PER_CELL = (0.14, 0.32)  # of a long sentence, of a short one
+PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become too small
+POINTS_PER_INCH = 72
+LETTER = 0.62  # width of a letter, in heights
+FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
 FORMATS = (".png", ".pdf", ".svg")
+SCALE = ListedColormap(mpl.colormaps["Blues"](np.linspace(0, 0.72, 256)))
+INK = "black"
+
+
+class Panel(NamedTuple):
+    """A soft alignment (T, S), and the links to be framed in it, if not those of the gold."""
+
+    title: str
+    soft: np.ndarray
+    links: Collection[Link] | None = None
+
+
+class Sentences(NamedTuple):
+    """The words of a pair, and what the axes are called."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    source_title: str = "source"
+    target_title: str = "target"
+
+    @property
+    def inch_per_cell(self) -> float:
+        smallest, largest = INCH_PER_CELL
+        wanted = PANEL_INCHES / max(len(self.source), len(self.target))
+        return min(largest, max(smallest, wanted))
+
+    @property
+    def points(self) -> float:
+        """The size of the words: as high as a cell allows, and no larger than usual text."""
+        return min(10.0, 0.8 * POINTS_PER_INCH * self.inch_per_cell)
+
+    def margins(self) -> tuple[float, float]:
+        """Inches beside and below a panel that words and axis titles take."""
+        inches = self.points * LETTER / POINTS_PER_INCH
+        beside = inches * max(map(display_width, self.target)) + 0.4
+        below = inches * max(map(display_width, self.source)) + 0.4
+        return beside, below
 
 
 def soft_alignments(
-    panels: Sequence[tuple[str, np.ndarray]],
-    source: Sequence[str],
-    target: Sequence[str],
+    panels: Sequence[Sequence[Panel]],
+    sentences: Sentences,
     gold: Gold | None = None,
+    *,
+    title: str = "",
 ) -> Figure:
-    """Heat maps side by side, gold framed (Kobayashi et al., 2020, Fig. 8).
+    """Heat maps in rows and columns (Kobayashi et al., 2020, Fig. 8 and 13–17).
 
-    The frame of a sure link is solid, that of a possible one dotted.
+    A panel's own links are framed, and the gold then has a panel of its own, the last one: sure
+    links are filled, possible ones hatched. In panels without links of their own the gold is
+    framed, solid where it is sure, dotted where it is possible.
 
     Args:
-        panels: title and soft alignment (T, S) of each; every row is scaled to its own maximum.
+        panels: the rows; one long row is wrapped. Every row of a heat map is scaled to its maximum.
+        title: stands above all panels.
     """
-    width = INCH_PER_WORD * len(source) + 1.6
-    height = INCH_PER_WORD * len(target) + 1.8
-    figure = Figure(figsize=(width * len(panels), height), layout="constrained")
+    has_links = any(panel.links is not None for row in panels for panel in row)
+    reference = gold if has_links else None
+    places = arranged([len(row) for row in panels], reference=reference is not None)
+    rows = 1 + max(row for row, _ in places)
+    columns = 1 + max(column for _, column in places)
+    figure = Figure(figsize=_size(rows, columns, sentences), layout="compressed")
     FigureCanvasAgg(figure)
-    all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (title, soft) in zip(all_axes, panels, strict=True):
-        row_maxima = np.maximum(soft.max(axis=1, keepdims=True), 1e-12)
-        axes.imshow(soft / row_maxima, cmap="Blues", vmin=0, vmax=1)
-        axes.set_title(title)
-        axes.set_xticks(range(len(source)), source, rotation=90)
-        axes.set_yticks(range(len(target)), target)
-        if gold is not None:
-            frame_links(axes, gold)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    families = families_for("".join([*sentences.source, *sentences.target]))
+    flat = [panel for row in panels for panel in row]
+    for place, (row, column) in enumerate(places):
+        axes = grid[row, column]
+        _name_words(axes, sentences, families)
+        _name_outer_axes(axes, sentences, below=(row + 1, column) not in places, left=column == 0)
+        if place == len(flat) and reference is not None:
+            draw_reference(axes, reference)
+        else:
+            draw_panel(axes, flat[place], gold)
+    for place, axes in np.ndenumerate(grid):
+        if place not in places:
+            axes.set_axis_off()
+    _add_scale(figure, grid)
+    figure.suptitle(title, fontsize=11)
     return figure
 
 
-def frame_links(axes: Axes, gold: Gold) -> None:
-    """Draws a frame around the cell of each link: solid if it is sure, dotted if it is possible."""
-    look: dict[str, Any] = {"fill": False, "edgecolor": "tab:red", "lw": 1.5, "clip_on": False}
+def arranged(row_lengths: Sequence[int], *, reference: bool) -> list[tuple[int, int]]:
+    """Row and column of each panel, the reference last.
+
+    Several rows stay as they are, with the reference to the right of the last one. A single row of
+    more than three panels becomes a square, as far as it goes.
+    """
+    if len(row_lengths) == 1:
+        count = row_lengths[0] + reference
+        columns = count if count <= 3 else math.ceil(math.sqrt(count))
+        return [divmod(number, columns) for number in range(count)]
+    places = []
+    for row, length in enumerate(row_lengths):
+        places += [(row, column) for column in range(length)]
+    if reference:
+        places.append((len(row_lengths) - 1, row_lengths[-1]))
+    return places
+
+
+def _size(rows: int, columns: int, sentences: Sentences) -> tuple[float, float]:
+    """Inches of a figure."""
+    cell = sentences.inch_per_cell
+    beside, below = sentences.margins()
+    width = columns * (cell * len(sentences.source) + 0.3) + beside + 1.0
+    height = rows * (cell * len(sentences.target) + 0.5) + below + 0.8
+    return width, height
+
+
+def _name_words(axes: Axes, sentences: Sentences, families: Sequence[str]) -> None:
+    """Words at the cells, and lines between them; a ``$`` is a word like others."""
+    source, target, *_ = sentences
+    look: dict[str, Any] = {
+        "fontsize": sentences.points,
+        "fontfamily": list(families),
+        "parse_math": False,
+    }
+    axes.set_xticks(range(len(source)), source, rotation=90, **look)
+    axes.set_yticks(range(len(target)), target, **look)
+    axes.set_xticks(np.arange(0.5, len(source) - 1), minor=True)
+    axes.set_yticks(np.arange(0.5, len(target) - 1), minor=True)
+    axes.grid(which="minor", color="0.85", linewidth=0.5)
+    axes.tick_params(which="both", length=0)
+    axes.set_xlim(-0.5, len(source) - 0.5)
+    axes.set_ylim(len(target) - 0.5, -0.5)
+    axes.set_aspect("equal")
+
+
+def _name_outer_axes(axes: Axes, sentences: Sentences, *, below: bool, left: bool) -> None:
+    """Words and titles only where no other panel has them."""
+    axes.tick_params(which="major", labelbottom=below, labelleft=left)
+    if below:
+        axes.set_xlabel(sentences.source_title)
+    if left:
+        axes.set_ylabel(sentences.target_title)
+
+
+def draw_panel(axes: Axes, panel: Panel, gold: Gold | None) -> None:
+    """A heat map with its own links framed, or else those of the gold."""
+    row_maxima = np.maximum(panel.soft.max(axis=1, keepdims=True), 1e-12)
+    axes.imshow(panel.soft / row_maxima, cmap=SCALE, vmin=0, vmax=1)
+    axes.set_title(panel.title, fontsize=10)
+    if panel.links is not None:
+        for link in sorted(panel.links):
+            axes.add_patch(_cell(link, fill=False, lw=1.5))
+    elif gold is not None:
+        for link in sorted(gold.possible):
+            style = "-" if link in gold.sure else ":"
+            axes.add_patch(_cell(link, fill=False, lw=1.5, ls=style))
+
+
+def draw_reference(axes: Axes, gold: Gold) -> None:
+    """The gold links alone: sure ones filled, possible ones hatched."""
+    axes.set_title("reference: sure filled, possible hatched", fontsize=10)
     for link in sorted(gold.possible):
-        source, target = link
-        style = "-" if link in gold.sure else ":"
-        axes.add_patch(Rectangle((source - 0.5, target - 0.5), 1, 1, ls=style, **look))
+        if link in gold.sure:
+            axes.add_patch(_cell(link, facecolor=SCALE(1.0), lw=1.0))
+        else:
+            axes.add_patch(_cell(link, facecolor="white", hatch="/////", lw=0.8))
+
+
+def _cell(link: Link, **look: Any) -> Rectangle:
+    """A square in the cell of a link."""
+    source, target = link
+    corner = source - FRAME / 2, target - FRAME / 2
+    return Rectangle(corner, FRAME, FRAME, edgecolor=INK, **look)
+
+
+def _add_scale(figure: Figure, grid: np.ndarray) -> None:
+    """The scale of the colours, once for all panels."""
+    (image, *_) = [image for axes in grid.flat for image in axes.images]
+    scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.6, aspect=25, pad=0.02)
+    scale.set_label("share of the row's maximum", fontsize=9)
+    scale.ax.tick_params(labelsize=8)
 
 
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a picture in the format that its name asks for; in PDF and SVG, text stays text."""
     with (
         mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
         whole_file(path, binary=True) as file,
     ):
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # `fonts` has told
         figure.savefig(file, dpi=150, bbox_inches="tight", format=Path(path).suffix[1:])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.links import Gold, GoldFile, parse_links
 from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from tests.conftest import PACKAGE, TRAIN, run
@@ -232,6 +233,40 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     ]
     align(corpus, checkpoint, *options, command="plot")
     assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What is drawn, with its panels."""
+    from fairseq_normalign.report import pictures
+
+    calls = []
+    draw = pictures.soft_alignments
+
+    def noted(panels, *args, **options):
+        calls.append([panels, *args, options])
+        return draw(panels, *args, **options)
+
+    monkeypatch.setattr(pictures, "soft_alignments", noted)
+    return calls
+
+
+def test_plot_of_layers_frames_the_links_that_align_prints(corpus, checkpoint, tmp_path, drawn):
+    bpe = ("--remove-bpe", "sentencepiece")
+    options = ["--gold", corpus / "test.talp", "--line", 2, "--layers", "all", "--step", "output"]
+    options += ["--method", "weights", "norms", "--extract", "mutual-argmax"]
+    align(corpus, checkpoint, *bpe, *options, "-o", tmp_path / "pair.svg", command="plot")
+    panels, sentences, gold, texts = drawn[0]
+    assert [len(row) for row in panels] == [3, 3]
+    assert sentences.source_title == "source (src)"
+    assert texts["title"] == "pair 2; framed: links by mutual-argmax"
+    choices = ("--method", "norms", "--layer", 3, "--step", "output", "--extract", "mutual-argmax")
+    align(corpus, checkpoint, *bpe, *choices, "-o", tmp_path / "links")
+    line = (tmp_path / "links").read_text().splitlines()[1]
+    panel = panels[1][2]
+    assert panel.links == set(parse_links(line))
+    scored = count(panel.links, gold).aer
+    assert panel.title == f"norms, layer 3, align with output\nAER {100 * scored:.1f}"
 
 
 def all_sure(links):

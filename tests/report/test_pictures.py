@@ -1,0 +1,131 @@
+"""Pictures of soft alignments: what is drawn where."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.report import fonts
+from fairseq_normalign.report.fonts import families_for
+from fairseq_normalign.report.pictures import (
+    FORMATS,
+    Panel,
+    Sentences,
+    arranged,
+    save,
+    soft_alignments,
+)
+
+SOFT = np.array([[0.5, 0.25, 0.0], [0.1, 0.1, 0.4]])
+GOLD = Gold(sure={(0, 0)}, possible={(0, 0), (2, 1)})
+SENTENCES = Sentences(["das", "kostet", "5$"], ["$5", "each"], "source (de)", "target (en)")
+
+
+@pytest.mark.parametrize(
+    ("row_lengths", "reference", "places"),
+    [
+        ([2], False, [(0, 0), (0, 1)]),
+        ([2], True, [(0, 0), (0, 1), (0, 2)]),
+        ([3], True, [(0, 0), (0, 1), (1, 0), (1, 1)]),
+        ([5], False, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]),
+        ([6], True, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]),
+        ([2, 2], True, [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]),
+        ([2, 1], True, [(0, 0), (0, 1), (1, 0), (1, 1)]),
+    ],
+)
+def test_where_panels_are(row_lengths, reference, places):
+    assert arranged(row_lengths, reference=reference) == places
+
+
+def frames(axes):
+    """The cell of each rectangle, and how it is drawn."""
+    cells = {}
+    for patch in axes.patches:
+        centre = (patch.get_x() + patch.get_width() / 2, patch.get_y() + patch.get_height() / 2)
+        style = patch.get_linestyle().replace("solid", "-")
+        look = (patch.get_fill(), style, patch.get_hatch())
+        cells[tuple(map(round, centre))] = look
+    return cells
+
+
+def test_gold_is_framed_where_there_are_no_links():
+    figure = soft_alignments([[Panel("a", SOFT), Panel("b", 2 * SOFT)]], SENTENCES, GOLD)
+    first, second, scale = figure.axes
+    assert (
+        frames(first) == frames(second) == {(0, 0): (False, "-", None), (2, 1): (False, ":", None)}
+    )
+    np.testing.assert_allclose(first.images[0].get_array(), [[1, 0.5, 0], [0.25, 0.25, 1]])
+    np.testing.assert_allclose(second.images[0].get_array(), first.images[0].get_array())
+    assert scale.get_ylabel() == "share of the row's maximum"
+
+
+def test_links_are_framed_and_the_gold_has_a_panel():
+    panels = [[Panel("layer 1", SOFT, {(0, 0)}), Panel("layer 2", SOFT, set())]]
+    figure = soft_alignments(panels, SENTENCES, GOLD, title="pair 3")
+    first, second, reference, _ = figure.axes
+    assert frames(first) == {(0, 0): (False, "-", None)}
+    assert frames(second) == {}
+    assert frames(reference) == {(0, 0): (True, "-", None), (2, 1): (True, "-", "/////")}
+    assert [axes.get_title() for axes in (first, second)] == ["layer 1", "layer 2"]
+    assert figure.get_suptitle() == "pair 3"
+
+
+def test_words_and_axis_titles_stand_at_the_outside():
+    panels = [[Panel("a", SOFT), Panel("b", SOFT)], [Panel("c", SOFT)]]
+    figure = soft_alignments(panels, SENTENCES)
+    above, right, below, empty, _ = figure.axes
+    assert (above.get_xlabel(), above.get_ylabel()) == ("", "target (en)")
+    assert (right.get_xlabel(), right.get_ylabel()) == ("source (de)", "")
+    assert (below.get_xlabel(), below.get_ylabel()) == ("source (de)", "target (en)")
+    assert not empty.axison
+    assert [label.get_text() for label in below.get_xticklabels()] == ["das", "kostet", "5$"]
+
+
+def test_one_word_each():
+    figure = soft_alignments([[Panel("a", np.ones((1, 1)))]], Sentences(["a"], ["b"]))
+    assert len(figure.axes) == 2
+
+
+@pytest.mark.parametrize("words", [4, 40, 200])
+def test_cells_of_long_sentences_shrink_and_words_with_them(words):
+    sentences = Sentences(["w"] * words, ["w"])
+    assert 0.14 <= sentences.inch_per_cell <= 0.32
+    assert 8 <= sentences.points <= 10
+    assert sentences.points <= 72 * sentences.inch_per_cell
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_pictures_are_written_with_any_words(ending, tmp_path):
+    """Among them two dollars, which are no formula, and right-to-left words."""
+    sentences = Sentences(["$\\frac$", "שלום", "مرحبا"], ["a_b^c", "&<>"])
+    figure = soft_alignments([[Panel("a", SOFT)]], sentences, GOLD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save(figure, tmp_path / f"x{ending}")
+    beginnings = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+    contents = (tmp_path / f"x{ending}").read_bytes()
+    assert contents.startswith(beginnings[ending])
+    if ending == ".svg":
+        assert "שלום" in contents.decode()
+
+
+def test_the_usual_font_is_asked_first():
+    assert families_for("straße – год שלום") == ["DejaVu Sans"]
+    assert families_for("") == ["DejaVu Sans"]
+
+
+def test_letters_that_no_font_has_are_told():
+    unassigned = "\U000e1000\U000e1001\U000e1002\U000e1003\U000e1004\U000e1005"
+    with pytest.warns(UserWarning, match=r"no font of this machine has .* …: the picture shows"):
+        assert families_for(f"a{unassigned}") == ["DejaVu Sans"]
+
+
+def test_other_fonts_are_asked_for_letters_that_the_usual_one_has_not(monkeypatch):
+    letters = {"usual": set("abc"), "useless": set("ab"), "asian": set("日本"), "late": set("本語")}
+    files = [("DejaVu Sans", "usual"), *((name, name) for name in list(letters)[1:])]
+    monkeypatch.setattr(fonts, "_installed", lambda: iter(files))
+    monkeypatch.setattr(fonts, "_letters", letters.__getitem__)
+    assert families_for("a b") == ["DejaVu Sans"]
+    assert families_for("ab 日本") == ["DejaVu Sans", "asian"]
+    assert families_for("日本語") == ["DejaVu Sans", "asian", "late"]
