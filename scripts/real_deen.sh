@@ -4,8 +4,8 @@
 #
 # usage: real_deen.sh [DATA [CHECKPOINTS]]
 #   DATA         holds deen/{test.de,test.en,test.talp,spm.model} (default: $NORMALIGN_DATA)
-#   CHECKPOINTS  holds deen.pt, ende.pt and dict.txt, their joint dictionary (default: $NORMALIGN_CHECKPOINTS, else the
-#                folder checkpoints beside DATA)
+#   CHECKPOINTS  what train_nmt.py wrote (its first seed is taken); or a folder with deen.pt, ende.pt and dict.txt, their
+#                joint dictionary (default: $NORMALIGN_CHECKPOINTS, else the folder checkpoints beside DATA)
 # Writes to real_deen/ in the clone; about five minutes on two cores.
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 DATA=${1:-${NORMALIGN_DATA:-}}
@@ -14,17 +14,32 @@ if [ -z "$DATA" ]; then
   exit 2
 fi
 CHECKPOINTS=${2:-${NORMALIGN_CHECKPOINTS:-$DATA/../checkpoints}}
-for file in "$DATA"/deen/{test.de,test.en,test.talp,spm.model} "$CHECKPOINTS"/{deen.pt,ende.pt,dict.txt}; do
-  [ -f "$file" ] || { echo "real_deen.sh: $file is missing" >&2; exit 2; }
-done
+need() {
+  local file
+  for file; do [ -f "$file" ] || { echo "real_deen.sh: $file is missing" >&2; exit 2; }; done
+}
 
 OUT="$ROOT/real_deen"
-TEXT="$DATA/deen/test"
+need "$DATA"/deen/test.{de,en,talp}
+[ -f "$CHECKPOINTS/models.tsv" ] || need "$DATA/deen/spm.model" "$CHECKPOINTS"/{deen.pt,ende.pt,dict.txt}
+TEXT=$(cd "$DATA/deen" && pwd)/test
+CHECKPOINTS=$(cd "$CHECKPOINTS" && pwd)
 mkdir -p "$OUT"
-for language in de en; do cp -f "$CHECKPOINTS/dict.txt" "$OUT/dict.$language.txt"; done
-BPE=(--bpe sentencepiece --sentencepiece-model "$DATA/deen/spm.model" --cpu)
-DE_EN=("$OUT" --path "$CHECKPOINTS/deen.pt" --source-file "$TEXT.de" --target-file "$TEXT.en" "${BPE[@]}")
-EN_DE=("$OUT" --path "$CHECKPOINTS/ende.pt" --source-file "$TEXT.en" --target-file "$TEXT.de" "${BPE[@]}")
+if [ -f "$CHECKPOINTS/models.tsv" ]; then
+  FOLDER=$CHECKPOINTS TEST=$TEXT
+  . "$ROOT/scripts/models.sh"
+  model de-en "${SEEDS[0]}"
+  DE_EN=("${CORPUS[@]}" --path "$CHECKPOINT" --cpu)
+  model en-de "${SEEDS[0]}"
+  EN_DE=("${CORPUS[@]}" --path "$CHECKPOINT" --cpu)
+  REVERSE=$CHECKPOINT
+else
+  for language in de en; do cp -f "$CHECKPOINTS/dict.txt" "$OUT/dict.$language.txt"; done
+  BPE=(--bpe sentencepiece --sentencepiece-model "$(dirname "$TEXT")/spm.model" --cpu)
+  DE_EN=("$OUT" --path "$CHECKPOINTS/deen.pt" --source-file "$TEXT.de" --target-file "$TEXT.en" "${BPE[@]}")
+  EN_DE=("$OUT" --path "$CHECKPOINTS/ende.pt" --source-file "$TEXT.en" --target-file "$TEXT.de" "${BPE[@]}")
+  REVERSE="$CHECKPOINTS/ende.pt"
+fi
 GOLD=(--gold "$TEXT.talp" --gold-index 1)
 
 say "German to English: alignment error rate of every layer"
@@ -40,7 +55,7 @@ align de-en.norms "${DE_EN[@]}"
 align en-de.norms "${EN_DE[@]}"
 normalign symmetrize de-en.norms en-de.norms --heuristic intersection -o intersection
 normalign symmetrize de-en.norms en-de.norms --heuristic grow-diag-final-and -o grow-diag-final-and
-BOTH=("${DE_EN[@]}" --reverse-path "$CHECKPOINTS/ende.pt")
+BOTH=("${DE_EN[@]}" --reverse-path "$REVERSE")
 align de-en.steps-mutual "${DE_EN[@]}" --combine product --extract mutual-argmax
 align de-en.steps "${DE_EN[@]}" --combine product
 align de-en.learned "${DE_EN[@]}" --combine learned
