@@ -24,6 +24,7 @@ COMMANDS = {
     "mixing": "how much context attention blocks mix in, by layer and category of tokens",
     "import": "a BERT or RoBERTa of Hugging Face as a fairseq checkpoint",
     "evolution": "what the states of each layer hold, and how layers and models differ",
+    "probe": "parts of speech that a linear classifier reads from the states of each layer",
     "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
     "symmetrize": "alignments of two directions to one",
     "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",

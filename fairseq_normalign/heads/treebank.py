@@ -25,6 +25,7 @@ class Tree(NamedTuple):
     heads: list[int]
     relations: list[str]  # to the head, with subtype if there is one
     where: str  # for error messages
+    tags: Sequence[str] = ()  # parts of speech (UPOS)
 
     @property
     def root(self) -> int:
@@ -36,6 +37,7 @@ class _Row(NamedTuple):
     form: str
     head: int
     relation: str
+    tag: str
 
 
 class _Range(NamedTuple):
@@ -50,7 +52,7 @@ class _Range(NamedTuple):
 def read_conllu(path: str | Path) -> Iterator[Tree]:
     """The trees of a file, over words as they are written.
 
-    A multiword token (``3-4 zum``) is one word. It takes its head and relation from the first of
+    A multiword token (``3-4 zum``) is one word. It takes head, relation and tag from the first of
     its parts whose head lies outside it; all dependents of its parts are its own. Empty nodes
     (``5.1``) and comments are skipped. A blank inside a word becomes a no-break space.
     """
@@ -107,7 +109,7 @@ def _row(fields: list[str], expected: int, where: str) -> _Row:
             f"{where}: head {fields[6][:40]!r} of word {expected}; expected a number, 0 for the "
             "root"
         )
-    return _Row(expected, _form(fields[1]), int(fields[6]), fields[7])
+    return _Row(expected, _form(fields[1]), int(fields[6]), fields[7], fields[3])
 
 
 def _surface(rows: list[_Row], ranges: list[_Range], where: str) -> Tree:
@@ -129,16 +131,19 @@ def _surface(rows: list[_Row], ranges: list[_Range], where: str) -> Tree:
     index = {number: word for word, number in enumerate(sorted(set(place.values())))}
     heads: dict[int, int] = {}
     relations: dict[int, str] = {}
+    tags: dict[int, str] = {}
     for row in sorted(rows, key=lambda row: depths[row.number]):
         word = index[place[row.number]]
         if word not in heads:  # the part nearest to the root counts: so it stays a tree
             heads[word] = index[place[row.head]] if row.head else -1
             relations[word] = row.relation
+            tags[word] = row.tag
     return Tree(
         [forms[number] for number in index],
         [heads[word] for word in range(len(index))],
         [relations[word] for word in range(len(index))],
         where,
+        [tags[word] for word in range(len(index))],
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairseq_normalign.host.attention import layers_of
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.options import corpus, fitted
-from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.states import PARTS, States
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
@@ -46,3 +46,12 @@ def texts_of(
         streams.append(islice(pairs, limit))
     forcings = [states.forcing for states, _ in parts]
     return [list(pairs) for pairs in fitted(args, streams, forcings)]
+
+
+def read_sentences(
+    args: argparse.Namespace, part: Part, sentences: Sequence[Sequence[str]]
+) -> list[Pair]:
+    """Sentences of words as a model reads them that needs no target."""
+    pairs = text_pairs(((words, None) for words in sentences), part.reader, name="treebank")
+    (fitting,) = fitted(args, [pairs], [part.states.forcing])
+    return list(fitting)

@@ -6,8 +6,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.treebank import Tree, check_text, lowercased, read_conllu
 
 
-def row(number, form, head, relation):
-    return "\t".join([str(number), form, "_", "_", "_", "_", str(head), relation, "_", "_"])
+def row(number, form, head, relation, tag="_"):
+    return "\t".join([str(number), form, "_", tag, "_", "_", str(head), relation, "_", "_"])
 
 
 def write(tmp_path, *lines, end="\n", newline="\n"):
@@ -17,14 +17,14 @@ def write(tmp_path, *lines, end="\n", newline="\n"):
 
 
 DOGS = [row(1, "Dogs", 2, "nsubj"), row(2, "eat", 0, "root"), row(3, "fish", 2, "obj")]
-SHORT = [row(1, "Go", 0, "root")]
+SHORT = [row(1, "Go", 0, "root", "VERB")]
 # zum Haus gehen = zu dem Haus gehen; 3.1 is an empty node
 ZUM = [
     "# text = zum Haus gehen",
     row("1-2", "zum", "_", "_"),
-    row(1, "zu", 3, "case"),
-    row(2, "dem", 3, "det"),
-    row(3, "Haus", 4, "obl"),
+    row(1, "zu", 3, "case", "ADP"),
+    row(2, "dem", 3, "det", "DET"),
+    row(3, "Haus", 4, "obl", "NOUN"),
     row("3.1", "hin", "_", "_"),
     row(4, "gehen", 0, "root"),
 ]
@@ -44,14 +44,17 @@ def test_sentences_whatever_the_ends_of_lines(end, newline, tmp_path):
         tmp_path, "# newdoc", "", "# sent_id = 1", *DOGS, "", "", *SHORT, end=end, newline=newline
     )
     first, second = read_conllu(path)
-    assert first == Tree(["Dogs", "eat", "fish"], [1, -1, 1], ["nsubj", "root", "obj"], f"{path}:3")
-    assert second == Tree(["Go"], [-1], ["root"], f"{path}:9")
+    relations = ["nsubj", "root", "obj"]
+    words = ["Dogs", "eat", "fish"]
+    assert first == Tree(words, [1, -1, 1], relations, f"{path}:3", ["_"] * 3)
+    assert second == Tree(["Go"], [-1], ["root"], f"{path}:9", ["VERB"])
     assert first.root == 1
 
 
 def test_multiword_tokens_and_empty_nodes(tmp_path):
     zum, gibs = read_conllu(write(tmp_path, *ZUM, "", *GIBS))
     assert zum[:3] == (["zum", "Haus", "gehen"], [1, 2, -1], ["case", "obl", "root"])
+    assert zum.tags == ["ADP", "NOUN", "_"]
     assert gibs[:3] == (["gib's", "ihm"], [-1, 0], ["root", "iobj"])
 
 
