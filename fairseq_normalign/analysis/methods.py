@@ -46,8 +46,9 @@ class Method(NamedTuple):
     """One way to say what each target token takes from each source token.
 
     ``compute(batch, layer, head)`` returns (B, T, S), not negative: row t is the decoder's step t,
-    column s is source token s, both sides padded on the right. Layer and head count from 0; the
-    layer is None for a method of the whole model, the head is None for all heads together.
+    column s is source token s, both sides padded on the right. Layer and head count from 0, the
+    head among those that the layer has left; the layer is None for a method of the whole model,
+    the head is None for all heads together.
     """
 
     compute: Callable[..., Any]
