@@ -11,7 +11,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 
 # What is read once for each model.
-READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold")
+READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold", "frequencies")
 
 
 def check_several(args: argparse.Namespace) -> None:

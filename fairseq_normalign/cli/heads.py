@@ -15,8 +15,9 @@ from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
 from fairseq_normalign.analysis.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of, whole_file
+from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
 from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, RARE_TOP, Criteria
 from fairseq_normalign.host.search import SEARCH
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """What each attention head is worth (relevance, confidence, norms, importance,
 ablation) and what it does (position, rare tokens, syntax): a table for each kind of attention, and
-the rank correlations between all scores. `normalign methods` lists what can be measured."""
+the rank correlations between all scores. `normalign methods` lists what can be measured. Of
+several checkpoints of one architecture: mean ± deviation for each layer, whose heads do not
+correspond, and for each correlation."""
 EXAMPLE = (
     "normalign heads data-bin --path best.pt --remove-bpe sentencepiece --ablation -o heads.json"
 )
@@ -35,8 +38,8 @@ ABLATION_PAIRS = 200
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("heads", description=DESCRIPTION, example=EXAMPLE)
-    return options.parse(parser, argv, add_options, check)
+    parser = options.model_parser("heads", description=DESCRIPTION, example=EXAMPLE, several=True)
+    return options.parse(parser, argv, add_options, check, several=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -182,6 +185,9 @@ def add_role_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
+    check_several(args)
+    if args.plot and len(args.path) > 1:
+        raise InputError("--plot draws the heads of one model; expected one checkpoint with it")
     if args.user_dir is None:  # another plugin may have scores of its own
         check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
         check_head_method(args.method)
@@ -218,17 +224,33 @@ def scores_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.profile import profile
-    from fairseq_normalign.host.options import complete, corpus, fitted, load
+    from fairseq_normalign.host.options import complete
 
     trees = read_trees(args) if args.conllu else []
     complete(args, SEARCH)
-    alone = args.attention == "encoder"
-    model = load(args, attention="encoder" if alone else "cross")
-    first = islice(corpus(args, model.reader, need_target=not alone).pairs, args.limit)
+    of_each = options_of_each(args, attention=attention_of(args))
+    profiles = [measured_by(of_one, trees) for of_one in of_each]
+    if len(profiles) == 1:
+        write(of_each[0], profiles[0])
+    else:
+        write_several(of_each, profiles)
+
+
+def attention_of(args: argparse.Namespace) -> str:
+    """What a model must have."""
+    return "encoder" if args.attention == "encoder" else "cross"
+
+
+def measured_by(args: argparse.Namespace, trees: list[Tree]) -> Profile:
+    """What is known of the heads of one checkpoint."""
+    from fairseq_normalign.analysis.profile import profile
+    from fairseq_normalign.host.options import corpus, fitted, load
+
+    model = load(args, attention=attention_of(args))
+    need_target = args.attention != "encoder"
+    first = islice(corpus(args, model.reader, need_target=need_target).pairs, args.limit)
     (pairs,) = map(list, fitted(args, [first], [model.forcing]))
-    measured = profile(model, pairs, scores_of(args), **profile_options(args, trees))
-    write(args, measured)
+    return profile(model, pairs, scores_of(args), **profile_options(args, trees))
 
 
 def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, Any]:
@@ -292,11 +314,34 @@ def signature_of(args: argparse.Namespace, measured: Profile) -> dict[str, Any]:
     return signature
 
 
+def criteria_of(args: argparse.Namespace) -> Criteria:
+    return Criteria(args.positional_threshold, args.rare_threshold, args.syntactic_margin)
+
+
+def write_several(of_each: Sequence[argparse.Namespace], profiles: Sequence[Profile]) -> None:
+    """Mean and deviation of several models; each by itself is in the JSON."""
+    from fairseq_normalign.report import heads as report
+    from fairseq_normalign.report import seeds
+
+    names = short_names([args.path for args in of_each])
+    models = {}
+    for name, args, measured in zip(names, of_each, profiles, strict=True):
+        signature = signature_of(args, measured)
+        models[name] = report.as_json(measured, criteria_of(args), signature)
+    if of_each[0].output:
+        with whole_file(of_each[0].output) as file:
+            contents = seeds.as_json(profiles, models)
+            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
+    print(seeds.as_text(profiles))
+    choices = {**signature_of(of_each[0], profiles[0]), "checkpoint": ",".join(names)}
+    print("|".join(f"{key}:{value}" for key, value in choices.items()), file=sys.stderr)
+
+
 def write(args: argparse.Namespace, measured: Profile) -> None:
     from fairseq_normalign.report import head_maps, pictures
     from fairseq_normalign.report import heads as report
 
-    criteria = Criteria(args.positional_threshold, args.rare_threshold, args.syntactic_margin)
+    criteria = criteria_of(args)
     signature = signature_of(args, measured)
     if args.output:
         with whole_file(args.output) as file:

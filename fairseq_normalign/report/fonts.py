@@ -31,7 +31,7 @@ def families_for(text: str) -> list[str]:
         letters = " ".join(sorted(missing)[:SHOWN])
         warnings.warn(
             f"no font of this machine has {letters}{' …' if len(missing) > SHOWN else ''}: the "
-            "picture shows boxes instead; install one that has, for example Noto Sans CJK",
+            "picture shows boxes instead; expected an installed font that has, as one of Noto's",
             stacklevel=2,
         )
     return families or [USUAL]

@@ -183,7 +183,7 @@ def draw_panel(axes: Axes, panel: Panel, gold: Gold | None) -> None:
 
 def draw_reference(axes: Axes, gold: Gold) -> None:
     """The gold links alone: sure ones filled, possible ones hatched."""
-    axes.set_title("reference: sure filled, possible hatched", fontsize=10)
+    axes.set_title("reference:\nsure filled, possible hatched", fontsize=10)
     for link in sorted(gold.possible):
         if link in gold.sure:
             axes.add_patch(_cell(link, facecolor=SCALE(1.0), lw=1.0))
@@ -201,8 +201,8 @@ def _cell(link: Link, **look: Any) -> Rectangle:
 def _add_scale(figure: Figure, grid: np.ndarray) -> None:
     """The scale of the colours, once for all panels."""
     (image, *_) = [image for axes in grid.flat for image in axes.images]
-    scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.6, aspect=25, pad=0.02)
-    scale.set_label("share of the row's maximum", fontsize=9)
+    scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.8, aspect=30, pad=0.02)
+    scale.set_label("share of the row's maximum", fontsize=8)
     scale.ax.tick_params(labelsize=8)
 
 

@@ -211,3 +211,25 @@ def test_bad_input_exits_2(corpus, checkpoint):
     done = heads(corpus, checkpoint, "--gen-subset", "none", check=False)
     assert done.returncode == 2
     assert re.fullmatch(r"normalign heads: no subset 'none' of src-tgt in .*\n", done.stderr)
+
+
+def test_several_checkpoints_are_a_mean_by_layer(corpus, checkpoint, text, tmp_path):
+    """Two names of one model: each by itself is in the JSON, and nothing deviates."""
+    twin = tmp_path / "twin.pt"
+    twin.write_bytes(checkpoint.read_bytes())
+    done = heads(corpus, checkpoint, twin, *text, "--limit", 10, "-o", tmp_path / "x.json")
+    contents = json.loads((tmp_path / "x.json").read_text())
+    assert list(contents["models"]) == ["checkpoint_last.pt", "twin.pt"]
+    one, other = contents["models"].values()
+    assert one["heads"] == other["heads"]
+    scores = [
+        entry["scores"]["confidence"]
+        for entry in one["heads"]
+        if entry["head"].startswith("cross.2.")
+    ]
+    place = {"score": "confidence", "attention": "cross", "layer": 2}
+    (layer,) = [entry for entry in contents["layers"] if place.items() <= entry.items()]
+    assert layer["highest"] == {"mean": max(scores), "deviation": 0.0}
+    assert layer["mean"]["mean"] == pytest.approx(sum(scores) / len(scores))
+    assert "Mean ± sample deviation of 2 models." in done.stdout
+    assert "checkpoint:checkpoint_last.pt,twin.pt|" in done.stderr

@@ -82,6 +82,8 @@ CASES = [
     (export, ["-o", "x.npz", "--source-file", "-"], "<stdin>: can be read only once; expected"),
     (heads, ["-o", "x.png", "--plot", "x.png"], r"x\.png: is named for two outputs"),
     (heads, ["--source-file", "-", "--conllu", "text"], "<stdin>: can be read only once, and"),
+    (heads, ["--path", "model.pt", "text", "--plot", "x.png"], "--plot draws the heads of one"),
+    (heads, ["--path", "model.pt", "model.pt"], "is named twice; expected different checkpoints"),
     (heads, ["--scores", "size"], "unknown score of heads 'size'; expected one of: relevance"),
     (heads, ["--relevance", "lrp"], "--relevance lrp: expected one of: voita, epsilon, attnlrp"),
     (heads, ["--rare-threshold", "2"], "--rare-threshold: '2': expected a number from 0 to 1"),
