@@ -1,0 +1,71 @@
+"""``normalign probe`` on tiny random models, in process."""
+
+import json
+import re
+
+import pytest
+
+from tests.analysis.test_evolution import lines
+from tests.analysis.test_probing import tree
+from tests.cli.test_evolution import folder  # noqa: F401  (a fixture)
+from tests.conftest import run
+
+
+def conllu(sentences) -> str:
+    """A treebank: every word depends on the first."""
+    rows = []
+    for sentence in sentences:
+        words = tree(sentence)
+        for number, (word, tag) in enumerate(zip(words.words, words.tags, strict=True), 1):
+            head, relation = (0, "root") if number == 1 else (1, "dep")
+            rows.append("\t".join(map(str, [number, word, "_", tag, "_", "_", head, relation])))
+            rows[-1] += "\t_\t_"
+        rows.append("")
+    return "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    path = tmp_path / "x.conllu"
+    path.write_text(conllu(lines(120)))
+    return path
+
+
+def probe(folder, *options, paths=("translation.pt",), **more):  # noqa: F811
+    checkpoints = [folder / path for path in paths]
+    return run("normalign", "probe", folder, "--path", *checkpoints, "--cpu", *options, **more)
+
+
+def test_two_models(folder, treebank, tmp_path):  # noqa: F811
+    output = ["-o", tmp_path / "x.json", "--plot", tmp_path / "x.png", "--limit", 100]
+    paths = ("translation.pt", "language.pt")
+    done = probe(folder, "--conllu", treebank, *output, paths=paths)
+    table = done.stdout.splitlines()
+    assert table[0].split() == ["layer", "translation.pt", "shuffled", "language.pt", "shuffled"]
+    assert [line.split()[0] for line in table[1:4]] == ["0", "1", "2"]
+    assert float(table[1].split()[1]) > 0.8
+    assert re.match(r"accuracy on \d+ words; 3 tags, learned from \d+ words", table[4])
+    assert done.stderr == (
+        "sentences:100|treebank:x.conllu|lowercase:False|test-share:0.2|seed:1\n"
+    )
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert [len(model["accuracy"]) for model in written["models"]] == [3, 3]
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_refused_in_one_line(folder, treebank, tmp_path):  # noqa: F811
+    untagged = tmp_path / "y.conllu"
+    untagged.write_text(treebank.read_text().replace("VERB", "_"))
+    refused = {
+        (untagged,): f"{untagged}:",
+        (folder / "text",): f"{folder}/text:1: 1 columns; expected the 10 of CoNLL-U",
+        (treebank, "--test-share", 0): "the treebank has 3 tags that come twice in the",
+        (treebank, "--test-share", 2): "argument --test-share: '2': expected a number from 0 to 1",
+        ("none",): "none: no such file",
+    }
+    for options, message in refused.items():
+        done = probe(folder, "--conllu", *options, check=False)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"normalign probe: {message}")
