@@ -87,7 +87,7 @@ PRESETS = {
     "voita": Preset(
         origin="Voita et al. (2019), ACL, and their published script",
         prepare="--bpe subword_nmt --separate --vocab-size 32000 --counted",
-        # Adam stands for their LazyAdam, and there is no bias on source embeddings. The paper prints
+        # Adam stands for their LazyAdam; there is no bias on source embeddings. The paper prints
         # 0.98 for β₂. They stop by hand, when the curve is flat: --max-update. The peak of their
         # learning rate is 4 · 16000^-½ · 512^-½.
         train="""

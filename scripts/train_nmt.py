@@ -31,6 +31,7 @@ import prepare  # noqa: E402
 from segmentation import SCHEMES  # noqa: E402
 
 PACKAGE = ROOT / "fairseq_normalign"
+PREPARE_LOG = "prepare.log"
 LOG = "--log-format json --log-interval 100"
 COLUMNS = ("seed", "source", "target", "checkpoint", "data", "bpe", "source_model", "target_model")
 
@@ -165,7 +166,8 @@ def run_once(command: list[str], folder: Path, log: str, dry_run: bool) -> None:
 
 
 def run(command: list[str], log: Path) -> None:
-    """Run a command; its output goes to `log`, and of that its progress to stderr."""
+    """Run a command; its output goes to `log`, and what tells its progress to stderr."""
+    tells = preparation if log.name == PREPARE_LOG else progress
     with (
         log.open("a", encoding="utf-8") as file,
         subprocess.Popen(
@@ -177,13 +179,18 @@ def run(command: list[str], log: Path) -> None:
             file.write(line)
             file.flush()
             last = line.strip() or last
-            message = progress(line)
+            message = tells(line)
             if message:
                 show(message)
     if process.returncode == 2:  # what the user got wrong, in one line
         raise InputError(last)
     if process.returncode:
         raise InputError(f"{log}: ended with status {process.returncode}: {last}")
+
+
+def preparation(line: str) -> str | None:
+    """A line of prepare.py, which are all about its progress, but for its error."""
+    return None if line.startswith("prepare.py: ") else f"  {line.rstrip()}"
 
 
 def progress(line: str) -> str | None:
@@ -240,7 +247,7 @@ def train_all(args: argparse.Namespace) -> None:
     vocabulary = prepare.vocabulary_of(prepare.get_parser().parse_args(options))
     vocabulary.check()
     command = [sys.executable, str(ROOT / "data_prep/prepare.py"), *options]
-    run_once(command, out / "prepared", "prepare.log", args.dry_run)
+    run_once(command, out / "prepared", PREPARE_LOG, args.dry_run)
     trained = []
     for seed in args.seeds or PRESETS[args.preset].seeds:
         for langs in directions(args):

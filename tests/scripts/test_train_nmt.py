@@ -13,6 +13,8 @@ from fairseq_normalign.errors import InputError
 from tests.conftest import ROOT, run
 
 LANGS = ("-s", "src", "-t", "tgt")
+SIZES = ("layers 1", "embed-dim 16", "ffn-embed-dim 16", "attention-heads 4")
+WITHOUT_MOSES = {"kobayashi": "--eval-bleu-detok space", "kobayashi-arxiv": "", "voita": ""}
 
 
 @pytest.fixture
@@ -201,6 +203,13 @@ def test_progress(line, expected):
     assert train_nmt.progress(line) == expected
 
 
+def test_preparation_is_shown_but_an_error_only_once(tmp_path, capsys):
+    script = "import sys; print('reading'); print('prepare.py: wrong'); sys.exit(2)"
+    with pytest.raises(InputError, match="^prepare.py: wrong$"):
+        train_nmt.run([train_nmt.sys.executable, "-c", script], tmp_path / "prepare.log")
+    assert capsys.readouterr().err == "  reading\n"
+
+
 def test_presets_are_listed(capsys):
     assert train_nmt.main(["--list-presets"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -219,6 +228,7 @@ def test_presets_are_listed(capsys):
         ("extract_alignments.sh", ["none", "x"], "none/models.tsv: not found; expected a folder"),
         ("evaluate_aer.sh", ["none", "x"], "usage: evaluate_aer.sh FOLDER TEST GOLD [INDEX"),
         ("evaluate_aer.sh", ["none", "x", "y"], "none/models.tsv: not found; expected a folder"),
+        ("real_deen.sh", ["none"], "real_deen.sh: none/deen/test.de is missing"),
     ],
 )
 def test_scripts_say_what_is_missing(tmp_path, script, arguments, message):
@@ -231,6 +241,23 @@ def test_scripts_say_what_is_missing(tmp_path, script, arguments, message):
 def run_script(name: str, *arguments, **options):
     """Through the shell of this system, with the environment that is there."""
     return run("/usr/bin/env", "bash", ROOT / "scripts" / name, *arguments, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "bpe"),
+    [("kobayashi", "▁"), ("kobayashi-arxiv", "▁"), ("voita", "@@")],
+)
+def test_presets_of_papers_train(corpus, tmp_path, preset, bpe):
+    """Their options go together in fairseq-train; models are smaller, and updates of one batch."""
+    sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in SIZES]
+    words = [corpus, "--preset", preset, *LANGS, "--out", tmp_path, "--seeds", 1]
+    words += ["--directions", "reverse", "--max-update", 2, "--prepare", "--vocab-size 200"]
+    words += ["--train", f"{' '.join(sizes)} --update-freq 1 {WITHOUT_MOSES[preset]}"]
+    assert train_nmt.main([str(word) for word in words]) == 0
+    (line,) = (tmp_path / "models.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    assert line.split("\t")[3] == "tgt-src.seed1/checkpoint_best.pt"
+    assert bpe in (tmp_path / "prepared/data-bin/dict.tgt.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
