@@ -205,7 +205,7 @@ def test_progress(line, expected):
 
 def test_preparation_is_shown_but_an_error_only_once(tmp_path, capsys):
     script = "import sys; print('reading'); print('prepare.py: wrong'); sys.exit(2)"
-    with pytest.raises(InputError, match="^prepare.py: wrong$"):
+    with pytest.raises(InputError, match=r"^prepare\.py: wrong$"):
         train_nmt.run([train_nmt.sys.executable, "-c", script], tmp_path / "prepare.log")
     assert capsys.readouterr().err == "  reading\n"
 
