@@ -265,7 +265,7 @@ def _convert(
     notes = []
     added = [name for name in _added_tokens(folder) if name not in (*family.special, family.mask)]
     if added:
-        notes.append(f"text is not split at its {len(added)} added tokens (first: {added[0]!r})")
+        notes.append(f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
     files = {"dict.txt": dictionary}
     return Converted(options, state, files, [], parameters.left(), notes)
 
