@@ -185,12 +185,15 @@ def syntax(survey: Survey) -> Finding:
     if not options.trees:
         raise InputError("syntactic roles and UAS need a treebank; expected trees")
     forcing = TeacherForcing(survey.forcing.model, survey.reader.task, attention="encoder")
+    heads = all_heads(running_heads(forcing))
+    if not heads:
+        warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
+        return Finding()
     measured = measure_syntax(forcing, survey)
     for relation in measured.missing():
         warnings.warn(
             f"{options.trees_name}: no sentence has the relation {relation!r}", stacklevel=2
         )
-    heads = all_heads(running_heads(forcing))
     scores, branching = measured.attachment_scores()
     details = {"relations": measured.accuracies(), "parsed": heads, "branching": branching}
     attached = dict(zip(heads, scores, strict=True))
