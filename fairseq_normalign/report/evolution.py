@@ -26,7 +26,7 @@ def as_text(evolutions: Evolutions) -> str:
         if model.change:
             tables.append(group_table(CHANGE, model.change))
         if model.influence:
-            tables.append(group_table(INFLUENCE, model.influence))
+            tables.append(group_table(INFLUENCE, model.influence, decimals=4))
     if evolutions.between:
         tables.append(between_table(evolutions))
     tables.append(LEGEND.format(ceiling=evolutions.ceiling))
@@ -54,11 +54,11 @@ def model_table(model: Evolution, random: Mapping[str, float]) -> str:
     return "\n".join([f"{model.name}, {model.part}", *columns(rows)])
 
 
-def group_table(title: str, by_group: Mapping[str, Sequence[float]]) -> str:
+def group_table(title: str, by_group: Mapping[str, Sequence[float]], *, decimals: int = 3) -> str:
     """A row for each layer from 1, a column for each group of frequency."""
     rows = [["layer", *by_group]]
     for layer, values in enumerate(zip(*by_group.values(), strict=True), 1):
-        rows.append([str(layer), *(f"{value:.3f}" for value in values)])
+        rows.append([str(layer), *(f"{value:.{decimals}f}" for value in values)])
     return "\n".join([title, *columns(rows)])
 
 
