@@ -115,7 +115,7 @@ def norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
 def write_safetensors(path: Path, tensors: dict[str, Tensor]) -> None:
     header, content = {}, b""
     for name, values in tensors.items():
-        raw = values.contiguous().view(torch.uint8).numpy().tobytes()
+        raw = values.flatten().view(torch.uint8).numpy().tobytes()
         offsets = [len(content), len(content) + len(raw)]
         kind = KINDS[values.dtype]
         header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": offsets}
