@@ -21,17 +21,16 @@ import argparse
 import html
 import random
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from archives import extract
+from command import described_by, errors_in_one_line, log
 from download import download
 from europarl import GOLD, gold_set
 from lines import read_lines, read_pairs, write_lines, write_pairs
-from prepare import log
 from selection import Pair, clean, disjoint, groups, lowercase
 from subtitles import overlapping
 from tokenization import tokenize
@@ -293,12 +292,7 @@ def corpus(recipe: Recipe, outdir: Path, gold: Path | None = None, jobs: int = 1
 
 def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
-    summary, *rest = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary,
-        epilog="\n\n".join(rest),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described_by(__doc__)
     parser.add_argument("recipe", choices=RECIPES, help="which corpus")
     parser.add_argument("outdir", type=Path, help="folder to write to")
     parser.add_argument(
@@ -317,15 +311,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Fetch, choose and split, or say in one line what is wrong."""
     args = get_parser().parse_args(argv)
     recipe = RECIPES[args.recipe]
-    try:
+    with errors_in_one_line("corpora.py"):
         if args.gold is not None and recipe.langs != ("de", "en"):
             raise InputError(f"--gold is German–English; {args.recipe} is not")
         if args.gold is not None and not args.gold.exists():
             raise InputError(f"{args.gold}: not found; expected DeEnGoldAlignment.tar.gz")
         corpus(recipe, args.outdir, args.gold, args.jobs)
-    except InputError as error:
-        print(f"corpora.py: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,15 @@ example: python data_prep/europarl.py europarl --gold DeEnGoldAlignment.tar.gz -
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from archives import extract
+from command import described_by, errors_in_one_line, log
 from download import download
 from lines import read_lines, read_pairs, write_lines, write_pairs
-from prepare import Vocabulary, log, prepare
+from prepare import Vocabulary, prepare
 from selection import Pair, disjoint, lowercase, without_last
 from tokenization import tokenize
 
@@ -83,12 +83,7 @@ def write_corpus(
 
 def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
-    summary, *rest = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary,
-        epilog="\n\n".join(rest),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described_by(__doc__)
     parser.add_argument("outdir", type=Path, help="folder to write to")
     parser.add_argument(
         "--gold", type=Path, required=True, metavar="FILE", help="DeEnGoldAlignment.tar.gz"
@@ -121,11 +116,8 @@ def europarl(outdir: Path, gold: Path, jobs: int = 1) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Prepare, or say in one line what is wrong."""
     args = get_parser().parse_args(argv)
-    try:
+    with errors_in_one_line("europarl.py"):
         europarl(args.outdir, args.gold, args.jobs)
-    except InputError as error:
-        print(f"europarl.py: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from command import described_by, errors_in_one_line, log
 from lines import read_lines, read_pairs, text_file, write_lines
 from segmentation import SCHEMES
 
@@ -181,19 +182,9 @@ def _forget_dictionaries(folder: Path, langs: tuple[str, str]) -> None:
         (folder / f"dict.{lang}.txt").unlink(missing_ok=True)
 
 
-def log(message: str) -> None:
-    """Progress, to stderr."""
-    print(message, file=sys.stderr, flush=True)
-
-
 def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
-    summary, *rest = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary,
-        epilog="\n\n".join(rest),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described_by(__doc__)
     parser.add_argument("corpus", type=Path, help="folder with the text")
     parser.add_argument("outdir", type=Path, help="folder to write to; may be the same")
     parser.add_argument(
@@ -272,11 +263,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Prepare, or say in one line what is wrong."""
     args = get_parser().parse_args(argv)
     langs = (args.source_lang, args.target_lang)
-    try:
+    with errors_in_one_line("prepare.py"):
         prepare(args.corpus, args.outdir, langs, vocabulary_of(args), args.workers)
-    except InputError as error:
-        print(f"prepare.py: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 if __name__ == "__main__":

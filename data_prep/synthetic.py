@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from command import described_by
 from invented import source, target
 from invented.lexicon import Lexicon
 from invented.meaning import Thinker
@@ -74,12 +75,7 @@ def write_split(outdir: Path, split: str, pairs: list[Pair]) -> None:
 
 def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
-    summary, *rest = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary,
-        epilog="\n\n".join(rest),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described_by(__doc__)
     parser.add_argument("outdir", type=Path, help="folder to write to")
     parser.add_argument(
         "--seed", type=int, default=1, help="of lexicon and sentences (default: %(default)s)"
