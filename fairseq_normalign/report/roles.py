@@ -19,8 +19,8 @@ from fairseq_normalign.report.columns import columns
 SEVERAL, NONE = "several", "none"
 CATEGORIES = (*FUNCTIONS, SEVERAL, NONE)
 NOTHING, REMOVED = "–", "removed"
-# Settings that roles are measured by; a model that lacks one was not measured for that role.
-THRESHOLDS = ("positional", "margin", "rare")
+# The setting of each function; a signature that lacks it is of heads not measured for it.
+SETTINGS = {"positional": "positional", "syntactic": "margin", "rare": "rare", "last": "positional"}
 OWN = ("checkpoint", "version")  # settings that may differ between models
 
 
@@ -43,6 +43,7 @@ class Model(NamedTuple):
 
     name: str
     heads: dict[Head, Does]
+    measured: tuple[str, ...] = FUNCTIONS  # what heads were examined for
 
     def of_kind(self, kind: str) -> dict[Head, Does]:
         return {head: does for head, does in self.heads.items() if head.kind == kind}
@@ -62,7 +63,7 @@ class Model(NamedTuple):
 def read_models(paths: Sequence[str]) -> list[Model]:
     """What ``normalign heads -o`` wrote of several models, measured alike."""
     contents = [_read(path) for path in paths]
-    _check_measured_alike(paths, [of_model["signature"] for of_model in contents])
+    _check_measured_alike(paths, contents)
     names = [str(of_model["signature"]["checkpoint"]) for of_model in contents]
     if len(set(names)) < len(names):
         names = short_names(paths)
@@ -71,7 +72,8 @@ def read_models(paths: Sequence[str]) -> list[Model]:
         heads = {}
         for entry in of_model["heads"]:
             heads[parse_head(entry["head"])] = Does(entry["functions"], entry["roles"])
-        models.append(Model(name, heads))
+        measured = [function for function in FUNCTIONS if _measured(of_model, function)]
+        models.append(Model(name, heads, tuple(measured)))
     return models
 
 
@@ -89,15 +91,27 @@ def _read(path: str) -> dict[str, Any]:
     return contents
 
 
-def _check_measured_alike(paths: Sequence[str], signatures: Sequence[Mapping]) -> None:
-    """Refuses roles that were measured in different ways."""
-    first = signatures[0]
-    for path, signature in zip(paths, signatures, strict=True):
+def _measured(contents: Mapping[str, Any], function: str) -> bool:
+    """Whether heads of a model were examined for a function."""
+    return SETTINGS[function] in contents["signature"]
+
+
+def _check_measured_alike(paths: Sequence[str], contents: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses roles that were measured in different ways.
+
+    A model whose encoder has no heads left was examined for nothing that only those can do.
+    """
+    with_encoder = []
+    for path, of_model in zip(paths, contents, strict=True):
+        if any(entry["head"].startswith("encoder.") for entry in of_model["heads"]):
+            with_encoder.append((path, of_model["signature"]))
+    for path, signature in with_encoder:
+        first_path, first = with_encoder[0]
         shared = [name for name in first if name in signature and name not in OWN]
-        for name in dict.fromkeys([*shared, *THRESHOLDS]):
+        for name in dict.fromkeys([*shared, *SETTINGS.values()]):
             if first.get(name) != signature.get(name):
                 raise InputError(
-                    f"{path}: was measured with {name} {signature.get(name, NONE)}, {paths[0]} "
+                    f"{path}: was measured with {name} {signature.get(name, NONE)}, {first_path} "
                     f"with {first.get(name, NONE)}; expected models that were measured alike"
                 )
 
@@ -113,7 +127,10 @@ def _counts_table(models: Sequence[Model], kind: str) -> list[str]:
     rows = [["model", "heads", *CATEGORIES]]
     for model in models:
         heads, roles = model.counts(kind), model.role_counts(kind)
-        cells = [_counted(heads[name], roles[name]) for name in CATEGORIES]
+        cells = []
+        for name in CATEGORIES:
+            is_known = name in (*model.measured, SEVERAL, NONE)
+            cells.append(_counted(heads[name], roles[name]) if is_known else NOTHING)
         rows.append([model.name, str(heads.total()), *cells])
     return columns(rows)
 

@@ -12,6 +12,7 @@ from fairseq_normalign.analysis.pruning import Prunable
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head, all_heads, parse_head
+from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -247,3 +248,16 @@ def test_evidences_of_a_pruned_model(ready):
     with pytest.raises(InputError, match="head 1: layer 2 has heads 2, 4"):
         CombinedAligner(aligner, combine="mean", evidences=[parse_evidence("norms.2.1.input")])
     assert named_ones[0].evidence == Evidence("norms", 1, "input", 3)
+
+
+def test_an_encoder_without_heads_has_no_syntactic_roles(folder):
+    path = store(folder / "full.pt")
+    Prunable(path).write(named(["decoder.1.1", "cross.1.3"]), str(folder / "headless.pt"))
+    model, task = load_single(str(folder / "headless.pt"), str(folder))
+    ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
+    pairs = list(text_pairs([("w1 w2", "w5 w6 w7")], ready.reader))
+    tree = Tree(["w1", "w2"], [1, -1], ["nsubj", "root"], "made up")
+    with pytest.warns(UserWarning, match="no syntactic roles: the encoder has no heads left"):
+        measured = profile(ready, pairs, ["norm", "positions", "UAS"], trees=[tree])
+    assert measured.heads == named(["decoder.1.1", "cross.1.3"])
+    assert not measured.relations

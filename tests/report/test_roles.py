@@ -96,6 +96,23 @@ def test_a_model_without_heads_of_the_kind():
     columns_picture(models, ["encoder", "decoder"])
 
 
+def test_what_was_not_measured_is_not_counted(tmp_path):
+    """Here syntax, for want of a treebank; and a model whose encoder has no heads left."""
+    plain = {name: value for name, value in SETTINGS.items() if name != "margin"}
+    heads = {"encoder.1.1": (["positional"], ["+1 (93 %)"])}
+    headless = {"decoder.1.1": ([], [])}
+    paths = [write(tmp_path / "a.json", heads), write(tmp_path / "b.json", headless)]
+    for path, settings in ((paths[0], plain), (paths[1], {"sentences": 9, "positional": 0.9})):
+        contents = json.loads((tmp_path / path).read_text())
+        contents["signature"] = {"checkpoint": path[-6:], **settings}
+        (tmp_path / path).write_text(json.dumps(contents))
+    models = read_models(paths)
+    assert models[0].measured == ("positional", "rare", "last")
+    lines = as_text(models, "encoder").splitlines()
+    assert lines[2].split() == ["a.json", "1", "1", "–", "0", "0", "0", "0"]
+    assert lines[3].split() == ["b.json", "0", "0", "–", "–", "0", "0", "0"]
+
+
 def test_command(files, tmp_path):
     done = run("normalign", "roles", *files, "--plot", tmp_path / "roles.svg")
     assert done.stdout == TABLE + "\n"
