@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import heads, memory, norms, relevance, scoring, timing
+from benchmarks import heads, memory, mixing, norms, relevance, scoring, timing
 
 BENCHMARKS = {
     "extraction": norms.extraction,
@@ -27,6 +27,7 @@ BENCHMARKS = {
     "gated": heads.gated,
     "pruned": heads.pruned,
     "relevance": relevance.relevance,
+    "mixing": mixing.mixing,
 }
 
 

@@ -17,6 +17,7 @@ from fairseq_normalign.analysis.block_pass import (
 )
 from fairseq_normalign.analysis.mixing import Mixing, MixingWatcher
 from fairseq_normalign.analysis.profile import Model
+from fairseq_normalign.analysis.statistics import Statistics, StatisticsWatcher
 from fairseq_normalign.analysis.tokens import TokenTable, ranks_of, text_side, vocabulary
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress
@@ -43,6 +44,7 @@ class BlockOptions:
         ranks: where frequency ranks come from, ``ids`` or ``counts`` of the dictionary.
         frequencies: of the sides, source and target, where they come from a file instead.
         mixing: measure mixing ratios.
+        statistics: measure α and ‖f(x)‖.
         max_tokens: how many tokens, padding included, are run at once.
     """
 
@@ -50,6 +52,7 @@ class BlockOptions:
     ranks: str = "ids"
     frequencies: Mapping[str, Counted] = field(default_factory=dict)
     mixing: bool = True
+    statistics: bool = False
     max_tokens: int = 4000
 
 
@@ -59,6 +62,7 @@ class BlockSurvey:
 
     sentences: int
     mixing: Mapping[str, Mixing]
+    statistics: Mapping[str, Statistics]
 
 
 class TokenCounter:
@@ -99,6 +103,9 @@ def survey_blocks(
     watchers: list[Watcher] = [counter]
     if options.mixing:
         watchers.append(mixing)
+    statistics = StatisticsWatcher(options.categories)
+    if options.statistics:
+        watchers.append(statistics)
     watch_blocks(
         model.forcing,
         _with_words(chain(first, stream)),
@@ -108,7 +115,8 @@ def survey_blocks(
         progress=progress,
     )
     options.categories.check_counts(counter.tokens.tolist())
-    return BlockSurvey(counter.sentences, mixing.result())
+    found = statistics.result(model.forcing.model)
+    return BlockSurvey(counter.sentences, mixing.result(), found)
 
 
 def _with_words(pairs: Iterable[Pair]) -> Iterator[Pair]:

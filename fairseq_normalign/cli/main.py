@@ -25,6 +25,7 @@ COMMANDS = {
     "import": "a BERT or RoBERTa of Hugging Face as a fairseq checkpoint",
     "evolution": "what the states of each layer hold, and how layers and models differ",
     "probe": "parts of speech that a linear classifier reads from the states of each layer",
+    "stats": "attention weights and norms by head, layer and category of tokens",
     "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
     "symmetrize": "alignments of two directions to one",
     "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 SIZE = 500_000  # rows: all are kept while there are no more
@@ -25,12 +27,21 @@ class Sample:
 
     def add(self, rows: np.ndarray) -> None:
         """Adds rows, (N, columns)."""
-        self.seen += len(rows)
-        draws = self._random.random(len(rows))
-        stays = draws < self._bar
-        self._draws.append(draws[stays])
-        self._parts.append(rows[stays].astype(np.float32))
-        self._waiting += int(stays.sum())
+        self.add_some(len(rows), rows.__getitem__)
+
+    def add_some(self, number: int, rows_at: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Adds rows that are made only if they stay.
+
+        Args:
+            number: how many there are.
+            rows_at: places from 0, (N,) → rows, (N, columns).
+        """
+        self.seen += number
+        draws = self._random.random(number)
+        places = np.flatnonzero(draws < self._bar)
+        self._draws.append(draws[places])
+        self._parts.append(rows_at(places).astype(np.float32))
+        self._waiting += len(places)
         if self._waiting > 2 * self.size:
             self._shrink()
 

@@ -17,6 +17,7 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.analyses import ANALYSES
 from fairseq_normalign.norms.categories import parse_categories
 from fairseq_normalign.norms.mixing import mixing_ratios
+from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
 from tests.conftest import ToyTask, build_model
 
@@ -204,3 +205,78 @@ def test_numbers_that_are_not_finite_are_refused_at_their_sentence(model, pairs)
     model.forcing.model.encoder.layers[0].self_attn.v_proj.bias.data.fill_(float("inf"))
     with pytest.raises(InputError, match=r"line \d: the model gives numbers that are not finite"):
         survey_blocks(model, pairs)
+
+
+def test_statistics_and_mixing_share_a_pass(model, pairs):
+    forwards = []
+    model.forcing.model.encoder.register_forward_hook(lambda *_: forwards.append(1))
+    both = survey_blocks(model, pairs, BlockOptions(statistics=True))
+    assert len(forwards) == 1
+    assert set(both.mixing) == set(both.statistics) == set(KINDS)
+    alone = survey_blocks(model, pairs, BlockOptions(statistics=True, mixing=False))
+    assert not alone.mixing
+    for kind in KINDS:
+        layers = zip(both.statistics[kind].layers, alone.statistics[kind].layers, strict=True)
+        for first, second in layers:
+            np.testing.assert_allclose(first.weights, second.weights)
+
+
+@pytest.mark.parametrize("max_tokens", [6, 4000])
+def test_statistics_are_those_of_pairs_which_run_alone(model, pairs, max_tokens):
+    options = BlockOptions(statistics=True, mixing=False, max_tokens=max_tokens)
+    for kind, found in survey_blocks(model, pairs, options).statistics.items():
+        assert found.categories == NAMES
+        norms, weights, ranks, of_tokens = [], [], [], []
+        for pair in pairs:
+            blocks, tokens = alone(model, pair)
+            of_keys = tokens[KINDS[kind].keys]
+            recorded = [blocks[kind, layer].recorded for layer in range(2)]
+            norms.append(torch.stack([r.norms.transformed[0] for r in recorded]))  # (L, H, S)
+            received = torch.stack([r.weights[0].mean(1) for r in recorded])  # (L, H, S)
+            sums = [received[..., place_of(of_keys, k)].sum(-1) for k in range(4)]
+            weights.append(torch.stack(sums, dim=-1))  # (L, H, K)
+            ranks += [rank_of(*token) for token in of_keys]
+            of_tokens.append(torch.stack([received, norms[-1]]).mean((1, 2)))  # (2, S)
+        together = torch.cat(norms, dim=-1).double().numpy()
+        sums = torch.stack(weights).mean(0)
+        for layer in found.layers:
+            np.testing.assert_allclose(
+                layer.transformed.mean, together[layer.layer].mean(1), rtol=1e-4
+            )
+            np.testing.assert_allclose(layer.weights, sums[layer.layer], rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(layer.weights.sum(1), 1, rtol=1e-4)
+        assert found.transformed.deviation == pytest.approx(together.std(), rel=1e-4)
+        known = np.isfinite(ranks)
+        alpha, norm = torch.cat(of_tokens, dim=1).numpy()[:, known]
+        for relation, values in ((found.rank_weights, alpha), (found.rank_norms, norm)):
+            expected = spearmanr(np.array(ranks)[known], values).statistic
+            assert relation.rho == pytest.approx(expected, abs=0.02)
+            assert relation.points == relation.of == known.sum()
+
+
+def place_of(tokens, category):
+    return [place for place, (_, of_token) in enumerate(tokens) if of_token == category]
+
+
+def test_heads_keep_their_names_and_headless_layers_are_absent(task, pairs):
+    network = build_model("transformer_normalign", task=task)
+    remove_heads(network, "encoder.2.3 decoder.1.1 decoder.2.1")
+    options = BlockOptions(statistics=True, mixing=False)
+    found = survey_blocks(ready(network, task), pairs, options).statistics
+    assert set(found) == {"encoder", "decoder"}
+    (layer,) = found["encoder"].layers
+    assert list(map(str, layer.heads)) == ["encoder.2.3"]
+    assert len(layer.affine.rates) == len(layer.affine.singular) == 1
+
+
+def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
+    network = build_model("transformer_normalign", task=task, gate_heads="encoder")
+    projection = gates(network)["encoder", 0]
+    with torch.no_grad():
+        log_alpha = torch.tensor([5.0, 5.0, 5.0, -5.0])
+        projection.scaled_log_alpha.copy_(log_alpha / projection.lr_scale)
+    options = BlockOptions(statistics=True, mixing=False)
+    layer = survey_blocks(ready(network, task), pairs, options).statistics["encoder"].layers[0]
+    assert layer.transformed.mean[3] == 0
+    assert layer.transformed.mean[2] > 0
+    assert layer.affine.singular[3][1:] == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1

@@ -1,0 +1,45 @@
+"""What whole attention blocks cost: mixing ratios and norms of all pairs against a forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
+from benchmarks.timing import Row, cost, interleaved
+from fairseq_normalign.host.blocks import record_blocks
+from fairseq_normalign.norms.mixing import Block, mixing_ratios, pair_norms
+
+
+def encode(
+    encoder_model: nn.Module, sample: dict[str, Tensor], measure: Callable[[Block], object] | None
+) -> None:
+    """A forward pass of the encoder; then something of every block, if it is asked for."""
+    encoder = encoder_model.get_submodule("encoder")
+    with torch.no_grad():
+        if measure is None:
+            encoder(sample["src_tokens"], sample["src_lengths"])
+            return
+        with record_blocks(encoder_model, ("encoder",)) as blocks:
+            encoder(sample["src_tokens"], sample["src_lengths"])
+        for block in blocks.values():
+            measure(block)
+
+
+def mixing(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iterator[Row]:
+    """Forward passes of the encoder with mixing ratios, and with norms, against those alone."""
+    measures = {"plain": None, "ratios": mixing_ratios, "pairs": pair_norms}
+    for shape in shapes:
+        model, sample = build_model(shape, build_task(shape)), token_batch(shape)
+        tasks = {}
+        for name, measure in measures.items():
+            tasks[name] = partial(encode, model, sample, measure)
+        seconds = interleaved(tasks, rounds)
+        what = "encoder forward + "
+        yield cost(
+            f"{what}mixing ratios, {shape.name}", seconds["ratios"], seconds["plain"], "≤ 1.3"
+        )
+        yield cost(f"{what}‖F(x)‖ of all pairs, {shape.name}", seconds["pairs"], seconds["plain"])

@@ -1,0 +1,90 @@
+"""``normalign stats DATA --path CHECKPOINT``: statistics of attention weights and norms."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from fairseq_normalign.cli import options
+from fairseq_normalign.cli.blocks import (
+    add_block_options,
+    check_block_options,
+    print_signature,
+    signature_of,
+    surveys,
+)
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
+
+DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
+al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and
+‖αf(x)‖ by category of tokens and layer, rank correlations of α, ‖f(x)‖ and frequency. Several
+checkpoints of one architecture give mean ± deviation."""
+EXAMPLE = "normalign stats data-bin --path best.pt --remove-bpe sentencepiece --plot stats.png"
+FIGURES = (
+    *("weights", "norms", "transformed", "cells", "rank-weights", "rank-norms"),
+    *("spread", "singular"),
+)
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    parser = options.model_parser("stats", description=DESCRIPTION, example=EXAMPLE, several=True)
+    return options.parse(parser, argv, add_options, check, several=True)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_block_options(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--mixing",
+        action="store_true",
+        help="also what normalign mixing tells, from the same pass over the corpus",
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write everything here, with singular values"
+    )
+    group.add_argument(
+        "--plot", metavar="FILE", help="a picture of the first checkpoint: .png, .pdf or .svg"
+    )
+    group.add_argument(
+        "--figures",
+        nargs="+",
+        default=list(FIGURES),
+        metavar="NAME",
+        help=f"what --plot shows: {', '.join(FIGURES)} (default: all)",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    check_block_options(args)
+    for name in args.figures:
+        if name not in FIGURES:
+            raise InputError(f"--figures {name}: expected any of: {', '.join(FIGURES)}")
+
+
+def main(args: argparse.Namespace) -> None:
+    found = surveys(args, statistics=True, mixing=args.mixing)
+    from fairseq_normalign.report import mixing as mixing_report
+    from fairseq_normalign.report import pictures
+    from fairseq_normalign.report import statistics as report
+    from fairseq_normalign.report.statistics_pictures import picture
+
+    signature = signature_of(args, found[0])
+    statistics = [of_model.statistics for of_model in found]
+    mixing = [of_model.mixing for of_model in found]
+    if not statistics[0]:
+        raise InputError("the model has no attention heads left")
+    if args.output:
+        contents = report.as_json(statistics, args.path, signature)
+        if args.mixing:
+            contents["mixing"] = mixing_report.as_json(mixing, args.path, signature)["models"]
+        with whole_file(args.output) as file:
+            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
+    if args.plot:
+        pictures.save(picture(statistics[0], args.figures), args.plot)
+    print(report.as_text(statistics))
+    if args.mixing:
+        print()
+        print(mixing_report.as_text(mixing, ["ATTNRESLN-N"], "macro"))
+    print_signature(signature)
