@@ -8,15 +8,15 @@ from fairseq_normalign.report.evolution import as_json, as_text
 from fairseq_normalign.report.evolution_pictures import picture, words_picture
 
 
-def model(name: str, layers: int, **more) -> Evolution:
-    curves = {key: [0.5] * layers for key in ("identity", "left", "right")}
+def model(name: str, count: int, **more) -> Evolution:
+    curves = {key: [0.5] * count for key in ("identity", "left", "right")}
     return Evolution(
         name,
         "encoder",
         **curves,
-        position=[2.0] * layers,
-        information=[1.234] * layers,
-        shuffled_information=[0.1] * layers,
+        position=[2.0] * count,
+        information=[1.234] * count,
+        shuffled_information=[0.1] * count,
         **more,
     )
 
