@@ -1,0 +1,87 @@
+"""``normalign import``: a folder in, a folder out, and the command to go on with, which works."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.conftest import run
+from tests.hugging_face import BERT, ROBERTA, make_folder
+
+TEXTS = {"bert": "the cat sat.\tthe mat\nunaffable cats , a b\n", "roberta": "the ab\tcab\na the\n"}
+
+
+@pytest.mark.parametrize("config", [BERT, ROBERTA], ids=["BERT", "RoBERTa"])
+def test_the_command_that_it_prints_works(config, tmp_path):
+    folder = make_folder(tmp_path / "theirs", config)
+    done = run("normalign", "import", folder, "-o", tmp_path / "ours")
+    kind = config["model_type"]
+    assert f"{tmp_path / 'ours'}: {kind}, " in done.stderr
+    assert f"left out: {kind}.pooler" in done.stderr
+    (command,) = done.stdout.splitlines()
+    text = tmp_path / "text"
+    text.write_text(TEXTS[kind])
+    words = shlex.split(command.replace("TEXT", str(text)))
+    masks = ("--mask-share", 0.3, "--categories", "bert-2021", "--cpu")
+    mixed = run(*words, *masks)
+    assert "encoder self-attention" in mixed.stdout
+    header = next(line for line in mixed.stdout.splitlines() if line.startswith("layer"))
+    assert header.split() == ["layer", "[MASK]", "[CLS]", "[SEP]", "Normal", "overall"]
+    assert "masks:0.3|seed:0" in mixed.stderr
+
+
+def test_masks_of_a_seed_and_a_length(tmp_path):
+    run("normalign", "import", make_folder(tmp_path / "theirs", BERT), "-o", tmp_path / "ours")
+    (tmp_path / "text").write_text("a b c a b c a b c\n" * 3)
+    output = tmp_path / "mixing.json"
+    read = (
+        *("normalign", "mixing", tmp_path / "ours", "--path", tmp_path / "ours/model.pt", "--cpu"),
+        *("--bpe", "bert", "--bpe-vocab-file", tmp_path / "ours/vocab.txt"),
+        *("--attention", "encoder", "--source-file", tmp_path / "text", "-o", output),
+    )
+    results = []
+    for seed in (0, 0, 1):
+        run(*read, "--mask-share", 0.3, "--seed", seed)
+        results.append(json.loads(output.read_text()))
+        results[-1].pop("signature")
+    assert results[0] == results[1]
+    assert results[0] != results[2]
+    done = run(*read, "--max-length", 8, check=False)
+    message = "line 1: the source has 11 pieces with </s>; --max-length 8"
+    assert done.stderr == f"normalign mixing: {message}\n"
+    done = run(*read, "--max-length", 8, "--too-long", "truncate")
+    assert "3 pairs longer than --max-length were cut off: lines 1, 2, 3" in done.stderr
+    assert "max-length:8" in done.stderr
+
+
+def refused(*arguments) -> str:
+    done = run("normalign", "import", *arguments, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_another_architecture_is_refused_by_its_name(tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    other = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}
+    (folder / "config.json").write_text(json.dumps(other))
+    expected = "its architecture is 't5' (T5ForConditionalGeneration); expected one of: bert, rob"
+    line = refused(folder, "-o", tmp_path / "ours")
+    assert line.startswith(f"normalign import: {folder}: {expected}")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_an_output_that_is_there(tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    message = "is there already; expected the name of a new folder"
+    assert refused(folder, "-o", folder) == f"normalign import: {folder}: {message}"
+
+
+def test_a_checkpoint_is_no_folder(tmp_path):
+    (tmp_path / "model.pt").write_text("")
+    assert "model.pt: no such directory; expected the folder of a" in refused(
+        tmp_path / "model.pt", "-o", tmp_path / "ours"
+    )
