@@ -1,13 +1,16 @@
-"""fairseq's own commands with ``--user-dir``: train, resume, fine-tune, generate, interactive."""
+"""fairseq's own commands with ``--user-dir``: train, resume, fine-tune, translate, validate."""
 
 import os
 import re
 import shutil
 
+import numpy as np
 import pytest
 import torch
+from fairseq.checkpoint_utils import load_model_ensemble
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from fairseq_normalign import open_export
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -89,6 +92,88 @@ def test_a_converted_checkpoint_needs_no_plugin(corpus, checkpoint, tmp_path):
     ]
     assert translations[0] == translations[1]
     assert len(translations[0]) == 40
+
+
+def export_options(corpus, checkpoint, file) -> list:
+    return [
+        *(corpus / "data-bin", "--path", checkpoint, "--user-dir", PACKAGE, "--cpu"),
+        *("--task", "translation_normalign", "--max-tokens", 300, "--export-attention", file),
+    ]
+
+
+def test_generate_exports_vectors(corpus, checkpoint, tmp_path):
+    """For every hypothesis: with b_O, they add up to the output of the attention."""
+    log = run(
+        "fairseq-generate",
+        *export_options(corpus, checkpoint, tmp_path / "x.npz"),
+        *("--export-quantity", "vectors", "--export-layers", 2, "--beam", 3, "--max-len-b", 8),
+        *("--print-alignment", "hard", "--align-layer", 2),
+    ).stdout
+    assert len(re.findall("^A-", log, re.M)) == 40
+    hypotheses = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", log, re.M))
+    (model,), _ = load_model_ensemble([str(checkpoint)])
+    attention = model.eval().decoder.layers[1].encoder_attn
+    outputs = []
+    attention.register_forward_hook(lambda module, args, output: outputs.append(output[0]))
+    with torch.no_grad(), open_export(tmp_path / "x.npz") as export:
+        assert export.metadata["checkpoint"] == checkpoint.name
+        for sentence, item in enumerate(export):
+            assert " ".join(item.target[1:]) == hypotheses[str(sentence)]
+            model(
+                tokens(model.encoder.dictionary, item.source),
+                torch.tensor([len(item.source)]),
+                tokens(model.decoder.dictionary, item.target),
+            )
+            rebuilt = torch.from_numpy(item.array[0].sum(1)) + attention.out_proj.bias
+            torch.testing.assert_close(rebuilt, outputs.pop()[:, 0], rtol=0, atol=1e-5)
+
+
+def tokens(dictionary, symbols) -> torch.Tensor:
+    return torch.tensor([[dictionary.index(symbol) for symbol in symbols]])
+
+
+def test_validate_exports_references(corpus, checkpoint, tmp_path):
+    """Of a checkpoint whose own task is fairseq's; they are those of ``normalign export``."""
+    assert torch.load(checkpoint)["cfg"]["task"]["_name"] == "translation"
+    command = ["fairseq-validate", *export_options(corpus, checkpoint, tmp_path / "x.npz")]
+    run(*command, "--valid-subset", "test", "--export-quantity", "head-norms")
+    run(
+        *("normalign", "export", corpus / "data-bin", "--path", checkpoint, "--cpu"),
+        *("--quantity", "head-norms", "-o", tmp_path / "ours.npz"),
+    )
+    with open_export(tmp_path / "x.npz") as export, open_export(tmp_path / "ours.npz") as ours:
+        told = export.metadata
+        assert (told["targets"], told["subset"]) == ("references", "test")
+        for item, expected in zip(export, ours, strict=True):
+            assert item[1:] == expected[1:]
+            np.testing.assert_allclose(item.array, expected.array, rtol=1e-4, atol=1e-5)
+    again = run(*command, "--valid-subset", "test,valid", check=False)
+    assert again.returncode == 2
+    assert again.stderr.endswith(
+        "--export-attention has the sentences of test already; expected one subset\n"
+    )
+
+
+def test_a_run_that_fails_leaves_the_old_export(corpus, checkpoint, tmp_path):
+    """Whatever fails, wherever in the command: here the scorer, after some batches."""
+    (tmp_path / "failing.py").write_text(
+        "from fairseq import scoring\n"
+        "from fairseq_cli.generate import cli_main\n"
+        "class Scorer:\n"
+        "    count = 0\n"
+        "    def add_string(self, *strings):\n"
+        "        self.count += 1\n"
+        "        assert self.count < 20, 'enough'\n"
+        "scoring.build_scorer = lambda *args: Scorer()\n"
+        "cli_main()\n"
+    )
+    (tmp_path / "x.npz").write_text("old")
+    options = export_options(corpus, checkpoint, tmp_path / "x.npz")
+    done = run("python", tmp_path / "failing.py", *options, "--max-len-b", 8, check=False)
+    assert done.returncode == 1
+    assert "AssertionError: enough" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["failing.py", "x.npz"]
+    assert (tmp_path / "x.npz").read_text() == "old"
 
 
 class Planted:

@@ -106,7 +106,7 @@ class TranslationNormalignTask(TranslationTask):
         if self.cfg.export_attention:
             raise InputError(
                 "--export-attention does not go with text that comes bit by bit; expected "
-                "fairseq-generate, or normalign export with --source-file and --hypotheses"
+                "fairseq-generate, or normalign export --hypotheses with what was printed"
             )
         return super().build_dataset_for_inference(*args, **kwargs)
 
@@ -123,6 +123,10 @@ class TranslationNormalignTask(TranslationTask):
         if wanted and seq_gen_cls is None:
             if len(models) > 1:
                 raise InputError("--print-alignment aligns by one model; --path names several")
+            if getattr(args, "score_reference", False):  # fairseq would print its own
+                raise InputError(
+                    "--print-alignment aligns hypotheses; expected normalign align for references"
+                )
             seq_gen_cls = AligningGenerator
             extra_gen_cls_kwargs = {
                 **(extra_gen_cls_kwargs or {}),

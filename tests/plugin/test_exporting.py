@@ -4,6 +4,7 @@ The commands run in this process; ``tests/test_fairseq_commands.py`` runs them a
 """
 
 import contextlib
+import errno
 import io
 import shutil
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import torch
 from fairseq_cli import generate, interactive, train
 
 from fairseq_normalign import open_export
+from fairseq_normalign.analysis.export_writer import Writer
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.quantities import QUANTITIES
 from fairseq_normalign.plugin.exporting import AttentionExport
@@ -119,6 +121,12 @@ def test_scored_references(corpus, checkpoint, command, tmp_path):
         assert_same_items(export, ours)
 
 
+def test_alignments_of_references_are_refused(command):
+    """fairseq would print those of its averaged attention."""
+    with pytest.raises(InputError, match="aligns hypotheses; expected normalign align for ref"):
+        command(generate.cli_main, "--score-reference", "--print-alignment", "hard")
+
+
 SEARCHES = {
     "prefix": ["--prefix-size", 2, "--beam", 2],
     "sampling": ["--sampling", "--beam", 2, "--nbest", 2, "--seed", 3],
@@ -211,6 +219,16 @@ def test_bad_input_leaves_the_old_file(case, checkpoint, large, command, tmp_pat
         command(generate.cli_main, "--export-attention", tmp_path / "old.npz", *options)
     assert (tmp_path / "old.npz").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
+
+
+def test_a_full_disk(command, monkeypatch, tmp_path):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Writer, "add", full)
+    with pytest.raises(InputError, match=r"x\.npz: cannot be written: No space left on device"):
+        command(generate.cli_main, "--export-attention", tmp_path / "x.npz")
+    assert not list(tmp_path.iterdir())
 
 
 def test_inputs_are_not_overwritten(corpus, checkpoint, command, tmp_path):
