@@ -149,7 +149,13 @@ def main(args: argparse.Namespace) -> None:
     with tqdm(total=plan.sentences * len(texts), unit=" sentences", disable=None) as progress:
         evolutions = measured(texts, plan, measuring, progress=progress.update)
     sentences = sum(not pair.skipped for pair in pairs[0])
-    write(args, evolutions, {"sentences": sentences, **evolutions.signature})
+    signature = {
+        "checkpoints": ",".join(text.name for text in texts),
+        "parts": ",".join(text.states.part for text in texts),
+        "sentences": sentences,
+        **evolutions.signature,
+    }
+    write(args, evolutions, signature)
 
 
 def measuring_options(args: argparse.Namespace) -> EvolutionOptions:

@@ -91,6 +91,7 @@ def main(args: argparse.Namespace) -> None:
             )
             probings.append(measured)
     signature = {
+        "checkpoints": ",".join(probing.name for probing in probings),
         "sentences": len(trees),
         "treebank": Path(args.conllu).name,
         "lowercase": args.lowercase,

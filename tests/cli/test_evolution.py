@@ -79,6 +79,7 @@ def test_two_models(folder, tmp_path):
     assert len(written["between"][0]["distances"]) == 3
     assert written["signature"]["influence-on"] == "later"
     assert written["signature"]["seed"] == 1
+    assert "checkpoints:translation.pt,language.pt|parts:encoder,decoder|" in done.stderr
     assert "sentences:150|types:6|occurrences:20|neighbours:5-cosine|clusters:12|" in done.stderr
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "w.pdf").read_bytes().startswith(b"%PDF")
