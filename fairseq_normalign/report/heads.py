@@ -126,7 +126,7 @@ def influence_line(influence: RareInfluence) -> str:
     )
 
 
-def _low_scores(profile: Profile) -> str:
+def low_scores(profile: Profile) -> str:
     """Which scores are the better the smaller they are, so that signs are read right."""
     low = [name for name in profile.scores if name in HEAD_SCORES and HEAD_SCORES[name].low]
     return f"; low is good in {' and '.join(low)}" if low else ""
@@ -177,7 +177,7 @@ def as_text(profile: Profile, criteria: Criteria) -> str:
         parts.append(relevance_lines(profile.deviation, profile.contributions))
     if profile.rare_influence is not None:
         parts.append(influence_line(profile.rare_influence))
-    parts.append(f"rank correlations (Spearman) between scores{_low_scores(profile)}")
+    parts.append(f"rank correlations (Spearman) between scores{low_scores(profile)}")
     parts += [correlations_table(name, pairs) for name, pairs in all_correlations(profile).items()]
     return "\n\n".join(parts)
 

@@ -14,7 +14,14 @@ from fairseq_normalign.heads.layer_summary import SUMMARIES, Layer, summaries_by
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.report.columns import columns
-from fairseq_normalign.report.heads import NOTHING, PERCENT, all_correlations, by_kind, table
+from fairseq_normalign.report.heads import (
+    NOTHING,
+    PERCENT,
+    all_correlations,
+    by_kind,
+    low_scores,
+    table,
+)
 from fairseq_normalign.report.spread import Spread, spread
 
 Summaries = dict[str, dict[Layer, dict[str, Spread]]]  # by score, layer and name of the summary
@@ -53,7 +60,7 @@ def as_text(profiles: Sequence[Profile]) -> str:
     """A table for each kind of attention, and the rank correlations."""
     summaries = layer_spreads(profiles)
     parts = [layers_table(summaries, kind) for kind in by_kind(profiles[0].heads)]
-    parts.append("rank correlations (Spearman) between scores")
+    parts.append(f"rank correlations (Spearman) between scores{low_scores(profiles[0])}")
     for name, spreads in correlation_spreads(profiles).items():
         parts.append(correlations_table(name, spreads))
     parts.append(f"Mean ± sample deviation of {len(profiles)} models.")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def align(corpus, checkpoint, *options, command="align", **more):
     return run(
-        "normalign", command, corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more
+        "normalign", command, corpus / "data-bin", "--cpu", "--path", checkpoint, *options, **more
     )
 
 

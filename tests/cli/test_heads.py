@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 def heads(corpus, checkpoint, *options, **more):
     return run(
-        "normalign", "heads", corpus / "data-bin", "--path", checkpoint, "--cpu", *options, **more
+        "normalign", "heads", corpus / "data-bin", "--cpu", "--path", checkpoint, *options, **more
     )
 
 
