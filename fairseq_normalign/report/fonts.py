@@ -39,7 +39,7 @@ def families_for(text: str) -> list[str]:
 
 def _installed() -> Iterator[tuple[str, str]]:
     """Family and file of one upright font of each family, the usual family first."""
-    files = {}
+    files: dict[str, str] = {}
     for font in font_manager.fontManager.ttflist:
         is_upright = font.style == "normal" and font.weight in (400, "normal", "regular")
         if is_upright and not font.name.startswith(LAST_RESORT):

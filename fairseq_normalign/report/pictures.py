@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Collection, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +87,8 @@ def soft_alignments(
         panels: the rows; one long row is wrapped. Every row of a heat map is scaled to its maximum.
         title: stands above all panels.
     """
-    has_links = any(panel.links is not None for row in panels for panel in row)
+    flat = list(chain(*panels))
+    has_links = any(panel.links is not None for panel in flat)
     reference = gold if has_links else None
     places = arranged([len(row) for row in panels], reference=reference is not None)
     rows = 1 + max(row for row, _ in places)
@@ -95,7 +97,6 @@ def soft_alignments(
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False)
     families = families_for("".join([*sentences.source, *sentences.target]))
-    flat = [panel for row in panels for panel in row]
     for place, (row, column) in enumerate(places):
         axes = grid[row, column]
         _name_words(axes, sentences, families)
@@ -104,8 +105,8 @@ def soft_alignments(
             draw_reference(axes, reference)
         else:
             draw_panel(axes, flat[place], gold)
-    for place, axes in np.ndenumerate(grid):
-        if place not in places:
+    for empty, axes in np.ndenumerate(grid):
+        if empty not in places:
             axes.set_axis_off()
     _add_scale(figure, grid)
     figure.suptitle(title, fontsize=11)
@@ -200,7 +201,7 @@ def _cell(link: Link, **look: Any) -> Rectangle:
 
 def _add_scale(figure: Figure, grid: np.ndarray) -> None:
     """The scale of the colours, once for all panels."""
-    (image, *_) = [image for axes in grid.flat for image in axes.images]
+    (image,) = grid[0, 0].images
     scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.8, aspect=30, pad=0.02)
     scale.set_label("share of the row's maximum", fontsize=8)
     scale.ax.tick_params(labelsize=8)
