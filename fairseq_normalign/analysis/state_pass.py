@@ -28,11 +28,11 @@ def kept_states(
     """
     layers = len(text.states.layers) + 1
     states = torch.empty(layers, len(kept), text.states.width)
-    for batch in _batches(text, tokens.sentences[kept], max_tokens, progress):
-        pairs = [pair for _, pair in batch]
-        of_layers = text.states.run(pairs)
+    rows_of = Rows(text, tokens, kept)
+    for batch in rows_of.batches(max_tokens, progress):
+        of_layers = text.states.run([pair for _, pair in batch])
         for row, (sentence, pair) in enumerate(batch):
-            rows, places = _rows(text, tokens, kept, sentence, pair)
+            rows, places = rows_of(sentence, pair)
             for layer, of_batch in enumerate(of_layers):
                 states[layer, rows] = of_batch[row, places].float().cpu()
     return states
@@ -59,7 +59,8 @@ def states_with_and_without(
     layers = len(text.states.layers)
     usual = torch.empty(layers, len(kept), text.states.width)
     without = torch.empty_like(usual)
-    for batch in _batches(text, tokens.sentences[kept], max_tokens, progress):
+    rows_of = Rows(text, tokens, kept)
+    for batch in rows_of.batches(max_tokens, progress):
         pairs = [pair for _, pair in batch]
         places_hidden = []
         for sentence, pair in batch:
@@ -67,29 +68,35 @@ def states_with_and_without(
         usual_layers = text.states.run(pairs)[1:]
         hidden_layers = text.states.run_without(pairs, places_hidden)
         for row, (sentence, pair) in enumerate(batch):
-            rows, places = _rows(text, tokens, kept, sentence, pair)
+            rows, places = rows_of(sentence, pair)
             for layer in range(layers):
                 usual[layer, rows] = usual_layers[layer][row, places].float().cpu()
                 without[layer, rows] = hidden_layers[layer][row, places].float().cpu()
     return usual, without
 
 
-def _batches(
-    text: ReadText, sentences: np.ndarray, max_tokens: int, progress: Progress
-) -> Iterator[Batch]:
-    """Batches of those sentences of a text that are needed."""
-    needed = np.unique(sentences).tolist()
-    pairs = [text.pairs[sentence] for sentence in needed]
-    for batch in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
-        yield [(needed[place], pair) for place, pair in batch]
+class Rows:
+    """Which rows of an array of states the tokens of a sentence have.
 
+    Args:
+        kept: the tokens that have rows, as places in ``tokens``, ascending.
+    """
 
-def _rows(
-    text: ReadText, tokens: Tokens, kept: np.ndarray, sentence: int, pair: Pair
-) -> tuple[slice, list[int]]:
-    """Which of the kept tokens a sentence has, and where the model reads them."""
-    sentences = tokens.sentences[kept]
-    first, end = np.searchsorted(sentences, [sentence, sentence + 1])
-    places = text.places(pair)
-    positions = tokens.positions[kept[first:end]]
-    return slice(int(first), int(end)), [places[position] for position in positions]
+    def __init__(self, text: ReadText, tokens: Tokens, kept: np.ndarray):
+        self.text = text
+        self.sentences = tokens.sentences[kept]
+        self.positions = tokens.positions[kept]
+
+    def batches(self, max_tokens: int, progress: Progress) -> Iterator[Batch]:
+        """Batches of those sentences of the text that have rows."""
+        needed = np.unique(self.sentences).tolist()
+        pairs = [self.text.pairs[sentence] for sentence in needed]
+        for batch in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
+            yield [(needed[place], pair) for place, pair in batch]
+
+    def __call__(self, sentence: int, pair: Pair) -> tuple[slice, list[int]]:
+        """The rows of a sentence, and where the model reads their tokens."""
+        first, end = np.searchsorted(self.sentences, [sentence, sentence + 1])
+        places = self.text.places(pair)
+        of_rows = [places[position] for position in self.positions[first:end]]
+        return slice(int(first), int(end)), of_rows

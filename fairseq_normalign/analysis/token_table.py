@@ -72,17 +72,23 @@ class Tokens(NamedTuple):
 def tokens_of(text: ReadText) -> Tokens:
     """The tokens of a text."""
     numbers: dict[str, int] = {}
-    rows = []
+    of_sentences = [np.empty((6, 0), dtype=np.int64)]
     for sentence, pair in enumerate(text.pairs):
         types = [numbers.setdefault(piece, len(numbers)) for piece in text.pieces(pair)]
+        count = len(types)
         around = [BOUNDARY, *types, BOUNDARY]
-        words = text.piece_words(pair)
-        for position, (token, word) in enumerate(zip(types, words, strict=True)):
-            left, right = around[position], around[position + 2]
-            rows.append((token, sentence, position, word, left, right))
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    known = columns[:, 0] != numbers.get(text.unknown, BOUNDARY)
-    return Tokens(list(numbers), *columns[known].T)
+        columns = (
+            types,
+            [sentence] * count,
+            range(count),
+            text.piece_words(pair),
+            around[:count],
+            around[2:],
+        )
+        of_sentences.append(np.array(columns, dtype=np.int64))
+    columns_of_text = np.concatenate(of_sentences, axis=1)
+    known = columns_of_text[0] != numbers.get(text.unknown, BOUNDARY)
+    return Tokens(list(numbers), *columns_of_text[:, known])
 
 
 def check_same_pieces(first: ReadText, other: ReadText) -> None:
