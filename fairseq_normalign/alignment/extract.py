@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from fairseq_normalign.alignment.links import Link
-from fairseq_normalign.alignment.soft import Pieces
+from fairseq_normalign.alignment.soft import Pieces, Soft
 from fairseq_normalign.errors import InputError
 
 MERGES: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
@@ -208,6 +208,18 @@ def extractor(text: str) -> Callable[..., list[Link]]:
     if not 0 < float(number) <= 1:
         raise InputError(f"bad extract {text!r}; expected a share from 0 to 1")
     return partial(EXTRACTORS[name], **value)
+
+
+def links_of(soft: Soft, extract: str, *, null: bool = True) -> list[Link]:
+    """Links of a soft alignment by a rule of any kind, which is named as in ``extractor``.
+
+    Args:
+        null: whether a word (or piece) that takes most from </s> has no link.
+    """
+    if extract == PIECE_ARGMAX and soft.pieces is not None:
+        return piece_argmax(soft.pieces, null=null)
+    rule = extractor(extract)
+    return rule(soft.words, null=soft.null if null else None)
 
 
 def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:

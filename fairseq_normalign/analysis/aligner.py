@@ -16,8 +16,7 @@ from fairseq_normalign.alignment.extract import (
     PIECE_ARGMAX,
     check_extract,
     confidences,
-    extractor,
-    piece_argmax,
+    links_of,
     row_shares,
 )
 from fairseq_normalign.alignment.links import Link
@@ -362,10 +361,7 @@ class NormAligner(Aligner):
         )
 
     def links(self, soft: Soft) -> list[Link]:
-        if soft.pieces is not None:
-            return piece_argmax(soft.pieces, null=self.options.null)
-        rule = extractor(self.options.extract)
-        return rule(soft.words, null=self._null(soft))
+        return links_of(soft, self.options.extract, null=self.options.null)
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
         return confidences(soft.words, links, null=self._null(soft))

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.extract import argmax
+from fairseq_normalign.alignment.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.alignment.links import Gold, InMemory, read_together
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.attention_pass import running_heads
@@ -23,8 +23,8 @@ from fairseq_normalign.host.batches import map_batches
 def error_rates(survey: Survey) -> Finding:
     """AER of each head, and the step that gave it: the better one, if several are asked for.
 
-    Links are the argmax of the method, ‖αf(x)‖ by default, for each target word; none if </s> has
-    more.
+    Links are taken from the method, ‖αf(x)‖ by default, by the argmax of each target word unless
+    the options name another rule; none if </s> has more.
     """
     gold = survey.options.gold
     if gold is None:
@@ -39,7 +39,11 @@ def error_rates(survey: Survey) -> Finding:
     aers = {head: aer for head, (aer, _) in best.items()}
     steps = {head: step for head, (_, step) in best.items()}
     only = survey.options.steps[0] if len(survey.options.steps) == 1 else "best"
-    settings = {"method": full_spec(survey.options.method), "step": only}
+    settings = {
+        "method": full_spec(survey.options.method),
+        "step": only,
+        "extract": survey.options.extract,
+    }
     return Finding(aers, details={"steps": steps}, settings=settings)
 
 
@@ -56,11 +60,12 @@ def _totals(
     totals = [Counts()] * len(evidences)
     if not evidences:
         return totals
-    run = partial(soft_alignments, survey.forcing, evidences=evidences)
+    by_pieces = options.extract == PIECE_ARGMAX
+    run = partial(soft_alignments, survey.forcing, evidences=evidences, keep_pieces=by_pieces)
     softs = map_batches(survey.pairs, run, max_tokens=options.max_tokens, window=100)
     golds = InMemory(options.gold_name, gold)
     for of_gold, of_pair in read_together(golds, InMemory("the corpus", softs)):
         for place, soft in enumerate(of_pair):
-            links = set(argmax(soft.words, null=soft.null))
+            links = set(links_of(soft, options.extract))
             totals[place] += count(links, of_gold)
     return totals

@@ -34,6 +34,7 @@ class ProfileOptions:
         search: fairseq's options of beam search, where they are not to be the usual ones.
         gold: links of the first pairs, for AER; ``gold_name`` is their file.
         method: what AER is of: a method in ``methods.METHODS`` that each head has.
+        extract: how links are taken for AER (see ``AlignOptions``).
         steps: which steps AER is measured at; the better one counts.
         counts: how often words or pieces are in the training data; by default the dictionary's own.
         rare_top: look only at sentences whose rarest token is not among so many most frequent: 0
@@ -54,6 +55,7 @@ class ProfileOptions:
     gold: Sequence[Gold] | None = None
     gold_name: str = "the gold"
     method: str = "norms"
+    extract: str = "argmax"
     steps: tuple[str, ...] = tuple(STEPS)
     counts: Mapping[str, float] | None = None
     counts_name: str = "the dictionary"

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairseq_normalign.alignment.extract import RULES, check_extract
 from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
@@ -125,6 +126,12 @@ def add_score_options(parser: argparse.ArgumentParser) -> None:
         "--method", default="norms", metavar="NAME", help="of the AER (default: %(default)s)"
     )
     group.add_argument(
+        "--extract",
+        default="argmax",
+        metavar="NAME",
+        help=f"how links are chosen for the AER: {', '.join(RULES)} (default: %(default)s)",
+    )
+    group.add_argument(
         "--step", choices=STEPS, help="of the AER (default: the better one for each head)"
     )
 
@@ -186,6 +193,9 @@ def add_role_options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_several(args)
+    check_extract(args.extract)
+    if args.extract != "argmax" and not args.gold:
+        raise InputError(f"--extract {args.extract} is of the AER; expected --gold FILE with it")
     if args.plot and len(args.path) > 1:
         raise InputError("--plot draws the heads of one model; expected one checkpoint with it")
     if args.user_dir is None:  # another plugin may have scores of its own
@@ -279,6 +289,7 @@ def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, An
         measuring["gold"] = list(islice(gold(args), args.limit))
         measuring["gold_name"] = args.gold
         measuring["method"] = args.method
+        measuring["extract"] = args.extract
     if args.step:
         measuring["steps"] = (args.step,)
     if args.frequencies:

@@ -12,6 +12,7 @@ from fairseq_normalign.alignment.extract import argmax
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.ablation import ablated, ablation, token_loss
+from fairseq_normalign.analysis.aligner import NormAligner
 from fairseq_normalign.analysis.attention_pass import running_heads
 from fairseq_normalign.analysis.importance import gradient_importance, losses
 from fairseq_normalign.analysis.pair_relevance import relevances
@@ -325,6 +326,24 @@ def test_the_aer_of_each_head_by_another_method(forcing, pairs):
         assert aer == pytest.approx(total.aer)
     with pytest.raises(InputError, match="method lrp is of the whole model, not of a head"):
         profile(model, pairs, ["AER"], gold=gold, method="lrp")
+
+
+@pytest.mark.parametrize("rule", ["mutual-argmax", "piece-argmax"])
+def test_the_aer_of_each_head_by_another_extraction(rule, forcing, pairs):
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
+    model = ready(forcing)
+    options = {"gold": gold, "steps": ("input",), "extract": rule}
+    measured = profile(model, pairs, ["AER"], **options)
+    assert measured.signature["extract"] == rule
+    for head, aer in measured.scores["AER"].items():
+        aligner = NormAligner(
+            *(forcing, model.reader),
+            **{"layer": head.layer + 1, "head": head.head + 1, "step": "input", "extract": rule},
+        )
+        total = Counts()
+        for links, of_pair in zip(aligner.links_many(pairs), gold, strict=True):
+            total += count(set(links), of_pair)
+        assert aer == pytest.approx(total.aer)
 
 
 def test_gold_of_another_length(forcing, pairs):

@@ -84,6 +84,8 @@ CASES = [
     (heads, ["--source-file", "-", "--conllu", "text"], "<stdin>: can be read only once, and"),
     (heads, ["--path", "model.pt", "text", "--plot", "x.png"], "--plot draws the heads of one"),
     (heads, ["--path", "model.pt", "model.pt"], "is named twice; expected different checkpoints"),
+    (heads, ["--extract", "most"], "unknown extract 'most'"),
+    (heads, ["--extract", "itermax"], "--extract itermax is of the AER; expected --gold FILE"),
     (heads, ["--scores", "size"], "unknown score of heads 'size'; expected one of: relevance"),
     (heads, ["--relevance", "lrp"], "--relevance lrp: expected one of: voita, epsilon, attnlrp"),
     (heads, ["--rare-threshold", "2"], "--rare-threshold: '2': expected a number from 0 to 1"),
