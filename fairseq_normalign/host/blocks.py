@@ -151,14 +151,14 @@ def record_blocks(model: nn.Module, kinds: Collection[str]) -> Iterator[dict[Nam
             stack.enter_context(hooks.installed())
 
             def keep(module, args, output, name=name, hooks=hooks):
-                blocks[name] = _block(name, hooks, recording)
+                blocks[name] = _block(name, hooks, recording, output[0])
 
             # Behind the recorder's own hook, which comes first.
             stack.callback(modules.attention.register_forward_hook(keep).remove)
         yield blocks
 
 
-def _block(name: Name, hooks: _BlockHooks, recording: Recording) -> Block:
+def _block(name: Name, hooks: _BlockHooks, recording: Recording, returned: Tensor) -> Block:
     kind, _ = name
     assert hooks.residual is not None
     residual = hooks.residual.detach().transpose(0, 1)
@@ -169,6 +169,7 @@ def _block(name: Name, hooks: _BlockHooks, recording: Recording) -> Block:
         None if hooks.modules.before else _parameters(hooks.modules.layer_norm, residual),
         KINDS[kind].self_attention,
         None if inputs is None else inputs.detach().transpose(0, 1),
+        returned.detach().transpose(0, 1),
     )
     hooks.residual = hooks.inputs = None
     return block

@@ -59,23 +59,47 @@ class Block:
     layer_norm: LayerNorm | None  # behind the sum; None where it is before the attention
     self_attention: bool  # whether query i and key i are the same token
     inputs: Tensor | None = None  # what the values are made of, (B, S, C); None without heads
+    returned: Tensor | None = None  # the attention's output with b_O, (B, T, C)
 
     @cached_property
     def attended(self) -> Terms:
-        """Σ_j A_ij: the attention's output without b_O, in float32 at least."""
-        values, out_weight = self.recorded.value_parts()
-        dtype = torch.promote_types(values.dtype, torch.float32)
-        values = values.to(dtype)
-        weights = self.recorded.weights.to(dtype)
-        own_weights = self._own_weights(weights)  # (B, H, T)
+        """Σ_j A_ij: the attention's output without b_O, in float32 at least.
+
+        Where the output is known in such precision, the context is what it has beside the own
+        term; otherwise it is added up.
+        """
+        own = self._own_term()
+        if self.returned is None or self.returned.dtype != own.dtype:
+            return Terms(own, self._added_context())
+        context = self.returned - self._out_bias(own) - own
+        _, context_weights = self.weighed
+        return Terms(own, context * context_weights.gt(0).unsqueeze(-1))
+
+    def _own_term(self) -> Tensor:
+        """A_ii = Σ_h α_h[i,i] f_h(x_i), (B, T, C); 0 if no key is the query's own token."""
+        values, weights = self._in_single()
+        if not self.self_attention:
+            return values.new_zeros(self.residual.shape)
+        return self._mapped(self._own_weights(weights).unsqueeze(-1) * values)
+
+    def _added_context(self) -> Tensor:
+        """Σ_j A_ij over all other tokens, (B, T, C)."""
+        values, weights = self._in_single()
         if self.self_attention:
-            weights = weights - torch.diag_embed(own_weights)
-            own = own_weights.unsqueeze(-1) * values
-        else:
-            own = values.new_zeros(*weights.shape[:3], values.shape[-1])
-        by_head = torch.stack([own, weights @ values])  # (2, B, H, T, D)
-        joined = by_head.transpose(2, 3).flatten(3)  # (2, B, T, H·D)
-        return Terms(*(joined @ out_weight.to(dtype).flatten(0, 1)))
+            weights = weights - torch.diag_embed(self._own_weights(weights))
+        return self._mapped(weights @ values)
+
+    def _in_single(self) -> tuple[Tensor, Tensor]:
+        """Values and weights in float32 at least."""
+        values, _ = self.recorded.value_parts()
+        dtype = torch.promote_types(values.dtype, torch.float32)
+        return values.to(dtype), self.recorded.weights.to(dtype)
+
+    def _mapped(self, by_head: Tensor) -> Tensor:
+        """Σ_h W_O^h v_h, (B, H, T, D) → (B, T, C)."""
+        _, out_weight = self.recorded.value_parts()
+        joined = by_head.transpose(1, 2).flatten(2)  # (B, T, H·D)
+        return joined @ out_weight.to(by_head.dtype).flatten(0, 1)
 
     def _own_weights(self, weights: Tensor) -> Tensor:
         """α_h[i,i], (B, H, T)."""
@@ -84,7 +108,7 @@ class Block:
         assert weights.shape[2] == weights.shape[3], "expected whole sentences"
         return weights.diagonal(dim1=2, dim2=3)
 
-    @property
+    @cached_property
     def weighed(self) -> tuple[Tensor, Tensor]:
         """Weights of the own token and of all others, means over heads, (B, T) each."""
         weights = self.recorded.weights
@@ -94,7 +118,7 @@ class Block:
         context = weights.sum(-1) - own_weights
         return own_weights.sum(1) / heads, context.sum(1).clamp(min=0) / heads
 
-    @property
+    @cached_property
     def with_residual(self) -> Terms:
         """The same with x_i in the term of its own token."""
         own, context = self.attended
