@@ -147,7 +147,7 @@ def draw_quality(axes: Axes, rows: Sequence[Row], metric: str, kind: str | None)
     if from_scratch:
         _draw_line(axes, from_scratch, metric, kind, marker="s", ls="--", label=SCRATCH)
         axes.legend(fontsize="x-small")
-    axes.margins(x=0.25, y=0.15)
+    axes.margins(x=0.32, y=0.15)  # room for names
     _label(axes, metric, f"{metric} against retained heads", kind)
 
 
