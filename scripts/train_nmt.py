@@ -36,6 +36,10 @@ LOG = "--log-format json --log-interval 100"
 COLUMNS = ("seed", "source", "target", "checkpoint", "data", "bpe", "source_model", "target_model")
 
 
+class RefusedError(InputError):
+    """A command's one line about what the user got wrong, before it began."""
+
+
 def get_parser() -> argparse.ArgumentParser:
     """Options of the command."""
     parser = argparse.ArgumentParser(
@@ -161,7 +165,11 @@ def run_once(command: list[str], folder: Path, log: str, dry_run: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(remembered) as file:
         file.write(shlex.join(command))
-    run(command, folder / log)
+    try:
+        run(command, folder / log)
+    except RefusedError:  # nothing was made that another command could spoil
+        remembered.unlink()
+        raise
     done.touch()
 
 
@@ -182,8 +190,8 @@ def run(command: list[str], log: Path) -> None:
             message = tells(line)
             if message:
                 show(message)
-    if process.returncode == 2:  # what the user got wrong, in one line
-        raise InputError(last)
+    if process.returncode == 2:
+        raise RefusedError(last)
     if process.returncode:
         raise InputError(f"{log}: ended with status {process.returncode}: {last}")
 
@@ -234,6 +242,8 @@ def check(args: argparse.Namespace) -> None:
         raise InputError(f"--source-lang and --target-lang are both {args.source_lang!r}")
     if not args.corpus.is_dir():
         raise InputError(f"{args.corpus}: not found; expected a folder with the text")
+    if args.gpus < 0:
+        raise InputError(f"--gpus {args.gpus}; expected 0 or more")
     seeds = args.seeds or PRESETS[args.preset].seeds
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds {' '.join(map(str, seeds))}: one of them twice")

@@ -117,6 +117,16 @@ def test_what_was_begun_goes_on(tmp_path, monkeypatch):
     assert not (tmp_path / "out/prepared/done").exists()
 
 
+def test_texts_of_unequal_length_are_refused_and_may_be_mended(tmp_path, capsys):
+    for name, lines in (("train.src", "a\nb\n"), ("train.tgt", "c\n")):
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    assert train(tmp_path) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("train_nmt.py: prepare.py: ")
+    assert error.endswith("train.src has more; expected as many in both")
+    assert not (tmp_path / "out/prepared/command").exists()
+
+
 def test_other_options_for_the_same_folder_are_refused(tmp_path, commands, capsys):
     train(tmp_path, "--max-update", 5)
     assert train(tmp_path) == 2
@@ -142,6 +152,7 @@ def test_a_dry_run_writes_nothing(tmp_path, commands, capsys):
             ["--gpus", 3],
             "--gpus 3: an update has 1 batches; expected a number of GPUs that divides",
         ),
+        (["--gpus", -1], "--gpus -1; expected 0 or more"),
         (["--models", "a", "b"], "--models: 2 files; expected 1"),
     ],
 )
