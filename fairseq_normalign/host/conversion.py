@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,10 +88,10 @@ def _architecture(folder: HuggingFaceFolder) -> Architecture:
 
 def _command(architecture: Architecture, converted: Converted, output: Path) -> str:
     """The command to go on with."""
-    words = [architecture.example, str(output), "--path", str(output / MODEL)]
+    words = [*architecture.example.split(), str(output), "--path", str(output / MODEL)]
     for word in converted.reading:
         words.append(str(output / word) if word in converted.files else word)
-    return " ".join([*words, "--attention", "encoder", "--source-file", "TEXT"])
+    return shlex.join([*words, "--attention", "encoder", "--source-file", "TEXT"])
 
 
 @contextlib.contextmanager

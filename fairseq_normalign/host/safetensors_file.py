@@ -10,7 +10,7 @@ import json
 import math
 import mmap
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import torch
 from torch import Tensor
@@ -106,7 +106,7 @@ def _described(
     return DTYPES[kind], shape, (begin, end)
 
 
-def _are_sizes(numbers: Any) -> bool:
+def _are_sizes(numbers: Any) -> TypeGuard[list[int]]:
     if not isinstance(numbers, list):
         return False
     return all(type(number) is int and number >= 0 for number in numbers)
