@@ -72,9 +72,10 @@ class TranslationNormalignConfig(TranslationConfig, ExportConfig):
 class TranslationNormalignTask(TranslationTask):
     """fairseq's ``translation`` with another ``--print-alignment``, exports, noise in training."""
 
+    export: AttentionExport | None = None  # of the batches that fairseq asked for
+
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
-        self.export: AttentionExport | None = None
         self.noise = None
         if cfg.source_token_noise:
             self.noise = SourceNoise(cfg.source_token_noise, src_dict, seed=cfg.seed)
