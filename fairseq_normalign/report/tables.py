@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -16,6 +17,8 @@ from fairseq_normalign.report.columns import GAP, columns
 from fairseq_normalign.report.spread import Spread, spread
 
 STEPS = {"input": "align with input", "output": "align with output"}
+INDENT = 4  # before the title of a step
+TITLE = INDENT + max(map(len, STEPS.values()))
 LEGEND = "AER in %, lower is better; * marks the best of a column, "
 ONE_MODEL = "+ the layer that is chosen without gold."
 SEVERAL_MODELS = "+ how many models choose the layer without gold."
@@ -31,28 +34,49 @@ def aer_table(*tables: ErrorTable) -> str:
     aers = {evidence: _spread_of(evidence, tables) for evidence in tables[0].scores}
     steps = list(dict.fromkeys(evidence.step for evidence in aers))
     methods = list(dict.fromkeys(evidence.method for evidence in aers))
-    places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in aers))
+    steps_and_methods = list(product(steps, methods))
     marks = _marks(aers, tables)
-    blanks = " " * max(2, *map(len, marks.values()))  # behind the numbers, where marks are
-    numbers = [f"{aer:.1f}" for aer in aers.values()]
-    width = max(len("100.0"), *map(len, methods), *map(len, numbers))  # of all columns
-    names = [f"{method:>{width}}{blanks}" for method in methods]
+    room = max(2, *map(len, marks.values()))  # for marks, behind the numbers
+    width = _width(methods, aers.values(), room)
+    names = [f"{method:>{width}}{' ' * room}" for method in methods]
     rows = [["layer ", *names * len(steps)]]
-    for layer, head in places:
+    rows += _layer_rows(aers, marks, steps_and_methods, room)
+    rows += _mean_rows(tables, steps_and_methods, room)
+    width_of_step = (width + room + len(GAP)) * len(methods)
+    titles = [f"{' ' * INDENT}{STEPS[step]}".ljust(width_of_step) for step in steps]
+    first_line = (" " * len(rows[0][0]) + "".join(titles)).rstrip()
+    return "\n".join([first_line, *columns(rows), *_legend(tables)])
+
+
+def _width(methods: Sequence[str], aers: Iterable[Spread], room: int) -> int:
+    """Of the numbers of all columns, such that the titles of the steps fit above their columns."""
+    for_titles = math.ceil(TITLE / len(methods)) - room - len(GAP)
+    numbers = [f"{aer:.1f}" for aer in aers]
+    return max(for_titles, len("100.0"), *map(len, methods), *map(len, numbers))
+
+
+def _layer_rows(
+    aers: Mapping[Evidence, Spread],
+    marks: Mapping[Evidence, str],
+    steps_and_methods: Sequence[tuple[str, str]],
+    room: int,
+) -> list[list[str]]:
+    """A row for each layer, and for each head and the whole model if they are there."""
+    rows = []
+    for layer, head in dict.fromkeys((evidence.layer, evidence.head) for evidence in aers):
         cells = [_place(layer, head)]
-        for step, method in product(steps, methods):
+        for step, method in steps_and_methods:
             evidence = Evidence(method, layer, step, head)
-            cells.append(_cell(aers.get(evidence), marks.get(evidence, ""), blanks))
+            cells.append(_cell(aers.get(evidence), marks.get(evidence, ""), room))
         rows.append(cells)
-    rows += _mean_rows(tables, list(product(steps, methods)), blanks)
-    width_of_step = (width + len(blanks) + len(GAP)) * len(methods) - 4
-    titles = [f"    {STEPS[step]:<{width_of_step}}" for step in steps]
-    first_line = (" " * 6 + "".join(titles)).rstrip()
-    legend = LEGEND + (ONE_MODEL if len(tables) == 1 else SEVERAL_MODELS)
-    lines = [first_line, *columns(rows), legend, _step_line(tables)]
-    if len(tables) > 1:
-        lines.append(f"Mean ± sample deviation of {len(tables)} models.")
-    return "\n".join(lines)
+    return rows
+
+
+def _legend(tables: Sequence[ErrorTable]) -> list[str]:
+    if len(tables) == 1:
+        return [LEGEND + ONE_MODEL, _step_line(tables)]
+    several = f"Mean ± sample deviation of {len(tables)} models."
+    return [LEGEND + SEVERAL_MODELS, _step_line(tables), several]
 
 
 def _spread_of(evidence: Evidence, tables: Sequence[ErrorTable]) -> Spread:
@@ -78,13 +102,13 @@ def _place(layer: int | None, head: int | None) -> str:
     return str(layer + 1) if head is None else f"{layer + 1}.{head + 1}"
 
 
-def _cell(aer: Spread | None, mark: str, blanks: str) -> str:
+def _cell(aer: Spread | None, mark: str, room: int) -> str:
     number = NOTHING if aer is None else f"{aer:.1f}"
-    return f"{number}{mark:<{len(blanks)}}"
+    return f"{number}{mark:<{room}}"
 
 
 def _mean_rows(
-    tables: Sequence[ErrorTable], steps_and_methods: Sequence[tuple[str, str]], blanks: str
+    tables: Sequence[ErrorTable], steps_and_methods: Sequence[tuple[str, str]], room: int
 ) -> list[list[str]]:
     """The mean over layers as a row, if there are layers."""
     means = [table.layer_means() for table in tables]
@@ -95,7 +119,7 @@ def _mean_rows(
         mean = None
         if (method, step) in means[0]:
             mean = spread(100 * of_model[method, step] for of_model in means)
-        cells.append(_cell(mean, "", blanks))
+        cells.append(_cell(mean, "", room))
     return [cells]
 
 

@@ -1,5 +1,6 @@
 import json
 import math
+from itertools import product
 
 import pytest
 
@@ -34,11 +35,11 @@ OTHER = table({**HITS, ("input", 0): 6}, Choice({"input": 0, "output": 1}, "outp
 
 def test_layers_by_step_and_method_and_the_mean_over_layers():
     assert aer_table(ONE).splitlines() == [
-        "          align with input    align with output",
-        "layer   head-norms    head-norms",
-        "1             20.0*+        90.0+",
-        "2             50.0          60.0*",
-        "mean          35.0          75.0",
+        "          align with input     align with output",
+        "layer          head-norms           head-norms",
+        "1                    20.0*+               90.0+",
+        "2                    50.0                 60.0*",
+        "mean                 35.0                 75.0",
         ONE_LEGEND,
         "Step chosen without gold: input for head-norms.",
     ]
@@ -46,15 +47,31 @@ def test_layers_by_step_and_method_and_the_mean_over_layers():
 
 def test_several_models():
     assert aer_table(ONE, OTHER).splitlines() == [
-        "          align with input    align with output",
-        "layer   head-norms       head-norms",
-        "1       30.0 ±14.1*+2/2   90.0 ±0.0+1/2",
-        "2        50.0 ±0.0        60.0 ±0.0*+1/2",
-        "mean     40.0 ±7.1        75.0 ±0.0",
+        "          align with input     align with output",
+        "layer       head-norms           head-norms",
+        "1           30.0 ±14.1*+2/2       90.0 ±0.0+1/2",
+        "2            50.0 ±0.0            60.0 ±0.0*+1/2",
+        "mean         40.0 ±7.1            75.0 ±0.0",
         SEVERAL_LEGEND,
         "Step chosen without gold: input 1/2 and output 1/2 for head-norms.",
         "Mean ± sample deviation of 2 models.",
     ]
+
+
+def test_three_methods():
+    """Titles of steps stand above the columns of the step."""
+    scores = {}
+    for step, method in product(("input", "output"), ("weights", "norms", "head-norms")):
+        scores[Evidence(method, 0, step)] = Counts(10, 10, 5, 5)
+    choices = {evidence.method: Choice({"input": 0, "output": 0}, "input") for evidence in scores}
+    first, second, third, *_ = aer_table(ErrorTable(scores, choices)).splitlines()
+    assert first == "          align with input                          align with output"
+    assert second == (
+        "layer      weights         norms    head-norms       weights         norms    head-norms"
+    )
+    assert third == (
+        "1             50.0*+        50.0*+        50.0*+        50.0*+        50.0*+        50.0*+"
+    )
 
 
 def test_the_mean_is_over_layers_and_not_over_heads():
