@@ -55,8 +55,8 @@ class Arrays:
         counts = set(map(len, by_layer))
         if len(counts) > 1:
             raise InputError(
-                f"layers have different numbers of heads ({sorted(counts)}); export one --layer "
-                "at a time"
+                f"layers have different numbers of heads ({sorted(counts)}); export one layer at "
+                "a time"
             )
         if counts == {0}:
             raise InputError("the attention has no heads left")

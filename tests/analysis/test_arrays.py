@@ -183,7 +183,7 @@ def test_layers_with_different_numbers_of_heads_have_no_common_array(task):
     forcing = TeacherForcing(build_model(task=task), task)
     forcing.head_numbers = [(0, 1, 2, 3), ()]
     with pytest.raises(
-        InputError, match=r"different numbers of heads \(\[0, 4\]\); export one --layer at a time"
+        InputError, match=r"different numbers of heads \(\[0, 4\]\); export one layer at a time"
     ):
         Arrays(forcing, "weights")
     with pytest.raises(InputError, match="the attention has no heads left"):
