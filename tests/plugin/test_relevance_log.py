@@ -218,6 +218,6 @@ def test_fairseq_train_logs_relevance_and_prunes_as_without(corpus, checkpoint, 
     )
     done = run(
         *("fairseq-validate", corpus / "data-bin", "--path", tmp_path / "small.pt", "--cpu"),
-        *("--user-dir", PACKAGE, "--max-tokens", 2000),
+        *("--user-dir", PACKAGE, "--max-tokens", 2000, "--task", "translation"),
     )
     assert "valid" in done.stdout + done.stderr
