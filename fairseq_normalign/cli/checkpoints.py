@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
+from fairseq_normalign.heads.names import Head
 
 # What is read once for each model.
 READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold", "frequencies")
@@ -54,16 +55,19 @@ class Shape(NamedTuple):
 
     direction: str  # de-en
     heads: Mapping[tuple[str, int], int]  # by kind of attention and layer, from 0
+    names: Sequence[Head] = ()  # of all heads: pruning may have left others in each model
 
 
 def _shape(args: argparse.Namespace, attention: str) -> Shape:
     from fairseq_normalign.analysis.attention_pass import running_heads
+    from fairseq_normalign.host.attention import head_names
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.special_tokens import languages_of
 
     model = load(args, attention=attention)
     source, target = languages_of(model.reader.task)
-    return Shape(f"{source}-{target}", running_heads(model.forcing))
+    names = head_names(model.forcing.model)
+    return Shape(f"{source}-{target}", running_heads(model.forcing), names)
 
 
 def check_alike(paths: Sequence[str], shapes: Sequence[Shape]) -> None:
@@ -82,4 +86,10 @@ def check_alike(paths: Sequence[str], shapes: Sequence[Shape]) -> None:
                 raise InputError(
                     f"{path}: {kind} layer {layer + 1} has {found} heads, in {paths[0]} "
                     f"{expected}; expected checkpoints of one architecture"
+                )
+        for own, other in zip(shape.names, first.names, strict=False):
+            if own != other:
+                raise InputError(
+                    f"{path}: pruning has left it {own}, and {paths[0]} {other}; expected "
+                    "checkpoints with the same heads"
                 )

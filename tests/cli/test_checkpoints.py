@@ -5,12 +5,23 @@ import pytest
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import Shape, check_alike
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head
 
 HEADS = {("encoder", 0): 4, ("cross", 0): 4, ("cross", 1): 4}
 
 
 def test_models_of_one_architecture_are_alike():
     check_alike(["a.pt", "b.pt"], [Shape("de-en", HEADS), Shape("de-en", dict(HEADS))])
+
+
+def test_pruned_models_with_other_heads_left_are_refused():
+    """They may have as many of each kind."""
+    one, other = Head("cross", 0, 1), Head("cross", 0, 3)
+    alike = [Shape("de-en", HEADS, [one]), Shape("de-en", HEADS, [one])]
+    check_alike(["a.pt", "b.pt"], alike)
+    message = r"b\.pt: pruning has left it cross\.1\.4, and a\.pt cross\.1\.2; expected checkpoints"
+    with pytest.raises(InputError, match=message):
+        check_alike(["a.pt", "b.pt"], [alike[0], Shape("de-en", HEADS, [other])])
 
 
 @pytest.mark.parametrize(
