@@ -6,6 +6,7 @@ them; the others show what its section 4 and its appendices tell in tables and f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from fairseq_normalign.report.statistics import ByKind, shown_categories
 POINTS = 400  # of a cloud, of each category
 SMALLEST = 1e-4  # weight that is drawn
 PANEL = (3.6, 3.2)  # inches
+ACROSS = 4  # panels, where one kind of attention has all of them
+LEGEND_COLUMNS = 2
 
 
 class Style(NamedTuple):
@@ -136,13 +139,13 @@ def cloud(axes: Axes, across: np.ndarray, up: np.ndarray, place: int, label: str
 def legend(axes: Axes) -> None:
     """Above the panel, where it hides nothing."""
     place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
-    axes.legend(fontsize=7, ncols=2, frameon=False, borderaxespad=0.2, **place)
+    axes.legend(fontsize=7, ncols=LEGEND_COLUMNS, frameon=False, borderaxespad=0.2, **place)
 
 
 def spread(axes: Axes, found: Statistics) -> None:
-    """‖f(x)‖ of each head: mean ± deviation, min and max; and ‖x‖ of each layer."""
+    """‖f(x)‖ of each head: mean ± deviation, and min to max."""
     place = 0
-    ticks, names = [], []
+    middles, names = [], []
     for layer in found.layers:
         moments = layer.transformed
         across = place + np.arange(len(layer.heads))
@@ -150,29 +153,28 @@ def spread(axes: Axes, found: Statistics) -> None:
         axes.errorbar(
             across, moments.mean, moments.deviation, fmt="o", color="0.0", ms=3, capsize=2, lw=1.2
         )
-        ticks += across.tolist()
-        names += [f"{head.layer + 1}.{head.head + 1}" for head in layer.heads]
-        place += len(layer.heads) + 1
-    axes.set_xticks(ticks, names, rotation=90, fontsize=6)
-    axes.set_xlabel("head (mean ± deviation; thin: min to max)")
+        middles.append(across.mean())
+        names.append(str(layer.layer + 1))
+        place += len(layer.heads) + 2
+    axes.set_xticks(middles, names)
+    axes.set_xlabel("layer, its heads side by side\n(mean ± deviation; thin: min to max)")
     axes.set_ylabel("‖f(x)‖")
     axes.set_ylim(bottom=0)
 
 
 def singular(axes: Axes, found: Statistics) -> None:
-    """Singular values of f with its bias: a line for each head, layers by line style."""
+    """Singular values of f with its bias: a line for each head, the darker the earlier its layer.
+
+    Only some layers are named if there are many.
+    """
+    last = len(found.layers) - 1
     for number, layer in enumerate(found.layers):
-        style = style_of(number)
+        look: dict[str, Any] = {"color": str(0.75 * number / max(1, last)), "lw": 0.9}
+        look["ls"] = style_of(number).line
+        is_named = last < len(STYLES) or number in (0, last)
         for place, values in enumerate(layer.affine.singular):
-            label = f"layer {layer.layer + 1}" if place == 0 else None
-            axes.plot(
-                np.arange(1, len(values) + 1),
-                values,
-                ls=style.line,
-                color=style.grey,
-                lw=0.9,
-                label=label,
-            )
+            label = f"layer {layer.layer + 1}" if is_named and place == 0 else None
+            axes.plot(np.arange(1, len(values) + 1), values, label=label, **look)
     axes.set_xlabel("singular values of each head's f, falling")
     axes.set_ylabel("value")
     axes.set_ylim(bottom=0)
@@ -199,14 +201,22 @@ FIGURES: dict[str, Callable[[Axes, Statistics], None]] = {
 
 
 def picture(by_kind: ByKind, names: Sequence[str]) -> Figure:
-    """Some of FIGURES: a row for each kind of attention, a column for each."""
+    """Some of FIGURES: a row for each kind of attention, a column for each.
+
+    Of one kind, they come in rows of a few.
+    """
+    panels = [(kind, name) for kind in by_kind for name in names]
+    across = len(names) if len(by_kind) > 1 else min(ACROSS, len(names))
+    down = math.ceil(len(panels) / across)
     width, height = PANEL
-    size = (width * len(names), height * len(by_kind))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=(width * across, height * down), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(len(by_kind), len(names), squeeze=False)
-    for line, (kind, found) in zip(panels, by_kind.items(), strict=True):
-        for axes, name in zip(line, names, strict=True):
-            FIGURES[name](axes, found)
-            axes.set_title(KINDS[kind].title, fontsize=9, pad=26)
+    all_axes = figure.subplots(down, across, squeeze=False).ravel()
+    for axes in all_axes[len(panels) :]:
+        axes.set_axis_off()
+    for axes, (kind, name) in zip(all_axes, panels, strict=False):  # some may be left over
+        FIGURES[name](axes, by_kind[kind])
+        shown = axes.get_legend()
+        rows = 0 if shown is None else math.ceil(len(shown.get_texts()) / LEGEND_COLUMNS)
+        axes.set_title(KINDS[kind].title, fontsize=9, pad=6 + 11 * rows)
     return figure
