@@ -167,6 +167,10 @@ def check(args: argparse.Namespace) -> None:
             f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
             "which takes several"
         )
+    if len(args.path) > 1 and args.heads:
+        raise InputError(
+            "--heads: heads of different models do not correspond; expected one checkpoint with it"
+        )
     check_several(args)
     if args.output:
         options.check_output(f"{args.output}.json", *options.inputs_of(args))

@@ -64,6 +64,7 @@ CASES = [
     (align, ["--all"], "--all and --gold FILE go together"),
     (align, ["--path", "model.pt", "text"], "--path names 2 checkpoints; expected one, or the"),
     (align, [*TWO, "--path", "model.pt", "./model.pt"], r"\./model\.pt is named twice; expected"),
+    (align, [*TWO, "--heads"], "--heads: heads of different models do not correspond; expected"),
     (align, [*TWO, "--gold", "-"], "<stdin>: can be read only once, and 2 models read it"),
     (align, [*TWO, "--source-file", "-"], "<stdin>: can be read only once, and 2 models read it"),
     (align, ["--layerr", "2"], "unknown option --layerr"),
