@@ -1,10 +1,13 @@
 """Blocks over a corpus against pairs that run alone."""
 
+from argparse import Namespace
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMTask
 from scipy.stats import spearmanr
 
 from fairseq_normalign.analysis.block_survey import BlockOptions, Counted, survey_blocks
@@ -15,7 +18,7 @@ from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.analyses import ANALYSES
-from fairseq_normalign.norms.categories import parse_categories
+from fairseq_normalign.norms.categories import PRESETS, parse_categories
 from fairseq_normalign.norms.mixing import mixing_ratios
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
@@ -280,3 +283,39 @@ def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
     assert layer.transformed.mean[3] == 0
     assert layer.transformed.mean[2] > 0
     assert layer.affine.singular[3][1:] == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
+
+
+def test_a_language_model_reads_the_source(task):
+    """Its decoder is all there is, and what it reads first is special."""
+    args = Namespace(data="nowhere", tokens_per_sample=64)
+    language_task = LanguageModelingTask(args, task.source_dictionary)
+    sizes = {"decoder_input_dim": 16, "decoder_output_dim": 16}
+    network = build_model("transformer_lm_big", language_task, tokens_per_sample=64, **sizes)
+    forcing = TeacherForcing(network, language_task, attention="decoder")
+    model = ReadyModel(forcing, PairReader(language_task, scheme="subword_nmt"))
+    sentences = [("w1 w2 w13", None), ("w4@@ w5", None)]
+    pairs = list(text_pairs(sentences, model.reader))
+    found = survey_blocks(model, pairs, BlockOptions(statistics=True))
+    mixing = found.mixing["decoder"]
+    assert set(found.mixing) == set(found.statistics) == {"decoder"}
+    assert mixing.tokens.tolist() == [2, 0, 1, 4, 7]
+    assert not mixing.macro[:, :, 0].any()  # the first token sees itself alone
+    assert mixing.macro[:, :, 3].all()
+
+
+def test_a_masked_language_model(task):
+    network = build_model("roberta", roberta_task(task), max_positions=64)
+    forcing = TeacherForcing(network, roberta_task(task), attention="encoder")
+    model = ReadyModel(forcing, PairReader(roberta_task(task)))
+    pairs = list(text_pairs([("w1 w2 w13", None), ("w4 w5", None)], model.reader))
+    options = BlockOptions(categories=PRESETS["bert-2020"], statistics=True)
+    found = survey_blocks(model, pairs, options)
+    assert found.mixing["encoder"].tokens.tolist() == [2, 2, 0, 5, 9]
+    np.testing.assert_allclose(found.statistics["encoder"].layers[0].weights.sum(1), 1, rtol=1e-4)
+
+
+def roberta_task(task):
+    masked = MaskedLMTask.__new__(MaskedLMTask)
+    masked.dictionary = task.source_dictionary
+    masked.cfg = task.args
+    return masked
