@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,6 +25,7 @@ LEGEND = """\
 Open heads at test time; the mean relevance of heads that are open after the last update (stay) and
 of those that are closed (go); the rank correlation of P(open) with the relevance of the same line
 (now) and of the first line (first)."""
+GAP = 0.045  # between labels, as a share of the height
 KEPT, GONE = "tab:blue", "tab:orange"
 PANELS = {"relevance": "share of the layer's relevance", "open": "P(gate open)"}
 
@@ -77,17 +79,37 @@ def picture(entries: Sequence[Entry]) -> Figure:
 
 
 def draw(axes: Axes, entries: Sequence[Entry], heads: Sequence[Head], name: str) -> None:
-    """A line for each head, which ends in its name."""
+    """A line for each head, with its layer and number where it ends."""
     updates = [entry.updates for entry in entries]
     place = GatedHead._fields.index(name)
+    ends = []
     for head in heads:
         values = [entry.heads[head][place] for entry in entries]
         is_open = entries[-1].heads[head].gate > 0
         axes.plot(updates, values, **_look(is_open))
-        axes.annotate(
-            f" {head.layer + 1}.{head.head + 1}", (updates[-1], values[-1]), fontsize="x-small"
-        )
-    axes.set_ylim(-0.03, 1.03)
+        ends.append(values[-1])
+    span = max(1, updates[-1] - updates[0])
+    for head, height in zip(heads, spread(ends, GAP), strict=True):
+        label = f"{head.layer + 1}.{head.head + 1}"
+        axes.text(updates[-1] + 0.03 * span, height, label, va="center", fontsize="x-small")
+    axes.set_xlim(updates[0] - 0.03 * span, updates[-1] + 0.12 * span)
+    axes.set_ylim(-0.05, 1.05)
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Heights of labels in the same order, a gap apart at least, from the lowest upwards.
+
+    What then stands above 1 is moved down again, if all of them fit.
+    """
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    moved = list(heights)
+    for below, above in pairwise(order):
+        moved[above] = max(moved[above], moved[below] + gap)
+    ceiling = max(1.0, gap * (len(order) - 1))
+    for index in reversed(order):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - gap
+    return moved
 
 
 def _look(is_open: bool) -> dict:

@@ -1,4 +1,8 @@
-from fairseq_normalign.report.gates import picture, table
+from itertools import pairwise
+
+import pytest
+
+from fairseq_normalign.report.gates import picture, spread, table
 from tests.heads.test_relevance_log import END, START
 
 
@@ -26,3 +30,11 @@ def test_a_line_for_each_head():
     opened = figure.axes[3]
     assert list(opened.lines[1].get_ydata()) == [0.9, 0.2]
     assert [note.get_text().strip() for note in opened.texts] == ["2.1", "2.2"]
+
+
+def test_labels_do_not_overlap():
+    assert spread([0.5, 0.0, 0.0, 0.9], 0.1) == pytest.approx([0.5, 0, 0.1, 0.9])
+    assert spread([1.0, 1.0, 0.95], 0.1) == pytest.approx([0.9, 1.0, 0.8])
+    assert spread([0.2], 0.1) == [0.2]
+    crowded = sorted(spread([0.5] * 40, 0.045))
+    assert all(above - below > 0.0449 for below, above in pairwise(crowded))
