@@ -228,7 +228,8 @@ def _twice(reading: Reading) -> Diagnosis | None:
 
 def _capitals(reading: Reading) -> Diagnosis | None:
     """Cased text for a model of lowercased text."""
-    if not reading.vocabulary.lowercased:
+    lowercases = reading.vocabulary.scheme == "bert" and not reading.segmented_here  # by itself
+    if lowercases or not reading.vocabulary.lowercased:
         return None
     if reading.lacks_case <= SOME_CAPITAL * reading.pieces:
         return None

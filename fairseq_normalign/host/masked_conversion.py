@@ -386,7 +386,7 @@ def _options(
         arch="roberta",
         task=family.task,
         criterion="masked_lm",
-        data=None,
+        data=".",  # whoever loads it names the folder
         encoder_layers=config["num_hidden_layers"],
         encoder_embed_dim=config["hidden_size"],
         encoder_ffn_embed_dim=config["intermediate_size"],

@@ -182,6 +182,8 @@ def read_vocabulary(path: str | Path) -> list[str]:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text; expected a piece in each line") from None
+    except OSError as error:
+        raise ValueError(error.strerror) from None
     if not lines[-1]:
         lines.pop()
     if not any(line.startswith(CONTINUING) for line in lines):

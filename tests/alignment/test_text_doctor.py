@@ -285,3 +285,17 @@ def test_a_mark_that_no_symbol_has(scheme, remedy):
     assert "every sentence would be one word" in diagnosis.symptom
     assert wrong_scheme([marked("none")] * 2, scheme, segmented_here=True) is None
     assert wrong_scheme([marked("none")] * 2, "subword_nmt", segmented_here=False) is None
+
+
+def test_bert_is_told_to_split_and_lowercases_by_itself():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["the", "cat", *letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = Vocabulary(dict.fromkeys(pieces, 1))
+    assert vocabulary.scheme == "bert"
+    assert vocabulary.lowercased
+    assert vocabulary.has_whole("cat")
+    assert not vocabulary.has_whole("a@@")
+    lines = ["The Cat saw Another Thing there today"] * 30
+    diagnosis = diagnose_pieces(vocabulary, as_words, lines, "none")
+    assert diagnosis.certain
+    assert (diagnosis.remedy, diagnosis.scheme) == ("segment", "bert")

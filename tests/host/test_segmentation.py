@@ -269,22 +269,46 @@ def test_codes_of_fastbpe_without_its_package(folder, monkeypatch):
         ("subword_nmt", "empty", r"empty: no codes in it"),
         ("subword_nmt", "fast", r"fast: line 1: .* is no code; expected two pieces$"),
         ("fastbpe", "codes", r"codes: line 2: .* is no code; expected two pieces and their count"),
+        ("bert", "missing", r"--bpe bert: .*missing: No such file or directory$"),
+        ("bert", "folder", r"--bpe bert: .*folder: Is a directory$"),
+        ("bert", "bytes", r"bytes: not UTF-8 text; expected a piece in each line"),
+        ("bert", "text", r"text: no piece begins with ##; expected the vocab.txt of a BERT"),
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_line(bpe, file, message, folder, capfd):
-    option = "sentencepiece_model" if bpe == "sentencepiece" else "bpe_codes"
+    option = {"sentencepiece": "sentencepiece_model", "bert": "bpe_vocab_file"}.get(
+        bpe, "bpe_codes"
+    )
     with pytest.raises(InputError, match=message) as caught:
         build_bpes(options(bpe, **{option: str(folder / file)}))
     assert "\n" not in str(caught.value)
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("bpe", ["sentencepiece", "subword_nmt", "fastbpe"])
+@pytest.mark.parametrize("bpe", ["sentencepiece", "subword_nmt", "fastbpe", "bert"])
 def test_a_bpe_without_its_file(bpe):
     with pytest.raises(InputError, match=f"--bpe {bpe}: its file is not named; expected --"):
         build_bpes(options(bpe))
     with pytest.raises(InputError, match=f"^bpe {bpe}: its file is not named; expected model$"):
         build_bpes(options(bpe), PYTHON)
+
+
+def test_wordpiece_reads_the_options_beside_its_vocabulary(tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("das\n##s\nDas\n", encoding="utf-8")
+
+    def pieces(**more) -> list[str]:
+        bpe, same = build_bpes(options("bert", bpe_vocab_file=str(vocabulary), **more))
+        assert bpe is same
+        return Segmentation(bpe, "bert")("Dass").symbols
+
+    assert pieces() == ["das", "##s"]
+    assert pieces(bpe_cased=True) == ["Das", "##s"]
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert pieces() == ["Das", "##s"]
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(InputError, match=r"tokenizer_config.json: not JSON"):
+        pieces()
 
 
 def test_files_that_belong_to_another_bpe(folder):
