@@ -273,21 +273,21 @@ def corpus(recipe: Recipe, outdir: Path, gold: Path | None = None, jobs: int = 1
     """From the web to train, valid and test; what an earlier run finished is not done again."""
     raw = outdir / "raw"
     raw.mkdir(parents=True, exist_ok=True)
-    splits: dict[str, Iterable[Pair]] = {}
+    held_out: dict[str, list[Pair]] = {}
     if gold is not None:
-        splits["test"], links = gold_set(*extract(gold, GOLD, raw))
+        held_out["test"], links = gold_set(*extract(gold, GOLD, raw))
         write_lines(outdir / "test.talp", links)
     files = choose(recipe, raw)
     for split in SPLITS[1:]:
-        if split not in splits:
-            splits[split] = list(tokenized(files[split], jobs))
-    splits["train"] = tokenized(files["train"], jobs)
-    for split in SPLITS[1:]:
-        splits["train"] = disjoint(splits["train"], splits[split])
-    for split, pairs in splits.items():
+        if split not in held_out:
+            held_out[split] = list(tokenized(files[split], jobs))
+    train = tokenized(files["train"], jobs)
+    for pairs in held_out.values():
+        train = disjoint(train, pairs)
+    for split, taken in {"train": train, **held_out}.items():
         log(f"writing {split}")
-        paths = (outdir / f"{split}.{lang}" for lang in recipe.langs)
-        write_pairs(*paths, pairs if gold is None else lowercase(pairs))
+        source, target = (outdir / f"{split}.{lang}" for lang in recipe.langs)
+        write_pairs(source, target, taken if gold is None else lowercase(taken))
 
 
 def get_parser() -> argparse.ArgumentParser:
