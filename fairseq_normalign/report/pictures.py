@@ -31,7 +31,7 @@ POINTS_PER_INCH = 72
 LETTER = 0.62  # width of a letter, in heights
 FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
 FORMATS = (".png", ".pdf", ".svg")
-SCALE = ListedColormap(mpl.colormaps["Blues"](np.linspace(0, 0.72, 256)))
+SCALE = ListedColormap(mpl.colormaps["Blues"](np.linspace(0, 0.6, 256)))
 INK = "black"
 
 
