@@ -103,7 +103,7 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--combine",
         choices=COMBINATIONS,
-        help="combine both steps (and directions): see the README",
+        help="combine both steps (and directions): see docs/align.md",
     )
     group.add_argument(
         "--reverse-path", metavar="CHECKPOINT", help="the model of the other direction"

@@ -25,7 +25,7 @@ from fairseq_normalign.host.attention import (
     replace_out_projection,
 )
 
-# Chosen by experiment; see the README.
+# Chosen by experiment; see docs/gates.md.
 INITIAL = 2.0
 LR_SCALE = 100.0
 
