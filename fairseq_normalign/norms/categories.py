@@ -104,7 +104,7 @@ CLS = Category("[CLS]", partial(_is_one_of, ("[CLS]", "<s>")))
 SEP = Category("[SEP]", partial(_is_one_of, ("[SEP]", "</s>")))
 MASK = Category("[MASK]", partial(_is_one_of, ("[MASK]", "<mask>")))
 SPECIAL = Category("special", _is_special)
-STOPS = Category("period, comma", _is_stop)
+STOPS = Category("period/comma", _is_stop)
 
 PRESETS = {
     "pieces": Categories(

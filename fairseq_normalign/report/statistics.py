@@ -18,7 +18,6 @@ from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.mixing import cell
 
 LENGTHS = ("mean", "deviation", "CV", "min", "max")
-NOTHING = "–"
 
 ByKind = Mapping[str, Statistics]
 

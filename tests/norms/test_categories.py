@@ -23,7 +23,7 @@ BERT = [
     (token("<s>", special=True), "[CLS]", "[CLS]"),
     (token("</s>", special=True), "[SEP]", "[SEP]"),
     (token("[MASK]", special=True), "other", "[MASK]"),
-    (token(","), "period, comma", "Normal"),
+    (token(","), "period/comma", "Normal"),
     (token("word"), "other", "Normal"),
 ]
 
