@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import load_single, save
+from fairseq_normalign.host.converted import Converted
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
-from fairseq_normalign.host.masked_conversion import (
-    MODEL,
-    Converted,
-    convert_bert,
-    convert_roberta,
-    unused,
-)
+from fairseq_normalign.host.masked_conversion import convert_bert, convert_roberta
+
+MODEL = "model.pt"  # what the checkpoint is called
 
 
 class Architecture(NamedTuple):
@@ -49,30 +47,48 @@ def import_folder(path: str, output: str) -> Imported:
     folder = HuggingFaceFolder(path)
     architecture = _architecture(folder)
     converted = architecture.convert(folder)
-    state = {
-        "args": converted.options,
-        "model": converted.parameters,
-        "optimizer_history": [
-            {
-                "criterion_name": "MaskedLmLoss",
-                "optimizer_name": "none",
-                "lr_scheduler_state": {"best": None},
-                "num_updates": 0,
-            }
-        ],
-        "extra_state": {},
-    }
     with whole_folder(output) as part:
         for name, text in converted.files.items():
             (part / name).write_text(text, encoding="utf-8")
-        save(state, str(part / MODEL))
-        model, _ = load_single(str(part / MODEL), str(part))  # as every command will
+        save(_checkpoint(converted), str(part / MODEL))
+        model = _loaded(part, folder)
     notes = list(converted.notes)
     if converted.left_out:
-        notes.append(f"left out: {unused(converted.left_out)}")
+        notes.append(f"left out: {_parts(converted.left_out)}")
     count = sum(parameter.numel() for parameter in model.parameters())
     title = f"{folder.config['model_type']}, {count:,} parameters, as {converted.options.arch}"
     return Imported(title, notes, _command(architecture, converted, Path(output)))
+
+
+def _checkpoint(converted: Converted) -> dict[str, Any]:
+    """As fairseq stores one, of a model that was not trained by it."""
+    trained = {
+        "criterion_name": "none",
+        "optimizer_name": "none",
+        "lr_scheduler_state": {"best": None},
+        "num_updates": 0,
+    }
+    return {
+        "args": converted.options,
+        "model": converted.parameters,
+        "optimizer_history": [trained],
+        "extra_state": {},
+    }
+
+
+def _loaded(part: Path, folder: HuggingFaceFolder) -> Any:
+    """The model as every command will load it; what is wrong with it is told by FOLDER's name."""
+    try:
+        model, _ = load_single(str(part / MODEL), str(part))
+        return model
+    except InputError as error:
+        raise InputError(str(error).replace(str(part / MODEL), str(folder))) from None
+
+
+def _parts(names: Sequence[str]) -> str:
+    """The parts of a model that parameters belong to."""
+    parts = [re.sub(r"\.(dense|weight|bias|out_proj|LayerNorm).*", "", name) for name in names]
+    return ", ".join(dict.fromkeys(parts))
 
 
 def _architecture(folder: HuggingFaceFolder) -> Architecture:

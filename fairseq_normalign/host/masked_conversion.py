@@ -11,23 +11,24 @@ from __future__ import annotations
 import json
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairseq_normalign.alignment.words import CONTINUING
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.converted import Converted, Parameters
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
-from fairseq_normalign.host.wordpiece import (
-    CONFIGURATION,
-    OPTIONS,
-    read_vocabulary,
-    wordpiece_options,
+from fairseq_normalign.host.tokenizer_files import (
+    Numbers,
+    added_tokens,
+    byte_level_bpe,
+    case_options,
+    wordpieces,
 )
+from fairseq_normalign.host.wordpiece import CONFIGURATION
 
-MODEL = "model.pt"  # what the checkpoint is called
 RESERVED = 2  # rows of fairseq's positions that no token has: up to the padding's number
 FAIRSEQ_EPSILON = 1e-5
 ACTIVATIONS = {
@@ -47,6 +48,12 @@ LAYER = {
     "output.dense": "fc2",
     "output.LayerNorm": "final_layer_norm",
 }
+# Embeddings, with the setting that tells how many there are.
+EMBEDDINGS = {
+    "word_embeddings": "vocab_size",
+    "position_embeddings": "max_position_embeddings",
+    "token_type_embeddings": "type_vocab_size",
+}
 # Settings that change what a model computes, with the one value that is known here.
 USUAL = {
     "position_embedding_type": "absolute",
@@ -58,17 +65,6 @@ SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
 )
-
-
-class Converted(NamedTuple):
-    """A model as fairseq keeps it."""
-
-    options: Namespace
-    parameters: dict[str, Tensor]
-    files: dict[str, str]  # text of the other files by name, dictionaries among them
-    reading: list[str]  # the options that make our commands read text as the model does
-    left_out: list[str]  # Hugging Face's names of parameters that are not needed
-    notes: list[str]  # what a user should know
 
 
 class Family(NamedTuple):
@@ -109,13 +105,13 @@ ROBERTA = Family(
 def convert_bert(folder: HuggingFaceFolder) -> Converted:
     """BERT: WordPiece, and embeddings of two segments."""
     _refuse_unusual(folder)
-    pieces = _wordpieces(folder)
-    options = _wordpiece_options(folder)
-    names = _names(folder, {piece: number for number, piece in enumerate(pieces)}, BERT)
+    pieces = wordpieces(folder)
+    case = case_options(folder)
+    names = _names(folder, pieces, BERT)
     converted = _convert(folder, BERT, names, names)
     files = {
         "vocab.txt": "".join(f"{piece}\n" for piece in pieces),
-        CONFIGURATION: json.dumps(options, indent=2) + "\n",
+        CONFIGURATION: json.dumps(case, indent=2) + "\n",
     }
     reading = ["--bpe", "bert", "--bpe-vocab-file", "vocab.txt"]
     return converted._replace(files={**converted.files, **files}, reading=reading)
@@ -124,7 +120,7 @@ def convert_bert(folder: HuggingFaceFolder) -> Converted:
 def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     """RoBERTa: GPT-2's BPE, whose pieces are numbers in the dictionary."""
     _refuse_unusual(folder)
-    numbers, merges = _byte_level_bpe(folder)
+    numbers, merges = byte_level_bpe(folder)
     names = _names(folder, numbers, ROBERTA)
     named = (*ROBERTA.special, ROBERTA.mask)
     symbols = [name if name in named else str(number) for number, name in enumerate(names)]
@@ -162,75 +158,12 @@ def _refuse_unusual(folder: HuggingFaceFolder) -> None:
         )
 
 
-def _wordpieces(folder: HuggingFaceFolder) -> list[str]:
-    """BERT's vocabulary by number."""
-    if folder.has("vocab.txt"):
-        try:
-            return read_vocabulary(folder.path / "vocab.txt")
-        except ValueError as error:
-            raise InputError(f"{folder.path / 'vocab.txt'}: {error}") from None
-    model = folder.tokenizer.get("model") or {}
-    numbers = model.get("vocab")
-    if model.get("type") != "WordPiece" or not isinstance(numbers, dict):
-        raise InputError(f"{folder}: has no vocab.txt, nor a tokenizer.json of WordPiece")
-    if model.get("continuing_subword_prefix", CONTINUING) != CONTINUING:
-        raise InputError(f"{folder}: pieces are not continued with {CONTINUING}; expected BERT's")
-    return sorted(numbers, key=numbers.__getitem__)
-
-
-def _wordpiece_options(folder: HuggingFaceFolder) -> dict[str, Any]:
-    """What is said of case and accents, by Hugging Face's names; its defaults where nothing is."""
-    normalizer = folder.tokenizer.get("normalizer") or {}
-    if normalizer.get("type") == "BertNormalizer":
-        said = {
-            "do_lower_case": normalizer.get("lowercase"),
-            "strip_accents": normalizer.get("strip_accents"),
-            "tokenize_chinese_chars": normalizer.get("handle_chinese_chars"),
-        }
-    else:
-        said = {}
-    said.update(folder.tokenizer_config)  # goes before, as with them
-    kind = said.get("tokenizer_class", "BertTokenizer")
-    if kind not in ("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy"):
-        raise InputError(f"{folder}: its tokeniser is {kind}; expected BertTokenizer")
-    wordpiece_options(said, folder.path / CONFIGURATION)
-    return {name: said[name] for name in OPTIONS if said.get(name) is not None}
-
-
-def _byte_level_bpe(folder: HuggingFaceFolder) -> tuple[dict[str, int], list[str]]:
-    """RoBERTa's pieces with their numbers, and the merges, two pieces with a blank between."""
-    if folder.has("vocab.json") and folder.has("merges.txt"):
-        text = (folder.path / "merges.txt").read_text(encoding="utf-8")
-        merges = [line for line in text.split("\n") if line and not line.startswith("#version")]
-        return _checked_bpe(folder, folder.json("vocab.json"), merges)
-    model = folder.tokenizer.get("model") or {}
-    if model.get("type") != "BPE":
-        raise InputError(
-            f"{folder}: has no vocab.json and merges.txt, nor a tokenizer.json of a BPE"
-        )
-    merges = [line if isinstance(line, str) else " ".join(line) for line in model["merges"]]
-    return _checked_bpe(folder, model["vocab"], merges)
-
-
-def _checked_bpe(
-    folder: HuggingFaceFolder, numbers: dict[str, int], merges: list[str]
-) -> tuple[dict[str, int], list[str]]:
-    wrong = [merge for merge in merges if len(merge.split(" ")) != 2]
-    if wrong:
-        raise InputError(f"{folder}: {wrong[0]!r} is no merge; expected two pieces")
-    unnumbered = [piece for piece, number in numbers.items() if type(number) is not int]
-    if unnumbered:
-        raise InputError(f"{folder}: the piece {unnumbered[0]!r} has no number in the vocabulary")
-    return numbers, merges
-
-
-def _names(folder: HuggingFaceFolder, numbers: Mapping[str, int], family: Family) -> list[str]:
+def _names(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> list[str]:
     """The name of each row of the word embeddings; those that have none get fairseq's fillers."""
     size = folder.config["vocab_size"]
-    numbers = {**numbers, **_added_tokens(folder)}
     names = [f"madeupword{number:04d}" for number in range(size)]
-    for name, number in numbers.items():
-        if not 0 <= number < size:
+    for name, number in {**numbers, **added_tokens(folder)}.items():
+        if number >= size:
             raise InputError(f"{folder}: {name!r} has the number {number}; the model knows {size}")
         if name and not re.search(r"\s", name):  # fairseq's dictionary has blanks after names
             names[number] = name
@@ -240,19 +173,11 @@ def _names(folder: HuggingFaceFolder, numbers: Mapping[str, int], family: Family
     return names
 
 
-def _added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
-    """Tokens that a model got after its vocabulary was made."""
-    if folder.has("added_tokens.json"):
-        return folder.json("added_tokens.json")
-    added = folder.tokenizer.get("added_tokens") or []
-    return {token["content"]: token["id"] for token in added}
-
-
 def _convert(
     folder: HuggingFaceFolder, family: Family, names: Sequence[str], symbols: Sequence[str]
 ) -> Converted:
     """The model, and its dictionary, in which ``symbols`` stand for the rows of embeddings."""
-    parameters = _Parameters(folder, family.prefix)
+    parameters = Parameters(folder, family.prefix)
     first = [names.index(name) for name in family.special]
     others = [number for number in range(len(names)) if number not in set(first)]
     order = torch.tensor(first + others)
@@ -263,90 +188,65 @@ def _convert(
     state.update((f"encoder.lm_head.{name}", value) for name, value in head.items())
     dictionary = "".join(f"{symbols[number]} 1\n" for number in others)
     notes = []
-    added = [name for name in _added_tokens(folder) if name not in (*family.special, family.mask)]
+    usual = (*family.special, family.mask)
+    added = [name for name in added_tokens(folder) if name not in usual]
     if added:
         notes.append(f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
     files = {"dict.txt": dictionary}
     return Converted(options, state, files, [], parameters.left(), notes)
 
 
-class _Parameters:
-    """Hugging Face's parameters, taken one by one, so that what is left is known."""
-
-    def __init__(self, folder: HuggingFaceFolder, prefix: str) -> None:
-        self.folder = folder
-        self.by_name: dict[str, Tensor] = {}
-        for name, values in folder.parameters().items():
-            old = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-            self.by_name[old.replace("LayerNorm.beta", "LayerNorm.bias")] = values
-        is_prefixed = any(name.startswith(prefix) for name in self.by_name)
-        self.prefix = prefix if is_prefixed else ""
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.by_name
-
-    def inner(self, name: str, *shape: int) -> Tensor:
-        """A parameter of the encoder."""
-        return self.take(self.prefix + name, *shape)
-
-    def take(self, name: str, *shape: int) -> Tensor:
-        """A parameter in single precision, of the shape that the configuration promises."""
-        if name not in self.by_name:
-            raise InputError(f"{self.folder}: has no parameter {name!r}; are some files missing?")
-        values = self.by_name.pop(name)
-        if not values.is_floating_point():
-            raise InputError(
-                f"{self.folder}: {name!r} has numbers of the kind {values.dtype}: it is quantised; "
-                "expected a model in full precision"
-            )
-        if values.shape != shape:
-            raise InputError(
-                f"{self.folder}: {name!r} has the shape {tuple(values.shape)}; by its config.json "
-                f"expected {shape}"
-            )
-        return values.float().clone()
-
-    def left(self) -> list[str]:
-        """What nobody took, but for numbers of positions, which are no parameters."""
-        return [name for name in self.by_name if not name.endswith("_ids")]
-
-
 def _encoder(
-    parameters: _Parameters, folder: HuggingFaceFolder, family: Family, order: Tensor
+    parameters: Parameters, folder: HuggingFaceFolder, family: Family, order: Tensor
 ) -> dict[str, Tensor]:
     """The parameters of fairseq's encoder by its names."""
-    config = folder.config
-    width, inner = config["hidden_size"], config["intermediate_size"]
-    words = parameters.inner("embeddings.word_embeddings.weight", config["vocab_size"], width)
-    encoder = {"version": torch.tensor([3.0]), "embed_tokens.weight": words[order]}
-    positions = parameters.inner(
-        "embeddings.position_embeddings.weight", config["max_position_embeddings"], width
-    )[family.first_position :]
-    segments = parameters.inner(
-        "embeddings.token_type_embeddings.weight", config["type_vocab_size"], width
-    )
-    if family is BERT:
-        encoder["embed_segments.weight"] = segments
-    else:  # RoBERTa reads all as the first of them
-        positions = positions + segments[0]
-    encoder["embed_positions.weight"] = torch.cat([torch.zeros(RESERVED, width), positions])
-    for name in ("weight", "bias"):
-        values = parameters.inner(f"embeddings.LayerNorm.{name}", width)
-        encoder[f"layernorm_embedding.{name}"] = values
-    for layer in range(config["num_hidden_layers"]):
-        for theirs, ours in LAYER.items():
-            rows = inner if ours == "fc1" else width
-            columns = inner if ours == "fc2" else width
-            is_norm = theirs.endswith("LayerNorm")
-            place = f"encoder.layer.{layer}.{theirs}"
-            weight = parameters.inner(f"{place}.weight", *((rows,) if is_norm else (rows, columns)))
-            encoder[f"layers.{layer}.{ours}.weight"] = weight
-            encoder[f"layers.{layer}.{ours}.bias"] = parameters.inner(f"{place}.bias", rows)
+    encoder = {"version": torch.tensor([3.0])}
+    encoder.update(_embeddings(parameters, folder.config, family, order))
+    for layer in range(folder.config["num_hidden_layers"]):
+        for name, values in _layer(parameters, folder.config, layer).items():
+            encoder[f"layers.{layer}.{name}"] = values
     return encoder
 
 
+def _embeddings(
+    parameters: Parameters, config: Mapping, family: Family, order: Tensor
+) -> dict[str, Tensor]:
+    """Of words, positions and segments, and the norm over their sum."""
+    width = config["hidden_size"]
+    rows = {name: config[size] for name, size in EMBEDDINGS.items()}
+    words, positions, segments = (
+        parameters.inner(f"embeddings.{name}.weight", count, width) for name, count in rows.items()
+    )
+    positions = positions[family.first_position :]
+    embeddings = {"embed_tokens.weight": words[order]}
+    if family is BERT:
+        embeddings["embed_segments.weight"] = segments
+    else:  # RoBERTa reads all as the first of them
+        positions = positions + segments[0]
+    reserved = torch.zeros(RESERVED, width)
+    embeddings["embed_positions.weight"] = torch.cat([reserved, positions])
+    for name in ("weight", "bias"):
+        values = parameters.inner(f"embeddings.LayerNorm.{name}", width)
+        embeddings[f"layernorm_embedding.{name}"] = values
+    return embeddings
+
+
+def _layer(parameters: Parameters, config: Mapping, layer: int) -> dict[str, Tensor]:
+    """The parameters of one layer by fairseq's names."""
+    width, inner = config["hidden_size"], config["intermediate_size"]
+    values = {}
+    for theirs, ours in LAYER.items():
+        rows = inner if ours == "fc1" else width
+        columns = inner if ours == "fc2" else width
+        shape = (rows,) if theirs.endswith("LayerNorm") else (rows, columns)
+        place = f"encoder.layer.{layer}.{theirs}"
+        values[f"{ours}.weight"] = parameters.inner(f"{place}.weight", *shape)
+        values[f"{ours}.bias"] = parameters.inner(f"{place}.bias", rows)
+    return values
+
+
 def _head(
-    parameters: _Parameters, family: Family, order: Tensor, embeddings: Tensor
+    parameters: Parameters, family: Family, order: Tensor, embeddings: Tensor
 ) -> dict[str, Tensor]:
     """The head that guesses words; {} if the folder has none."""
     size, width = embeddings.shape
@@ -404,9 +304,3 @@ def _options(
         options.segments = config["type_vocab_size"] if family is BERT else 0
         options.without_lm_head = not head
     return options
-
-
-def unused(names: Iterable[str]) -> str:
-    """Parameters that were left out, by the part that they belong to."""
-    parts = [re.sub(r"\.(dense|weight|bias|out_proj|LayerNorm).*", "", name) for name in names]
-    return ", ".join(dict.fromkeys(parts))

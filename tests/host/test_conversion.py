@@ -261,6 +261,27 @@ def test_folders_that_the_original_writes(kind, tmp_path):
         assert [rows[token] for token in pair.source.tokens] == numbers
 
 
+def test_a_tokeniser_in_one_file(tmp_path):
+    """Of a kind that names no class, with a number that no piece has."""
+    config = {**BERT, "vocab_size": len(PIECES) + 1}
+    folder = make_folder(tmp_path / "theirs", config)
+    (folder / "vocab.txt").unlink()
+    numbers = {piece: number + (number > 10) for number, piece in enumerate(PIECES)}
+    tokenizer = {
+        "model": {"type": "WordPiece", "vocab": numbers},
+        "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+    _, task = imported(folder, tmp_path)
+    written = json.loads((tmp_path / "ours" / "tokenizer_config.json").read_text())
+    assert written == {"do_lower_case": False}
+    symbols = task.source_dictionary.symbols
+    assert symbols[11 - 1] == "mat"
+    assert symbols[11:13] == ["madeupword0011", "un"]
+
+
 def spoiled_config(**changes):
     def spoil(folder):
         (folder / "config.json").write_text(json.dumps({**BERT, **changes}))
@@ -293,7 +314,27 @@ def widen(parameters):
     parameters["bert.embeddings.LayerNorm.bias"] = torch.zeros(17)
 
 
+def diverge(parameters):
+    parameters["bert.embeddings.LayerNorm.bias"][3] = float("nan")
+
+
 REFUSED = {
+    "no numbers": (
+        spoiled_parameters(diverge),
+        "theirs: 1 of its parameters have values that are infinite or no numbers",
+    ),
+    "heads that do not fit": (
+        spoiled_config(num_attention_heads=3),
+        "theirs: fairseq cannot load it: AssertionError: embed_dim must be divisible",
+    ),
+    "a damaged tokeniser": (
+        spoiled_file("tokenizer.json", '{"added_tokens": [1]}'),
+        "tokenizer.json: is damaged; expected a tokeniser's file",
+    ),
+    "added tokens without numbers": (
+        spoiled_file("added_tokens.json", '{"[NEW]": null}'),
+        r"added_tokens.json: the piece '\[NEW\]' has the number None; expected a tokeniser's",
+    ),
     "another architecture": (
         spoiled_config(model_type="gpt2", architectures=["GPT2LMHeadModel"]),
         r"its architecture is 'gpt2' \(GPT2LMHeadModel\); expected one of: bert, roberta",
@@ -377,8 +418,8 @@ def test_what_is_refused_in_one_line(name, tmp_path):
 
 
 ROBERTA_REFUSED = {
-    "merges.txt": ("a b c\n", "'a b c' is no merge; expected two pieces"),
-    "vocab.json": ('{"a": "b"}', "the piece 'a' has no number in the vocabulary"),
+    "merges.txt": ("a b c\n", r"merges.txt: 'a b c' is no merge of two pieces; expected a tok"),
+    "vocab.json": ('{"a": "b"}', r"vocab.json: the piece 'a' has the number 'b'; expected a tok"),
 }
 
 
