@@ -5,7 +5,7 @@
 # usage: train_three.sh [OUT [DATA SOURCE TARGET]]
 #   OUT     where everything goes (default: three/ in the clone)
 #   DATA    data that fairseq-preprocess wrote, of languages SOURCE and TARGET (default: an invented corpus that is made here)
-# UPDATES=N sets how long each is trained (default: 1500); about five minutes of one core for each.
+# UPDATES=N sets how long each is trained (default: 1500), about five minutes of one core for each.
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 OUT=$(mkdir -p "${1:-$ROOT/three}" && cd "${1:-$ROOT/three}" && pwd)
 UPDATES=${UPDATES:-1500}
@@ -57,3 +57,8 @@ train language --task language_modeling --sample-break-mode eos --tokens-per-sam
   "${DECODER[@]}" --decoder-layers 4 --decoder-input-dim 128 --decoder-output-dim 128 --share-decoder-input-output-embed
 train masked --task masked_lm --sample-break-mode eos --tokens-per-sample 512 --arch roberta \
   "${ENCODER[@]}" --max-positions 512 --criterion masked_lm
+
+say "How their representations evolve"
+normalign evolution "$OUT/data" --path "$OUT"/{translation,language,masked}.pt --gen-subset train --cpu \
+  --output "$OUT/evolution.json" --plot "$OUT/evolution.png" | tee "$OUT/evolution.txt"
+echo "$OUT/evolution.png"

@@ -116,11 +116,6 @@ def check(args: argparse.Namespace) -> None:
         options.check_picture("--plot-words", args.plot_words)
     if args.bounds and sorted(set(args.bounds)) != args.bounds:
         raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: expected ascending numbers")
-    if args.occurrences <= args.neighbours:
-        raise InputError(
-            f"--occurrences {args.occurrences}: a token has no {args.neighbours} neighbours of its "
-            "type; expected more than --neighbours"
-        )
     streams = [path for path in (args.source_file, args.target_file) if path and is_stream(path)]
     if streams and len(args.path) > 1:
         raise InputError(
