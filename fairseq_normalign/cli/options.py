@@ -98,6 +98,9 @@ def add_fairseq_options(group: Any) -> None:
     group.add_argument(
         "--bpe-codes", metavar="FILE", help="of --bpe subword_nmt or fastbpe, for both languages"
     )
+    group.add_argument(
+        "--bpe-vocab-file", metavar="FILE", help="of --bpe bert: vocab.txt (see normalign import)"
+    )
     group.add_argument("--tokenizer", metavar="NAME", help="splits text into words: moses, …")
     group.add_argument(
         "--remove-bpe",
@@ -215,7 +218,12 @@ def data_before_paths(argv: Sequence[str]) -> list[str]:
 
 def refuse_lone_bpe_files(args: argparse.Namespace) -> None:
     """Refuses the file of a BPE without the BPE, which fairseq would call an unknown option."""
-    for name, bpe in (("sentencepiece_model", "sentencepiece"), ("bpe_codes", "subword_nmt")):
+    of_bpes = {
+        "sentencepiece_model": "sentencepiece",
+        "bpe_codes": "subword_nmt",
+        "bpe_vocab_file": "bert",
+    }
+    for name, bpe in of_bpes.items():
         if getattr(args, name, None) and args.bpe is None:
             flag = "--" + name.replace("_", "-")
             raise InputError(f"{flag} is the file of a BPE; expected --bpe {bpe} with it")
@@ -250,7 +258,7 @@ def _sources(folders: Iterable[str]) -> Iterable[str]:
 # Options that name files to read, and files to write.
 INPUTS = (
     *("source_file", "target_file", "hypotheses", "gold", "gold_source", "gold_target"),
-    *("bpe_codes", "source_bpe_codes", "target_bpe_codes"),
+    *("bpe_codes", "source_bpe_codes", "target_bpe_codes", "bpe_vocab_file"),
     *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
     *("conllu", "frequencies"),
 )

@@ -85,3 +85,13 @@ def test_a_checkpoint_is_no_folder(tmp_path):
     assert "model.pt: no such directory; expected the folder of a" in refused(
         tmp_path / "model.pt", "-o", tmp_path / "ours"
     )
+
+
+def test_the_vocabulary_is_looked_for_at_once(tmp_path):
+    (tmp_path / "model.pt").write_text("")
+    command = ("normalign", "mixing", tmp_path, "--path", tmp_path / "model.pt")
+    done = run(*command, "--bpe", "bert", "--bpe-vocab-file", tmp_path / "none", check=False)
+    assert done.stderr == f"normalign mixing: {tmp_path / 'none'}: no such file\n"
+    done = run(*command, "--bpe-vocab-file", tmp_path / "model.pt", check=False)
+    message = "--bpe-vocab-file is the file of a BPE; expected --bpe bert with it"
+    assert done.stderr == f"normalign mixing: {message}\n"
