@@ -44,6 +44,7 @@ class Imported(NamedTuple):
 
 def import_folder(path: str, output: str) -> Imported:
     """Writes a Hugging Face folder as one of fairseq: all of it, or nothing."""
+    refuse_used(output)  # before anything is read
     folder = HuggingFaceFolder(path)
     architecture = _architecture(folder)
     converted = architecture.convert(folder)
@@ -110,12 +111,20 @@ def _command(architecture: Architecture, converted: Converted, output: Path) -> 
     return shlex.join([*words, "--attention", "encoder", "--source-file", "TEXT"])
 
 
-@contextlib.contextmanager
-def whole_folder(output: str) -> Iterator[Path]:
-    """A folder to fill, which gets its name only when it is complete."""
+def refuse_used(output: str) -> None:
+    """Refuses the name of a folder that cannot be made, or has files in it."""
     target = Path(output)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InputError(f"{output}: is there already; expected the name of a new folder")
+    if not target.parent.is_dir():
+        raise InputError(f"{output}: cannot be written: no such directory")
+
+
+@contextlib.contextmanager
+def whole_folder(output: str) -> Iterator[Path]:
+    """A folder to fill, which gets its name only when it is complete."""
+    refuse_used(output)
+    target = Path(output)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         part.mkdir()

@@ -19,11 +19,12 @@ def masked(sentence: Sentence, share: float, mask: int, draws: Random) -> Senten
     """A sentence with ⌊share · n⌋ of its n tokens masked, one at least (Kobayashi et al., 2021).
 
     Special tokens are not counted, and stay. Every token that is drawn becomes the mask; in a
-    model's training, some become another word or stay.
+    model's training, some become another word or stay. A share of 0 masks none.
     """
     places = [place for place, word in enumerate(sentence.words) if word >= 0]
     rounded_down = int(share * len(places) + 1e-9)  # 0.29 · 100 is 28.999… in a computer
-    count = min(max(rounded_down, 1), len(places))
+    fewest = 1 if share > 0 and places else 0
+    count = max(rounded_down, fewest)
     tokens = sentence.tokens.clone()
     for place in draws.sample(places, count):
         tokens[place] = mask

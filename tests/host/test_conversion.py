@@ -454,7 +454,7 @@ def test_an_output_that_is_there_is_left_alone(tmp_path):
         ):
             raise AssertionError
     with (
-        pytest.raises(InputError, match="new: cannot be written: No such file or directory"),
+        pytest.raises(InputError, match="new: cannot be written: no such directory"),
         whole_folder(str(tmp_path / "missing" / "new")),
     ):
         raise AssertionError

@@ -24,7 +24,15 @@ def sentence(count: int) -> Sentence:
 
 @pytest.mark.parametrize(
     ("tokens", "share", "expected"),
-    [(0, 0.12, 0), (1, 0.12, 1), (8, 0.12, 1), (25, 0.12, 3), (100, 0.29, 29), (10, 1.0, 10)],
+    [
+        (0, 0.12, 0),
+        (9, 0.0, 0),
+        (1, 0.12, 1),
+        (8, 0.12, 1),
+        (25, 0.12, 3),
+        (100, 0.29, 29),
+        (10, 1.0, 10),
+    ],
 )
 def test_the_share_is_rounded_down_but_one_at_least(tokens, share, expected):
     before = sentence(tokens)
