@@ -16,8 +16,6 @@ from fairseq_normalign.norms.moments import Moments
 from fairseq_normalign.norms.sample import Sample
 from fairseq_normalign.norms.statistics import by_category, received_weights
 
-CELLS = 250_000  # of each category, which ρ of α and ‖f(x)‖ is of
-
 
 class SeenTokens(NamedTuple):
     """The tokens of a batch, as queries and as keys."""
@@ -50,10 +48,10 @@ class LayerTally:
 class StatisticsTally:
     """All attentions of one kind, those without heads left out."""
 
-    def __init__(self, categories: int, *, cells: int = CELLS):
+    def __init__(self, categories: int):
         self.categories = categories
         self.layers: dict[int, LayerTally] = {}
-        self.cells = [Sample(2, size=cells) for _ in range(categories)]  # α, ‖f(x)‖
+        self.cells = [Sample(2) for _ in range(categories)]  # α, ‖f(x)‖
         self.occurrences = Sample(4)  # rank, category, α, ‖f(x)‖
 
     def add(self, blocks: Mapping[int, Block], tokens: SeenTokens) -> None:
