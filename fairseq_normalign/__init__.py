@@ -16,6 +16,7 @@ from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
+    from fairseq_normalign.analysis.block_survey import BlockOptions, survey_blocks
     from fairseq_normalign.analysis.combined import CombinedAligner
     from fairseq_normalign.analysis.evaluation import compare
     from fairseq_normalign.analysis.head_scores import HEAD_SCORES, HeadScore
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.analysis.pruning import Prunable
     from fairseq_normalign.errors import InputError
     from fairseq_normalign.heads.lrp_rules import contributions
+    from fairseq_normalign.host.blocks import record_blocks
     from fairseq_normalign.host.pairs import text_pairs
     from fairseq_normalign.host.recorder import record
     from fairseq_normalign.report.export import open_export
@@ -33,6 +35,7 @@ __all__ = [
     "HEAD_SCORES",
     "METHODS",
     "AlignOptions",
+    "BlockOptions",
     "CombinedAligner",
     "HeadScore",
     "InputError",
@@ -46,7 +49,9 @@ __all__ = [
     "open_export",
     "profile",
     "record",
+    "record_blocks",
     "relevances",
+    "survey_blocks",
     "text_pairs",
 ]
 
@@ -55,6 +60,7 @@ PLACES = {
     "HEAD_SCORES": "analysis.head_scores",
     "METHODS": "analysis.methods",
     "AlignOptions": "analysis.aligner",
+    "BlockOptions": "analysis.block_survey",
     "CombinedAligner": "analysis.combined",
     "HeadScore": "analysis.head_scores",
     "InputError": "errors",
@@ -67,7 +73,9 @@ PLACES = {
     "open_export": "report.export",
     "profile": "analysis.profile",
     "record": "host.recorder",
+    "record_blocks": "host.blocks",
     "relevances": "analysis.pair_relevance",
+    "survey_blocks": "analysis.block_survey",
     "text_pairs": "host.pairs",
 }
 
