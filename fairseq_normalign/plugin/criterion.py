@@ -124,6 +124,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
 
     def _log_relevance(self, model: FairseqModule) -> None:
         """Before the first batch of a training, and before the first of each validation."""
+        check_gated(model)
         before = model.steering.updates  # as the model was told before the last update
         if model.training:
             self.relevance_log.start(model, before)
@@ -138,16 +139,11 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
 
         Logged is how far the heads of each kind are open.
         """
-        projections = gates(model)
-        if not projections:
-            raise InputError(
-                "the model has no gates to close; expected --gate-heads encoder,decoder,cross or "
-                "some of them"
-            )
+        check_gated(model)
         by_attention = []
         kinds: list[str] = []  # of each gated head
         closed = 0
-        for (kind, _), projection in projections.items():
+        for (kind, _), projection in gates(model).items():
             by_attention.append(projection.open_probabilities())
             kinds += [kind] * len(projection.log_alpha)
             closed += int((projection.gate_values() == 0).sum())
@@ -194,3 +190,12 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             if count and name in logging_outputs[0]:
                 mean = sum(log.get(name, 0) for log in logging_outputs) / count
                 metrics.log_scalar(name, mean, count, round=4)
+
+
+def check_gated(model: FairseqModule) -> None:
+    """Refuses a model that has no gates."""
+    if not gates(model):
+        raise InputError(
+            "the model has no gates to close; expected --gate-heads encoder,decoder,cross or some "
+            "of them"
+        )

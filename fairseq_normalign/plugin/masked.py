@@ -24,7 +24,7 @@ SEGMENTS = 2
 def segment_ids(tokens: Tensor, separator: int, segments: int) -> Tensor:
     """The passage of each token, (B, S): 0 up to the first separator, itself included, then 1.
 
-    In a sequence without a second passage all is 0, also the padding behind it.
+    Padding has a number, too, but no token looks at it.
     """
     before = tokens.eq(separator).cumsum(dim=1) - tokens.eq(separator).long()
     return before.clamp(max=segments - 1)

@@ -46,6 +46,7 @@ class RelevanceLog:
         self.path = Path(save_dir, NAME)
         self.entries: list[Entry] | None = None  # None before the training has begun
         self.pairs: list[Pair] | None = None  # read once
+        self.last: int | None = None  # updates of the last line, or of the last try
 
     def start(self, model: FairseqModule, updates: int) -> None:
         """Takes up the file of the training, and writes what is known before its first update."""
@@ -63,11 +64,10 @@ class RelevanceLog:
         self.add(model, updates)
 
     def add(self, model: FairseqModule, updates: int) -> None:
-        """Writes a line, unless there is one of these updates, or no training has begun."""
-        if self.entries is None or get_global_rank() != 0:
+        """Writes a line, once for these updates, and if a training has begun."""
+        if self.entries is None or get_global_rank() != 0 or updates == self.last:
             return
-        if self.entries and self.entries[-1].updates == updates:
-            return
+        self.last = updates
         try:
             entry = self.entry(model, updates)
         except InputError as error:  # a training that diverges goes on, as it does without

@@ -180,8 +180,10 @@ def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog)
     train(own, model, sample, 0)
     model.encoder.layers[0].fc1.bias.data[0] = torch.nan
     validate(own, model, sample)
+    validate(own, model, sample)  # the next batch
     assert len(read_log(tmp_path / "relevance.jsonl")) == 1
-    assert "no relevance of gated heads at 1 updates: validation sentence 1" in caplog.text
+    told = "no relevance of gated heads at 1 updates: validation sentence 1"
+    assert caplog.text.count(told) == 1
 
 
 def test_bad_input(task, sample, model, tmp_path):
@@ -190,6 +192,9 @@ def test_bad_input(task, sample, model, tmp_path):
     task.datasets = {}
     with pytest.raises(InputError, match="--log-relevance 2: there is no validation set valid; ex"):
         train(criterion(task, tmp_path), model, sample, 0)
+    plain = build_model("transformer_normalign", task)
+    with pytest.raises(InputError, match="the model has no gates to close; expected --gate-heads"):
+        train(criterion(task, tmp_path), plain, sample, 0)
 
 
 @pytest.mark.slow
