@@ -13,13 +13,13 @@ DIRECTIONS=($(awk -F '\t' 'NR > 1 && !seen[$2 "-" $3]++ { print $2 "-" $3 }' "$M
 [ "${#SEEDS[@]}" -gt 0 ] || fail "$MODELS: no models; expected a line for each"
 
 model() {
-  local line checkpoint data bpe source_model target_model file=sentencepiece-model
+  local line source target checkpoint data bpe source_model target_model file=sentencepiece-model
   line=$(awk -F '\t' -v direction="$1" -v seed="$2" '$2 "-" $3 == direction && $1 == seed' "$MODELS")
-  IFS=$'\t' read -r _ _ _ checkpoint data bpe source_model target_model <<< "$line"
+  IFS=$'\t' read -r _ source target checkpoint data bpe source_model target_model <<< "$line"
   CHECKPOINT="$FOLDER/$checkpoint"
   [ -f "$CHECKPOINT" ] || fail "$CHECKPOINT: not found; expected the model of $1 with seed $2"
   [ "$bpe" = sentencepiece ] || file=bpe-codes
-  CORPUS=("$FOLDER/$data" --source-lang "${1%-*}" --target-lang "${1#*-}"
-    --source-file "$TEST.${1%-*}" --target-file "$TEST.${1#*-}" --bpe "$bpe"
+  CORPUS=("$FOLDER/$data" --source-lang "$source" --target-lang "$target"
+    --source-file "$TEST.$source" --target-file "$TEST.$target" --bpe "$bpe"
     "--source-$file" "$FOLDER/$source_model" "--target-$file" "$FOLDER/$target_model")
 }

@@ -254,6 +254,19 @@ def run_script(name: str, *arguments, **options):
     return run("/usr/bin/env", "bash", ROOT / "scripts" / name, *arguments, **options)
 
 
+def test_languages_may_have_hyphens(tmp_path):
+    lines = ["\t".join(train_nmt.COLUMNS), "1\tzh-Hans\ten\tmodel.pt\tdata\tsentencepiece\ta\tb"]
+    (tmp_path / "models.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "model.pt").touch()
+    script = '. "$1"; model "${DIRECTIONS[0]}" 1; printf "%s\\n" "${CORPUS[@]}"'
+    command = f"FOLDER=. TEST=test; {script}"
+    models = ROOT / "scripts/models.sh"
+    done = run("/usr/bin/env", "bash", "-euc", command, "models.sh", models, cwd=tmp_path)
+    expected = ["./data", "--source-lang", "zh-Hans", "--target-lang", "en"]
+    expected += ["--source-file", "test.zh-Hans", "--target-file", "test.en"]
+    assert done.stdout.splitlines()[:9] == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["kobayashi", "kobayashi-arxiv", "voita"])
 def test_presets_of_papers_train_and_align(corpus, tmp_path, preset):
