@@ -23,13 +23,21 @@ def check_several(args: argparse.Namespace) -> None:
     for number, path in enumerate(args.path):
         if places[number] in places[:number]:
             raise InputError(f"--path: {path} is named twice; expected different checkpoints")
-    for name in READ_BY_EACH:
-        path = getattr(args, name, None)
-        if path is not None and is_stream(path):
+    for path in _read_by_each(args):
+        if is_stream(path):
             raise InputError(
                 f"{name_of(path)}: can be read only once, and {len(args.path)} models read it; "
                 "expected a file"
             )
+
+
+def _read_by_each(args: argparse.Namespace) -> list[str]:
+    """The files that READ_BY_EACH names; some options take several."""
+    files: list[str] = []
+    for name in READ_BY_EACH:
+        named = getattr(args, name, None) or []
+        files += [named] if isinstance(named, str) else named
+    return files
 
 
 def options_of_each(

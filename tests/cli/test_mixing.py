@@ -99,6 +99,14 @@ def test_pictures_and_what_is_shown(folder, tmp_path):
         assert text in drawn
 
 
+def test_frequencies_of_a_file_for_several_checkpoints(folder, tmp_path):
+    (tmp_path / "counts.txt").write_text("".join(f"w{n} {n}\n" for n in range(30)))
+    files = [tmp_path / "counts.txt"] * 2
+    done = mixing(folder, "--frequencies", *files, path=("one.pt", "two.pt"))
+    assert "ranks:counts.txt+counts.txt" in done.stderr
+    assert "±" in done.stdout
+
+
 def test_the_encoder_alone(folder):
     done = run(
         *("normalign", "mixing", folder, "--path", folder / "one.pt", "--cpu"),
