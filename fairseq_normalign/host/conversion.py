@@ -94,7 +94,7 @@ def _parts(names: Sequence[str]) -> str:
 
 def _architecture(folder: HuggingFaceFolder) -> Architecture:
     kind = folder.config.get("model_type")
-    if kind not in ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
         names = folder.config.get("architectures") or []
         shown = f"{kind!r} ({', '.join(map(str, names))})" if names else repr(kind)
         raise InputError(

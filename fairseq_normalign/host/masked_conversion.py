@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,6 +61,12 @@ USUAL = {
     "add_cross_attention": False,
     "quantization_config": None,
 }
+# Settings that are numbers, not whole ones, with what they are if nothing is said.
+NUMBERS = {
+    "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
 SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
@@ -104,7 +110,7 @@ ROBERTA = Family(
 
 def convert_bert(folder: HuggingFaceFolder) -> Converted:
     """BERT: WordPiece, and embeddings of two segments."""
-    _refuse_unusual(folder)
+    _refuse_unusual(folder, USUAL)
     pieces = wordpieces(folder)
     case = case_options(folder)
     names = _names(folder, pieces, BERT)
@@ -114,12 +120,24 @@ def convert_bert(folder: HuggingFaceFolder) -> Converted:
         CONFIGURATION: json.dumps(case, indent=2) + "\n",
     }
     reading = ["--bpe", "bert", "--bpe-vocab-file", "vocab.txt"]
-    return converted._replace(files={**converted.files, **files}, reading=reading)
+    notes = list(converted.notes)
+    if "do_lower_case" not in case and _has_capitals(pieces):
+        notes.append(
+            "its vocabulary has capital letters, but no file says that text keeps its case: text "
+            "is lowercased unless --bpe-cased is given"
+        )
+    return converted._replace(files={**converted.files, **files}, reading=reading, notes=notes)
+
+
+def _has_capitals(pieces: Iterable[str]) -> bool:
+    """Whether a vocabulary tells letters by their case; names such as [CLS] are no words."""
+    return any(piece != piece.lower() and not piece.startswith("[") for piece in pieces)
 
 
 def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     """RoBERTa: GPT-2's BPE, whose pieces are numbers in the dictionary."""
-    _refuse_unusual(folder)
+    # Positions are counted from the padding's number.
+    _refuse_unusual(folder, {**USUAL, "pad_token_id": ROBERTA.first_position - 1})
     numbers, merges = byte_level_bpe(folder)
     names = _names(folder, numbers, ROBERTA)
     named = (*ROBERTA.special, ROBERTA.mask)
@@ -137,17 +155,25 @@ def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     return converted._replace(files={**converted.files, **files}, reading=reading, notes=notes)
 
 
-def _refuse_unusual(folder: HuggingFaceFolder) -> None:
-    """Refuses settings that no fairseq model has, all at once."""
+def _refuse_unusual(folder: HuggingFaceFolder, known: Mapping[str, Any]) -> None:
+    """Refuses settings that no fairseq model has, all at once.
+
+    Args:
+        known: settings that must have one value, with that value.
+    """
     config = folder.config
     unusual = []
-    for name, usual in USUAL.items():
+    for name, usual in known.items():
         value = config.get(name, usual)
         if value != usual:
             unusual.append(f"{name} is {value!r}")
     activation = config.get("hidden_act", "gelu")
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         unusual.append(f"hidden_act is {activation!r}")
+    for name, default in NUMBERS.items():
+        value = config.get(name, default)
+        if type(value) not in (int, float) or value < 0:
+            unusual.append(f"{name} is {value!r}")
     for name in SIZES:
         value = config.get(name)
         if type(value) is not int or value < 1:
@@ -279,7 +305,7 @@ def _options(
 ) -> Namespace:
     """fairseq's options. The architecture is RoBERTa's where it can hold the model."""
     config = folder.config
-    epsilon = config.get("layer_norm_eps", 1e-12)
+    epsilon = config.get("layer_norm_eps", NUMBERS["layer_norm_eps"])
     positions = len(encoder["embed_positions.weight"]) - RESERVED
     tied = not head or torch.equal(head["weight"], encoder["embed_tokens.weight"])
     options = Namespace(
@@ -292,8 +318,10 @@ def _options(
         encoder_ffn_embed_dim=config["intermediate_size"],
         encoder_attention_heads=config["num_attention_heads"],
         activation_fn=ACTIVATIONS[config.get("hidden_act", "gelu")],
-        dropout=config.get("hidden_dropout_prob", 0.1),
-        attention_dropout=config.get("attention_probs_dropout_prob", 0.1),
+        dropout=config.get("hidden_dropout_prob", NUMBERS["hidden_dropout_prob"]),
+        attention_dropout=config.get(
+            "attention_probs_dropout_prob", NUMBERS["attention_probs_dropout_prob"]
+        ),
         max_positions=positions,
         tokens_per_sample=positions,
         untie_weights_roberta=not tied,

@@ -343,6 +343,14 @@ REFUSED = {
         spoiled_config(model_type=None, architectures=None),
         "its architecture is None; expected one of: bert, roberta",
     ),
+    "an architecture that is no name": (
+        spoiled_config(model_type=["bert"], architectures=None),
+        r"its architecture is \['bert'\]; expected one of: bert, roberta",
+    ),
+    "settings that are no numbers": (
+        spoiled_config(hidden_act=["gelu"], layer_norm_eps="1e-12", hidden_dropout_prob=None),
+        r"not supported: hidden_act is \['gelu'\]; layer_norm_eps is '1e-12'; hidden_dropout_prob",
+    ),
     "several settings at once": (
         spoiled_config(position_embedding_type="relative_key", hidden_act="silu", is_decoder=True),
         "its config.json has what is not supported: position_embedding_type is 'relative_key'; "
@@ -430,6 +438,26 @@ def test_a_byte_level_bpe_that_is_none(name, tmp_path):
     (folder / name).write_text(content)
     with pytest.raises(InputError, match=message):
         import_folder(str(folder), str(tmp_path / "ours"))
+
+
+def test_positions_that_are_counted_from_elsewhere(tmp_path):
+    """RoBERTa's first position follows the padding's number."""
+    folder = make_folder(tmp_path / "theirs", {**ROBERTA, "pad_token_id": 0})
+    with pytest.raises(InputError, match="what is not supported: pad_token_id is 0"):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+@pytest.mark.parametrize(
+    ("piece", "said", "is_told"),
+    [("The", "{}", True), ("The", '{"do_lower_case": false}', False), ("the", "{}", False)],
+)
+def test_a_vocabulary_with_capitals_of_which_no_file_tells(piece, said, is_told, tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    pieces = [piece if known == "the" else known for known in PIECES]
+    (folder / "vocab.txt").write_text("".join(f"{known}\n" for known in pieces))
+    (folder / "tokenizer_config.json").write_text(said)
+    notes = import_folder(str(folder), str(tmp_path / "ours")).notes
+    assert any("--bpe-cased" in note for note in notes) == is_told
 
 
 @pytest.mark.parametrize(("config", "expected"), [(BERT, "vocab.txt"), (ROBERTA, "vocab.json")])
