@@ -19,7 +19,8 @@ LEFT_OUT = math.nan
 STOPS = {",": 1.0, ".": 2.0}
 FIRST_MARKS = {"[CLS]": 4.0, "<s>": 4.0}
 OTHER_MARK = 3.0
-NO_WORDS = ("<unk>", "[UNK]", "<mask>", "[MASK]", "<pad>", "[PAD]")
+MASKS = ("<mask>", "[MASK]")  # of whose words a model sees nothing
+NO_WORDS = ("<unk>", "[UNK]", *MASKS, "<pad>", "[PAD]")
 
 SOURCES = {
     "ids": "the order of the dictionary, which is that of the tokenizer's ids",
@@ -63,7 +64,7 @@ class RankByCount:
     def __call__(self, token: Token, word: str) -> float:
         if token.is_special:
             return LEFT_OUT if token.symbol in NO_WORDS else 0.0
-        if token.symbol in NO_WORDS and not self.of_words:
+        if token.symbol in (MASKS if self.of_words else NO_WORDS):
             return LEFT_OUT
         count = self.counts.get(word if self.of_words else token.symbol, 0.0)
         more_frequent = len(self.ascending) - bisect.bisect_right(self.ascending, count)

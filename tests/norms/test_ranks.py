@@ -43,3 +43,4 @@ def test_rank_by_count_of_words():
     ranks = RankByCount({"go": 9, "going": 5}, of_words=True)
     assert ranks(token("ing"), "going") == 2
     assert ranks(token("<unk>"), "go") == 1
+    assert math.isnan(ranks(token("[MASK]"), "go"))
