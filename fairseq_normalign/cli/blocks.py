@@ -167,6 +167,8 @@ def signature_of(args: argparse.Namespace, found: BlockSurvey) -> dict[str, Any]
     files = [Path(path).name for path in args.frequencies or []]
     masks = {} if args.mask_share is None else {"masks": args.mask_share, "seed": args.seed}
     lengths = {} if args.max_length is None else {"max-length": args.max_length}
+    if args.too_long != "fail":
+        lengths["too-long"] = args.too_long
     return {
         "checkpoints": "+".join(Path(path).name for path in args.path),
         "sentences": found.sentences,

@@ -107,6 +107,13 @@ def test_frequencies_of_a_file_for_several_checkpoints(folder, tmp_path):
     assert "±" in done.stdout
 
 
+def test_what_becomes_of_long_sentences_is_told(folder):
+    cut = mixing(folder, "--max-length", "3", "--too-long", "truncate")
+    assert "|sentences:3|max-length:3|too-long:truncate|" in cut.stderr
+    left_out = mixing(folder, "--max-length", "4", "--too-long", "skip")
+    assert "|sentences:2|max-length:4|too-long:skip|" in left_out.stderr
+
+
 def test_the_encoder_alone(folder):
     done = run(
         *("normalign", "mixing", folder, "--path", folder / "one.pt", "--cpu"),
