@@ -50,8 +50,12 @@ train() { # NAME, options
   rm -r "${OUT:?}/$1"
 }
 
+# One matrix of embeddings needs one dictionary for both languages.
+EMBEDDINGS=(--share-decoder-input-output-embed)
+if cmp -s "$OUT/data/dict.$SOURCE.txt" "$OUT/data/dict.$TARGET.txt"; then EMBEDDINGS=(--share-all-embeddings); fi
+
 train translation --task translation --source-lang "$SOURCE" --target-lang "$TARGET" --arch transformer \
-  "${ENCODER[@]}" "${DECODER[@]}" --decoder-layers 2 --share-all-embeddings \
+  "${ENCODER[@]}" "${DECODER[@]}" --decoder-layers 2 "${EMBEDDINGS[@]}" \
   --criterion label_smoothed_cross_entropy --label-smoothing 0.1
 train language --task language_modeling --sample-break-mode eos --tokens-per-sample 512 --arch transformer_lm \
   "${DECODER[@]}" --decoder-layers 4 --decoder-input-dim 128 --decoder-output-dim 128 --share-decoder-input-output-embed
