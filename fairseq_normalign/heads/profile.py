@@ -77,7 +77,7 @@ class Profile:
         return [label for _, label in self._functions_and_labels(head, criteria)]
 
     def functions(self, head: Head, criteria: Criteria) -> list[str]:
-        """Its functions, in the order of ``criteria.FUNCTIONS``, each once however many roles it has."""
+        """Its functions, in the order of ``criteria.FUNCTIONS``, each once."""
         performed = {function for function, _ in self._functions_and_labels(head, criteria)}
         return [function for function in FUNCTIONS if function in performed]
 

@@ -42,7 +42,9 @@ def picture(profile: Profile, criteria: Criteria) -> Figure:
         elif measured:
             line[-1].set_axis_off()
     if measured:
-        figure.legend(handles=legend(), loc="outside lower right", ncols=min(6, 2 * wide), fontsize="small")
+        figure.legend(
+            handles=legend(), loc="outside lower right", ncols=min(6, 2 * wide), fontsize="small"
+        )
     return figure
 
 
