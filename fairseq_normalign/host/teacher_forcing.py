@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ class TeacherForcing:
             refuse_unread(model, task, attention)
         modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
         if not modules:
-            raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}")
+            refuse_missing(model, attention)
         self.head_numbers = list(map(head_numbers, modules))  # from 0, by layer
         self.head_counts = list(map(len, self.head_numbers))
         self.layers = len(modules)
@@ -120,13 +121,20 @@ class TeacherForcing:
             pass
 
 
+def refuse_missing(model, attention: str) -> NoReturn:
+    """Says which attentions a model has instead of the one that is asked for."""
+    there = dict.fromkeys(KINDS[kind].title for kind, _ in attentions(model))
+    instead = f"; it has {' and '.join(there)}" if there else ""
+    raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}{instead}")
+
+
 def refuse_unread(model, task, attention: str) -> None:
     """Refuses what a model without an encoder has not, and tasks whose text it would misread."""
     name = type(model).__name__
     if attention != "decoder":
         raise InputError(
             f"{name} has no encoder and no {KINDS[attention].title}: it is a language model, which "
-            "has decoder self-attention alone (see normalign evolution)"
+            "has decoder self-attention alone"
         )
     if not isinstance(task, LanguageModelingTask):
         raise InputError(

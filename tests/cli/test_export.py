@@ -185,4 +185,5 @@ def test_bad_input_exits_2_and_leaves_the_old_file(case, corpus, checkpoint, tmp
 def test_roberta_has_no_cross_attention(roberta, text, tmp_path):
     done = export(roberta, roberta / "checkpoint_last.pt", tmp_path / "x.npz", *text, check=False)
     assert done.returncode == 2
-    assert done.stderr == "normalign export: RobertaModel has no source–target attention\n"
+    message = "RobertaModel has no source–target attention; it has encoder self-attention"
+    assert done.stderr == f"normalign export: {message}\n"

@@ -154,7 +154,8 @@ def test_a_model_without_the_asked_attention(folder, tmp_path):
     torch.save(checkpoint, tmp_path / "lm.pt")
     done = mixing(folder, path=(tmp_path / "lm.pt",), check=False)
     assert done.returncode == 2
-    assert "has no source–target attention" in done.stderr
+    expected = "source–target attention; it has encoder self-attention and decoder self-attention"
+    assert f"has no {expected}\n" in done.stderr
     assert (
         "decoder self-attention"
         in mixing(folder, "--attention", "decoder", path=(tmp_path / "lm.pt",)).stdout
