@@ -7,7 +7,7 @@ others are removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -87,6 +87,14 @@ def all_heads(counts: HeadCounts) -> list[Head]:
     for (kind, layer), count in counts.items():
         heads += [Head(kind, layer, head) for head in range(count)]
     return heads
+
+
+def by_kind(heads: Iterable[Head]) -> dict[str, list[Head]]:
+    """The heads of each kind of attention that has any, in the order of kinds."""
+    kinds: dict[str, list[Head]] = {kind: [] for kind in KINDS}
+    for head in heads:
+        kinds[head.kind].append(head)
+    return {kind: members for kind, members in kinds.items() if members}
 
 
 def parse_kinds(option: str, text: str | None) -> list[str]:

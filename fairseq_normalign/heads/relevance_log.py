@@ -8,7 +8,7 @@ share in its layer's relevance.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,11 +119,3 @@ def _shown(value: float | None) -> str:
 
 def _signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.2f}"
-
-
-def by_kind(heads: Iterable[Head]) -> Mapping[str, list[Head]]:
-    """The heads of each kind of attention, in their order."""
-    kinds: dict[str, list[Head]] = {}
-    for head in heads:
-        kinds.setdefault(head.kind, []).append(head)
-    return kinds

@@ -44,7 +44,8 @@ def _installed() -> Iterator[tuple[str, str]]:
         is_upright = font.style == "normal" and font.weight in (400, "normal", "regular")
         if is_upright and not font.name.startswith(LAST_RESORT):
             files.setdefault(font.name, font.fname)
-    yield USUAL, files.pop(USUAL)
+    if USUAL in files:  # some systems leave it out of matplotlib
+        yield USUAL, files.pop(USUAL)
     yield from _sorted(files.items())
 
 
@@ -54,5 +55,9 @@ def _sorted(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _letters(path: str) -> set[str]:
-    """The letters that a font has."""
-    return {chr(code) for code in FT2Font(path).get_charmap()}
+    """The letters that a font has; none if its file is damaged, or gone since fonts were listed."""
+    try:
+        charmap = FT2Font(path).get_charmap()
+    except (OSError, RuntimeError):
+        return set()
+    return {chr(code) for code in charmap}

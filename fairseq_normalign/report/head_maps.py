@@ -10,9 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fairseq_normalign.heads.criteria import Criteria
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.names import Head, by_kind
 from fairseq_normalign.heads.profile import Profile
-from fairseq_normalign.report.heads import by_kind
 from fairseq_normalign.report.role_pictures import GONE, draw_functions, label_heads, legend
 from fairseq_normalign.report.roles import Does
 

@@ -16,7 +16,7 @@ from fairseq_normalign.heads.correlation import (
 )
 from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.lrp_rules import Contributions
-from fairseq_normalign.heads.names import KINDS, Head
+from fairseq_normalign.heads.names import KINDS, Head, by_kind
 from fairseq_normalign.heads.profile import Profile, RareInfluence
 from fairseq_normalign.heads.syntax import Accuracy
 from fairseq_normalign.report.columns import columns
@@ -30,14 +30,6 @@ POSITIONS = 10  # of the target, whose source share is shown
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, a header first; the first and the last column stand to the left."""
     return "\n".join(columns(rows, left=(0, len(rows[0]) - 1)))
-
-
-def by_kind(heads: Iterable[Head]) -> dict[str, list[Head]]:
-    """The heads of each kind of attention that has any, in the order of kinds."""
-    kinds: dict[str, list[Head]] = {kind: [] for kind in KINDS}
-    for head in heads:
-        kinds[head.kind].append(head)
-    return {kind: members for kind, members in kinds.items() if members}
 
 
 def _cell(name: str, value: float | None) -> str:

@@ -5,6 +5,7 @@ from fairseq_normalign.heads.names import (
     KINDS,
     Head,
     all_heads,
+    by_kind,
     format_heads,
     format_numbers,
     parse_heads,
@@ -95,3 +96,11 @@ def test_what_kinds_of_attention_look_at():
     assert [name for name, kind in KINDS.items() if kind.causal] == ["decoder"]
     cross = KINDS["cross"]
     assert (cross.side, cross.queries, cross.keys) == ("decoder", "target", "source")
+
+
+def test_heads_by_kind_are_in_the_order_of_kinds():
+    cross, first, second = Head("cross", 0, 1), Head("encoder", 0, 0), Head("encoder", 1, 2)
+    assert list(by_kind([cross, first, second]).items()) == [
+        ("encoder", [first, second]),
+        ("cross", [cross]),
+    ]

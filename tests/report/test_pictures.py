@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from matplotlib.font_manager import FontEntry
 
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.report import fonts
@@ -119,6 +120,15 @@ def test_letters_that_no_font_has_are_told():
     unassigned = "\U000e1000\U000e1001\U000e1002\U000e1003\U000e1004\U000e1005"
     with pytest.warns(UserWarning, match=r"no font of this machine has .* …: the picture shows"):
         assert families_for(f"a{unassigned}") == ["DejaVu Sans"]
+
+
+def test_a_font_that_cannot_be_read_has_no_letters(monkeypatch, tmp_path):
+    (tmp_path / "damaged.ttf").write_bytes(b"no font")
+    files = [("gone", str(tmp_path / "gone.ttf")), ("damaged", str(tmp_path / "damaged.ttf"))]
+    listed = [FontEntry(fname=path, name=name, weight=400) for name, path in files]
+    monkeypatch.setattr(fonts.font_manager.fontManager, "ttflist", listed)
+    with pytest.warns(UserWarning, match="no font of this machine has a: the picture shows boxes"):
+        assert families_for("a") == ["DejaVu Sans"]
 
 
 def test_other_fonts_are_asked_for_letters_that_the_usual_one_has_not(monkeypatch):
