@@ -162,13 +162,15 @@ def run_once(command: list[str], folder: Path, log: str, dry_run: bool) -> None:
     show(f"{shlex.join(command)} > {folder / log}")
     if dry_run:
         return
+    is_begun = remembered.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(remembered) as file:
         file.write(shlex.join(command))
     try:
         run(command, folder / log)
-    except RefusedError:  # nothing was made that another command could spoil
-        remembered.unlink()
+    except RefusedError:
+        if not is_begun:  # then nothing was made that another command could spoil
+            remembered.unlink()
         raise
     done.touch()
 

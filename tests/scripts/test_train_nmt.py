@@ -127,6 +127,17 @@ def test_texts_of_unequal_length_are_refused_and_may_be_mended(tmp_path, capsys)
     assert not (tmp_path / "out/prepared/command").exists()
 
 
+def test_what_was_begun_is_remembered_even_if_going_on_is_refused(tmp_path, monkeypatch):
+    def fail(command, log):
+        raise failures.pop()
+
+    failures = [train_nmt.RefusedError("refused"), InputError("stopped half-way")]
+    monkeypatch.setattr(train_nmt, "run", fail)
+    for _ in range(2):
+        assert train(tmp_path) == 2
+        assert (tmp_path / "out/prepared/command").exists()
+
+
 def test_other_options_for_the_same_folder_are_refused(tmp_path, commands, capsys):
     train(tmp_path, "--max-update", 5)
     assert train(tmp_path) == 2
