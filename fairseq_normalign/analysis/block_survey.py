@@ -120,12 +120,13 @@ def survey_blocks(
 
 
 def _with_words(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """The pairs, if any of them has a word."""
-    found = False
+    """The pairs without blank lines, whose marks alone would pass for text."""
+    measured = 0
     for pair in pairs:
-        found = found or bool(pair.source.text or pair.target.text)
-        yield pair
-    if not found:
+        if pair.source.text or pair.target.text:
+            measured += 1
+            yield pair
+    if measured == 0:
         raise InputError("attention cannot be measured on a corpus without words")
 
 

@@ -114,6 +114,16 @@ def test_what_becomes_of_long_sentences_is_told(folder):
     assert "|sentences:2|max-length:4|too-long:skip|" in left_out.stderr
 
 
+def test_blank_lines_are_no_sentences(folder, tmp_path):
+    for language in ("a", "b"):
+        text = (folder / f"text.{language}").read_text()
+        (tmp_path / f"text.{language}").write_text("\n" + text + "\n")
+    texts = ["--source-file", tmp_path / "text.a", "--target-file", tmp_path / "text.b"]
+    done = run("normalign", "mixing", folder, "--path", folder / "one.pt", *texts, "--cpu")
+    assert done.stdout == mixing(folder).stdout
+    assert "|sentences:3|" in done.stderr
+
+
 def test_the_encoder_alone(folder):
     done = run(
         *("normalign", "mixing", folder, "--path", folder / "one.pt", "--cpu"),
