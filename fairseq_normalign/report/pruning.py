@@ -148,6 +148,7 @@ def draw_quality(axes: Axes, rows: Sequence[Row], metric: str, kind: str | None)
         _draw_line(axes, from_scratch, metric, kind, marker="s", ls="--", label=SCRATCH)
         axes.legend(fontsize="x-small")
     axes.margins(x=0.32, y=0.15)  # room for names
+    axes.set_xlim(left=0)
     _label(axes, metric, f"{metric} against retained heads", kind)
 
 
