@@ -113,6 +113,8 @@ def test_signals_end_a_run_tidily(folder, number, status, message):
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Shells ignore Ctrl-C, and nohup hangups, for what they run in the background.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     ) as run:
         for _ in range(600):
             if list(folder.glob(".both.*.part")):
