@@ -115,8 +115,8 @@ def survey_blocks(
         progress=progress,
     )
     options.categories.check_counts(counter.tokens.tolist())
-    found = statistics.result(model.forcing.model)
-    return BlockSurvey(counter.sentences, mixing.result(), found)
+    statistics_by_kind = statistics.result(model.forcing.model)
+    return BlockSurvey(counter.sentences, mixing.result(), statistics_by_kind)
 
 
 def _with_words(pairs: Iterable[Pair]) -> Iterator[Pair]:

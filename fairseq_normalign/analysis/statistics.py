@@ -99,11 +99,11 @@ class StatisticsWatcher:
 
     def result(self, model: nn.Module) -> dict[str, Statistics]:
         """What was found, by kind of attention; those without any head are absent."""
-        found = {}
+        by_kind = {}
         for kind, tally in self.tallies.items():
             if tally.layers:
-                found[kind] = self._result(kind, tally, model)
-        return found
+                by_kind[kind] = self._result(kind, tally, model)
+        return by_kind
 
     def _result(self, kind: str, tally: StatisticsTally, model: nn.Module) -> Statistics:
         layers = [

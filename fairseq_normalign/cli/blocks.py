@@ -162,7 +162,7 @@ def read_counts(args: argparse.Namespace) -> dict[str, Counted]:
     return {"source": counted[0], "target": counted[-1]}
 
 
-def signature_of(args: argparse.Namespace, found: BlockSurvey) -> dict[str, Any]:
+def signature_of(args: argparse.Namespace, survey: BlockSurvey) -> dict[str, Any]:
     """Every choice that moves a number."""
     files = [Path(path).name for path in args.frequencies or []]
     masks = {} if args.mask_share is None else {"masks": args.mask_share, "seed": args.seed}
@@ -171,7 +171,7 @@ def signature_of(args: argparse.Namespace, found: BlockSurvey) -> dict[str, Any]
         lengths["too-long"] = args.too_long
     return {
         "checkpoints": "+".join(Path(path).name for path in args.path),
-        "sentences": found.sentences,
+        "sentences": survey.sentences,
         **lengths,
         **masks,
         "attention": args.attention,

@@ -77,13 +77,13 @@ def analyses_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
-    found = surveys(args)
+    measured = surveys(args)
     from fairseq_normalign.report import mixing as report
     from fairseq_normalign.report import pictures
 
-    signature = {**signature_of(args, found[0]), "average": args.average}
+    signature = {**signature_of(args, measured[0]), "average": args.average}
     analyses = analyses_of(args)
-    by_model = [of_model.mixing for of_model in found]
+    by_model = [of_model.mixing for of_model in measured]
     if args.output:
         with whole_file(args.output) as file:
             contents = report.as_json(by_model, args.path, signature)

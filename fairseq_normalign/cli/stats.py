@@ -64,15 +64,15 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    found = surveys(args, statistics=True, mixing=args.mixing)
+    by_model = surveys(args, statistics=True, mixing=args.mixing)
     from fairseq_normalign.report import mixing as mixing_report
     from fairseq_normalign.report import pictures
     from fairseq_normalign.report import statistics as report
     from fairseq_normalign.report.statistics_pictures import picture
 
-    signature = signature_of(args, found[0])
-    statistics = [of_model.statistics for of_model in found]
-    mixing = [of_model.mixing for of_model in found]
+    signature = signature_of(args, by_model[0])
+    statistics = [of_model.statistics for of_model in by_model]
+    mixing = [of_model.mixing for of_model in by_model]
     if not statistics[0]:
         raise InputError("the model has no attention heads left")
     if args.output:

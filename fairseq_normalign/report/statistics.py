@@ -120,20 +120,20 @@ def as_json(
     """Everything but the sampled points, of each model by itself."""
     contents = []
     for path, by_kind in zip(paths, models, strict=True):
-        of_kinds = {kind: statistics_as_json(found) for kind, found in by_kind.items()}
+        of_kinds = {kind: statistics_as_json(measured) for kind, measured in by_kind.items()}
         contents.append({"checkpoint": path, "attentions": of_kinds})
     return {"signature": dict(signature), "models": contents}
 
 
-def statistics_as_json(found: Statistics) -> dict[str, Any]:
-    relations = zip(found.categories, found.cells, strict=True)
+def statistics_as_json(measured: Statistics) -> dict[str, Any]:
+    relations = zip(measured.categories, measured.cells, strict=True)
     return {
-        "norms_of_x": _named_lengths(found.inputs),
-        "norms_of_f": _named_lengths(found.transformed),
-        "layers": [_layer_as_json(layer, found.categories) for layer in found.layers],
+        "norms_of_x": _named_lengths(measured.inputs),
+        "norms_of_f": _named_lengths(measured.transformed),
+        "layers": [_layer_as_json(layer, measured.categories) for layer in measured.layers],
         "weight_with_norm": {name: relation._asdict() for name, relation in relations},
-        "rank_with_weight": found.rank_weights._asdict(),
-        "rank_with_norm": found.rank_norms._asdict(),
+        "rank_with_weight": measured.rank_weights._asdict(),
+        "rank_with_norm": measured.rank_norms._asdict(),
     }
 
 
@@ -162,7 +162,7 @@ def _named_lengths(moments: Moments, place: int = 0) -> dict[str, float | None]:
 
 def _named(names: Sequence[str], numbers: Sequence[float] | np.ndarray) -> dict[str, float | None]:
     """Numbers by name; None for what is not defined."""
-    found = {}
+    measured = {}
     for name, number in zip(names, numbers, strict=True):
-        found[name] = None if math.isnan(number) else float(number)
-    return found
+        measured[name] = None if math.isnan(number) else float(number)
+    return measured

@@ -49,18 +49,18 @@ def style_of(place: int) -> Style:
 
 
 def by_layer(
-    axes: Axes, found: Statistics, values: Callable[[LayerStatistics], np.ndarray], label: str
+    axes: Axes, measured: Statistics, values: Callable[[LayerStatistics], np.ndarray], label: str
 ) -> None:
     """A line for each category, the mean over heads; a small mark for each head."""
-    layers = [layer.layer + 1 for layer in found.layers]
-    kept = shown_categories(found)
+    layers = [layer.layer + 1 for layer in measured.layers]
+    kept = shown_categories(measured)
     for order, place in enumerate(kept):
         style = style_of(place)
-        means = [values(layer)[:, place].mean() for layer in found.layers]
+        means = [values(layer)[:, place].mean() for layer in measured.layers]
         look: dict[str, Any] = {"marker": style.marker, "color": style.grey}
-        axes.plot(layers, means, ls=style.line, label=found.categories[place], **look)
+        axes.plot(layers, means, ls=style.line, label=measured.categories[place], **look)
         beside = 0.08 * (order - (len(kept) - 1) / 2)
-        for layer in found.layers:
+        for layer in measured.layers:
             of_heads = values(layer)[:, place]
             across = np.full(len(of_heads), layer.layer + 1 + beside)
             axes.scatter(across, of_heads, s=7, alpha=0.6, linewidths=0.5, **look)
@@ -71,28 +71,28 @@ def by_layer(
     legend(axes)
 
 
-def weights(axes: Axes, found: Statistics) -> None:
+def weights(axes: Axes, measured: Statistics) -> None:
     """Fig. 3a: Σ α by layer and category."""
-    by_layer(axes, found, lambda layer: layer.weights, "Σ α")
+    by_layer(axes, measured, lambda layer: layer.weights, "Σ α")
 
 
-def norms(axes: Axes, found: Statistics) -> None:
+def norms(axes: Axes, measured: Statistics) -> None:
     """Fig. 3b: Σ ‖αf(x)‖ by layer and category."""
-    by_layer(axes, found, lambda layer: layer.weighted, "Σ ‖αf(x)‖")
+    by_layer(axes, measured, lambda layer: layer.weighted, "Σ ‖αf(x)‖")
 
 
-def transformed(axes: Axes, found: Statistics) -> None:
+def transformed(axes: Axes, measured: Statistics) -> None:
     """‖f(x)‖ by layer and category."""
-    by_layer(axes, found, lambda layer: layer.by_category, "mean ‖f(x)‖")
+    by_layer(axes, measured, lambda layer: layer.by_category, "mean ‖f(x)‖")
 
 
-def cells(axes: Axes, found: Statistics) -> None:
+def cells(axes: Axes, measured: Statistics) -> None:
     """α and ‖f(x)‖ of single cells, by category, with ρ."""
-    for place in shown_categories(found):
-        points = some(found.sampled_cells[place])
-        rho = found.cells[place].rho
+    for place in shown_categories(measured):
+        points = some(measured.sampled_cells[place])
+        rho = measured.cells[place].rho
         told = "" if rho is None else f", ρ {rho:+.2f}"
-        cloud(axes, points[:, 0], points[:, 1], place, found.categories[place] + told)
+        cloud(axes, points[:, 0], points[:, 1], place, measured.categories[place] + told)
     axes.set_xscale("log")
     axes.set_xlim(left=SMALLEST, right=1.5)
     axes.set_xlabel("α (one cell of one head)")
@@ -101,24 +101,24 @@ def cells(axes: Axes, found: Statistics) -> None:
     legend(axes)
 
 
-def rank_weights(axes: Axes, found: Statistics) -> None:
+def rank_weights(axes: Axes, measured: Statistics) -> None:
     """Fig. 6: frequency rank and α."""
-    ranks(axes, found, 2, "mean α", found.rank_weights.rho)
+    ranks(axes, measured, 2, "mean α", measured.rank_weights.rho)
 
 
-def rank_norms(axes: Axes, found: Statistics) -> None:
+def rank_norms(axes: Axes, measured: Statistics) -> None:
     """Fig. 6: frequency rank and ‖f(x)‖."""
-    ranks(axes, found, 3, "mean ‖f(x)‖", found.rank_norms.rho)
+    ranks(axes, measured, 3, "mean ‖f(x)‖", measured.rank_norms.rho)
 
 
-def ranks(axes: Axes, found: Statistics, column: int, label: str, rho: float | None) -> None:
+def ranks(axes: Axes, measured: Statistics, column: int, label: str, rho: float | None) -> None:
     """Occurrences of tokens over their frequency rank, by category."""
-    for place in shown_categories(found):
-        of_category = found.occurrences[found.occurrences[:, 1] == place]
+    for place in shown_categories(measured):
+        of_category = measured.occurrences[measured.occurrences[:, 1] == place]
         if len(of_category):
             points = some(of_category)
             across = np.maximum(points[:, 0], 1)
-            cloud(axes, across, points[:, column], place, found.categories[place])
+            cloud(axes, across, points[:, column], place, measured.categories[place])
     axes.set_xscale("log")
     axes.set_xlabel("frequency rank" if rho is None else f"frequency rank (ρ {rho:+.2f})")
     axes.set_ylabel(label)
@@ -142,11 +142,11 @@ def legend(axes: Axes) -> None:
     axes.legend(fontsize=7, ncols=LEGEND_COLUMNS, frameon=False, borderaxespad=0.2, **place)
 
 
-def spread(axes: Axes, found: Statistics) -> None:
+def spread(axes: Axes, measured: Statistics) -> None:
     """‖f(x)‖ of each head: mean ± deviation, and min to max."""
     place = 0
     middles, names = [], []
-    for layer in found.layers:
+    for layer in measured.layers:
         moments = layer.transformed
         across = place + np.arange(len(layer.heads))
         axes.vlines(across, moments.low, moments.high, color="0.6", lw=0.8)
@@ -162,13 +162,13 @@ def spread(axes: Axes, found: Statistics) -> None:
     axes.set_ylim(bottom=0)
 
 
-def singular(axes: Axes, found: Statistics) -> None:
+def singular(axes: Axes, measured: Statistics) -> None:
     """Singular values of f with its bias: a line for each head, the darker the earlier its layer.
 
     Only some layers are named if there are many.
     """
-    last = len(found.layers) - 1
-    for number, layer in enumerate(found.layers):
+    last = len(measured.layers) - 1
+    for number, layer in enumerate(measured.layers):
         look: dict[str, Any] = {"color": str(0.75 * number / max(1, last)), "lw": 0.9}
         look["ls"] = style_of(number).line
         is_named = last < len(STYLES) or number in (0, last)
