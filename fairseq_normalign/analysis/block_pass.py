@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import torch
-
 from fairseq_normalign.analysis.tokens import TokenBatch, TokenTable, token_batches
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.attention import Name, attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches
-from fairseq_normalign.host.blocks import record_blocks
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.mixing import Block
@@ -52,9 +49,7 @@ def watch_blocks(
     device = next(forcing.model.parameters()).device
     for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
         batch = [pair for _, pair in numbered]
-        forcing.check_lengths(batch)
-        with torch.no_grad(), record_blocks(forcing.model, kinds) as blocks:
-            forcing.forward(batch)
+        blocks = forcing.recorded_blocks(batch, kinds)
         tokens = {}
         for side, of_side in token_batches(forcing, tables, batch).items():
             tokens[side] = TokenBatch(*(known.to(device) for known in of_side))

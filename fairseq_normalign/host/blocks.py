@@ -133,20 +133,25 @@ class _BlockHooks:
 
 
 @contextmanager
-def record_blocks(model: nn.Module, kinds: Collection[str]) -> Iterator[dict[Name, Block]]:
+def record_blocks(
+    model: nn.Module, kinds: Collection[str], *, layers: Collection[int] | None = None
+) -> Iterator[dict[Name, Block]]:
     """Records whole attention blocks while the context is open (see ``recorder.record``).
 
     Each forward pass over whole sentences replaces what the last one recorded.
 
     Args:
         kinds: which of ``encoder``, ``decoder``, ``cross``.
+        layers: which layers, from 0; all of them by default.
 
     Yields:
         A dict ``(kind, layer) → Block``.
     """
     blocks: dict[Name, Block] = {}
-    with record(model, kinds) as recording, ExitStack() as stack:
+    with record(model, kinds, layers=layers) as recording, ExitStack() as stack:
         for name, modules in block_modules(model, kinds).items():
+            if layers is not None and name[1] not in layers:
+                continue
             hooks = _BlockHooks(modules)
             stack.enter_context(hooks.installed())
 

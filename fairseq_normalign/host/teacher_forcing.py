@@ -13,11 +13,19 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import attentions, head_numbers, out_weight, single_beam
+from fairseq_normalign.host.attention import (
+    Name,
+    attentions,
+    head_numbers,
+    out_weight,
+    single_beam,
+)
+from fairseq_normalign.host.blocks import record_blocks
 from fairseq_normalign.host.lengths import Limits, excess, fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.recorder import Recording, record
 from fairseq_normalign.host.special_tokens import special_tokens_of
+from fairseq_normalign.norms.mixing import Block
 
 
 class TeacherForcing:
@@ -79,6 +87,15 @@ class TeacherForcing:
         ):
             self.forward(pairs)
         return recording
+
+    def recorded_blocks(
+        self, pairs: list[Pair], kinds: Collection[str], *, layers: Collection[int] | None = None
+    ) -> dict[Name, Block]:
+        """What whole attention blocks did on a batch, padded on the right."""
+        self.check_lengths(pairs)
+        with torch.no_grad(), record_blocks(self.model, kinds, layers=layers) as blocks:
+            self.forward(pairs)
+        return blocks
 
     def forward(self, pairs: list[Pair]) -> None:
         """Runs the encoder, and the decoder if it is looked at, but not the output layer.

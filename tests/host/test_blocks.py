@@ -96,6 +96,13 @@ def test_batches_and_padding_change_nothing(batch, model):
         torch.testing.assert_close(unpadded, alone[kind, layer], rtol=1e-4, atol=1e-5)
 
 
+def test_some_layers(batch):
+    model = build_model()
+    with torch.no_grad(), record_blocks(model, ("encoder", "cross"), layers=[1]) as blocks:
+        model(**batch)
+    assert set(blocks) == {("encoder", 1), ("cross", 1)}
+
+
 def test_a_sentence_of_one_token_mixes_nothing():
     model = randomised(build_model())
     with torch.no_grad(), record_blocks(model, KINDS) as blocks:
