@@ -13,7 +13,7 @@ from fairseq_normalign.errors import InputError
 COMBINATIONS = (*MEANS, "learned")
 PARTS = re.compile(
     r"(?P<reverse>reverse:)?"
-    r"(?P<method>[a-z-]+(:[0-9.e+-]+?)?)"
+    r"(?P<method>[a-z][a-z0-9-]*(:[0-9.e+-]+?)?)"
     r"(\.(?P<layer>[1-9][0-9]{0,3})(\.(?P<head>[1-9][0-9]{0,3}))?)?"
     r"\.(?P<step>input|output)"
     r"(\*(?P<weight>[0-9]+(\.[0-9]+)?))?"

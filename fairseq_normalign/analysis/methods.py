@@ -9,7 +9,7 @@ This module imports no PyTorch: ``--help`` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from fairseq_normalign.host.pairs import Pair
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
     from fairseq_normalign.norms.contributions import Recorded
+    from fairseq_normalign.norms.mixing import Block
 
 # What can be recorded of the source–target attention in the shared forward pass.
 WEIGHTS = frozenset({"weights"})  # α
 VALUES = WEIGHTS | {"values"}  # and what norms are made of: values and W_O
+BLOCKS = VALUES | {"blocks"}  # and the residual connection and layer norm around it
+ALL_BLOCKS = BLOCKS | {"all blocks"}  # the same of every attention and layer of the model
 OWN_PASS: frozenset[str] = frozenset()  # the method runs the model by itself
 
 # The rule sets of layer-wise relevance propagation, and the method of each.
@@ -40,6 +43,7 @@ class Batch:
     forcing: TeacherForcing
     pairs: list[Pair]
     recording: Mapping[tuple[str, int], Recorded]  # of the layers that are asked for
+    blocks: Mapping[tuple[str, int], Block] = field(default_factory=dict)  # if they are needed
 
 
 class Method(NamedTuple):
@@ -53,8 +57,9 @@ class Method(NamedTuple):
 
     compute: Callable[..., Any]
     summary: str
-    needs: frozenset[str] = WEIGHTS  # WEIGHTS, VALUES or OWN_PASS
-    layers: bool = True  # whether each decoder layer, and each head, has a matrix of its own
+    needs: frozenset[str] = WEIGHTS  # WEIGHTS, VALUES, BLOCKS, ALL_BLOCKS or OWN_PASS
+    layers: bool = True  # whether each decoder layer has a matrix of its own
+    heads: bool = True  # whether each head has one, too
     steps: tuple[str, ...] = tuple(STEPS)  # which steps it can answer
     parameter: str | None = None  # what a number behind the name sets, as in lrp-epsilon:0.001
     default: float | None = None  # of this parameter
@@ -81,6 +86,28 @@ METHODS: dict[str, Method] = {
     ),
     "head-norms": Method(
         attention_methods.head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES
+    ),
+    "alti": Method(
+        partial(late("analysis.alti:contribution"), order=1),
+        "what encoder states contribute to the output of the source–target block, by L1 distance "
+        "(ALTI, Ferrando et al., 2022)",
+        needs=BLOCKS,
+    ),
+    "alti-l2": Method(
+        partial(late("analysis.alti:contribution"), order=2),
+        "the same by L2 distance",
+        needs=BLOCKS,
+    ),
+    "alti-encoder": Method(
+        late("analysis.alti:through_encoder"),
+        "alti of source tokens, through all encoder layers",
+        needs=ALL_BLOCKS,
+    ),
+    "alti-rollout": Method(
+        late("analysis.alti:from_source"),
+        "the share of source tokens in decoder states, through all layers (ALTI+)",
+        needs=ALL_BLOCKS,
+        heads=False,
     ),
     **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
 }
@@ -122,13 +149,18 @@ def _number(spec: str, text: str) -> float:
 
 def check_head_method(spec: str) -> None:
     """Refuses a method that single heads do not have."""
-    if not method_of(spec).layers:
-        expected = ", ".join(layered_methods())
-        raise InputError(
-            f"method {spec} is of the whole model, not of a head; expected: {expected}"
-        )
+    method = method_of(spec)
+    if method.layers and method.heads:
+        return
+    owner = "whole layers" if method.layers else "the whole model"
+    expected = [name for name, other in METHODS.items() if other.layers and other.heads]
+    raise InputError(f"method {spec} is of {owner}, not of a head; expected: {', '.join(expected)}")
 
 
 def layered_methods() -> list[str]:
-    """The methods that have a matrix for each layer."""
-    return [name for name, method in METHODS.items() if method.layers]
+    """The methods by layer that look at the source–target attention alone: those of tables.
+
+    Methods of whole blocks cost more; they are in tables that name them.
+    """
+    layered = [name for name, method in METHODS.items() if method.layers]
+    return [name for name in layered if "blocks" not in METHODS[name].needs]

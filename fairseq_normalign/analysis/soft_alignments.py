@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.alignment.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
-from fairseq_normalign.analysis.methods import Batch, method_of
+from fairseq_normalign.analysis.methods import Batch, check_head_method, method_of
+from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.norms.finite import check_finite
@@ -55,6 +56,7 @@ def _matrices(
         if (method, layer, head) not in computed:
             place = None
             if layer is not None and head is not None:
+                check_head_method(method)
                 place = forcing.head_place(layer, head)
             computed[method, layer, head] = _array(method_of(method).compute(batch, layer, place))
         matrices.append(_by_token(computed[method, layer, head], step, pairs))
@@ -71,8 +73,18 @@ def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Ev
             layers.add(evidence.layer)
     if not needs:
         return Batch(forcing, pairs, {})
+    if "blocks" in needs:
+        return _with_blocks(forcing, pairs, None if "all blocks" in needs else layers)
     recording = forcing.recorded(pairs, layers=layers, values="values" in needs)
     return Batch(forcing, pairs, recording)
+
+
+def _with_blocks(forcing: TeacherForcing, pairs: list[Pair], layers: set[int] | None) -> Batch:
+    """The batch with blocks of some layers, or of every attention and layer of the model."""
+    kinds = (forcing.attention,) if layers is not None else tuple(KINDS)
+    blocks = forcing.recorded_blocks(pairs, kinds, layers=layers)
+    recording = {name: block.recorded for name, block in blocks.items()}
+    return Batch(forcing, pairs, recording, blocks)
 
 
 def _array(matrix: Tensor | np.ndarray) -> np.ndarray:

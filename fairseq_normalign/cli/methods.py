@@ -32,7 +32,8 @@ def main(args: argparse.Namespace) -> None:
 
 def described(method: Method) -> str:
     """What a method is, and where it can be had."""
-    where = "each layer and head" if method.layers else "the whole model"
+    by_layer = "each layer and head" if method.heads else "each layer"
+    where = by_layer if method.layers else "the whole model"
     text = f"{method.summary}. Of {where}, at step {' or '.join(method.steps)}."
     if method.parameter is not None:
         text += f" NAME:NUMBER sets {method.parameter} (default: {method.default:g})."
