@@ -87,6 +87,7 @@ METHODS: dict[str, Method] = {
     "head-norms": Method(
         attention_methods.head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES
     ),
+    **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
     "alti": Method(
         partial(late("analysis.alti:contribution"), order=1),
         "what encoder states contribute to the output of the source–target block, by L1 distance "
@@ -109,7 +110,6 @@ METHODS: dict[str, Method] = {
         needs=ALL_BLOCKS,
         heads=False,
     ),
-    **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
 }
 
 
