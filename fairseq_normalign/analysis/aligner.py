@@ -59,7 +59,8 @@ class AlignOptions:
             </s> is left out.
         extract: how links are taken from the soft alignment: a name in
             ``alignment.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``; or
-            ``piece-argmax``, which links pieces, and words any of whose pieces are linked.
+            ``piece-argmax``, which links pieces, and words any of whose pieces are linked. By
+            default the method's own rule, which is ``argmax`` of most methods.
         source_merge, target_merge: how pieces become words: ``sum``, ``mean`` or ``max``.
         batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
     """
@@ -69,7 +70,7 @@ class AlignOptions:
     head: int | None = None
     step: str = AUTO
     eos: str = "null"
-    extract: str = "argmax"
+    extract: str | None = None
     source_merge: str = "sum"
     target_merge: str = "mean"
     batch_tokens: int = 4000
@@ -80,10 +81,10 @@ class AlignOptions:
         self._check_choice("eos", EOS)
         self._check_choice("source_merge", tuple(MERGES))
         self._check_choice("target_merge", tuple(MERGES))
-        check_extract(self.extract)
+        check_extract(self.rule)
         if self.by_pieces and self.merges != SUM_AND_MEAN:
             raise InputError(
-                f"extract {self.extract} links pieces before they are merged; expected no "
+                f"extract {self.rule} links pieces before they are merged; expected no "
                 f"source_merge or target_merge with it, not {self.merges}"
             )
         if not method.layers and (self.layer != AUTO or self.head is not None):
@@ -109,16 +110,25 @@ class AlignOptions:
         return Merges(self.source_merge, self.target_merge)
 
     @property
+    def rule(self) -> str:
+        """How links are taken."""
+        return self.rule_of(self.method)
+
+    def rule_of(self, method: str) -> str:
+        """How links of another method would be taken: in its own way, if none is named."""
+        return method_of(method).extract if self.extract is None else self.extract
+
+    @property
     def by_pieces(self) -> bool:
         """Whether links are taken from pieces instead of words."""
-        return self.extract == PIECE_ARGMAX
+        return self.rule == PIECE_ARGMAX
 
     def extraction(self) -> dict[str, str]:
         """How soft alignments become links, as signatures tell it."""
         return {
-            "eos": self.eos,
+            "eos": self.eos if method_of(self.method).eos else "skip",
             "merge": "none" if self.by_pieces else str(self.merges),
-            "extract": self.extract,
+            "extract": self.rule,
         }
 
     @property
@@ -343,12 +353,14 @@ class NormAligner(Aligner):
         progress: Progress | None = None,
     ) -> Iterator[list[Soft]]:
         """Several soft alignments of each pair from one forward pass."""
+        rule_of = self.options.rule_of
+        by_pieces = [place for place in evidences if rule_of(place.method) == PIECE_ARGMAX]
         run = partial(
             soft_alignments,
             self.forcing,
             evidences=evidences,
             merges=self.options.merges,
-            keep_pieces=self.options.by_pieces,
+            keep_pieces=by_pieces,
         )
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
@@ -361,7 +373,7 @@ class NormAligner(Aligner):
         )
 
     def links(self, soft: Soft) -> list[Link]:
-        return links_of(soft, self.options.extract, null=self.options.null)
+        return links_of(soft, self.options.rule, null=self.options.null)
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
         return confidences(soft.words, links, null=self._null(soft))

@@ -11,7 +11,7 @@ from fairseq_normalign.alignment.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.alignment.links import Gold, InMemory, read_together
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.attention_pass import running_heads
-from fairseq_normalign.analysis.methods import check_head_method, full_spec
+from fairseq_normalign.analysis.methods import check_head_method, full_spec, method_of
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
@@ -32,19 +32,33 @@ def error_rates(survey: Survey) -> Finding:
     check_head_method(survey.options.method)
     heads = all_heads(running_heads(survey.forcing))
     of_cross = [head for head in heads if head.kind == "cross"]
-    places = list(product(of_cross, survey.options.steps))
+    steps_asked = _steps(survey)
+    places = list(product(of_cross, steps_asked))
     best: dict[Head, tuple[float, str]] = {}
     for (head, step), total in zip(places, _totals(survey, places, gold), strict=True):
         best[head] = min(best.get(head, (1.0, step)), (total.aer, step))
     aers = {head: aer for head, (aer, _) in best.items()}
     steps = {head: step for head, (_, step) in best.items()}
-    only = survey.options.steps[0] if len(survey.options.steps) == 1 else "best"
+    only = steps_asked[0] if len(steps_asked) == 1 else "best"
     settings = {
         "method": full_spec(survey.options.method),
         "step": only,
         "extract": survey.options.extract,
     }
     return Finding(aers, details={"steps": steps}, settings=settings)
+
+
+def _steps(survey: Survey) -> list[str]:
+    """The steps that are asked for, as far as the method can answer for them."""
+    method = survey.options.method
+    answered = method_of(method).steps
+    steps = [step for step in survey.options.steps if step in answered]
+    if not steps:
+        raise InputError(
+            f"method {method} cannot answer for step {' or '.join(survey.options.steps)}; "
+            f"expected step {' or '.join(answered)}"
+        )
+    return steps
 
 
 def _totals(
@@ -60,7 +74,7 @@ def _totals(
     totals = [Counts()] * len(evidences)
     if not evidences:
         return totals
-    by_pieces = options.extract == PIECE_ARGMAX
+    by_pieces = evidences if options.extract == PIECE_ARGMAX else ()
     run = partial(soft_alignments, survey.forcing, evidences=evidences, keep_pieces=by_pieces)
     softs = map_batches(survey.pairs, run, max_tokens=options.max_tokens, window=100)
     golds = InMemory(options.gold_name, gold)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairseq_normalign.alignment.extract import PIECE_ARGMAX
 from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.analysis import attention_methods
 from fairseq_normalign.errors import InputError
@@ -34,6 +35,7 @@ OWN_PASS: frozenset[str] = frozenset()  # the method runs the model by itself
 # The rule sets of layer-wise relevance propagation, and the method of each.
 LRP_RULES = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
 LRP_EPSILON = 1e-5  # as in the code of Voita et al. (2021)
+SHIFT_ATT = "shift-att"  # the method that two models together have an aligner of
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,8 @@ class Method(NamedTuple):
     steps: tuple[str, ...] = tuple(STEPS)  # which steps it can answer
     parameter: str | None = None  # what a number behind the name sets, as in lrp-epsilon:0.001
     default: float | None = None  # of this parameter
+    extract: str = "argmax"  # how its links are taken unless the user names a rule
+    eos: bool = True  # whether </s> takes part, or is left out whatever the options say
 
 
 def _lrp(rules: str) -> Method:
@@ -109,6 +113,14 @@ METHODS: dict[str, Method] = {
         "the share of source tokens in decoder states, through all layers (ALTI+)",
         needs=ALL_BLOCKS,
         heads=False,
+    ),
+    SHIFT_ATT: Method(
+        late("analysis.shift_att:shift_att"),
+        "α, averaged over heads, without </s>; final full stops take each other (Shift-Att, Chen "
+        "et al., 2020)",
+        steps=("input",),
+        extract=PIECE_ARGMAX,
+        eos=False,
     ),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from torch import Tensor
@@ -22,14 +22,14 @@ def soft_alignments(
     evidences: Sequence[Evidence],
     merges: Merges = SUM_AND_MEAN,
     *,
-    keep_pieces: bool = False,
+    keep_pieces: Collection[Evidence] = (),
 ) -> Iterator[list[Soft]]:
     """The soft alignments of each pair, one for each evidence, from one forward pass.
 
     Methods that run the model by themselves add their own passes.
 
     Args:
-        keep_pieces: whether they have the matrices of pieces beside those of words.
+        keep_pieces: evidences that have matrices of pieces beside those of words.
     """
     matrices = _matrices(forcing, pairs, evidences)
     for place, pair in enumerate(pairs):
@@ -37,11 +37,9 @@ def soft_alignments(
         queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
         check_finite(pieces[None, :, :queries, :keys], [pair.where])
         softs = _to_words(pieces, pair, merges)
-        if keep_pieces:
-            softs = [
-                soft._replace(pieces=_of_words(matrix, pair))
-                for soft, matrix in zip(softs, pieces, strict=True)
-            ]
+        for number, evidence in enumerate(evidences):
+            if evidence in keep_pieces:
+                softs[number] = softs[number]._replace(pieces=_of_words(pieces[number], pair))
         yield softs
 
 

@@ -13,7 +13,7 @@ from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.alignment.soft import EOS, STEPS
 from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidence
-from fairseq_normalign.analysis.methods import METHODS, layered_methods, method_of
+from fairseq_normalign.analysis.methods import METHODS, SHIFT_ATT, method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.errors import InputError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.host.options import ReadyModel
 
 AUTO = "auto"
+TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. `normalign methods` tells what --method
 takes."""
@@ -87,7 +88,7 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
         "--extract",
         metavar="NAME",
         help=f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a "
-        "number (default: argmax; relative with --combine)",
+        "number (default: argmax; piece-argmax of shift-att; relative with --combine)",
     )
     for side, default in (("source", "sum"), ("target", "mean")):
         group.add_argument(
@@ -106,7 +107,9 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
         help="combine both steps (and directions): see docs/align.md",
     )
     group.add_argument(
-        "--reverse-path", metavar="CHECKPOINT", help="the model of the other direction"
+        "--reverse-path",
+        metavar="CHECKPOINT",
+        help="the model of the other direction, for --combine and for --method shift-att",
     )
     group.add_argument(
         "--evidence", nargs="+", metavar="E", help=f"{FORM} (default: chosen without gold)"
@@ -146,7 +149,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="NAME",
         help="of the table, or all; those of the whole model are slow (default: "
-        f"{' '.join(layered_methods())})",
+        f"{' '.join(TABLE_METHODS)})",
     )
     group.add_argument("--heads", action="store_true", help="a row for each head too")
     options.add_gold_options(group, "gold links")
@@ -190,12 +193,14 @@ def check_methods(args: argparse.Namespace) -> None:
 
 def check_combination(args: argparse.Namespace) -> None:
     if args.combine is None:
-        for name in ("reverse_path", "evidence"):
-            if getattr(args, name):
-                raise InputError(
-                    f"--{name.replace('_', '-')} needs --combine, which says how: "
-                    f"{', '.join(COMBINATIONS)}"
-                )
+        ways = ", ".join(COMBINATIONS)
+        if args.evidence:
+            raise InputError(f"--evidence needs --combine, which says how: {ways}")
+        if args.reverse_path and (args.method != SHIFT_ATT or args.all):
+            raise InputError(
+                f"--reverse-path needs --combine, which says how: {ways}; or --method {SHIFT_ATT}, "
+                "without --all"
+            )
     elif args.all or (args.layer, args.step, args.head) != (AUTO, AUTO, None):
         raise InputError(
             "--combine takes both steps; name layers with --evidence, not --layer, --head, --step "
@@ -208,7 +213,7 @@ def check_combination(args: argparse.Namespace) -> None:
 def table_methods(names: list[str] | None) -> list[str]:
     """The methods of the table."""
     if names is None:
-        return layered_methods()
+        return list(TABLE_METHODS)
     if names == ["all"]:
         return list(METHODS)
     for name in names:
@@ -237,15 +242,16 @@ def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:
     """The aligner that the options describe."""
     from fairseq_normalign.analysis.aligner import NormAligner
     from fairseq_normalign.analysis.combined import CombinedAligner
+    from fairseq_normalign.analysis.shift_att import ShiftAttAligner
     from fairseq_normalign.host.options import load
 
     align_options = align_options_of(args)
     forward = NormAligner(*model, align_options)
-    if args.combine is None:
-        return forward
     backward = None
     if args.reverse_path:
         backward = NormAligner(*load(args, reverse=True), align_options)
+    if args.combine is None:
+        return forward if backward is None else ShiftAttAligner(forward, backward)
     evidences = None
     if args.evidence:
         evidences = [parse_evidence(text) for text in args.evidence]
@@ -263,7 +269,7 @@ def align_options_of(args: argparse.Namespace) -> Any:
         head=args.head,
         step=args.step,
         eos=args.eos,
-        extract=args.extract or "argmax",
+        extract=args.extract,
         source_merge=args.source_merge,
         target_merge=args.target_merge,
         batch_tokens=args.max_tokens,

@@ -120,7 +120,7 @@ def test_links_of_pieces_equal_the_slow_twin(step, null, task, pairs):
     evidences = [Evidence("norms", 1, step)]
     both = zip(
         pairs,
-        soft_alignments(forcing, pairs, evidences, keep_pieces=True),
+        soft_alignments(forcing, pairs, evidences, keep_pieces=evidences),
         soft_alignments(forcing, pairs, evidences),
         strict=True,
     )
