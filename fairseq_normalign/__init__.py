@@ -16,6 +16,7 @@ from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
+    from fairseq_normalign.analysis.alti import source_shares
     from fairseq_normalign.analysis.block_survey import BlockOptions, survey_blocks
     from fairseq_normalign.analysis.combined import CombinedAligner
     from fairseq_normalign.analysis.evaluation import compare
@@ -51,6 +52,7 @@ __all__ = [
     "record",
     "record_blocks",
     "relevances",
+    "source_shares",
     "survey_blocks",
     "text_pairs",
 ]
@@ -75,6 +77,7 @@ PLACES = {
     "record": "host.recorder",
     "record_blocks": "host.blocks",
     "relevances": "analysis.pair_relevance",
+    "source_shares": "analysis.alti",
     "survey_blocks": "analysis.block_survey",
     "text_pairs": "host.pairs",
 }

@@ -41,7 +41,7 @@ class Arrays:
         self.queries, self.keys = forcing.sides
         self.name, self.quantity = quantity, QUANTITIES[quantity]
         self.dtype = np.dtype(dtype)
-        self.layers = _chosen("layer", layers, range(forcing.layers))
+        self.layers = chosen("layer", layers, range(forcing.layers))
         self.heads = self._chosen_heads(heads)  # for each layer, from 0
 
     def _chosen_heads(self, numbers: Sequence[int] | None) -> list[list[int]]:
@@ -51,7 +51,7 @@ class Arrays:
             known = self.forcing.head_numbers[layer]
             if numbers and not known:
                 raise InputError(f"head {numbers[0]}: layer {layer + 1} has no heads left")
-            by_layer.append(_chosen("head", numbers, known, owner=f"layer {layer + 1}"))
+            by_layer.append(chosen("head", numbers, known, owner=f"layer {layer + 1}"))
         counts = set(map(len, by_layer))
         if len(counts) > 1:
             raise InputError(
@@ -146,11 +146,11 @@ def size(pairs: Iterable[Pair], arrays: Arrays) -> tuple[int, float]:
     return count, total / 1e9
 
 
-def _chosen(
+def chosen(
     name: str, numbers: Sequence[int] | None, known: Sequence[int], *, owner: str = "the model"
 ) -> list[int]:
     """Some of the known layers or heads, ascending from 0, which people count from 1."""
     if numbers is None:
         return list(known)
-    chosen = {from_one(name, number, known, owner=owner) for number in numbers}
-    return sorted(chosen)
+    numbered = {from_one(name, number, known, owner=owner) for number in numbers}
+    return sorted(numbered)

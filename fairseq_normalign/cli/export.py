@@ -6,13 +6,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.norms.quantities import QUANTITIES
+from fairseq_normalign.norms.quantities import QUANTITIES, SOURCE_SHARE
 from fairseq_normalign.version import __version__
+
+if TYPE_CHECKING:
+    from fairseq_normalign.analysis.arrays import Arrays
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 DESCRIPTION = """Writes for each sentence pair an array over its pieces and marks such as </s>, with
 tokens and metadata; read it with fairseq_normalign.open_export or numpy.load. Encoder attention
@@ -30,6 +35,11 @@ def check(args: argparse.Namespace) -> None:
     for path in (args.source_file, args.target_file, args.hypotheses):
         if path is not None and is_stream(path):
             raise InputError(f"{name_of(path)}: can be read only once; expected a file")
+    if args.quantity == SOURCE_SHARE and (args.attention != "cross" or args.head):
+        raise InputError(
+            f"--quantity {SOURCE_SHARE} is of whole decoder layers; expected no --head with it, "
+            "and no --attention but cross"
+        )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +57,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--quantity",
-        choices=tuple(QUANTITIES),
+        choices=(*QUANTITIES, SOURCE_SHARE),
         default="norms",
-        help=f"{formulas} (default: %(default)s)",
+        help=f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "
+        "through all layers (default: %(default)s)",
     )
     group.add_argument(
         "--layer",
@@ -84,15 +95,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from fairseq_normalign.analysis.arrays import Arrays, size
+    from fairseq_normalign.analysis.arrays import size
     from fairseq_normalign.host.options import complete, corpus, fitted, load
     from fairseq_normalign.report.arrays import write_arrays
 
     complete(args)
     model = load(args, attention=args.attention)
-    arrays = Arrays(
-        model.forcing, args.quantity, layers=args.layer, heads=args.head, dtype=args.dtype
-    )
+    arrays = arrays_of(args, model.forcing)
 
     need_target = "target" in model.forcing.sides
 
@@ -120,3 +129,13 @@ def main(args: argparse.Namespace) -> None:
             max_tokens=args.max_tokens,
             progress=progress.update,
         )
+
+
+def arrays_of(args: argparse.Namespace, forcing: TeacherForcing) -> Arrays:
+    """What is exported of each pair."""
+    from fairseq_normalign.analysis.alti_arrays import SourceShares
+    from fairseq_normalign.analysis.arrays import Arrays
+
+    if args.quantity == SOURCE_SHARE:
+        return SourceShares(forcing, layers=args.layer, dtype=args.dtype)
+    return Arrays(forcing, args.quantity, layers=args.layer, heads=args.head, dtype=args.dtype)

@@ -41,6 +41,9 @@ QUANTITIES = {
     ),
 }
 
+# Of a whole model, not of one attention: what `normalign export` has beside them.
+SOURCE_SHARE = "source-share"
+
 
 def of_sentence(
     recorded: Recorded, index: int, queries: int, keys: int, heads: Sequence[int]
