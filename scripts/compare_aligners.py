@@ -1,0 +1,281 @@
+"""Compares our alignments with those of eflomal and fast_align: AER, and CPU seconds.
+
+python scripts/compare_aligners.py --train corpus/train --test corpus/test -s de -t en \\
+    --gold corpus/test.talp --gold-index 1 --path deen.pt --reverse-path ende.pt --out compare \\
+    --corpus "data-bin --bpe sentencepiece --sentencepiece-model spm.model --cpu"
+
+eflomal and fast_align (by systran-align) are installed from PyPI into an environment of their own;
+what cannot be installed is left out, and a line says so. They are trained on the training pairs and
+the test pairs together. Their links, ours and the scores are in OUT. They do not run a second time
+on the same text, while ours are always made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from statistical_aligners import (
+    ALIGNERS,
+    HEURISTIC,
+    Run,
+    Text,
+    UnavailableError,
+    align,
+    cpu_seconds,
+    install,
+)
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "data_prep"))
+
+from lines import read_pairs, text_file, write_pairs  # noqa: E402
+
+NORMALIGN = Path(sys.executable).parent / "normalign"
+ONE_MODEL = {
+    "norms, one model": "",
+    "product, one model": "--combine product",
+    "learned, one model": "--combine learned",
+}
+TWO_MODELS = {
+    "product, two models": "--combine product",
+    "learned, two models": "--combine learned",
+}
+COLUMNS = ("AER", "95 %", "P", "R", "links", "seconds")
+NOTE = (
+    "AER, P and R in %; 95 % bootstrap intervals of AER; seconds of CPU, without the training of "
+    "translation models."
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """One row of the table: what it is called, its links, and the CPU seconds that they took."""
+
+    name: str
+    links: Path
+    seconds: float
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """Options of the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--train", type=Path, required=True, metavar="PREFIX", help="training text PREFIX.L or .gz"
+    )
+    parser.add_argument(
+        "--test", type=Path, required=True, metavar="PREFIX", help="likewise the text with gold"
+    )
+    parser.add_argument("-s", "--source-lang", required=True, metavar="L", help="source language")
+    parser.add_argument("-t", "--target-lang", required=True, metavar="L", help="target language")
+    parser.add_argument("--gold", type=Path, required=True, metavar="FILE", help="gold links")
+    parser.add_argument(
+        "--gold-index", choices=("0", "1"), default="0", help="first word (default: %(default)s)"
+    )
+    parser.add_argument("--path", type=Path, metavar="FILE", help="the checkpoint of our model")
+    parser.add_argument(
+        "--reverse-path", type=Path, metavar="FILE", help="that of the other direction"
+    )
+    parser.add_argument(
+        "--corpus",
+        default="",
+        metavar="WORDS",
+        help="the data folder of our model, and how it splits text: options of normalign align",
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="NAME=WORDS",
+        help="a further row of ours, by options of normalign align; may be repeated",
+    )
+    parser.add_argument(
+        "--aligners",
+        nargs="*",
+        choices=ALIGNERS,
+        default=list(ALIGNERS),
+        help="which tools (default: all)",
+    )
+    parser.add_argument(
+        "--environment", type=Path, metavar="DIR", help="theirs (default: in the user's cache)"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="for all results")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare, or say in one line what is wrong."""
+    args = get_parser().parse_args(argv)
+    try:
+        print(compare(args))
+    except InputError as error:
+        print(f"compare_aligners.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def compare(args: argparse.Namespace) -> str:
+    """The table, which OUT/table.txt has too."""
+    check(args)
+    args.out.mkdir(parents=True, exist_ok=True)
+    systems = [*statistical(args), *ours(args)]
+    if not systems:
+        raise InputError("nothing to compare; expected an aligner that can be installed, or --path")
+    shown = table(systems, scores(args, systems))
+    with whole_file(args.out / "table.txt") as file:
+        file.write(f"{shown}\n")
+    return shown
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises InputError for what is missing or does not go together."""
+    if args.path is None and (args.reverse_path or args.also):
+        raise InputError("--reverse-path and --also are about our model; expected --path")
+    if args.path is not None and not args.corpus:
+        raise InputError("--corpus is missing; expected the data folder of --path and its options")
+    for row in args.also:
+        if not row.partition("=")[0] or "=" not in row:
+            raise InputError(f"--also {row!r}; expected NAME=WORDS")
+    for path in (args.path, args.reverse_path, args.gold):
+        if path is not None and not path.exists():
+            raise InputError(f"{path}: not found")
+
+
+def statistical(args: argparse.Namespace) -> Iterator[System]:
+    """The rows of the tools that could be installed."""
+    if not args.aligners:
+        return
+    text = joined(args)
+    environment = args.environment or cache()
+    for name in args.aligners:
+        folder = args.out / name
+        try:
+            show(f"{name}: installing {ALIGNERS[name].package} into {environment}")
+            install(ALIGNERS[name], environment)
+        except UnavailableError as error:
+            show(f"{name}: left out, it could not be installed: {error}")
+            continue
+        show(f"{name}: both directions, log in {folder / 'log'}")
+        yield from alignments(name, align(ALIGNERS[name], environment, text, folder))
+
+
+def joined(args: argparse.Namespace) -> Text:
+    """Training and test text in one, in OUT.
+
+    Training pairs with an empty side say nothing, and some aligners refuse them.
+    """
+    training = list(read_pairs(*sides(args, args.train)))
+    test = list(read_pairs(*sides(args, args.test)))
+    full = [pair for pair in training if pair[0].strip() and pair[1].strip()]
+    if len(full) < len(training):
+        show(f"{args.train}: {len(training) - len(full)} pairs with an empty side are left out")
+    text = Text((args.out / "text.source", args.out / "text.target"), len(test))
+    write_pairs(*text.sides, [*full, *test])
+    return text
+
+
+def sides(args: argparse.Namespace, prefix: Path) -> tuple[Path, Path]:
+    """The files of both languages."""
+    source, target = (Path(f"{prefix}.{lang}") for lang in (args.source_lang, args.target_lang))
+    return text_file(source), text_file(target)
+
+
+def cache() -> Path:
+    """Where the environment of the tools is if nobody says."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return folder / "normalign/aligners"
+
+
+def alignments(name: str, run: Run) -> Iterator[System]:
+    """What a tool wrote, and what its two directions make together; their training is one."""
+    for kind, links in run.links.items():
+        yield System(f"{name}, {kind}", links, run.seconds)
+    if HEURISTIC not in run.links:
+        forward, reverse = run.links["forward"], run.links["reverse"]
+        both = forward.with_name(HEURISTIC)
+        options = ["--rev-order", "source-target", "--heuristic", HEURISTIC, "-o", both]
+        command = [NORMALIGN, "symmetrize", forward, reverse, *options]
+        seconds = cpu_seconds(command, both.with_suffix(".log"))
+        yield System(f"{name}, {HEURISTIC}", both, run.seconds + seconds)
+
+
+def ours(args: argparse.Namespace) -> Iterator[System]:
+    """Our rows."""
+    if args.path is None:
+        return
+    folder = args.out / "normalign"
+    folder.mkdir(exist_ok=True)
+    words = [*shlex.split(args.corpus), "--path", args.path]
+    source, target = sides(args, args.test)
+    words += ["--source-file", source, "--target-file", target]
+    for number, (name, options) in enumerate(rows(args), start=1):
+        show(f"{name}: normalign align … {shlex.join(options)}".rstrip())
+        links = folder / f"{number}.pharaoh"
+        command = [NORMALIGN, "align", *words, *options, "--output", links]
+        yield System(name, links, cpu_seconds(command, folder / f"{number}.log"))
+
+
+def rows(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    """Names of our rows and their options."""
+    for name, options in ONE_MODEL.items():
+        yield name, shlex.split(options)
+    if args.reverse_path is not None:
+        for name, options in TWO_MODELS.items():
+            yield name, [*shlex.split(options), "--reverse-path", str(args.reverse_path)]
+    for row in args.also:
+        name, _, options = row.partition("=")
+        yield name, shlex.split(options)
+
+
+def scores(args: argparse.Namespace, systems: Sequence[System]) -> list[dict]:
+    """What `normalign aer` says of each system."""
+    words = [NORMALIGN, "aer", args.gold, "--ref-index", args.gold_index, "--confidence"]
+    words += ["-f", "json", "-q", "-i", *(system.links for system in systems)]
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise InputError(done.stderr.strip())
+    with whole_file(args.out / "scores.json") as file:
+        file.write(done.stdout)
+    scored = json.loads(done.stdout)
+    return scored if len(systems) > 1 else [scored]
+
+
+def table(systems: Sequence[System], scored: Sequence[dict]) -> str:
+    """A row for each system."""
+    width = max(len(system.name) for system in systems)
+    aer, interval, *others = COLUMNS
+    heading = "".join(f"{name:>8}" for name in others)
+    lines = [f"{'system':<{width}}{aer:>7}  {interval:<12}{heading}"]
+    for system, score in zip(systems, scored, strict=True):
+        low, high = score["interval"]
+        lines.append(
+            f"{system.name:<{width}}{score['aer']:>7.1f}  {f'{low:.1f}–{high:.1f}':<12}"
+            f"{score['precision']:>8.1f}{score['recall']:>8.1f}{score['links']:>8}"
+            f"{system.seconds:>8.0f}"
+        )
+    return "\n".join([*lines, NOTE])
+
+
+def show(message: str) -> None:
+    """Progress, to stderr."""
+    print(f"== {message}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""The comparison with statistical aligners: executables that only pretend to be them, and ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import compare_aligners
+import pytest
+import statistical_aligners
+from statistical_aligners import ALIGNERS, HEURISTIC, Text, UnavailableError
+
+# The i-th word of one side with the i-th of the other, in either direction; the reverse direction
+# lacks the first link.
+PRETENDED = """#!{python}
+import sys
+option = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+sides = [open(option[name]).read().splitlines() for name in ("-s", "-t")]
+with open(option["-f"], "w") as forward, open(option["-r"], "w") as reverse:
+    for here, there in zip(*sides):
+        size = min(len(here.split()), len(there.split()))
+        print(*(f"{{i}}-{{i}}" for i in range(size)), file=forward)
+        print(*(f"{{i}}-{{i}}" for i in range(1, size)), file=reverse)
+with open(__file__ + ".runs", "a") as runs:
+    print(len(sides[0]), file=runs)
+"""
+TEXT = {
+    "train.de": "ein haus\n\ndas haus\n",
+    "train.en": "a house\nnothing\nthe house\n",
+    "test.de": "das haus steht\nja\n",
+    "test.en": "the house stands\nyes\n",
+    "test.talp": "1-1 2-2 3-3\n1-1\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Text, and an environment with a pretended eflomal."""
+    for name, text in TEXT.items():
+        (tmp_path / name).write_text(text)
+    program = tmp_path / "environment/bin/eflomal-align"
+    program.parent.mkdir(parents=True)
+    program.write_text(PRETENDED.format(python=sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "environment" / f"installed-{ALIGNERS['eflomal'].package}").touch()
+    return tmp_path
+
+
+def compare(folder: Path, *options) -> int:
+    words = ["--train", folder / "train", "--test", folder / "test", "-s", "de", "-t", "en"]
+    words += ["--gold", folder / "test.talp", "--gold-index", 1, "--out", folder / "out"]
+    words += ["--environment", folder / "environment", *options]
+    return compare_aligners.main([str(word) for word in words])
+
+
+def test_table_of_an_aligner(folder, capsys):
+    assert compare(folder, "--aligners", "eflomal") == 0
+    out, err = capsys.readouterr()
+    heading, forward, reverse, both, note = out.splitlines()
+    assert " ".join(heading.split()) == "system AER 95 % P R links seconds"
+    assert " ".join(forward.split()[:-1]) == "eflomal, forward 0.0 0.0–0.0 100.0 100.0 4"
+    # Of the four sure links, the reverse direction has two: 1 − (2 + 2) / (2 + 4).
+    assert reverse.split()[2] == "33.3"
+    # The union adds what joins two free words.
+    assert both.split()[:2] == ["eflomal,", HEURISTIC]
+    assert both.split()[2] == "0.0"
+    assert note == compare_aligners.NOTE
+    assert "train: 1 pairs with an empty side are left out" in err
+    assert (folder / "out/eflomal/forward").read_text() == "0-0 1-1 2-2\n0-0\n"
+    assert (folder / "out/table.txt").read_text() == out
+    assert [row["links"] for row in json.loads((folder / "out/scores.json").read_text())] == [
+        *(4, 2, 4)
+    ]
+
+
+def test_an_aligner_runs_once_on_a_text(folder, capsys):
+    runs = folder / "environment/bin/eflomal-align.runs"
+    for _ in range(2):
+        assert compare(folder, "--aligners", "eflomal") == 0
+    assert runs.read_text() == "4\n"  # two training pairs and the two of the test set
+    (folder / "train.de").write_text("ein haus\nnichts\ndas haus\n")
+    assert compare(folder, "--aligners", "eflomal") == 0
+    assert runs.read_text() == "4\n5\n"
+
+
+def test_what_cannot_be_installed_is_left_out_and_told(folder, capsys, monkeypatch):
+    def refuse(aligner, environment):
+        if "systran" in aligner.package:
+            raise UnavailableError("no network")
+
+    monkeypatch.setattr(compare_aligners, "install", refuse)
+    assert compare(folder) == 0
+    out, err = capsys.readouterr()
+    assert "== fast_align: left out, it could not be installed: no network\n" in err
+    assert "eflomal, forward" in out
+    assert "fast_align" not in out
+
+
+def test_pip_says_why_it_failed(tmp_path):
+    """An environment whose Python knows no package index."""
+    python = tmp_path / "bin/python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho 'Collecting' >&2\necho 'ERROR: no index' >&2\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(UnavailableError, match=r"^ERROR: no index$"):
+        statistical_aligners.install(ALIGNERS["eflomal"], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_an_aligner_that_fails_is_told_with_its_last_words(folder, capsys):
+    program = folder / "environment/bin/eflomal-align"
+    program.write_text("#!/bin/sh\necho 'out of memory'\nexit 3\n")
+    assert compare(folder, "--aligners", "eflomal") == 2
+    log = folder / "out/eflomal/log"
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"compare_aligners.py: {log}: ended with status 3: out of memory"
+    )
+
+
+def test_an_alignment_of_another_length_is_refused(folder, capsys):
+    program = folder / "environment/bin/eflomal-align"
+    program.write_text(
+        PRETENDED.format(python=sys.executable).replace("zip(*sides)", "[('a', 'b')]")
+    )
+    assert compare(folder, "--aligners", "eflomal") == 2
+    assert "forward.all: 1 lines; expected 4, one for each pair" in capsys.readouterr().err
+
+
+def test_our_rows(folder, capsys, monkeypatch):
+    """Each row is one `normalign align`, whose options a pretended command keeps."""
+    normalign = folder / "normalign"
+    normalign.write_text(
+        f"#!{sys.executable}\n"
+        "import subprocess, sys\n"
+        f"real = [{str(compare_aligners.NORMALIGN)!r}, *sys.argv[1:]]\n"
+        "if sys.argv[1] != 'align': sys.exit(subprocess.run(real).returncode)\n"
+        "output = sys.argv[sys.argv.index('--output') + 1]\n"
+        "open(output, 'w').write('0-0\\n0-0\\n')\n"
+        "print(sys.argv[2:-2])\n"
+    )
+    normalign.chmod(0o755)
+    monkeypatch.setattr(compare_aligners, "NORMALIGN", normalign)
+    for name in ("a.pt", "b.pt"):
+        (folder / name).touch()
+    options = (
+        "--path",
+        folder / "a.pt",
+        "--reverse-path",
+        folder / "b.pt",
+        "--corpus",
+        "data --cpu",
+    )
+    also = ("--also", "weights=--method weights --layer 1")
+    assert compare(folder, "--aligners", *options, *also) == 0
+    rows = capsys.readouterr().out.splitlines()[1:-1]
+    names = [*compare_aligners.ONE_MODEL, *compare_aligners.TWO_MODELS, "weights"]
+    assert [row.split("  ")[0] for row in rows] == names
+    assert all(row.split("–")[0].split()[-2] == "33.3" for row in rows)  # 1 − (2 + 2) / (2 + 4)
+    logs = [(folder / f"out/normalign/{number}.log").read_text() for number in range(1, 7)]
+    assert "['data', '--cpu', '--path'" in logs[0]
+    assert "'--combine', 'learned'" in logs[4]
+    assert f"'--reverse-path', '{folder / 'b.pt'}'" in logs[4]
+    assert "--reverse-path" not in logs[2]
+    assert logs[5].strip().endswith("'--method', 'weights', '--layer', '1']")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--also", "a=b"), "--reverse-path and --also are about our model; expected --path"),
+        (("--path", "no.pt", "--corpus", "x"), "no.pt: not found"),
+        (("--path", "no.pt"), "--corpus is missing; expected the data folder of --path"),
+        (("--path", "x", "--corpus", "x", "--also", "b"), "--also 'b'; expected NAME=WORDS"),
+        (("--aligners",), "nothing to compare; expected an aligner that can be installed"),
+    ],
+)
+def test_refused(folder, capsys, options, message):
+    assert compare(folder, *options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_another_text_has_another_digest(tmp_path):
+    files = (tmp_path / "a", tmp_path / "b")
+    for file in files:
+        file.write_text("a\nb\n")
+    digest = Text(files, 1).digest()
+    assert Text(files, 2).digest() != digest
+    files[1].write_text("a\nc\n")
+    assert Text(files, 1).digest() != digest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALIGNERS)
+def test_the_real_aligners(folder, capsys, tmp_path_factory, name):
+    """On text so plain that they cannot fail: each word has one translation, in the same place."""
+    environment = tmp_path_factory.mktemp("environment")
+    try:
+        statistical_aligners.install(ALIGNERS[name], environment)
+    except (UnavailableError, subprocess.SubprocessError) as error:
+        pytest.skip(f"{name} cannot be installed: {error}")
+    words = [(f"d{number}", f"e{number}") for number in range(20)]
+    pairs = [(words[n % 20], words[(3 * n + 1) % 20], words[(7 * n + 5) % 20]) for n in range(400)]
+    for side, lang in enumerate(("de", "en")):
+        lines = [" ".join(word[side] for word in pair) + "\n" for pair in pairs]
+        (folder / f"train.{lang}").write_text("".join(lines))
+        (folder / f"test.{lang}").write_text("".join(lines[:20]))
+    (folder / "test.talp").write_text("1-1 2-2 3-3\n" * 20)
+    assert compare(folder, "--environment", environment, "--aligners", name) == 0
+    row = capsys.readouterr().out.splitlines()[-2]
+    assert row.split()[:2] == [f"{name},", HEURISTIC]
+    assert float(row.split()[2]) < 10
