@@ -35,6 +35,8 @@ OWN_PASS: frozenset[str] = frozenset()  # the method runs the model by itself
 # The rule sets of layer-wise relevance propagation, and the method of each.
 LRP_RULES = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
 LRP_EPSILON = 1e-5  # as in the code of Voita et al. (2021)
+
+SMOOTHGRAD_SAMPLES = 30  # Ding et al. (2019)
 SHIFT_ATT = "shift-att"  # the method that two models together have an aligner of
 
 
@@ -64,7 +66,7 @@ class Method(NamedTuple):
     heads: bool = True  # whether each head has one, too
     steps: tuple[str, ...] = tuple(STEPS)  # which steps it can answer
     parameter: str | None = None  # what a number behind the name sets, as in lrp-epsilon:0.001
-    default: float | None = None  # of this parameter
+    default: float | None = None  # of this parameter, which is a whole number if this is an int
     extract: str = "argmax"  # how its links are taken unless the user names a rule
     eos: bool = True  # whether </s> takes part, or is left out whatever the options say
 
@@ -81,6 +83,17 @@ def _lrp(rules: str) -> Method:
     )
 
 
+def _gradient(name: str, summary: str, **parameter: Any) -> Method:
+    return Method(
+        late(f"analysis.gradient_methods:{name}"),
+        summary,
+        needs=OWN_PASS,
+        layers=False,
+        steps=("output",),
+        **parameter,
+    )
+
+
 METHODS: dict[str, Method] = {
     "weights": Method(attention_methods.weights, "α, averaged over heads"),
     "norms": Method(
@@ -92,6 +105,19 @@ METHODS: dict[str, Method] = {
         attention_methods.head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES
     ),
     **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
+    "grad-input": _gradient(
+        "grad_input",
+        "⟨x, ∂ log p/∂x⟩ of source embeddings, if positive, as shares (Ding et al., 2019)",
+    ),
+    "saliency": _gradient(
+        "saliency", "mean |∂ log p/∂x| of source embeddings, as shares (Li et al., 2016)"
+    ),
+    "smoothgrad": _gradient(
+        "smoothgrad",
+        "grad-input with gradients at noisy embeddings, averaged over samples (Ding et al., 2019)",
+        parameter="samples",
+        default=SMOOTHGRAD_SAMPLES,
+    ),
     "alti": Method(
         partial(late("analysis.alti:contribution"), order=1),
         "what encoder states contribute to the output of the source–target block, by L1 distance "
@@ -135,7 +161,7 @@ def method_of(spec: str) -> Method:
         if colon:
             raise InputError(f"bad method {spec!r}; {name} takes no number")
         return method
-    value = _number(spec, number) if colon else method.default
+    value = _value(spec, number, method) if colon else method.default
     return method._replace(compute=partial(method.compute, **{method.parameter: value}))
 
 
@@ -145,8 +171,22 @@ def full_spec(spec: str) -> str:
     method = METHODS[name]
     if method.parameter is None:
         return name
-    value = float(number) if number else method.default
-    return f"{name}:{value:g}"
+    value = _value(spec, number, method) if number else method.default
+    return f"{name}:{value}" if isinstance(value, int) else f"{name}:{value:g}"
+
+
+def _value(spec: str, text: str, method: Method) -> float:
+    """The number behind the name of a method that takes one."""
+    return _whole_number(spec, text) if isinstance(method.default, int) else _number(spec, text)
+
+
+def _whole_number(spec: str, text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= 6
+    if not is_number or not int(text):
+        raise InputError(
+            f"bad method {spec!r}; expected a whole number from 1 to 999999 behind the colon"
+        )
+    return int(text)
 
 
 def _number(spec: str, text: str) -> float:

@@ -39,6 +39,10 @@ def test_head_norms_are_the_mean_over_heads():
         ("lrp", "lrp:1e-05"),
         ("lrp-epsilon:0.001", "lrp-epsilon:0.001"),
         ("lrp-epsilon:1e-3", "lrp-epsilon:0.001"),
+        ("grad-input", "grad-input"),
+        ("smoothgrad", "smoothgrad:30"),
+        ("smoothgrad:05", "smoothgrad:5"),
+        ("smoothgrad:999999", "smoothgrad:999999"),
     ],
 )
 def test_signatures_state_the_number_of_a_method(spec, full):
@@ -56,6 +60,11 @@ def test_signatures_state_the_number_of_a_method(spec, full):
         ("lrp:nan", "bad method 'lrp:nan'; expected a number from 1e-30 to 1"),
         ("lrp:inf", "bad method 'lrp:inf'; expected a number from 1e-30 to 1"),
         ("lrp:x", "bad method 'lrp:x'; expected a number from 1e-30 to 1"),
+        ("saliency:2", "bad method 'saliency:2'; saliency takes no number"),
+        ("smoothgrad:", "bad method 'smoothgrad:'; expected a whole number from 1 to 999999"),
+        ("smoothgrad:0", "bad method 'smoothgrad:0'; expected a whole number from 1 to 999999"),
+        ("smoothgrad:0.5", "bad method 'smoothgrad:0.5'; expected a whole number from 1"),
+        ("smoothgrad:1000000", "expected a whole number from 1 to 999999 behind the colon"),
     ],
 )
 def test_bad_names(spec, message):
