@@ -19,9 +19,11 @@ import argparse
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_normalign.analysis.pruning import GATED_CRITERION, PLAIN_CRITERION
+from fairseq_normalign.analysis.pruning import GATED_CRITERION, PLAIN_CRITERION, Prunable
+from fairseq_normalign.cli.main import main as normalign_main
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import read_transformer
 
@@ -45,7 +47,7 @@ TRAIN = (
 )
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -85,7 +87,7 @@ def parse_args() -> argparse.Namespace:
         help="options of fairseq-train for that, such as more updates (default: those of --train)",
     )
     parser.add_argument("--evaluate", default="", help="options of normalign evaluate")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.scratch_train is not None and not args.scratch:
         parser.error("--scratch-train is about --scratch; expected both")
     return args
@@ -104,12 +106,28 @@ def model_options(path: str) -> list[str]:
     return flags
 
 
-def run(command: str, *options, log: Path | None = None) -> None:
-    """A command of this environment; what it prints goes to ``log``, if there is one."""
-    words = [str(Path(sys.executable).parent / command), *map(str, options)]
-    print(f"== {command} {shlex.join(words[1:])}" + (f" > {log}" if log else ""), flush=True)
-    output = log.open("w") if log else None
-    subprocess.run(words, stdout=output, stderr=subprocess.STDOUT if log else None, check=True)
+class FailedError(Exception):
+    """A command has said what was wrong, and ended with this status."""
+
+
+def normalign(*options) -> None:
+    """A command of ours, in this process, which has loaded what it needs."""
+    words = [str(option) for option in options]
+    print(f"== normalign {shlex.join(words)}", flush=True)
+    status = normalign_main(words)
+    if status:
+        raise FailedError(status)
+
+
+def fairseq_train(*options, log: Path) -> None:
+    """A training, whose output goes to ``log``."""
+    words = [str(Path(sys.executable).parent / "fairseq-train"), *map(str, options)]
+    print(f"== fairseq-train {shlex.join(words[1:])} > {log}", flush=True)
+    with log.open("w") as output:
+        done = subprocess.run(words, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        print(f"prune_sweep.py: the training failed; see the end of {log}", file=sys.stderr)
+        raise FailedError(done.returncode)
 
 
 def fine_tune(args: argparse.Namespace, name: str, *options) -> Path:
@@ -141,16 +159,16 @@ def train(args: argparse.Namespace, name: str, *options) -> Path:
             "remove it"
         )
     if not done.exists():
-        run("fairseq-train", *command, log=folder / "train.log")
+        fairseq_train(*command, log=folder / "train.log")
         done.write_text(shlex.join(command))
     return folder / "checkpoint_last.pt"
 
 
 def prune(path: Path, output: Path) -> None:
     """Without closed heads or, if all gates are open, as it is."""
-    try:
-        run("normalign", "prune", "--path", path, "--out", output)
-    except subprocess.CalledProcessError:
+    if Prunable(str(path)).closed:
+        normalign("prune", "--path", path, "--out", output)
+    else:
         keep_all(path, output)
 
 
@@ -162,11 +180,11 @@ def heads_of(path: Path) -> str:
 
 def keep_all(path: Path, output: Path) -> None:
     """Removes nothing but the optimiser's state."""
-    run("normalign", "prune", "--path", path, "--keep", "all", "--out", output)
+    normalign("prune", "--path", path, "--keep", "all", "--out", output)
 
 
-def main() -> None:
-    args = parse_args()
+def sweep(args: argparse.Namespace) -> None:
+    """Trains, prunes and evaluates."""
     if args.target_heads:
         option, values = "--target-heads", args.target_heads
     else:
@@ -189,13 +207,21 @@ def main() -> None:
     beside = ["--scratch", *from_scratch.values()] if from_scratch else []
     results = ["-o", args.out / "sweep.json", "--plot", args.out / "sweep.png"]
     options = [*shlex.split(args.evaluate), *results]
-    run("normalign", "evaluate", args.data, "--path", *models, *beside, *options)
+    normalign("evaluate", args.data, "--path", *models, *beside, *options)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Sweep, or say in one line what is wrong."""
+    args = parse_args(argv)
+    try:
+        sweep(args)
+    except InputError as error:
+        print(f"prune_sweep.py: {error}", file=sys.stderr)
+        return 2
+    except FailedError as error:
+        return error.args[0]
+    return 0
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        sys.exit(f"{sys.argv[0]}: {error}")
-    except subprocess.CalledProcessError as error:
-        sys.exit(error.returncode)
+    sys.exit(main())

@@ -10,7 +10,7 @@ import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.host.compat import without_leftovers
 from fairseq_normalign.plugin.gating import Steering
-from tests.conftest import PACKAGE, ROOT, TRAIN, run
+from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
 
@@ -239,57 +239,3 @@ def test_gates_that_never_closed(corpus, checkpoint, tmp_path):
         "normalign", "convert", gated, "--arch", "transformer", "-o", tmp_path / "x.pt", check=False
     )
     assert "has gates" in plain.stderr
-
-
-def test_sweep(corpus, checkpoint, tmp_path):
-    fast = "--lr 2e-3 --warmup-updates 1 --max-update 14 --gate-lr-scale 400 --cpu"
-    command = [
-        "python",
-        ROOT / "scripts/prune_sweep.py",
-        corpus / "data-bin",
-        *("--path", checkpoint, "--out", tmp_path),
-    ]
-    options = ["--l0-lambda", 1e-6, 2.0, "--l0-warmup-updates", 0, "--train", fast]
-    options += ["--scratch", "--scratch-train", "--max-update 2 --cpu"]
-    done = run(*command, *options, "--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
-    assert re.search(r"^checkpoint_last.pt +36 +12 +12 +12", done.stdout, re.MULTILINE)
-    assert re.search(r"^control.pt +36", done.stdout, re.MULTILINE)
-    heads = [row["heads"] for row in json.loads((tmp_path / "sweep.json").read_text())]
-    assert heads[:3] == [36, 36, 36]  # the model, the control, and a price too low to close a gate
-    assert heads[3] < 36
-    assert re.search(r"^ +from trained +from scratch$", done.stdout, re.MULTILINE)
-    *_, closed = json.loads((tmp_path / "sweep.json").read_text())
-    assert closed["scratch"]["names"] == closed["names"]
-    start = torch.load(tmp_path / "scratch-2.0" / "checkpoint_last.pt")["cfg"]["checkpoint"]
-    assert start["finetune_from_model"] is None
-    assert (tmp_path / "sweep.png").stat().st_size > 10_000
-    other = run(*command, *options, "--train", fast + " --seed 2", check=False)
-    assert "was trained with other options" in other.stderr
-
-
-def test_sweep_of_the_encoder_alone(corpus, checkpoint, tmp_path):
-    """Gates close encoder heads, and what only the decoder has stays as it was."""
-    fast = "--lr 2e-3 --warmup-updates 1 --max-update 14 --gate-lr-scale 400 --cpu"
-    run(
-        "python",
-        ROOT / "scripts/prune_sweep.py",
-        corpus / "data-bin",
-        *("--path", checkpoint, "--out", tmp_path, "--encoder-only", "--l0-lambda", 2.0),
-        *("--l0-warmup-updates", 0, "--train", fast),
-        *("--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu"),
-    )
-    full, control, pruned = json.loads((tmp_path / "sweep.json").read_text())
-    assert sum(pruned["encoder_heads"]) < sum(full["encoder_heads"])
-    assert pruned["decoder_heads"] == full["decoder_heads"]
-    before = torch.load(checkpoint)["model"]
-    for name in ("control.pt", "pruned-2.0.pt"):
-        after = torch.load(tmp_path / name)["model"]
-        key = "decoder.layers.0.fc1.weight"
-        assert torch.equal(after[key], before[key])
-        key = "encoder.layers.0.fc1.weight"
-        assert not torch.equal(after[key], before[key])
-    assert control["heads"] == 36
-    unasked = ["data", "--path", "x.pt", "--out", "x", "--target-heads", 3, "--scratch-train", ""]
-    bad = run("python", ROOT / "scripts/prune_sweep.py", *unasked, check=False)
-    assert bad.returncode == 2
-    assert "--scratch-train is about --scratch; expected both" in bad.stderr

@@ -1,0 +1,109 @@
+"""The sweep over numbers of heads: what it prunes, refuses and passes on, and two whole sweeps."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import SimpleNamespace
+
+import prune_sweep
+import pytest
+import torch
+
+import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from fairseq_normalign.errors import InputError
+
+FAST = "--lr 2e-3 --warmup-updates 1 --max-update 14 --gate-lr-scale 400 --cpu"
+EVALUATE = ("--evaluate", "--remove-bpe sentencepiece --limit 5 --cpu")
+
+
+def sweep(*words) -> int:
+    return prune_sweep.main([str(word) for word in words])
+
+
+@pytest.fixture
+def pruned(monkeypatch) -> list[tuple]:
+    """The commands that would run."""
+    commands: list[tuple] = []
+    monkeypatch.setattr(prune_sweep, "normalign", lambda *words: commands.append(words))
+    return commands
+
+
+@pytest.mark.parametrize(("closed", "options"), [({"encoder.1.1"}, ()), (set(), ("--keep", "all"))])
+def test_a_model_whose_gates_are_all_open_is_kept_as_it_is(pruned, monkeypatch, closed, options):
+    monkeypatch.setattr(prune_sweep, "Prunable", lambda path: SimpleNamespace(closed=closed))
+    prune_sweep.prune("a.pt", "b.pt")
+    assert pruned == [("prune", "--path", "a.pt", *options, "--out", "b.pt")]
+
+
+def test_a_model_that_cannot_be_read_is_no_model_with_open_gates(tmp_path, pruned):
+    with pytest.raises(InputError, match=r"none\.pt"):
+        prune_sweep.prune(tmp_path / "none.pt", tmp_path / "b.pt")
+    assert not pruned
+
+
+def test_a_command_that_fails_ends_the_sweep_with_its_status(tmp_path, capsys):
+    with pytest.raises(prune_sweep.FailedError) as failure:
+        prune_sweep.normalign("prune", "--path", tmp_path / "none.pt", "--out", tmp_path / "b.pt")
+    assert failure.value.args == (2,)
+    assert "normalign prune: " in capsys.readouterr().err
+
+
+def test_a_training_that_fails_is_told_with_its_log(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(prune_sweep.sys, "executable", str(tmp_path / "python"))
+    (tmp_path / "fairseq-train").write_text("#!/bin/sh\necho out of memory\nexit 3\n")
+    (tmp_path / "fairseq-train").chmod(0o755)
+    with pytest.raises(prune_sweep.FailedError) as failure:
+        prune_sweep.fairseq_train("data", log=tmp_path / "log")
+    assert failure.value.args == (3,)
+    assert (tmp_path / "log").read_text() == "out of memory\n"
+    assert f"the training failed; see the end of {tmp_path / 'log'}" in capsys.readouterr().err
+
+
+def test_options_that_do_not_go_together(capsys):
+    unasked = ["data", "--path", "x.pt", "--out", "x", "--target-heads", 3, "--scratch-train", ""]
+    with pytest.raises(SystemExit) as stop:
+        sweep(*unasked)
+    assert stop.value.code == 2
+    assert "--scratch-train is about --scratch; expected both" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_sweep(corpus, checkpoint, tmp_path, capsys):
+    command = [corpus / "data-bin", "--path", checkpoint, "--out", tmp_path]
+    options = ["--l0-lambda", 1e-6, 2.0, "--l0-warmup-updates", 0, "--train", FAST]
+    options += ["--scratch", "--scratch-train", "--max-update 2 --cpu"]
+    assert sweep(*command, *options, *EVALUATE) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^checkpoint_last.pt +36 +12 +12 +12", shown, re.MULTILINE)
+    assert re.search(r"^control.pt +36", shown, re.MULTILINE)
+    rows = json.loads((tmp_path / "sweep.json").read_text())
+    heads = [row["heads"] for row in rows]
+    assert heads[:3] == [36, 36, 36]  # the model, the control, and a price too low to close a gate
+    assert heads[3] < 36
+    assert re.search(r"^ +from trained +from scratch$", shown, re.MULTILINE)
+    assert rows[-1]["scratch"]["names"] == rows[-1]["names"]
+    start = torch.load(tmp_path / "scratch-2.0" / "checkpoint_last.pt")["cfg"]["checkpoint"]
+    assert start["finetune_from_model"] is None
+    assert (tmp_path / "sweep.png").stat().st_size > 10_000
+    assert sweep(*command, *options, "--train", FAST + " --seed 2") == 2
+    assert "was trained with other options" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_sweep_of_the_encoder_alone(corpus, checkpoint, tmp_path):
+    """Gates close encoder heads, and what only the decoder has stays as it was."""
+    command = [corpus / "data-bin", "--path", checkpoint, "--out", tmp_path, "--encoder-only"]
+    options = ["--l0-lambda", 2.0, "--l0-warmup-updates", 0, "--train", FAST]
+    assert sweep(*command, *options, *EVALUATE) == 0
+    full, control, pruned = json.loads((tmp_path / "sweep.json").read_text())
+    assert sum(pruned["encoder_heads"]) < sum(full["encoder_heads"])
+    assert pruned["decoder_heads"] == full["decoder_heads"]
+    before = torch.load(checkpoint)["model"]
+    for name in ("control.pt", "pruned-2.0.pt"):
+        after = torch.load(tmp_path / name)["model"]
+        key = "decoder.layers.0.fc1.weight"
+        assert torch.equal(after[key], before[key])
+        key = "encoder.layers.0.fc1.weight"
+        assert not torch.equal(after[key], before[key])
+    assert control["heads"] == 36
