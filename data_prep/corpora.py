@@ -21,7 +21,7 @@ import argparse
 import html
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -219,8 +219,11 @@ def training_pairs(recipe: Recipe, raw: Path) -> Iterator[Pair]:
     return clean(pairs, MAX_WORDS, MAX_RATIO)
 
 
-def choose(recipe: Recipe, raw: Path) -> dict[str, list[Path]]:
-    """The files of each split, as published, in OUTDIR/raw; written unless they are there."""
+def choose(recipe: Recipe, raw: Path, without: Collection[str] = ()) -> dict[str, list[Path]]:
+    """The files of each split, as published, in OUTDIR/raw; written unless they are there.
+
+    Splits in `without` come from elsewhere, and are not fetched.
+    """
     sizes = {
         split: part
         for split, part in zip(SPLITS[1:], recipe.held_out, strict=True)
@@ -228,7 +231,7 @@ def choose(recipe: Recipe, raw: Path) -> dict[str, list[Path]]:
     }
     files = {s: [raw / f"chosen.{s}.{lang}" for lang in recipe.langs] for s in SPLITS}
     for split, part in zip(SPLITS[1:], recipe.held_out, strict=True):
-        if isinstance(part, Part) and not _there(files[split]):
+        if isinstance(part, Part) and split not in without and not _there(files[split]):
             write_pairs(*files[split], _spaced(pairs_of(part, raw)))
     drawn = ["train", *sizes]
     if all(_there(files[split]) for split in drawn):
@@ -277,7 +280,7 @@ def corpus(recipe: Recipe, outdir: Path, gold: Path | None = None, jobs: int = 1
     if gold is not None:
         held_out["test"], links = gold_set(*extract(gold, GOLD, raw))
         write_lines(outdir / "test.talp", links)
-    files = choose(recipe, raw)
+    files = choose(recipe, raw, without=held_out)
     for split in SPLITS[1:]:
         if split not in held_out:
             held_out[split] = list(tokenized(files[split], jobs))

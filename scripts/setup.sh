@@ -8,6 +8,11 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '\n== %s\n' "$*"; }
+# Installs, and shows a line for each step: ten silent minutes would look like a hang.
+pip_install() {
+  python -m pip install --progress-bar off "$@" |
+    sed -unE '/^ *(Collecting|Downloading|Building|Preparing|Running|Installing|Successfully)|still running/s/^ *(.{,100}).*/  \1/p'
+}
 trap 'echo "$(basename "$0"): stopped at line $LINENO: $BASH_COMMAND" >&2' ERR
 
 PYTHON=${PYTHON:-$(command -v python3.11 || command -v python3 || true)}
@@ -31,17 +36,17 @@ if [ ! -e "$STAMP" ]; then
   if python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     say "Installing PyTorch, then fairseq (built here, about 3 minutes the first time)"
     # fairseq is built in this environment: in one of its own, pip would download PyTorch a second time.
-    python -m pip install --quiet "${TORCH:-torch==2.13.0}" numpy cython setuptools wheel
-    python -m pip install --quiet --no-build-isolation fairseq-fixed==0.12.3.1
+    pip_install "${TORCH:-torch==2.13.0}" numpy cython setuptools wheel
+    pip_install --no-build-isolation fairseq-fixed==0.12.3.1
   else
     say "Installing PyTorch, then fairseq 0.12.2"
     # pip 24.1 refuses the metadata of omegaconf. fairseq is built in an environment of its own: with PyTorch around, its
     # build looks for files that it does not ship.
-    python -m pip install --quiet 'pip<24.1'
-    python -m pip install --quiet "${TORCH:-torch==2.13.0}" 'numpy<2' setuptools wheel
-    python -m pip install --quiet fairseq==0.12.2
+    pip_install 'pip<24.1'
+    pip_install "${TORCH:-torch==2.13.0}" 'numpy<2' setuptools wheel
+    pip_install fairseq==0.12.2
   fi
   say "Installing fairseq_normalign"
-  python -m pip install --quiet --no-build-isolation -e "$ROOT[dev]"
+  pip_install --no-build-isolation -e "$ROOT[dev]"
   touch "$STAMP"
 fi

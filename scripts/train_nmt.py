@@ -21,6 +21,7 @@ from pathlib import Path
 
 from nmt_presets import PRESETS, Preset
 
+from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 
@@ -103,6 +104,14 @@ def described(presets: dict[str, Preset]) -> str:
             f"  batches per update: {preset.batches}; seeds: {seeds}; takes {preset.checkpoint}"
         )
     return "\n".join(parts)
+
+
+def list_presets() -> None:
+    """Prints the recipes, as far as somebody reads."""
+    try:
+        print(described(PRESETS), flush=True)
+    except BrokenPipeError:  # `train_nmt.py --list-presets | head`
+        shell.drop_stdout()
 
 
 def prepare_options(args: argparse.Namespace) -> list[str]:
@@ -288,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train, or say in one line what is wrong."""
     args = get_parser().parse_args(argv)
     if args.list_presets:
-        print(described(PRESETS))
+        list_presets()
         return 0
     try:
         train_all(args)

@@ -59,3 +59,17 @@ def test_shares_are_of_all_heads_together():
     ]
     layer = {"heads": dict(enumerate(values))}
     assert findings().mean_share(layer, "weights") == pytest.approx(0.35)
+
+
+def test_a_correlation_that_is_not_defined_is_a_dash_and_agrees_with_nothing(capsys):
+    analyses = {
+        name: {"rho": every, "rho_without_specials": words}
+        for name, (every, words) in findings().CORRELATIONS.items()
+    }
+    analyses["ATTN-N"]["rho"] = None
+    analyses["ATTNRES-W"]["rho_without_specials"] = None
+    findings().print_correlations(analyses)
+    shown = capsys.readouterr().out
+    assert re.search(r"^ATTN-N +– +-0\.39 +-0\.41 +-0\.41$", shown, re.MULTILINE)
+    assert re.search(r"^ATTNRES-W +\+0\.16 +\+0\.16 +– +\+0\.14$", shown, re.MULTILINE)
+    assert shown.endswith("of the published sign: ATTN-W, ATTNRES-N, ATTNRESLN-N\n")

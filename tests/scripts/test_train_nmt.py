@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -237,6 +239,15 @@ def test_presets_are_listed(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "kobayashi: Kobayashi et al. (2020), EMNLP, and their published script" in lines
     assert "  prepare.py --separate --vocab-size 10000 --no-dummy-prefix" in lines
+
+
+def test_a_list_that_nobody_reads_to_its_end_is_no_error(monkeypatch):
+    """As of `train_nmt.py --list-presets | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert train_nmt.main(["--list-presets"]) == 0
 
 
 # From checkpoint to table

@@ -1,0 +1,66 @@
+"""The setup that all shell scripts share, with a Python that only pretends to install."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.conftest import ROOT, run
+
+PRETENDED = """#!/bin/sh
+[ "$1" = -m ] || exit 0
+echo "$@" >> "{calls}"
+echo "Requirement already satisfied: pip"
+echo "Collecting torch"
+echo "  Downloading torch-{long}.whl (900 MB)"
+echo "Building wheel for fairseq (pyproject.toml): still running..."
+{end}
+"""
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone whose environment is there, but empty."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/setup.sh", tmp_path / "scripts")
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").write_text(f'PATH="{tmp_path}/.venv/bin:$PATH"\n')
+    return tmp_path
+
+
+def pretend(clone, end: str = "") -> None:
+    python = clone / ".venv/bin/python"
+    python.write_text(PRETENDED.format(calls=clone / "calls", long="x" * 200, end=end))
+    python.chmod(0o755)
+
+
+def set_up(clone, **options):
+    return run("/usr/bin/env", "bash", clone / "scripts/setup.sh", cwd=clone, **options)
+
+
+def test_pip_shows_what_it_is_doing(clone):
+    pretend(clone)
+    lines = set_up(clone).stdout.splitlines()
+    assert "  Collecting torch" in lines
+    assert any(line.startswith("  Downloading torch-xxx") for line in lines)
+    assert any(line.endswith("still running...") for line in lines)
+    assert not any("already satisfied" in line for line in lines)
+    assert max(map(len, lines)) <= 102
+
+
+def test_what_is_installed_is_not_installed_again(clone):
+    pretend(clone)
+    set_up(clone)
+    before = (clone / "calls").read_text()
+    assert set_up(clone).stdout == ""
+    assert (clone / "calls").read_text() == before
+
+
+def test_a_failure_of_pip_ends_the_setup(clone):
+    pretend(clone, "echo 'ERROR: no torch' >&2; exit 1")
+    done = set_up(clone, check=False)
+    assert done.returncode == 1
+    assert "ERROR: no torch" in done.stderr
+    assert (clone / "calls").read_text().count("pip install") == 1
