@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import heads, memory, mixing, norms, relevance, scoring, timing
+from benchmarks import alti, heads, memory, mixing, norms, relevance, scoring, timing
 
 BENCHMARKS = {
     "extraction": norms.extraction,
@@ -28,6 +28,7 @@ BENCHMARKS = {
     "pruned": heads.pruned,
     "relevance": relevance.relevance,
     "mixing": mixing.mixing,
+    "alti": alti.alti,
 }
 
 

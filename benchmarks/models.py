@@ -26,6 +26,7 @@ class Shape(NamedTuple):
 
 
 BASE = Shape("base", layers=6, width=512, heads=8, inner=2048, vocabulary=10_000)
+SMALL = Shape("small", layers=3, width=256, heads=4, inner=512, vocabulary=4_000)
 TINY = Shape("tiny", layers=3, width=128, heads=4, inner=256, vocabulary=1_000)
 
 
