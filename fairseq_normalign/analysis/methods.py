@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.alignment.extract import PIECE_ARGMAX
@@ -37,6 +38,7 @@ LRP_RULES = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
 LRP_EPSILON = 1e-5  # as in the code of Voita et al. (2021)
 
 SMOOTHGRAD_SAMPLES = 30  # Ding et al. (2019)
+A_FILE = ""  # the default of a parameter that is a file: there is none
 SHIFT_ATT = "shift-att"  # the method that two models together have an aligner of
 
 
@@ -66,7 +68,8 @@ class Method(NamedTuple):
     heads: bool = True  # whether each head has one, too
     steps: tuple[str, ...] = tuple(STEPS)  # which steps it can answer
     parameter: str | None = None  # what a number behind the name sets, as in lrp-epsilon:0.001
-    default: float | None = None  # of this parameter, which is a whole number if this is an int
+    # of this parameter, which is a whole number if this is an int, and a file if it is A_FILE
+    default: float | str | None = None
     extract: str = "argmax"  # how its links are taken unless the user names a rule
     eos: bool = True  # whether </s> takes part, or is left out whatever the options say
 
@@ -148,11 +151,21 @@ METHODS: dict[str, Method] = {
         extract=PIECE_ARGMAX,
         eos=False,
     ),
+    "aligner": Method(
+        late("analysis.aligner_method:aligner"),
+        "shares by a head that normalign train-aligner has trained on links (after Shift-AET, Chen "
+        "et al., 2020)",
+        needs=OWN_PASS,
+        layers=False,
+        steps=("input",),
+        parameter="path",
+        default=A_FILE,
+    ),
 }
 
 
 def method_of(spec: str) -> Method:
-    """The method that ``NAME`` or ``NAME:NUMBER`` names, its parameter being set."""
+    """The method that ``NAME``, ``NAME:NUMBER`` or ``NAME:FILE`` names, its parameter being set."""
     name, colon, number = spec.partition(":")
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
@@ -161,23 +174,35 @@ def method_of(spec: str) -> Method:
         if colon:
             raise InputError(f"bad method {spec!r}; {name} takes no number")
         return method
-    value = _value(spec, number, method) if colon else method.default
+    needed = method.default == A_FILE
+    value = _value(spec, number, method) if colon or needed else method.default
     return method._replace(compute=partial(method.compute, **{method.parameter: value}))
 
 
 def full_spec(spec: str) -> str:
-    """A method's name with the number that it is computed with, for signatures."""
+    """A method's name with the number or file that it is computed with, for signatures."""
     name, _, number = spec.partition(":")
     method = METHODS[name]
     if method.parameter is None:
         return name
     value = _value(spec, number, method) if number else method.default
+    if isinstance(value, str):
+        return f"{name}:{Path(value).name}"
     return f"{name}:{value}" if isinstance(value, int) else f"{name}:{value:g}"
 
 
-def _value(spec: str, text: str, method: Method) -> float:
-    """The number behind the name of a method that takes one."""
+def _value(spec: str, text: str, method: Method) -> float | str:
+    """The number or file behind the name of a method that takes one."""
+    if method.default == A_FILE:
+        return _file(spec, text)
     return _whole_number(spec, text) if isinstance(method.default, int) else _number(spec, text)
+
+
+def _file(spec: str, text: str) -> str:
+    if not Path(text).is_file():
+        name = spec.partition(":")[0]
+        raise InputError(f"bad method {spec!r}; expected {name}:FILE with a file that is there")
+    return text
 
 
 def _whole_number(spec: str, text: str) -> int:
@@ -207,6 +232,11 @@ def check_head_method(spec: str) -> None:
     owner = "whole layers" if method.layers else "the whole model"
     expected = [name for name, other in METHODS.items() if other.layers and other.heads]
     raise InputError(f"method {spec} is of {owner}, not of a head; expected: {', '.join(expected)}")
+
+
+def methods_without_files() -> list[str]:
+    """The methods whose name is enough."""
+    return [name for name, method in METHODS.items() if method.default != A_FILE]
 
 
 def layered_methods() -> list[str]:

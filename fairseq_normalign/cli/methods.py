@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES
-from fairseq_normalign.analysis.methods import METHODS, Method
+from fairseq_normalign.analysis.methods import A_FILE, METHODS, Method
 from fairseq_normalign.cli.options import CommandParser
 
 
@@ -35,7 +35,9 @@ def described(method: Method) -> str:
     by_layer = "each layer and head" if method.heads else "each layer"
     where = by_layer if method.layers else "the whole model"
     text = f"{method.summary}. Of {where}, at step {' or '.join(method.steps)}."
-    if method.parameter is not None:
+    if method.default == A_FILE:
+        text += " NAME:FILE names its file."
+    elif method.parameter is not None:
         text += f" NAME:NUMBER sets {method.parameter} (default: {method.default:g})."
     return text
 

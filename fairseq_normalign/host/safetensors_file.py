@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 
 EXPECTED = "expected a whole safetensors file"
 LENGTH = 8  # bytes of the header's length, the lowest first
@@ -32,18 +34,14 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+METADATA = "__metadata__"
 
 
 def read_safetensors(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a file by name. They stay in the file until they are looked at."""
-    try:
-        with Path(path).open("rb") as file:
-            # Copied when written to: PyTorch has no tensors that cannot be written to.
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError) as error:  # ValueError: an empty file
-        reason = getattr(error, "strerror", None) or "is empty"
-        raise InputError(f"{path}: {reason}; {EXPECTED}") from None
+    content = _content(path)
     header, start = _header(path, content)
+    header.pop(METADATA, None)
     tensors = {}
     end_of_last = 0
     for name, entry in sorted(header.items(), key=lambda item: _offsets(path, *item)):
@@ -55,6 +53,52 @@ def read_safetensors(path: str | Path) -> dict[str, Tensor]:
     if end_of_last != len(content) - start:
         _refuse(path, f"{len(content) - start - end_of_last} bytes too many")
     return tensors
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """What a file tells of itself, by name; empty if it tells nothing."""
+    metadata = _header(path, _content(path))[0].get(METADATA, {})
+    if not isinstance(metadata, dict) or not all(map(_is_text, metadata.values())):
+        _refuse(path, "its metadata are no texts")
+    return metadata
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def write_safetensors(
+    path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> None:
+    """Writes tensors and texts about them; the same ones are the same bytes."""
+    kinds = {dtype: kind for kind, dtype in DTYPES.items()}
+    header: dict[str, Any] = {METADATA: dict(metadata)}
+    numbers = []
+    start = 0
+    for name, values in tensors.items():
+        raw = values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        header[name] = {
+            "dtype": kinds[values.dtype],
+            "shape": list(values.shape),
+            "data_offsets": [start, start + len(raw)],
+        }
+        numbers.append(raw)
+        start += len(raw)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % LENGTH)  # numbers start where a number of 8 bytes may
+    with whole_file(path, binary=True) as file:
+        file.write(len(text).to_bytes(LENGTH, "little") + text)
+        file.writelines(numbers)
+
+
+def _content(path: str | Path) -> mmap.mmap:
+    try:
+        with Path(path).open("rb") as file:
+            # Copied when written to: PyTorch has no tensors that cannot be written to.
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError) as error:  # ValueError: an empty file
+        reason = getattr(error, "strerror", None) or "is empty"
+        raise InputError(f"{path}: {reason}; {EXPECTED}") from None
 
 
 def _refuse(path: str | Path, found: str) -> NoReturn:
@@ -73,7 +117,6 @@ def _header(path: str | Path, content: mmap.mmap) -> tuple[dict[str, Any], int]:
         _refuse(path, "its header is damaged")
     if not isinstance(header, dict):
         _refuse(path, "its header is damaged")
-    header.pop("__metadata__", None)
     return header, start
 
 

@@ -1,0 +1,22 @@
+"""Soft alignments by an alignment head that ``normalign train-aligner`` has trained."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairseq_normalign.analysis.methods import Batch
+from fairseq_normalign.host.aligner_file import head_of
+from fairseq_normalign.host.alignment_states import head_states
+from fairseq_normalign.norms.alignment_head import AlignmentHead, log_shares
+
+
+def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
+    """The share of each source token for each step of the decoder, (B, T, S).
+
+    Args:
+        path: the file of the head.
+    """
+    trained = head_of(path, batch.forcing.model)
+    queries, keys, padding = head_states(batch.forcing, batch.pairs)
+    on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
+    return log_shares(on_device, queries, keys, padding).exp()
