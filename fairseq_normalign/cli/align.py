@@ -13,7 +13,12 @@ from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.alignment.soft import EOS, STEPS
 from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidence
-from fairseq_normalign.analysis.methods import METHODS, SHIFT_ATT, method_of
+from fairseq_normalign.analysis.methods import (
+    METHODS,
+    SHIFT_ATT,
+    method_of,
+    methods_without_files,
+)
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.errors import InputError
@@ -215,7 +220,7 @@ def table_methods(names: list[str] | None) -> list[str]:
     if names is None:
         return list(TABLE_METHODS)
     if names == ["all"]:
-        return list(METHODS)
+        return methods_without_files()
     for name in names:
         method_of(name)
     return names
