@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import alti, heads, memory, mixing, norms, relevance, scoring, timing
+from benchmarks import alti, gradients, heads, memory, mixing, norms, relevance, scoring, timing
 
 BENCHMARKS = {
     "extraction": norms.extraction,
@@ -29,6 +29,7 @@ BENCHMARKS = {
     "relevance": relevance.relevance,
     "mixing": mixing.mixing,
     "alti": alti.alti,
+    "gradients": gradients.gradients,
 }
 
 

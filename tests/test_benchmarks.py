@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import alti, heads, memory, mixing, norms, relevance
+from benchmarks import alti, gradients, heads, memory, mixing, norms, relevance
 from benchmarks.models import Shape
 from benchmarks.timing import format_row, interleaved
 
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "gated": lambda: heads.gated([SMALL], rounds=2),
     "pruned": lambda: heads.pruned([SMALL], rounds=1),
     "relevance": lambda: relevance.relevance([SMALL], rounds=1),
+    "gradients": lambda: gradients.gradients([SMALL], [SMALL], rounds=1),
     "alti": lambda: alti.alti([SMALL], rounds=2),
     "mixing": lambda: mixing.mixing([SMALL], rounds=2),
     "corpus": lambda: norms.corpus(SMALL, sizes=(4, 8)),
