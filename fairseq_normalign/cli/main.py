@@ -27,6 +27,7 @@ COMMANDS = {
     "probe": "parts of speech that a linear classifier reads from the states of each layer",
     "stats": "attention weights and norms by head, layer and category of tokens",
     "convert": "a checkpoint of the variant to fairseq's own architecture, or back",
+    "train-aligner": "a small alignment head for your models, trained on links without gold",
     "symmetrize": "alignments of two directions to one",
     "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",
     "gates": "how gates and relevance of heads went during a training",
@@ -89,7 +90,7 @@ def run(argv: list[str]) -> int:
     if name not in COMMANDS:
         shell.say(f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}")
         return 2
-    module = f"{name}_" if keyword.iskeyword(name) else name
+    module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     command.main(command.parse_args(rest))
     return 0

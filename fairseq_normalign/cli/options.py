@@ -260,7 +260,7 @@ INPUTS = (
     *("source_file", "target_file", "hypotheses", "gold", "gold_source", "gold_target"),
     *("bpe_codes", "source_bpe_codes", "target_bpe_codes", "bpe_vocab_file"),
     *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
-    *("conllu", "frequencies"),
+    *("conllu", "frequencies", "links"),
 )
 TEXTS = ("source_file", "target_file", "hypotheses")
 CHECKPOINTS = ("path", "reverse_path", "scratch")

@@ -1,0 +1,219 @@
+"""``normalign train-aligner DATA --path … --reverse-path … -o FILE``: heads trained on links."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from fairseq_normalign.alignment.links import Link, LinkFile
+from fairseq_normalign.cli import options
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import is_stream, name_of
+
+if TYPE_CHECKING:
+    from fairseq_normalign.analysis.aligner_training import TrainingOptions
+    from fairseq_normalign.host.aligner_file import TrainedHead
+    from fairseq_normalign.host.options import ReadyModel
+    from fairseq_normalign.host.pairs import Pair
+
+DESCRIPTION = """Trains an alignment head for a translation model, and one for the model of the
+other direction, on links of words (after Shift-AET, Chen et al., 2020). The models stay as they
+are: a head is two small matrices that read their states. The links are those of `normalign align
+--combine learned` on the same text, or your own. Use the result with `normalign align --method
+aligner:FILE`."""
+EXAMPLE = """normalign train-aligner data-bin --path de-en.pt --reverse-path en-de.pt \\
+             --source-file train.de --target-file train.en --bpe sentencepiece \\
+             --sentencepiece-model spm.model --limit 8000 -o aligner.safetensors"""
+
+
+def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    parser = options.model_parser("train-aligner", description=DESCRIPTION, example=EXAMPLE)
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the same seed, the same head (default: %(default)s)"
+    )
+    return options.parse(parser, argv, add_options, check)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_corpus_options(parser)
+    group = parser.add_argument_group("training")
+    group.add_argument(
+        "--reverse-path",
+        metavar="CHECKPOINT",
+        help="the model of the other direction, which gets a head, too",
+    )
+    group.add_argument(
+        "--links",
+        metavar="FILE",
+        help="links of the text, source word first, counted from 0 (default: of --combine learned)",
+    )
+    group.add_argument(
+        "--limit",
+        type=options.positive,
+        metavar="N",
+        help="take the first N pairs (default: all)",
+    )
+    group.add_argument(
+        "--epochs",
+        type=options.positive,
+        default=6,
+        metavar="N",
+        help="at most: it stops when held-out pairs get worse (default: %(default)s)",
+    )
+    group.add_argument(
+        "--width", type=options.positive, default=256, metavar="N", help="(default: %(default)s)"
+    )
+    group.add_argument(
+        "--null-weight",
+        type=options.share,
+        default=0.3,
+        metavar="X",
+        help="what a word without links counts beside one with links (default: %(default)s)",
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the file to write, *.safetensors"
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses texts that cannot be read more than once."""
+    for path in (args.source_file, args.target_file, args.hypotheses):
+        if path is not None and is_stream(path):
+            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
+
+
+def main(args: argparse.Namespace) -> None:
+    from fairseq_normalign.host.aligner_file import write_aligner
+    from fairseq_normalign.host.options import complete, load
+
+    complete(args)
+    models = [load(args)]
+    if args.reverse_path:
+        models.append(load(args, reverse=True))
+    links = known_links(args, models)
+    training = training_options(args)
+    trained = {}
+    for place, (name, model) in enumerate(zip(("forward", "backward"), models, strict=False)):
+        trained[name] = train(args, model, links, training, reverse=bool(place))
+    told = {
+        "pairs": len(links),
+        "links": args.links or "learned",
+        "epochs": training.epochs,
+        "dropout": training.dropout,
+        "null-weight": training.null_weight,
+        "seed": training.seed,
+    }
+    write_aligner(args.output, trained, told)
+    print("|".join(f"{key}:{value}" for key, value in told.items()), file=sys.stderr)
+
+
+def training_options(args: argparse.Namespace) -> TrainingOptions:
+    from fairseq_normalign.analysis.aligner_training import TrainingOptions
+
+    return replace(
+        TrainingOptions(),
+        epochs=args.epochs,
+        width=args.width,
+        null_weight=args.null_weight,
+        seed=args.seed,
+    )
+
+
+def known_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
+    """The links of each pair to learn from."""
+    if args.links is None:
+        return learned_links(args, models)
+    links = [sorted(of_pair) for of_pair in islice(LinkFile(args.links), args.limit)]
+    pairs = count_pairs(args, models[0])
+    if pairs != len(links):
+        raise InputError(
+            f"{args.links}: {len(links)} lines for {pairs} pairs; expected one for each"
+        )
+    return links
+
+
+def count_pairs(args: argparse.Namespace, model: ReadyModel) -> int:
+    from fairseq_normalign.host.options import corpus
+
+    pairs, total = corpus(args, model.reader)
+    count = sum(1 for _ in pairs) if total is None else total
+    return count if args.limit is None else min(count, args.limit)
+
+
+def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
+    """Those that both models' attentions agree on, by ``--combine learned``."""
+    from tqdm import tqdm
+
+    from fairseq_normalign.analysis.aligner import NormAligner
+    from fairseq_normalign.analysis.combined import CombinedAligner
+
+    aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
+    aligner = CombinedAligner(*aligners, combine="learned")
+    streams = read_streams(args, models)
+    decided, again = aligner.decide(*streams)
+    with tqdm(desc="links", unit=" pairs", disable=None) as progress:
+        return [decided.links(soft) for soft in decided.run(*again, progress=progress.update)]
+
+
+def read_streams(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list:
+    """The first pairs of the corpus as each model reads it."""
+    from fairseq_normalign.host.options import corpus, fitted
+
+    streams = []
+    for place, model in enumerate(models):
+        pairs, _ = corpus(args, model.reader, reverse=bool(place))
+        streams.append(islice(pairs, args.limit))
+    return fitted(args, streams, [model.forcing for model in models])
+
+
+def train(
+    args: argparse.Namespace,
+    model: ReadyModel,
+    links: Sequence[Sequence[Link]],
+    training: TrainingOptions,
+    *,
+    reverse: bool,
+) -> TrainedHead:
+    """The head of one model; tells how each epoch went."""
+    from tqdm import tqdm
+
+    from fairseq_normalign.analysis.aligner_training import Corpus, train_head
+    from fairseq_normalign.host.aligner_file import TrainedHead
+    from fairseq_normalign.host.alignment_states import fingerprint
+    from fairseq_normalign.host.special_tokens import languages_of
+
+    languages = "-".join(map(str, languages_of(model.reader.task)))
+    if reverse:
+        links = [[(target, source) for source, target in of_pair] for of_pair in links]
+    with tqdm(desc=f"{languages} states", total=len(links), unit=" pairs", disable=None) as bar:
+        corpus = Corpus.read(
+            model.forcing,
+            pairs_of(args, model, reverse=reverse),
+            links,
+            null_weight=training.null_weight,
+            max_tokens=args.max_tokens,
+            progress=bar.update,
+        )
+    with tqdm(desc=f"{languages} head", unit=" pairs", disable=None) as bar:
+
+        def show(pairs: int, loss: float) -> None:
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            bar.update(pairs)
+
+        head, epochs = train_head(corpus, training, progress=show)
+    for number, loss, held_out in epochs:
+        print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
+    return TrainedHead(head, fingerprint(model.forcing.model), languages)
+
+
+def pairs_of(args: argparse.Namespace, model: ReadyModel, *, reverse: bool) -> Iterator[Pair]:
+    """The pairs to learn from, as one model reads them."""
+    from fairseq_normalign.host.options import corpus, fitted
+
+    pairs, _ = corpus(args, model.reader, reverse=reverse)
+    (fitting,) = fitted(args, [islice(pairs, args.limit)], [model.forcing])
+    return fitting
