@@ -33,4 +33,5 @@ def main(args: argparse.Namespace) -> None:
     shell.say(f"{args.output}: {imported.title}")
     for note in imported.notes:
         shell.say(f"{args.output}: {note}")
-    print(imported.command)
+    for command in imported.commands:
+        print(command)

@@ -5,12 +5,16 @@ Put right when the plugin is imported.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from fairseq import utils
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
+from torch.nn.functional import silu
 
 from fairseq_normalign.heads.pruning import COPIES
 
@@ -37,6 +41,17 @@ def restore_numpy_integers() -> None:
     """
     if not hasattr(np, "compat"):
         vars(np)["compat"] = SimpleNamespace(long=int)
+
+
+def repair_swish() -> None:
+    """Gives ``--activation-fn swish`` its function: fairseq takes the class for it, and fails."""
+    original = utils.get_activation_fn
+
+    @functools.wraps(original)
+    def repaired(activation: str) -> Callable:
+        return silu if activation == "swish" else original(activation)
+
+    utils.get_activation_fn = repaired
 
 
 def load_encoder_layers_without_copies() -> None:

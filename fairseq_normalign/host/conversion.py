@@ -13,24 +13,19 @@ from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import load_single, save
-from fairseq_normalign.host.converted import Converted
+from fairseq_normalign.host.converted import DIR, MODEL, Converted
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.marian_conversion import convert_marian
 from fairseq_normalign.host.masked_conversion import convert_bert, convert_roberta
-
-MODEL = "model.pt"  # what the checkpoint is called
-
-
-class Architecture(NamedTuple):
-    """A kind of model that can be converted."""
-
-    convert: Callable[[HuggingFaceFolder], Converted]
-    example: str  # what a user does with it next, but for the options that name it
-
+from fairseq_normalign.host.multilingual_conversion import convert_m2m, convert_mbart
 
 # By Hugging Face's model_type.
-ARCHITECTURES = {
-    "bert": Architecture(convert_bert, "normalign mixing"),
-    "roberta": Architecture(convert_roberta, "normalign mixing"),
+ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
+    "bert": convert_bert,
+    "roberta": convert_roberta,
+    "marian": convert_marian,
+    "m2m_100": convert_m2m,
+    "mbart": convert_mbart,
 }
 
 
@@ -39,26 +34,27 @@ class Imported(NamedTuple):
 
     title: str
     notes: list[str]
-    command: str
+    commands: list[str]
 
 
 def import_folder(path: str, output: str) -> Imported:
     """Writes a Hugging Face folder as one of fairseq: all of it, or nothing."""
     refuse_used(output)  # before anything is read
     folder = HuggingFaceFolder(path)
-    architecture = _architecture(folder)
-    converted = architecture.convert(folder)
+    converted = _architecture(folder)(folder)
     with whole_folder(output) as part:
-        for name, text in converted.files.items():
-            (part / name).write_text(text, encoding="utf-8")
+        for name, content in converted.files.items():
+            data = content.encode("utf-8") if isinstance(content, str) else content
+            (part / name).write_bytes(data)
         save(_checkpoint(converted), str(part / MODEL))
+        converted.parameters.clear()  # or the model would be there three times
         model = _loaded(part, folder)
     notes = list(converted.notes)
     if converted.left_out:
         notes.append(f"left out: {_parts(converted.left_out)}")
     count = sum(parameter.numel() for parameter in model.parameters())
     title = f"{folder.config['model_type']}, {count:,} parameters, as {converted.options.arch}"
-    return Imported(title, notes, _command(architecture, converted, Path(output)))
+    return Imported(title, notes, _commands(converted, Path(output)))
 
 
 def _checkpoint(converted: Converted) -> dict[str, Any]:
@@ -92,7 +88,7 @@ def _parts(names: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(parts))
 
 
-def _architecture(folder: HuggingFaceFolder) -> Architecture:
+def _architecture(folder: HuggingFaceFolder) -> Callable[[HuggingFaceFolder], Converted]:
     kind = folder.config.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         names = folder.config.get("architectures") or []
@@ -103,12 +99,11 @@ def _architecture(folder: HuggingFaceFolder) -> Architecture:
     return ARCHITECTURES[kind]
 
 
-def _command(architecture: Architecture, converted: Converted, output: Path) -> str:
-    """The command to go on with."""
-    words = [*architecture.example.split(), str(output), "--path", str(output / MODEL)]
-    for word in converted.reading:
-        words.append(str(output / word) if word in converted.files else word)
-    return shlex.join([*words, "--attention", "encoder", "--source-file", "TEXT"])
+def _commands(converted: Converted, output: Path) -> list[str]:
+    """The commands to go on with."""
+    paths = {name: str(output / name) for name in (MODEL, *converted.files)}
+    paths[DIR] = str(output)
+    return [shlex.join(paths.get(word, word) for word in words) for words in converted.commands]
 
 
 def refuse_used(output: str) -> None:

@@ -10,14 +10,17 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
+MODEL = "model.pt"  # what the checkpoint is called
+DIR = "DIR"  # stands for the folder that is written, in commands
+
 
 class Converted(NamedTuple):
     """A model as fairseq keeps it."""
 
     options: Namespace
     parameters: dict[str, Tensor]
-    files: dict[str, str]  # text of the other files by name, dictionaries among them
-    reading: list[str]  # the options that make our commands read text as the model does
+    files: dict[str, str | bytes]  # contents of the other files by name, dictionaries among them
+    commands: list[list[str]]  # what a user does next; DIR and names of files become their paths
     left_out: list[str]  # Hugging Face's names of parameters that are not needed
     notes: list[str]  # what a user should know
 
@@ -26,7 +29,7 @@ class Parameters:
     """Hugging Face's parameters, taken one by one, so that what is left is known.
 
     Args:
-        prefix: of the names of the encoder's parameters, where the model has a head.
+        prefix: of the names of all parameters but the head's, where the model has a head.
     """
 
     def __init__(self, folder: HuggingFaceFolder, prefix: str) -> None:
@@ -43,11 +46,14 @@ class Parameters:
         return name in self.by_name
 
     def inner(self, name: str, *shape: int) -> Tensor:
-        """A parameter of the encoder."""
+        """A parameter that is not the head's."""
         return self.take(self.prefix + name, *shape)
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """A parameter in single precision, of the shape that the configuration promises."""
+        """A parameter in single precision, of the shape that the configuration promises.
+
+        One that is stored so stays in its file until it is written.
+        """
         if name not in self.by_name:
             raise InputError(f"{self.folder}: has no parameter {name!r}; are some files missing?")
         values = self.by_name.pop(name)
@@ -61,7 +67,16 @@ class Parameters:
                 f"{self.folder}: {name!r} has the shape {tuple(values.shape)}; by its config.json "
                 f"expected {shape}"
             )
-        return values.float().clone()
+        return values.float()
+
+    def drop(self, *names: str) -> None:
+        """Forgets parameters, not of the head, that are copies of others."""
+        for name in names:
+            self.by_name.pop(self.prefix + name, None)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a parameter of this name that is not the head's."""
+        return self.prefix + name in self.by_name
 
     def left(self) -> list[str]:
         """What nobody took, but for numbers of positions, which are no parameters."""

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.converted import Converted, Parameters
+from fairseq_normalign.host.converted import DIR, MODEL, Converted, Parameters
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.settings import ACTIVATIONS, check_settings
 from fairseq_normalign.host.tokenizer_files import (
     Numbers,
     added_tokens,
@@ -31,12 +32,6 @@ from fairseq_normalign.host.wordpiece import CONFIGURATION
 
 RESERVED = 2  # rows of fairseq's positions that no token has: up to the padding's number
 FAIRSEQ_EPSILON = 1e-5
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_accurate",
-    "gelu_pytorch_tanh": "gelu_accurate",
-    "relu": "relu",
-}
 # Names of parameters in a layer, Hugging Face's and fairseq's.
 LAYER = {
     "attention.self.query": "self_attn.q_proj",
@@ -110,23 +105,29 @@ ROBERTA = Family(
 
 def convert_bert(folder: HuggingFaceFolder) -> Converted:
     """BERT: WordPiece, and embeddings of two segments."""
-    _refuse_unusual(folder, USUAL)
+    _check(folder, USUAL)
     pieces = wordpieces(folder)
     case = case_options(folder)
     names = _names(folder, pieces, BERT)
     converted = _convert(folder, BERT, names, names)
-    files = {
+    files: dict[str, str | bytes] = {
         "vocab.txt": "".join(f"{piece}\n" for piece in pieces),
         CONFIGURATION: json.dumps(case, indent=2) + "\n",
     }
-    reading = ["--bpe", "bert", "--bpe-vocab-file", "vocab.txt"]
+    commands = _commands("--bpe", "bert", "--bpe-vocab-file", "vocab.txt")
     notes = list(converted.notes)
     if "do_lower_case" not in case and _has_capitals(pieces):
         notes.append(
             "its vocabulary has capital letters, but no file says that text keeps its case: text "
             "is lowercased unless --bpe-cased is given"
         )
-    return converted._replace(files={**converted.files, **files}, reading=reading, notes=notes)
+    return converted._replace(files={**converted.files, **files}, commands=commands, notes=notes)
+
+
+def _commands(*reading: str) -> list[list[str]]:
+    """The command to go on with, by the options that make it read text as the model does."""
+    model = ["normalign", "mixing", DIR, "--path", MODEL]
+    return [[*model, *reading, "--attention", "encoder", "--source-file", "TEXT"]]
 
 
 def _has_capitals(pieces: Iterable[str]) -> bool:
@@ -137,51 +138,34 @@ def _has_capitals(pieces: Iterable[str]) -> bool:
 def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     """RoBERTa: GPT-2's BPE, whose pieces are numbers in the dictionary."""
     # Positions are counted from the padding's number.
-    _refuse_unusual(folder, {**USUAL, "pad_token_id": ROBERTA.first_position - 1})
+    _check(folder, {**USUAL, "pad_token_id": ROBERTA.first_position - 1})
     numbers, merges = byte_level_bpe(folder)
     names = _names(folder, numbers, ROBERTA)
     named = (*ROBERTA.special, ROBERTA.mask)
     symbols = [name if name in named else str(number) for number, name in enumerate(names)]
     converted = _convert(folder, ROBERTA, names, symbols)
-    files = {
+    files: dict[str, str | bytes] = {
         "encoder.json": json.dumps(numbers) + "\n",
         "vocab.bpe": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
     }
-    reading = ["--bpe", "gpt2", "--gpt2-encoder-json", "encoder.json"]
-    reading += ["--gpt2-vocab-bpe", "vocab.bpe"]
+    commands = _commands(
+        *("--bpe", "gpt2", "--gpt2-encoder-json", "encoder.json", "--gpt2-vocab-bpe", "vocab.bpe")
+    )
     notes = list(converted.notes)
     if folder.tokenizer_config.get("add_prefix_space"):
         notes.append("its tokeniser puts a blank before the first word, which --bpe gpt2 does not")
-    return converted._replace(files={**converted.files, **files}, reading=reading, notes=notes)
+    return converted._replace(files={**converted.files, **files}, commands=commands, notes=notes)
 
 
-def _refuse_unusual(folder: HuggingFaceFolder, known: Mapping[str, Any]) -> None:
-    """Refuses settings that no fairseq model has, all at once.
-
-    Args:
-        known: settings that must have one value, with that value.
-    """
-    config = folder.config
-    unusual = []
-    for name, usual in known.items():
-        value = config.get(name, usual)
-        if value != usual:
-            unusual.append(f"{name} is {value!r}")
-    activation = config.get("hidden_act", "gelu")
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        unusual.append(f"hidden_act is {activation!r}")
-    for name, default in NUMBERS.items():
-        value = config.get(name, default)
-        if type(value) not in (int, float) or value < 0:
-            unusual.append(f"{name} is {value!r}")
-    for name in SIZES:
-        value = config.get(name)
-        if type(value) is not int or value < 1:
-            unusual.append(f"{name} is {value!r}")
-    if unusual:
-        raise InputError(
-            f"{folder}: its config.json has what is not supported: {'; '.join(unusual)}"
-        )
+def _check(folder: HuggingFaceFolder, usual: Mapping[str, Any]) -> None:
+    check_settings(
+        folder,
+        usual=usual,
+        activation="hidden_act",
+        activations=ACTIVATIONS,
+        numbers=NUMBERS,
+        sizes=SIZES,
+    )
 
 
 def _names(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> list[str]:
@@ -218,7 +202,7 @@ def _convert(
     added = [name for name in added_tokens(folder) if name not in usual]
     if added:
         notes.append(f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
-    files = {"dict.txt": dictionary}
+    files: dict[str, str | bytes] = {"dict.txt": dictionary}
     return Converted(options, state, files, [], parameters.left(), notes)
 
 

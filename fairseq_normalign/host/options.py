@@ -22,6 +22,7 @@ from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import TooLong, fit_streams
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
+from fairseq_normalign.host.reading import apply_reading, has_reading
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 MAX_TOKENS = 4000
@@ -55,6 +56,8 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     for name, value in vars(parsed).items():
         if name not in args.own:
             setattr(args, name, value)
+    if args.bpe is None and args.post_process is None:
+        apply_reading(args, args.data.partition(":")[0])
     args.model_overrides = _overrides(args)
     args.max_tokens = args.max_tokens or MAX_TOKENS
     use_gpu = torch.cuda.is_available() and not args.cpu
@@ -107,14 +110,20 @@ def load(
     if reverse and {"source_lang", "target_lang"} <= set(overrides):
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)
-    path = args.reverse_path if reverse else args.path
-    model, task = load_single(path, args.data, overrides)
+    path, data = (args.reverse_path, args.data) if reverse else (args.path, args.data)
+    beside = str(Path(path).parent)
+    has_own = reverse and has_reading(beside)
+    if has_own:  # a model of the other direction, with its own dictionaries and pieces
+        data, args = beside, argparse.Namespace(**vars(args))
+        apply_reading(args, beside)
+    model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
     elif args.bf16:
         model = model.bfloat16()
     forcing = TeacherForcing(model.to(args.device), task, attention=attention)
-    return ReadyModel(forcing, PairReader.from_args(task, args, reverse=reverse))
+    reader = PairReader.from_args(task, args, reverse=reverse and not has_own)
+    return ReadyModel(forcing, reader)
 
 
 def corpus(

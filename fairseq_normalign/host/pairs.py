@@ -122,10 +122,11 @@ class Side:
         return index if index >= self.dictionary.nspecial else self.dictionary.unk()
 
     def from_binarised(self, tokens: Tensor | None, where: str) -> Sentence:
-        """A sentence as ``fairseq-preprocess`` writes it."""
+        """A sentence as ``fairseq-preprocess`` writes it, or as a model reads or generates it."""
         if tokens is None:
             return NO_SENTENCE
-        ids = [index for index in tokens.tolist() if index != self.dictionary.eos()]
+        marks = {self.dictionary.eos(), *self.before, *self.after}
+        ids = [index for index in tokens.tolist() if index not in marks]
         self._check_ids(ids, where)
         pieces = self.symbols(ids)
         scheme = self.segmentation.scheme

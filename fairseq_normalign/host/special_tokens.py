@@ -14,6 +14,7 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.language_codes import LAYOUTS, codes_of
 
 MASKED = (MaskedLMTask, SentencePredictionTask)  # RoBERTa, as trained and as fine-tuned
 Tokens = tuple[int, ...]
@@ -41,6 +42,8 @@ def languages_of(task: Any) -> tuple[str | None, str | None]:
 
 def special_tokens_of(task: Any) -> SpecialTokens:
     """The special tokens of a task; those of ``translation`` unless it is known to have others."""
+    if getattr(task_options(task), "language_codes", None):
+        return _of_languages(task, _imported)
     for kind, of_languages in MULTILINGUAL.items():
         if isinstance(task, kind):
             return _of_languages(task, of_languages)
@@ -121,6 +124,15 @@ def _multi_simple_epoch(
     before_source = () if of_source is None else (of_source,)
     before_target = () if of_target is None else (of_target,)
     return SpecialTokens((before_source, (eos,)), (before_target, (eos,)), eos)
+
+
+def _imported(task: Any, source: str, target: str) -> SpecialTokens:
+    """What models of other toolkits have, by the layout that the task names."""
+    layout = LAYOUTS[task_options(task).language_codes]
+    codes = codes_of(task.source_dictionary, layout, source, target)
+    of_source = (codes.before_source, codes.after_source)
+    of_target = (codes.before_target, (task.target_dictionary.eos(),))
+    return SpecialTokens(of_source, of_target, codes.start)
 
 
 def _pretrained_bart(

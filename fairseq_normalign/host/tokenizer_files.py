@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def byte_level_bpe(folder: HuggingFaceFolder) -> tuple[Numbers, list[str]]:
         return _numbered(model["vocab"]), _merges(merges)
 
 
+def piece_numbers(folder: HuggingFaceFolder, name: str) -> Numbers:
+    """A file of pieces with their numbers beside a SentencePiece model: ``vocab.json``."""
+    path = folder.path / name
+    if not path.is_file():
+        raise InputError(f"{folder}: has no {name}; expected the tokeniser's vocabulary")
+    with _undamaged(path):
+        return _numbered(folder.json(name))
+
+
 def added_tokens(folder: HuggingFaceFolder) -> Numbers:
     """Tokens that a model got beside its vocabulary; special ones are often among them."""
     if folder.has("added_tokens.json"):
@@ -120,3 +130,31 @@ def _merges(merges: list[str]) -> list[str]:
         if len(merge.split(" ")) != 2:
             raise ValueError(f"{merge!r} is no merge of two pieces")
     return merges
+
+
+def named_tokens(folder: HuggingFaceFolder) -> dict[str, int | None]:
+    """Special tokens with their numbers, where a file tells these, in the order of the files.
+
+    ``tokenizer.json`` and ``tokenizer_config.json`` have numbers; lists of names have none.
+    """
+    tokens: list[str] = []
+    for file in (CONFIGURATION, "special_tokens_map.json"):
+        with _undamaged(folder.path / file):
+            said = folder.json(file) if folder.has(file) else {}
+            for entry in ("additional_special_tokens", "extra_special_tokens"):
+                tokens += map(_content, said.get(entry) or [])
+    with _undamaged(folder.path / CONFIGURATION):
+        decoder = folder.tokenizer_config.get("added_tokens_decoder") or {}
+        numbered = {_content(token): int(number) for number, token in decoder.items()}
+    numbered.update(added_tokens(folder))
+    in_order: dict[str, int | None] = {}
+    in_order.update(sorted(numbered.items(), key=itemgetter(1)))
+    return {**in_order, **{name: None for name in tokens if name not in numbered}}
+
+
+def _content(token: Any) -> str:
+    """A token's text; files have the text alone, or an entry with more about it."""
+    content = token["content"] if isinstance(token, dict) else token
+    if not isinstance(content, str):
+        raise TypeError
+    return content

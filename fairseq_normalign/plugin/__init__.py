@@ -3,15 +3,23 @@
 from fairseq_normalign.host.compat import (
     disable_fused_encoder_layers,
     load_encoder_layers_without_copies,
+    repair_swish,
     restore_numpy_integers,
 )
-from fairseq_normalign.plugin import criterion, masked, model, task  # noqa: F401  (register)
+from fairseq_normalign.plugin import (  # noqa: F401  (register)
+    criterion,
+    masked,
+    model,
+    multilingual,
+    task,
+)
 from fairseq_normalign.plugin.help import show_chosen_options
 from fairseq_normalign.plugin.uncaught import report_bad_input
 from fairseq_normalign.plugin.validation import take_task_from_command_line
 
 disable_fused_encoder_layers()
 restore_numpy_integers()
+repair_swish()
 load_encoder_layers_without_copies()
 show_chosen_options()
 take_task_from_command_line()

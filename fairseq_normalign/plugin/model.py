@@ -12,6 +12,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.heads.names import KINDS, parse_kinds
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
+from fairseq_normalign.plugin.own_ends import DecoderWithOwnEnds, has_own_ends
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
 from fairseq_normalign.plugin.request import Export, Request
 
@@ -67,6 +68,18 @@ class NormalignTransformer(TransformerModel):
         parser.add_argument(
             "--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has"
         )
+        parser.add_argument(
+            "--logits-bias", action="store_true", help="a bias for each type of the target"
+        )
+        parser.add_argument(
+            "--start-with-bos", action="store_true", help="the decoder reads <s> first, not </s>"
+        )
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        if not has_own_ends(args):
+            return super().build_decoder(args, tgt_dict, embed_tokens)
+        return DecoderWithOwnEnds(args, tgt_dict, embed_tokens)
 
     @classmethod
     def build_model(cls, args, task):

@@ -1,0 +1,64 @@
+"""How Hugging Face's ``generate()`` would search, in the options of fairseq's beam search."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+
+FILE = "generation_config.json"
+# What fairseq cannot do, with the values that ask for nothing.
+UNHEARD = {
+    "do_sample": (False, None),
+    "repetition_penalty": (1.0, 1, None),
+    "num_beam_groups": (1, None),
+    "diversity_penalty": (0.0, 0, None),
+    "encoder_no_repeat_ngram_size": (0, None),
+    "min_length": (0, None),
+    "suppress_tokens": ([], None),
+}
+
+
+class Search(NamedTuple):
+    """Options for fairseq, and what they leave out."""
+
+    options: list[str]
+    notes: list[str]
+    renormalises: bool  # whether tokens that may not be generated have no share of probability
+
+
+def read_search(folder: HuggingFaceFolder) -> Search:
+    """From ``generation_config.json``, or from ``config.json`` in older folders."""
+    said = dict(folder.config)
+    if folder.has(FILE):
+        said.update(folder.json(FILE))
+    beam = _number(folder, said, "num_beams", 1)
+    longest = int(_number(folder, said, "max_length", folder.config["max_position_embeddings"]))
+    options = [
+        *("--beam", f"{beam:g}", "--lenpen", f"{_number(folder, said, 'length_penalty', 1.0):g}"),
+        # The first token, which is given, and </s> count there, but not here.
+        *("--max-len-a", "0", "--max-len-b", str(max(longest - 2, 1)), "--min-len", "0"),
+    ]
+    ngrams = _number(folder, said, "no_repeat_ngram_size", 0)
+    if ngrams:
+        options += ["--no-repeat-ngram-size", f"{ngrams:g}"]
+    notes = []
+    if beam > 1 and said.get("early_stopping") is not True:
+        notes.append(
+            f"fairseq's search ends with {beam:g} translations, as generate(early_stopping=True); "
+            "the folder's settings would search on"
+        )
+    unheard = [name for name, usual in UNHEARD.items() if said.get(name) not in usual]
+    if unheard:
+        notes.append(f"fairseq's search does without its settings {', '.join(unheard)}")
+    return Search(options, notes, renormalises=said.get("renormalize_logits") is True)
+
+
+def _number(folder: HuggingFaceFolder, said: dict[str, Any], name: str, default: float) -> float:
+    value = said.get(name)
+    if value is None:
+        return default
+    if type(value) not in (int, float):
+        raise InputError(f"{folder}: {name} is {value!r}; expected a number")
+    return value

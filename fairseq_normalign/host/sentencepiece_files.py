@@ -1,0 +1,39 @@
+"""SentencePiece models in a Hugging Face folder, and whether they are those of its vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import sentencepiece
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+
+FEWEST_KNOWN = 0.5  # of the pieces of a SentencePiece model, by the vocabulary that it belongs to
+
+
+def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]:
+    """A SentencePiece model as it is stored, and its pieces by their number."""
+    path = folder.path / name
+    if not path.is_file():
+        raise InputError(f"{folder}: has no {name}; expected the SentencePiece model of its text")
+    content = path.read_bytes()
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(content)
+        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    except (RuntimeError, OSError):
+        pieces = []
+    if not pieces:
+        raise InputError(f"{path}: cannot be read; expected a SentencePiece model")
+    return content, pieces
+
+
+def check_fits(folder: HuggingFaceFolder, name: str, pieces: list[str], known: Collection) -> None:
+    """Refuses a SentencePiece model most of whose pieces the vocabulary does not know."""
+    count = sum(piece in known for piece in pieces)
+    if count < FEWEST_KNOWN * len(pieces):
+        raise InputError(
+            f"{folder.path / name}: {count} of its {len(pieces)} pieces are in the vocabulary of "
+            "the model; expected the SentencePiece model that belongs to it"
+        )

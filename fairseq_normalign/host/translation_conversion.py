@@ -1,0 +1,216 @@
+"""What all encoder–decoder models of Hugging Face share on their way to fairseq's Transformer.
+
+Marian, M2M-100, NLLB and mBART have the layers of fairseq by fairseq's names. They differ in where
+layers are normalised, in positions, in special tokens, and in how many embeddings are shared.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import ALL
+from fairseq_normalign.host.checkpoint import VARIANT
+from fairseq_normalign.host.converted import DIR, MODEL, Parameters
+from fairseq_normalign.host.generation_settings import Search
+from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.language_codes import MULTILINGUAL, listed
+from fairseq_normalign.host.settings import ACTIVATIONS, check_settings
+from fairseq_normalign.host.vocabulary import Vocabulary
+
+SIDES = ("encoder", "decoder")
+RESERVED = 2  # rows of fairseq's table of positions that no token has: up to the padding's number
+USUAL = {"quantization_config": None}
+NUMBERS = {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}
+SIZES = (
+    *("vocab_size", "d_model", "max_position_embeddings", "encoder_layers", "decoder_layers"),
+    *("encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads"),
+)
+FUNCTIONS = {**ACTIVATIONS, "swish": "swish", "silu": "swish"}
+ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
+
+
+class Embeddings(NamedTuple):
+    """Of words, (V, C) each; what is shared is one tensor."""
+
+    encoder: Tensor
+    decoder: Tensor
+    output: Tensor
+
+
+def check_translation_settings(folder: HuggingFaceFolder) -> None:
+    """Refuses what fairseq's Transformer cannot be."""
+    check_settings(
+        folder,
+        usual=USUAL,
+        activation="activation_function",
+        activations=FUNCTIONS,
+        numbers=NUMBERS,
+        sizes=SIZES,
+    )
+    config = folder.config
+    for side in SIDES:
+        heads = config[f"{side}_attention_heads"]
+        if config["d_model"] % heads:
+            raise InputError(
+                f"{folder}: d_model {config['d_model']} is no multiple of the {heads} heads of its "
+                f"{side}"
+            )
+
+
+def token_number(folder: HuggingFaceFolder, name: str) -> int:
+    """A token that the configuration tells by its number."""
+    number = folder.config.get(name)
+    if type(number) is not int or not 0 <= number < folder.config["vocab_size"]:
+        raise InputError(
+            f"{folder}: {name} is {number!r} in config.json; expected the number of a token"
+        )
+    return number
+
+
+def take_embeddings(parameters: Parameters, config: Mapping[str, Any]) -> Embeddings:
+    """The embeddings of words, of which a folder has one or several copies if they are shared."""
+    source, width = config["vocab_size"], config["d_model"]
+    target = source
+    names = {side: f"{side}.embed_tokens.weight" for side in SIDES}
+    if config.get("share_encoder_decoder_embeddings", True):
+        copies = ["shared.weight", *names.values()]
+        there = [name for name in copies if parameters.has(name)]
+        if there or "lm_head.weight" not in parameters:
+            encoder = decoder = parameters.inner((there or copies)[0], source, width)
+            parameters.drop(*copies)
+        else:
+            encoder = decoder = parameters.take("lm_head.weight", source, width)
+    else:
+        target = config.get("decoder_vocab_size") or source
+        encoder = parameters.inner(names["encoder"], source, width)
+        decoder = parameters.inner(names["decoder"], target, width)
+    output = decoder
+    if "lm_head.weight" in parameters:
+        head = parameters.take("lm_head.weight", target, width)
+        output = decoder if config.get("tie_word_embeddings", True) else head
+    return Embeddings(encoder, decoder, output)
+
+
+def layer_parameters(parameters: Parameters, config: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The parameters of all layers, which have the same names in fairseq."""
+    state = {}
+    for side in SIDES:
+        for layer in range(config[f"{side}_layers"]):
+            for name, shape in _shapes(config, side):
+                place = f"{side}.layers.{layer}.{name}"
+                state[place] = parameters.inner(place, *shape)
+    return state
+
+
+def _shapes(config: Mapping[str, Any], side: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of the parameters of one layer."""
+    width, inner = config["d_model"], config[f"{side}_ffn_dim"]
+    maps = {"fc1": (inner, width), "fc2": (width, inner)}
+    norms = ["final_layer_norm"]
+    for attention in ATTENTIONS[side]:
+        norms.append(f"{attention}_layer_norm")
+        for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            maps[f"{attention}.{projection}"] = (width, width)
+    for name, (rows, columns) in maps.items():
+        yield f"{name}.weight", (rows, columns)
+        yield f"{name}.bias", (rows,)
+    for name in norms:
+        yield f"{name}.weight", (width,)
+        yield f"{name}.bias", (width,)
+
+
+def norm_parameters(
+    parameters: Parameters, config: Mapping[str, Any], name: str
+) -> dict[str, Tensor]:
+    """The parameters of a LayerNorm that encoder and decoder have beside their layers."""
+    state = {}
+    for side in SIDES:
+        for part in ("weight", "bias"):
+            place = f"{side}.{name}.{part}"
+            state[place] = parameters.inner(place, config["d_model"])
+    return state
+
+
+def embedding_parameters(
+    embeddings: Embeddings, sides: tuple[Vocabulary, Vocabulary]
+) -> dict[str, Tensor]:
+    """Embeddings by fairseq's names, in the order of the dictionaries.
+
+    Args:
+        sides: the vocabularies of source and target.
+    """
+    encoder = sides[0].rows(embeddings.encoder)
+    is_shared = embeddings.decoder is embeddings.encoder
+    decoder = encoder if is_shared else sides[1].rows(embeddings.decoder)
+    is_tied = embeddings.output is embeddings.decoder
+    output = decoder if is_tied else sides[1].rows(embeddings.output)
+    return {
+        "encoder.version": torch.tensor([3.0]),
+        "decoder.version": torch.tensor([3.0]),
+        "encoder.embed_tokens.weight": encoder,
+        "decoder.embed_tokens.weight": decoder,
+        "decoder.output_projection.weight": output,
+    }
+
+
+def fairseq_options(folder: HuggingFaceFolder, embeddings: Embeddings, **more: Any) -> Namespace:
+    """The options of our Transformer; ``more`` are those that families differ in."""
+    config = folder.config
+    is_tied = embeddings.output is embeddings.decoder
+    is_shared = embeddings.decoder is embeddings.encoder
+    options = Namespace(
+        arch=VARIANT,
+        task="translation",
+        criterion="label_smoothed_cross_entropy",
+        data=".",  # whoever loads it names the folder
+        alive_heads=ALL,
+        source_lang=None,
+        target_lang=None,
+        activation_fn=FUNCTIONS[config.get("activation_function", "gelu")],
+        share_all_embeddings=is_shared and is_tied,
+        share_decoder_input_output_embed=is_tied,
+        no_scale_embedding=not config.get("scale_embedding", False),
+        max_source_positions=config["max_position_embeddings"],
+        max_target_positions=config["max_position_embeddings"],
+    )
+    for name, default in NUMBERS.items():
+        setattr(options, name, config.get(name, default))
+    for side in SIDES:
+        setattr(options, f"{side}_embed_dim", config["d_model"])
+        setattr(options, f"{side}_layers", config[f"{side}_layers"])
+        setattr(options, f"{side}_ffn_embed_dim", config[f"{side}_ffn_dim"])
+        setattr(options, f"{side}_attention_heads", config[f"{side}_attention_heads"])
+    vars(options).update(more)
+    return options
+
+
+def languages_note(languages: Sequence[str], what: str = "languages") -> str:
+    return f"{len(languages)} {what}: {listed(languages)}"
+
+
+def translation_commands(options: Namespace, search: Search, source_model: str) -> list[list[str]]:
+    """To align, and to translate as Hugging Face does.
+
+    Args:
+        source_model: the SentencePiece model of source text; translations need but its marks.
+    """
+    languages = ["-s", options.source_lang or "LANG", "-t", options.target_lang or "LANG"]
+    task = ["--task", options.task]
+    if options.task == MULTILINGUAL:
+        task += ["--language-codes", options.language_codes]
+    model = [DIR, "--path", MODEL]
+    align = ["normalign", "align", *model]
+    if options.target_lang is None:
+        align += languages
+    translate = ["fairseq-interactive", *model, "--user-dir", "fairseq_normalign", *task]
+    translate += [*languages, "--bpe", "sentencepiece", "--sentencepiece-model", source_model]
+    return [
+        [*align, "--source-file", "SOURCE", "--target-file", "TARGET"],
+        [*translate, *search.options, "--input", "SOURCE"],
+    ]

@@ -1,0 +1,87 @@
+"""OPUS-MT as a fairseq model: numbers, pieces and translations are those of transformers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_normalign.host.marian_conversion import sinusoids
+from tests.hugging_face import of_transformers
+from tests.imported import (
+    SEARCHES,
+    Both,
+    check_same_numbers,
+    theirs_of,
+    translated,
+    translated_by_theirs,
+)
+from tests.translation_folders import ODD, TARGET, marian_folder, sentences
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> Both:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("marian") / "theirs"
+    return Both(marian_folder(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory) -> Both:
+    """With a vocabulary for each side."""
+    folder = tmp_path_factory.mktemp("marian") / "apart"
+    return Both(marian_folder(folder, shared=False), folder)
+
+
+@pytest.mark.parametrize("name", ["both", "apart"])
+def test_states_logits_and_attention_stay(name, request):
+    both = request.getfixturevalue(name)
+    for source, target in zip(sentences(3, seed=5), sentences(3, TARGET, 6), strict=True):
+        check_same_numbers(both, source, target)
+
+
+def test_numbers_without_scaled_embeddings_and_with_fewer_layers(tmp_path):
+    config = {
+        "scale_embedding": False,
+        "activation_function": "relu",
+        "decoder_layers": 1,
+        "steps": 0,
+    }
+    both = Both(marian_folder(tmp_path / "theirs", **config), tmp_path / "theirs")
+    check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
+
+
+@pytest.mark.parametrize("name", ["both", "apart"])
+def test_pieces_and_numbers_are_those_of_the_tokeniser(name, request):
+    both = request.getfixturevalue(name)
+    tokenizer = of_transformers("MarianTokenizer").from_pretrained(both.folder)
+    for text in [*sentences(20, seed=7), *ODD]:
+        pair = both.reader.pair(text, text, "line 1")
+        theirs = tokenizer(text, text_target=text)
+        assert theirs_of(both, pair.source.tokens, "source")[0].tolist() == theirs["input_ids"]
+        assert theirs_of(both, pair.target.tokens, "target")[0].tolist() == theirs["labels"]
+        unknown = list(pair.source.unknown)
+        pieces = tokenizer.tokenize(text)
+        ours = both.reader.source.pieces(pair.source)
+        assert ours == pieces
+        assert unknown == [piece for piece in pieces if piece not in tokenizer.encoder]
+
+
+@pytest.mark.parametrize("name", ["both", "apart"])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_translations_are_the_same(search, name, request):
+    both = request.getfixturevalue(name)
+    ours, theirs = SEARCHES[search]
+    texts = sentences(50, seed=9)
+    expected = translated_by_theirs(both, texts, **theirs)
+    assert len(set(map(len, expected))) > 3
+    assert translated(both, texts, **ours) == expected
+
+
+def test_sinusoids_by_their_formula():
+    table = sinusoids(7, 6)
+    twin = torch.zeros(7, 6, dtype=torch.double)
+    for position in range(7):
+        for i in range(3):
+            angle = torch.tensor(position / 10000 ** (2 * i / 6), dtype=torch.double)
+            twin[position, i], twin[position, 3 + i] = angle.sin(), angle.cos()
+    torch.testing.assert_close(table, twin.float())

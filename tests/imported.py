@@ -1,0 +1,125 @@
+"""A model of Hugging Face beside ours that was imported from it, and what is compared of them."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+
+from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.conversion import import_folder
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.reading import apply_reading
+from fairseq_normalign.host.recorder import record
+from fairseq_normalign.host.special_tokens import special_tokens_of
+from fairseq_normalign.host.translate import Translator
+from tests.translation_folders import padded
+
+SEARCHES = {
+    "greedy": ({"beam": 1}, {"num_beams": 1}),
+    "beam": ({"beam": 4}, {"num_beams": 4, "early_stopping": True}),
+    "short": (
+        {"beam": 3, "lenpen": 0.5},
+        {"num_beams": 3, "length_penalty": 0.5, "early_stopping": True},
+    ),
+}
+KINDS = {
+    "encoder": "encoder_attentions",
+    "decoder": "decoder_attentions",
+    "cross": "cross_attentions",
+}
+
+
+class Both:
+    """A model of Hugging Face, and ours that was imported from it."""
+
+    def __init__(self, theirs, folder: Path, overrides: dict | None = None):
+        self.theirs, self.folder = theirs, folder
+        self.ours = folder.with_name(f"{folder.name}, ours")
+        import_folder(str(folder), str(self.ours))
+        self.model, self.task = load_single(str(self.ours / "model.pt"), str(self.ours), overrides)
+        args = Namespace(bpe=None, post_process=None, tokenizer=None)
+        apply_reading(args, self.ours)
+        self.reader = PairReader.from_args(self.task, args)
+
+    def rows(self, side: str) -> list[int]:
+        """Hugging Face's number of each token of our dictionary."""
+        if (self.folder / "numbers.json").is_file():  # the order is the same
+            return list(range(len(self.task.source_dictionary)))
+        name = "target_vocab.json" if side == "target" else "vocab.json"
+        if not (self.folder / name).is_file():
+            name = "vocab.json"
+        numbers = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        numbers["<s>"] = numbers["<pad>"]
+        return [numbers[symbol] for symbol in getattr(self.reader, side).dictionary.symbols]
+
+
+def theirs_of(both: Both, tokens, side: str) -> torch.Tensor:
+    rows = both.rows(side)
+    return torch.tensor([[rows[token] for token in tokens.tolist()]])
+
+
+def check_same_numbers(both: Both, source: str, target: str) -> None:
+    """States, logits and attention weights of one pair."""
+    pair = both.reader.pair(source, target, "line 1")
+    start = torch.tensor([special_tokens_of(both.task).start])
+    read = torch.cat([start, pair.target.tokens[:-1]])
+    their_read = theirs_of(both, read, "target")
+    their_read[0, 0] = both.theirs.config.decoder_start_token_id
+    both.theirs.set_attn_implementation("eager")
+    with torch.no_grad():
+        expected = both.theirs(
+            input_ids=theirs_of(both, pair.source.tokens, "source"),
+            decoder_input_ids=their_read,
+            output_attentions=True,
+            output_hidden_states=True,
+        )
+    model = both.model
+    with torch.no_grad(), record(model, tuple(KINDS), values=False) as recording:
+        source_tokens = pair.source.tokens[None]
+        lengths = torch.tensor([source_tokens.shape[1]])
+        encoded = model.encoder(source_tokens, src_lengths=lengths, return_all_hiddens=True)
+        logits, extra = model.decoder(read[None], encoder_out=encoded, return_all_hiddens=True)
+    close = {"atol": 1e-4, "rtol": 1e-4}
+    torch.testing.assert_close(
+        encoded["encoder_out"][0][:, 0], expected.encoder_last_hidden_state[0], **close
+    )
+    pairs = [
+        (encoded["encoder_states"][1:-1], expected.encoder_hidden_states[1:-1]),
+        (extra["inner_states"][:-1], expected.decoder_hidden_states[:-1]),
+    ]
+    for ours, theirs in pairs:
+        assert len(ours) >= 1
+        for state, hidden in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(state[:, 0], hidden[0], **close)
+    rows = both.rows("target")
+    torch.testing.assert_close(logits[0, :, 1:], expected.logits[0][:, rows[1:]], **close)
+    for kind, name in KINDS.items():
+        for layer, weights in enumerate(getattr(expected, name)):
+            torch.testing.assert_close(recording[kind, layer].weights, weights, **close)
+
+
+def translated(both: Both, texts: list[str], **search) -> list[list[int]]:
+    """Our translations, in Hugging Face's numbers."""
+    limits = {"max_len_a": 0, "max_len_b": 58, "min_len": 0}
+    translator = Translator(both.model, both.reader, {**search, **limits})
+    pairs = [both.reader.pair(text, None, "line 1") for text in texts]
+    rows = both.rows("target")
+    return [[rows[token] for token in tokens] for tokens in translator(pairs)]
+
+
+def translated_by_theirs(both: Both, texts: list[str], **options) -> list[list[int]]:
+    """Theirs, without the first token and padding."""
+    pairs = [both.reader.pair(text, None, "line 1") for text in texts]
+    sources = [theirs_of(both, pair.source.tokens, "source")[0].tolist() for pair in pairs]
+    pad, eos = both.theirs.config.pad_token_id, both.theirs.config.eos_token_id
+    inputs = padded(sources, pad)
+    generated = both.theirs.generate(inputs, attention_mask=inputs.ne(pad), **options)
+    translations = []
+    for tokens in generated[:, 1:].tolist():
+        end = tokens.index(eos) + 1 if eos in tokens else len(tokens)
+        assert all(token == pad for token in tokens[end:])
+        translations.append(tokens[:end])
+    return translations
