@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from fairseq_normalign.alignment.combine import geometric_mean
+from fairseq_normalign.alignment.extract import relative
 from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.analysis.combined import CombinedAligner
+from fairseq_normalign.analysis.evidence import parse_evidence
 from fairseq_normalign.analysis.gradient_methods import (
     input_products,
     mean_magnitudes,
@@ -270,3 +275,46 @@ def test_an_adaptive_softmax_is_refused(task, pairs):
         match="TransformerModel was built with --adaptive-softmax-cutoff, which gradients do not",
     ):
         computed(model, task, pairs, "saliency")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_are_evidences_like_any_other(method, task):
+    forcing = TeacherForcing(build_model(task=task), task)
+    evidences = [parse_evidence("norms.2.output"), parse_evidence(f"{method}.output*2")]
+    combined = CombinedAligner(
+        NormAligner(forcing, PairReader(task)), combine="product", evidences=evidences
+    )
+    norms = NormAligner(forcing, PairReader(task), layer=2, step="output")
+    gradients = NormAligner(forcing, PairReader(task), method=method)
+    pairs = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9")]
+    for pair, links in zip(pairs, combined.align_many(pairs), strict=True):
+        shares = [one.shares(one.soft(*pair)) for one in (norms, gradients)]
+        assert links == relative(geometric_mean(shares, [1, 2]), share=0.75)
+
+
+def test_gradients_have_neither_layers_nor_the_other_step():
+    for text in ("grad-input.1.output", "saliency.input", "smoothgrad:0.output"):
+        with pytest.raises(InputError, match="expected"):
+            parse_evidence(text)
+
+
+def slow_ding_links(psi: np.ndarray, pair) -> list[tuple[int, int]]:
+    """Of each target piece the best source piece, without row and column of </s>; as words."""
+    links = set()
+    for target_word, row in zip(pair.target.words[:-1], psi, strict=False):
+        best = max(range(len(pair.source.tokens) - 1), key=lambda s: row[s])
+        if row[best] > 0:
+            links.add((pair.source.words[best], target_word))
+    return sorted(links)
+
+
+def test_links_as_in_ding_et_al(task, pairs):
+    model = build_model(task=task)
+    reader = PairReader(task, scheme="subword_nmt")
+    options = {"method": "grad-input", "extract": "piece-argmax", "eos": "skip"}
+    aligner = NormAligner(TeacherForcing(model, task), reader, **options)
+    matrices = computed(model, task, pairs[:2], "grad-input")
+    alignments = list(aligner.align_many(LINES[:2]))
+    assert any(alignments)
+    for links, psi, pair in zip(alignments, matrices, pairs[:2], strict=True):
+        assert sorted(links) == slow_ding_links(psi, pair)
