@@ -153,18 +153,19 @@ def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> 
     """AER of corpora drawn from the sentences with replacement (Koehn, 2004).
 
     Args:
-        counts: one row per sentence pair, (N, 4).
+        counts: for each sentence pair the counts of one system, (N, 4), or of many, (N, E, 4).
 
     Returns:
-        (samples,).
+        (samples,) or (samples, E).
     """
     counts = np.asarray(counts, dtype=np.float64)
+    by_sentence = counts.reshape(len(counts), math.prod(counts.shape[1:]))
     random = np.random.default_rng(seed)
     size = len(counts)
-    totals = np.empty((samples, 4))
+    totals = np.empty((samples, *counts.shape[1:]))
     for sample in totals:  # one at a time: memory stays at N
         drawn = np.bincount(random.integers(size, size=size), minlength=size)
-        sample[:] = drawn @ counts
+        sample[:] = (drawn @ by_sentence).reshape(sample.shape)
     return aers(totals)
 
 
@@ -172,9 +173,21 @@ def interval(
     counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, seed: int = 12345
 ) -> tuple[float, float]:
     """The bootstrap percentile interval of AER, over the samples where AER is defined."""
+    of_one = np.asarray(counts).reshape(-1, 1, 4)
+    return intervals(of_one, level=level, samples=samples, seed=seed)[0]
+
+
+def intervals(
+    counts: np.ndarray, *, level: float = 0.95, samples: int = 1000, seed: int = 12345
+) -> list[tuple[float, float]]:
+    """The same of many systems, (N, E, 4), whose sentences are drawn once for all of them."""
     if len(counts) == 0:
-        return math.nan, math.nan
-    scores = bootstrap(counts, samples=samples, seed=seed)
+        return [(math.nan, math.nan)] * counts.shape[1]
+    of_systems = bootstrap(counts, samples=samples, seed=seed).T  # (E, samples)
+    return [_percentiles(scores, level) for scores in of_systems]
+
+
+def _percentiles(scores: np.ndarray, level: float) -> tuple[float, float]:
     defined = scores[~np.isnan(scores)]
     if len(defined) == 0:
         return math.nan, math.nan

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
-from fairseq_normalign.alignment.aer import Counts, count
+import numpy as np
+
+from fairseq_normalign.alignment.aer import Counts, count, intervals
 from fairseq_normalign.alignment.error_table import ErrorTable
+from fairseq_normalign.alignment.extract import links_of
 from fairseq_normalign.alignment.links import Gold, GoldFile, InMemory, Link, read_together
-from fairseq_normalign.alignment.soft import STEPS, Choice, Evidence
+from fairseq_normalign.alignment.soft import STEPS, Choice, Evidence, Soft
 from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner, Progress
 from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
-from fairseq_normalign.analysis.layer_choice import SAMPLE, choose_layers, decisive_pairs
+from fairseq_normalign.analysis.layer_choice import (
+    SAMPLE,
+    LayerVote,
+    decisive_pairs,
+    layer_candidates,
+)
 from fairseq_normalign.analysis.methods import method_of
 from fairseq_normalign.analysis.profile import Model
 from fairseq_normalign.host.pairs import Pair
@@ -30,46 +39,93 @@ def error_table(
 ) -> ErrorTable:
     """AER of each layer, and of each head if asked for; says if the gold looks misread.
 
+    Of each pair and cell four counts are kept, for the intervals.
+
     Args:
         options: what the table leaves open: </s>, merging of pieces, extraction, size of batches.
     """
     aligner = NormAligner(model.forcing, model.reader, options)
     rest = iter(pairs)
     first = list(islice(rest, SAMPLE))
-    choices = _choices(aligner, first, methods)
+    election = _Election(aligner, methods)
+    vote_along = election.is_decided_by(first)
     evidences = list(_evidences(aligner.forcing, methods, heads=heads))
     softs = aligner.evidences_many(chain(first, rest), evidences, progress=progress)
-    totals = [Counts()] * len(evidences)
-    likely = evidences.index(_likely(methods[0], choices))
-    sample: list[tuple[set[Link], Gold]] = []  # to see whether the gold is read right
+    counts = array("d")
+    sample: list[tuple[dict[Evidence, set[Link]], Gold]] = []  # to see whether gold is read right
     for golds, of_pair in read_together(gold, InMemory("the corpus", softs)):
-        links = [set(aligner.links(soft)) for soft in of_pair]
-        for place, of_evidence in enumerate(links):
-            totals[place] += count(of_evidence, golds)
+        soft_of = dict(zip(evidences, of_pair, strict=True))
+        links = {evidence: _links(soft, evidence, options) for evidence, soft in soft_of.items()}
+        for of_evidence in links.values():
+            counts.extend(count(of_evidence, golds))
         if len(sample) < SAMPLE:
-            sample.append((links[likely], golds))
-    if sample:
-        sampled_links, sampled_golds = zip(*sample, strict=True)
-        warn_of_misread_gold(sampled_links, sampled_golds, gold)
-    return ErrorTable(dict(zip(evidences, totals, strict=True)), choices)
+            sample.append((_of_method(links, methods[0]), golds))
+            if vote_along:
+                election.add(soft_of)
+    choices = election.choices()
+    _check_gold(sample, _likely(methods[0], choices), gold)
+    by_pair = np.asarray(counts).reshape(-1, len(evidences), 4)
+    totals = [Counts(*total) for total in by_pair.sum(axis=0).astype(int).tolist()]
+    return ErrorTable(
+        dict(zip(evidences, totals, strict=True)),
+        choices,
+        dict(zip(evidences, intervals(by_pair), strict=True)),
+        {method: options.rule_of(method) for method in methods},
+    )
 
 
-def _choices(aligner: NormAligner, first: list[Pair], methods: Sequence[str]) -> dict[str, Choice]:
+class _Election:
     """What would be chosen without gold, by method."""
-    sample = decisive_pairs(first, aligner.reader, aligner.forcing)
-    options = aligner.options
-    choices = {}
-    for method in methods:
-        is_by_layer = method_of(method).layers  # or there is nothing to choose
-        choices[method] = choose_layers(
-            aligner.forcing,
-            sample if is_by_layer else [],
-            method,
-            null=options.null,
-            merges=options.merges,
-            batch_tokens=options.batch_tokens,
-        )
-    return choices
+
+    def __init__(self, aligner: NormAligner, methods: Sequence[str]):
+        self.aligner = aligner
+        self.votes = {}
+        for method in methods:
+            candidates = layer_candidates(aligner.forcing, method)
+            self.votes[method] = LayerVote(candidates, null=aligner.options.null)
+
+    def is_decided_by(self, first: list[Pair]) -> bool:
+        """Whether the first pairs are to vote; if they are too few, the validation set has."""
+        open_votes = [vote for vote in self.votes.values() if len(vote.candidates) > 1]
+        if not open_votes:
+            return False
+        pairs = decisive_pairs(first, self.aligner.reader, self.aligner.forcing)
+        if pairs is first:
+            return True
+        for vote in open_votes:
+            for softs in self.aligner.evidences_many(pairs, vote.candidates):
+                vote.add(softs)
+        return False
+
+    def add(self, soft_of: Mapping[Evidence, Soft]) -> None:
+        """Lets a pair vote."""
+        for vote in self.votes.values():
+            vote.add([soft_of[candidate] for candidate in vote.candidates])
+
+    def choices(self) -> dict[str, Choice]:
+        return {method: vote.choice() for method, vote in self.votes.items()}
+
+
+def _links(soft: Soft, evidence: Evidence, options: AlignOptions) -> set[Link]:
+    return set(links_of(soft, options.rule_of(evidence.method), null=options.null))
+
+
+def _of_method(links: Mapping[Evidence, set[Link]], method: str) -> dict[Evidence, set[Link]]:
+    """The links of the layers of one method, without those of heads."""
+    return {
+        evidence: of_evidence
+        for evidence, of_evidence in links.items()
+        if evidence.method == method and evidence.head is None
+    }
+
+
+def _check_gold(
+    sample: Sequence[tuple[Mapping[Evidence, set[Link]], Gold]], likely: Evidence, gold: GoldFile
+) -> None:
+    """Says if the gold looks misread, by links that should not look absurd."""
+    if sample:
+        links = [by_evidence[likely] for by_evidence, _ in sample]
+        warn_of_misread_gold(links, [golds for _, golds in sample], gold)
 
 
 def _evidences(
@@ -87,11 +143,12 @@ def _of_place(methods: Sequence[str], layer: int | None, head: int | None) -> It
     for step in STEPS:
         for name in methods:
             method = method_of(name)
-            if method.layers == (layer is not None) and step in method.steps:
+            is_there = method.layers == (layer is not None) and (method.heads or head is None)
+            if is_there and step in method.steps:
                 yield Evidence(name, layer, step, head)
 
 
-def _likely(method: str, choices: dict[str, Choice]) -> Evidence:
+def _likely(method: str, choices: Mapping[str, Choice]) -> Evidence:
     """An evidence whose links should not look absurd."""
     layers, step = choices[method]
     return Evidence(method, layers[step], step)

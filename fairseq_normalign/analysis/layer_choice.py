@@ -11,7 +11,7 @@ from itertools import islice
 from fairseq_normalign.alignment.agreement import agreement
 from fairseq_normalign.alignment.extract import argmax, mutual_argmax
 from fairseq_normalign.alignment.links import Link
-from fairseq_normalign.alignment.soft import SUM_AND_MEAN, Choice, Evidence, Merges
+from fairseq_normalign.alignment.soft import SUM_AND_MEAN, Choice, Evidence, Merges, Soft
 from fairseq_normalign.analysis.methods import method_of
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError, MissingSubset
@@ -63,25 +63,49 @@ def choose_layers(
         layers: the candidates, from 0; all that have heads by default.
         null: whether a word that takes most from </s> has no link.
     """
-    candidates = _candidates(forcing, method, layers)
-    links: dict[Evidence, list[set[Link]]] = {evidence: [] for evidence in candidates}
-    mutual: Counter[Evidence] = Counter()
-    run = partial(soft_alignments, forcing, evidences=candidates, merges=merges)
+    vote = LayerVote(layer_candidates(forcing, method, layers), null=null)
+    run = partial(soft_alignments, forcing, evidences=vote.candidates, merges=merges)
     for softs in map_batches(pairs, run, max_tokens=batch_tokens):
-        for evidence, soft in zip(candidates, softs, strict=True):
-            of_eos = soft.null if null else None
-            links[evidence].append(set(argmax(soft.words, null=of_eos)))
-            mutual[evidence] += len(mutual_argmax(soft.words))
-    best = max(candidates, key=mutual.__getitem__)
-    layer_of = {best.step: best.layer}
-    others = [evidence for evidence in candidates if evidence.step != best.step]
-    if others:
-        agreeing = max(others, key=lambda other: agreement(links[best], links[other]))
-        layer_of[agreeing.step] = agreeing.layer
-    return Choice(layer_of, best.step)
+        vote.add(softs)
+    return vote.choice()
 
 
-def _candidates(forcing: TeacherForcing, spec: str, layers: Sequence[int] | None) -> list[Evidence]:
+class LayerVote:
+    """What speaks for each layer and step of a method, pair after pair.
+
+    Args:
+        candidates: the layers and steps to choose from.
+        null: whether a word that takes most from </s> has no link.
+    """
+
+    def __init__(self, candidates: Sequence[Evidence], *, null: bool = True):
+        self.candidates, self.null = candidates, null
+        self.links: dict[Evidence, list[set[Link]]] = {evidence: [] for evidence in candidates}
+        self.mutual: Counter[Evidence] = Counter()
+
+    def add(self, softs: Sequence[Soft]) -> None:
+        """Hears one pair: a soft alignment for each candidate."""
+        for evidence, soft in zip(self.candidates, softs, strict=True):
+            of_eos = soft.null if self.null else None
+            self.links[evidence].append(set(argmax(soft.words, null=of_eos)))
+            self.mutual[evidence] += len(mutual_argmax(soft.words))
+
+    def choice(self) -> Choice:
+        """The layer and step of most mutual choices, and the layer that agrees with it."""
+        best = max(self.candidates, key=self.mutual.__getitem__)
+        layer_of = {best.step: best.layer}
+        others = [evidence for evidence in self.candidates if evidence.step != best.step]
+        if others:
+            of_best = self.links[best]
+            agreeing = max(others, key=lambda other: agreement(of_best, self.links[other]))
+            layer_of[agreeing.step] = agreeing.layer
+        return Choice(layer_of, best.step)
+
+
+def layer_candidates(
+    forcing: TeacherForcing, spec: str, layers: Sequence[int] | None = None
+) -> list[Evidence]:
+    """The layers and steps that a method has in a model, or has at some of its layers."""
     method = method_of(spec)
     if not method.layers:
         return [Evidence(spec, None, step) for step in method.steps]

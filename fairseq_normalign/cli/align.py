@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.alignment.extract import MERGES, RULES, check_extract, extractor
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
+WIDE = 3  # methods whose layers fit side by side
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. `normalign methods` tells what --method
 takes."""
@@ -146,15 +149,15 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--all",
         action="store_true",
-        help="print a table of AERs: layers × methods × steps; of several checkpoints, mean ± "
-        "deviation",
+        help="print a table of AERs: layers × methods × steps, and a line for each method with "
+        "interval and cost; of several checkpoints, mean ± deviation",
     )
     group.add_argument(
         "--methods",
         nargs="+",
         metavar="NAME",
-        help="of the table, or all; those of the whole model are slow (default: "
-        f"{' '.join(TABLE_METHODS)})",
+        help="of the table, or all; those of the whole model are slow; of more than "
+        f"{WIDE}, layers are in --json alone (default: {' '.join(TABLE_METHODS)})",
     )
     group.add_argument("--heads", action="store_true", help="a row for each head too")
     options.add_gold_options(group, "gold links")
@@ -223,7 +226,7 @@ def table_methods(names: list[str] | None) -> list[str]:
         return methods_without_files()
     for name in names:
         method_of(name)
-    return names
+    return list(dict.fromkeys(names))
 
 
 def main(args: argparse.Namespace) -> None:
@@ -311,36 +314,58 @@ def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[
 
 
 def print_table(args: argparse.Namespace) -> None:
-    """Prints the table, of several checkpoints together if several are named."""
+    """Prints the tables, of several checkpoints together if several are named."""
+    from fairseq_normalign.report.method_table import method_table
     from fairseq_normalign.report.tables import aer_table, write_tables
 
     tables = {}
     for name, of_one in zip(short_names(args.path), options_of_each(args), strict=True):
         tables[name] = table_of(of_one, name)
-    print(aer_table(*tables.values()))
+    methods = table_methods(args.methods)
+    if len(methods) <= WIDE or args.heads:
+        print(aer_table(*tables.values()), end="\n\n")
+    print(method_table(*tables.values()))
     if args.json:
         write_tables(tables, args.json)
-    signature = {"checkpoint": ",".join(tables), **align_options_of(args).extraction()}
+    signature = {"checkpoint": ",".join(tables), **table_signature(args, methods)}
     print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
 
 
+def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[str, str]:
+    """How soft alignments become links, and of which methods in another way."""
+    align_options = align_options_of(args)
+    signature = align_options.extraction()
+    for method in methods:
+        own = replace(align_options, method=method).extraction()
+        if own != signature:
+            signature[method] = ",".join(own.values())
+    return signature
+
+
 def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
-    """The error rates of one checkpoint."""
+    """The error rates of one checkpoint, and what the methods cost."""
     from tqdm import tqdm
 
     from fairseq_normalign.analysis.error_table import error_table
+    from fairseq_normalign.analysis.method_cost import SAMPLE, method_costs
     from fairseq_normalign.host.options import corpus, fitted, gold, load
 
     model = load(args)
     unfitted, total = corpus(args, model.reader)
     (pairs,) = fitted(args, [unfitted], [model.forcing])
+    sample = list(islice(pairs, SAMPLE))
     with tqdm(desc=name, total=total, unit=" pairs", disable=None) as progress:
-        return error_table(
+        table = error_table(
             model,
-            pairs,
+            chain(sample, pairs),
             gold(args),
             table_methods(args.methods),
             options=align_options_of(args),
             heads=args.heads,
             progress=progress.update,
         )
+    places = {method: table.choice(method) for method in table.choices}
+    costs = method_costs(
+        model.forcing, sample, places, batch_tokens=args.max_tokens, title=f"{name}, cost"
+    )
+    return table._replace(costs=costs)

@@ -180,3 +180,10 @@ def test_swaps_that_leave_aer_undefined_prove_nothing():
 def test_the_interval_where_aer_is_not_always_defined():
     assert all(map(math.isnan, aer.interval(np.zeros((5, 4)))))
     assert aer.interval(np.array([[2, 2, 2, 2], [0, 0, 0, 0]])) == (0, 0)
+
+
+def test_intervals_of_many_systems_are_those_of_each():
+    systems = [random_counts(seed, size=60) for seed in (1, 2, 3)]
+    together = aer.intervals(np.stack(systems, axis=1))
+    assert together == [pytest.approx(aer.interval(counts)) for counts in systems]
+    assert all(math.isnan(bound) for bound in aer.intervals(np.zeros((0, 1, 4)))[0])

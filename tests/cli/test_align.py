@@ -121,6 +121,9 @@ def test_several_checkpoints_are_a_mean_of_their_tables(
         json_file = ("--json", tmp_path / name)
         done = align(corpus, paths[0], *paths[1:], *options, *json_file)
     one, other, both = (json.loads((tmp_path / name).read_text()) for name in ("a", "b", "ab"))
+    for rows in (one, other, *both["models"].values()):
+        for row in rows:
+            row.pop("cost", None)  # no two runs take the same time
     assert both["models"] == {"checkpoint_last.pt": one, "other.pt": other}
     for of_one, of_other, mean in zip(one, other, both["mean"], strict=True):
         assert mean["aer"] == pytest.approx((of_one["aer"] + of_other["aer"]) / 2)
@@ -188,6 +191,58 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, reverse, text, piec
     signature = json.loads((tmp_path / "out.json").read_text())["signature"]
     assert signature["evidences"] == 2 * 3 * 5 * 2
     assert signature["combine"] == "learned"
+
+
+def test_shift_att_of_two_models(corpus, checkpoint, reverse, text, pieces, tmp_path):
+    """It equals what both directions by themselves give, where they take the same layers."""
+    common = [*pieces, "--method", "shift-att"]
+    both = align(corpus, checkpoint, *text, *common, "--reverse-path", reverse, "--layer", 2)
+    assert "|reverse-layer:2|symmetrize:grow-diag:lilt" in both.stderr
+    turned = ["--source-file", corpus / "test.tgt", "--target-file", corpus / "test.src"]
+    align(corpus, checkpoint, *text, *common, "--layer", 2, "-o", tmp_path / "forward")
+    align(corpus, reverse, *turned, *common, "--layer", 2, "-o", tmp_path / "backward")
+    grown = run(
+        *("normalign", "symmetrize", tmp_path / "forward", tmp_path / "backward"),
+        *("--heuristic", "grow-diag", "--variant", "lilt"),
+    )
+    assert list(map(parse_links, grown.stdout.splitlines())) == list(
+        map(parse_links, both.stdout.splitlines())
+    )
+    chosen = align(corpus, checkpoint, *text, *common, "--reverse-path", reverse, "--confidence")
+    assert re.search(r"\|layer:auto:\d\|.*\|reverse-layer:auto:\d\|", chosen.stderr)
+    assert all(
+        re.fullmatch(r"(\d+-\d+:[01]\.\d{3} ?)*", line) for line in chosen.stdout.splitlines()
+    )
+
+
+def test_shift_att_in_tables_and_as_evidence(corpus, checkpoint, text, pieces):
+    gold = ["--gold", corpus / "test.talp"]
+    table = align(
+        corpus, checkpoint, *text, *pieces, "--all", *gold, "--methods", "norms", "shift-att"
+    )
+    assert "extract:argmax|shift-att:skip,none,piece-argmax" in table.stderr
+    first, *_ = table.stdout.splitlines()
+    assert first.split() == ["align", "with", "input", "align", "with", "output"]
+    evidence = ["--combine", "product", "--evidence", "shift-att.1.input", "norms.2.output"]
+    combined = align(corpus, checkpoint, *text, *pieces, *evidence)
+    assert "evidences:2" in combined.stderr
+
+
+def test_many_methods_have_a_line_each_and_their_layers_in_the_json(
+    corpus, checkpoint, text, pieces, tmp_path
+):
+    methods = ["weights", "norms", "shift-att", "lrp-epsilon"]
+    options = ["--all", "--gold", corpus / "test.talp", "--json", tmp_path / "t.json"]
+    done = align(corpus, checkpoint, *text, *pieces, *options, "--methods", *methods)
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert names[:5] == ["method", *methods]
+    rows = json.loads((tmp_path / "t.json").read_text())
+    cells = [row for row in rows if row["layer"] != "mean"]
+    assert len(cells) == 3 * (2 + 2 + 1) + 1
+    for row in cells:
+        low, high = row["interval"]
+        assert low <= row["aer"] <= high
+        assert row["cost"]["forward_passes"] > 0
 
 
 def test_a_multilingual_model_with_language_tokens(corpus, text, pieces, tmp_path):
@@ -318,7 +373,11 @@ BAD = {
     "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
     "reverse model without a way to combine": (
         ["--reverse-path", "x.pt"],
-        "--reverse-path needs --combine",
+        "--reverse-path needs --combine, .* or --method shift-att, without --all",
+    ),
+    "evidence without a way to combine": (
+        ["--evidence", "norms.1.input", "--method", "shift-att"],
+        "--evidence needs --combine, which says how",
     ),
     "combination of one layer": (
         ["--combine", "product", "--layer", "1"],
