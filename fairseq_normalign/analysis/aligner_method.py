@@ -7,7 +7,7 @@ from torch import Tensor
 from fairseq_normalign.analysis.methods import Batch
 from fairseq_normalign.host.aligner_file import head_of
 from fairseq_normalign.host.alignment_states import head_states
-from fairseq_normalign.norms.alignment_head import AlignmentHead, log_shares
+from fairseq_normalign.norms.alignment_head import AlignmentHead, log_shares, with_neighbours
 
 
 def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
@@ -19,4 +19,4 @@ def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -
     trained = head_of(path, batch.forcing.model)
     queries, keys, padding = head_states(batch.forcing, batch.pairs)
     on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
-    return log_shares(on_device, queries, keys, padding).exp()
+    return log_shares(on_device, with_neighbours(queries), keys, padding).exp()

@@ -18,7 +18,12 @@ from fairseq_normalign.host.alignment_states import HeadStates, head_states
 from fairseq_normalign.host.batches import batches, numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.norms.alignment_head import AlignmentHead, link_loss, log_shares
+from fairseq_normalign.norms.alignment_head import (
+    AlignmentHead,
+    link_loss,
+    log_shares,
+    with_neighbours,
+)
 
 WARM_UP = 50  # updates
 MOST_HELD_OUT = 500  # pairs
@@ -118,9 +123,9 @@ class Corpus:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Those of queries and keys."""
+        """Those of queries, with their neighbours, and keys."""
         place = next(iter(self.states.places.values()))
-        return place.queries[1], place.keys[1]
+        return 3 * place.queries[1], place.keys[1]
 
     def batches(self, numbers: Sequence[int], max_tokens: int) -> list[list[int]]:
         """Pairs of similar length together."""
@@ -214,7 +219,7 @@ class _Updates:
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * rise * (1 - self.done / self.total)
         states = example.states
-        queries = _dropped(states.queries, self.options.dropout, generator)
+        queries = with_neighbours(_dropped(states.queries, self.options.dropout, generator))
         keys = _dropped(states.keys, self.options.dropout, generator)
         shares = log_shares(self.head, queries, keys, states.padding)
         loss = link_loss(shares, example.links, example.weights)
@@ -239,7 +244,7 @@ def _loss(corpus: Corpus, head: AlignmentHead, numbers: Sequence[Sequence[int]])
     with torch.no_grad():
         for batch in numbers:
             (queries, keys, padding), links, weights = corpus.example(batch)
-            shares = log_shares(head, queries, keys, padding)
+            shares = log_shares(head, with_neighbours(queries), keys, padding)
             of_batch = float(weights.sum())
             total += of_batch * float(link_loss(shares, links, weights))
             weight += of_batch

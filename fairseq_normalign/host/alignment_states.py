@@ -19,7 +19,7 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 class HeadStates(NamedTuple):
     """What a head reads of a batch, padded on the right."""
 
-    queries: Tensor  # (B, T, Q): a row for each step of the decoder
+    queries: Tensor  # (B, T, Q): a row for each step of the decoder, 0 behind the last one
     keys: Tensor  # (B, S, K)
     padding: Tensor  # (B, S): true where a source has ended
 
@@ -55,10 +55,16 @@ def head_states(forcing: TeacherForcing, pairs: list[Pair]) -> HeadStates:
         stack.enter_context(before_each(layers_of(model.decoder)[:1], embedded_target))
         stack.enter_context(before_each(cross, attended))
         forcing.forward(pairs)
-    lengths = torch.tensor([len(pair.source.tokens) for pair in pairs])
-    read = torch.cat(keys, dim=-1).float()
-    padding = torch.arange(read.shape[1]) >= lengths.unsqueeze(1)
-    return HeadStates(torch.cat(queries, dim=-1).float(), read, padding.to(read.device))
+    sources = _padding([len(pair.source.tokens) for pair in pairs])
+    targets = _padding([len(pair.target.tokens) for pair in pairs])
+    read = torch.cat(queries, dim=-1).float()
+    read = read.masked_fill(targets.unsqueeze(-1).to(read.device), 0)
+    return HeadStates(read, torch.cat(keys, dim=-1).float(), sources.to(read.device))
+
+
+def _padding(lengths: list[int]) -> Tensor:
+    """True behind the end of each sentence, (B, longest)."""
+    return torch.arange(max(lengths)) >= torch.tensor(lengths).unsqueeze(1)
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 class AlignmentHead(NamedTuple):
@@ -57,6 +58,17 @@ def log_shares(head: AlignmentHead, queries: Tensor, keys: Tensor, padding: Tens
     projected_keys = keys @ head.key.t()  # (B, S, D)
     scores = projected_queries @ projected_keys.transpose(1, 2) / math.sqrt(len(head.query))
     return scores.masked_fill(padding.unsqueeze(1), -math.inf).log_softmax(dim=-1)
+
+
+def with_neighbours(states: Tensor) -> Tensor:
+    """Each state, the one before it and the one behind it, (B, T, C) → (B, T, 3 · C).
+
+    Differs from Chen et al. (2020), who take the row that reads a token alone. The row before
+    predicts the token, and the row behind knows what follows it. Where there is none, there are
+    zeros; so rows of padding must be 0.
+    """
+    padded = functional.pad(states, (0, 0, 1, 1))
+    return torch.cat([states, padded[:, :-2], padded[:, 2:]], dim=-1)
 
 
 def link_loss(shares: Tensor, links: Tensor, weights: Tensor) -> Tensor:
