@@ -1,0 +1,98 @@
+"""Contributions to whole blocks through the commands, on a model trained for a moment."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fairseq_normalign import NormAligner, open_export, source_shares, text_pairs
+from tests.conftest import run
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
+
+
+def command(name, corpus, checkpoint, *options, **more):
+    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
+    pieces = ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
+    start = ["normalign", name, corpus / "data-bin", "--cpu", "--path", checkpoint]
+    return run(*start, *files, *pieces, *options, **more)
+
+
+@pytest.fixture(scope="module")
+def aligner(corpus, checkpoint) -> NormAligner:
+    data, model = str(corpus / "data-bin"), str(corpus / "spm.model")
+    return NormAligner.from_checkpoint(str(checkpoint), data, bpe="sentencepiece", model=model)
+
+
+def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, tmp_path):
+    gold = corpus / "test.talp"
+    table = ["--all", "--gold", gold, "--json", tmp_path / "t.json", "--methods", *NAMES]
+    command("align", corpus, checkpoint, *table)
+    rows = json.loads((tmp_path / "t.json").read_text())
+    cells = {(row["method"], row["layer"], row["step"]): row["aer"] for row in rows}
+    for name in NAMES:
+        place = ["--method", name, "--layer", 2, "--step", "output", "-o", tmp_path / name]
+        command("align", corpus, checkpoint, *place)
+        score = run("normalign", "aer", gold, "-i", tmp_path / name, "-b", "-w", 4).stdout
+        assert float(score) == pytest.approx(cells[name, 2, "output"], abs=1e-4)
+
+
+def test_the_table_has_them_only_where_they_are_named(corpus, checkpoint):
+    table = command("align", corpus, checkpoint, "--all", "--gold", corpus / "test.talp")
+    assert "alti" not in table.stdout
+
+
+def test_layers_are_chosen_and_evidence_is_learned(corpus, checkpoint):
+    alone = command("align", corpus, checkpoint, "--method", "alti")
+    assert "method:alti|layer:auto:" in alone.stderr
+    learned = command("align", corpus, checkpoint, "--method", "alti", "--combine", "learned")
+    assert "method:alti|combine:learned|directions:1|evidences:30" in learned.stderr
+    named = ["--combine", "product", "--evidence", "alti.1.input", "alti-l2.3.2.output*0.5"]
+    assert "evidences:2" in command("align", corpus, checkpoint, *named).stderr
+
+
+def test_heads_of_the_rollout_are_refused_in_one_line(corpus, checkpoint, tmp_path):
+    output = tmp_path / "links"
+    place = ["--method", "alti-rollout", "--layer", 1, "--head", 1, "--step", "input"]
+    refused = command("align", corpus, checkpoint, *place, "-o", output, check=False)
+    assert refused.returncode == 2
+    assert "method alti-rollout is of whole layers, not of a head" in refused.stderr
+    assert not output.exists()
+
+
+def test_a_picture(corpus, checkpoint, tmp_path):
+    picture = tmp_path / "pair.png"
+    command("plot", corpus, checkpoint, "--method", "norms", *NAMES, "-o", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_shares_of_the_source_are_exported(corpus, checkpoint, aligner, tmp_path):
+    output = tmp_path / "shares.npz"
+    options = ["--quantity", "source-share", "--layer", 3, 1, "-o", output, "--max-tokens", 100]
+    command("export", corpus, checkpoint, *options)
+    lines = zip(
+        (corpus / "test.src").read_text().splitlines(),
+        (corpus / "test.tgt").read_text().splitlines(),
+        strict=True,
+    )
+    expected = source_shares(aligner.forcing, text_pairs(lines, aligner.reader))
+    with open_export(output) as export:
+        assert export.metadata["axes"] == ["layer", "query"]
+        assert export.metadata["layers"] == [1, 3]
+        for item, shares in zip(export, expected, strict=True):
+            assert item.array.shape == (2, len(item.target))
+            np.testing.assert_allclose(item.array, shares[[0, 2]], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("option", [("--attention", "encoder"), ("--head", 1)])
+def test_shares_are_of_whole_decoder_layers(corpus, checkpoint, option, tmp_path):
+    output = tmp_path / "shares.npz"
+    options = ["--quantity", "source-share", *option, "-o", output]
+    refused = command("export", corpus, checkpoint, *options, check=False)
+    assert refused.returncode == 2
+    assert (
+        "--quantity source-share is of whole decoder layers; expected no --head" in refused.stderr
+    )
+    assert not output.exists()
