@@ -1,0 +1,79 @@
+"""``normalign train-aligner``: what it refuses, and a run from text to links."""
+
+import pytest
+
+from fairseq_normalign.alignment.links import parse_links
+from fairseq_normalign.cli.train_aligner import parse_args
+from fairseq_normalign.errors import InputError
+from tests.conftest import run
+
+
+def test_a_text_that_can_be_read_only_once_is_refused(tmp_path):
+    with pytest.raises(InputError, match="<stdin>: can be read only once; expected a file"):
+        parse_args(
+            [
+                *(str(tmp_path), "--path", "a.pt", "-o", str(tmp_path / "out")),
+                *("--source-file", "-", "--target-file", "b.txt"),
+            ]
+        )
+
+
+def test_links_that_are_not_there_are_refused(tmp_path):
+    model = tmp_path / "a.pt"
+    model.touch()
+    with pytest.raises(InputError, match=r"none\.links: no such file"):
+        parse_args(
+            [
+                *(str(tmp_path), "--path", str(model), "-o", str(tmp_path / "out")),
+                *("--links", "none.links"),
+            ]
+        )
+
+
+def test_output_that_is_the_links_is_refused(tmp_path):
+    for name in ("a.pt", "links"):
+        (tmp_path / name).touch()
+    links = str(tmp_path / "links")
+    with pytest.raises(InputError, match="would overwrite the input"):
+        parse_args([str(tmp_path), "--path", str(tmp_path / "a.pt"), "-o", links, "--links", links])
+
+
+@pytest.fixture(scope="module")
+def text(corpus):
+    return [
+        *("--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"),
+        *("--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model", "--cpu"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:layer and step are decided on")
+def test_heads_are_trained_and_align(corpus, checkpoint, text, tmp_path):
+    """The links that are learned from are our own; a second run is the same bytes."""
+    model = [corpus / "data-bin", "--path", checkpoint]
+    files = [tmp_path / "one", tmp_path / "other"]
+    for file in files:
+        done = run(
+            "normalign",
+            "train-aligner",
+            *(*model, *text, "--epochs", 2, "--width", 8, "--limit", 30, "-o", file),
+        )
+    assert "src-tgt epoch 1: loss " in done.stdout
+    assert "pairs:30|links:learned|" in done.stderr
+    assert files[0].read_bytes() == files[1].read_bytes()
+    aligned = run("normalign", "align", *model, *text, "--method", f"aligner:{files[0]}")
+    lines = aligned.stdout.splitlines()
+    assert len(lines) == 40
+    assert any(map(parse_links, lines))
+    assert "method:aligner:one|layer:all|head:all|step:input" in aligned.stderr
+
+
+@pytest.mark.slow
+def test_links_of_other_lines_than_the_text_are_refused(corpus, checkpoint, text, tmp_path):
+    links = tmp_path / "links"
+    links.write_text("0-0\n" * 39)
+    command = ["normalign", "train-aligner", corpus / "data-bin", "--path", checkpoint, *text]
+    done = run(*command, "--links", links, "-o", tmp_path / "out", check=False)
+    assert done.returncode == 2
+    assert "links: 39 lines for 40 pairs; expected one for each" in done.stderr
+    assert not (tmp_path / "out").exists()
