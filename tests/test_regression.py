@@ -14,7 +14,7 @@ import torch
 from fairseq_normalign import CombinedAligner, NormAligner, profile
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.analysis.methods import METHODS
+from fairseq_normalign.analysis.methods import METHODS, methods_without_files
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.heads.pruning import keep_heads
@@ -64,7 +64,8 @@ def measured() -> dict:
 
 def soft_matrices(one: NormAligner, pairs: list) -> dict:
     matrices = {}
-    for name, method in METHODS.items():
+    for name in methods_without_files():
+        method = METHODS[name]
         for layer in (0, 1) if method.layers else (None,):
             for step in method.steps:
                 evidence = Evidence(name, layer, step)

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from fairseq_normalign.analysis.methods import METHODS, Batch, full_spec, method_of
+from fairseq_normalign.analysis.methods import (
+    METHODS,
+    Batch,
+    full_spec,
+    method_of,
+    methods_without_files,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.contributions import Recorded
 
@@ -55,6 +61,8 @@ def test_signatures_state_the_number_of_a_method(spec, full):
     [
         ("norm", "unknown method 'norm'; expected one of: weights, norms, head-norms"),
         ("norms:1", "bad method 'norms:1'; norms takes no number"),
+        ("aligner", "bad method 'aligner'; expected aligner:FILE with a file that is there"),
+        ("aligner:none", "bad method 'aligner:none'; expected aligner:FILE with a file that is"),
         ("lrp:", "bad method 'lrp:'; expected a number from 1e-30 to 1"),
         ("lrp:0", "bad method 'lrp:0'; expected a number from 1e-30 to 1"),
         ("lrp:nan", "bad method 'lrp:nan'; expected a number from 1e-30 to 1"),
@@ -70,3 +78,11 @@ def test_signatures_state_the_number_of_a_method(spec, full):
 def test_bad_names(spec, message):
     with pytest.raises(InputError, match=message):
         method_of(spec)
+
+
+def test_signatures_state_the_name_of_a_file(tmp_path):
+    (tmp_path / "head.safetensors").touch()
+    spec = f"aligner:{tmp_path}/head.safetensors"
+    assert method_of(spec).compute.keywords == {"path": f"{tmp_path}/head.safetensors"}
+    assert full_spec(spec) == "aligner:head.safetensors"
+    assert "aligner" not in methods_without_files()
