@@ -24,6 +24,7 @@ from command import described_by
 from invented import source, target
 from invented.lexicon import Lexicon
 from invented.meaning import Thinker
+from invented.style import PLAIN, STYLES, Style
 from invented.words import Word, conllu, links, text
 from lines import write_lines
 
@@ -36,10 +37,10 @@ class Pair:
     target: list[Word]
 
 
-def sentence_pairs(seed: int) -> Iterator[Pair]:
+def sentence_pairs(seed: int, style: Style = PLAIN) -> Iterator[Pair]:
     """Sentence pairs without end, no source sentence twice."""
     rng = random.Random(seed)
-    thinker = Thinker(Lexicon(rng), rng)
+    thinker = Thinker(Lexicon(rng, style), rng, style)
     seen = set()
     while True:
         clause = thinker.sentence()
@@ -80,6 +81,13 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=int, default=1, help="of lexicon and sentences (default: %(default)s)"
     )
+    parser.add_argument(
+        "--style",
+        choices=STYLES,
+        default="plain",
+        help="plain: a translation can be foreseen; free: as in natural languages, it cannot, for "
+        "words have several translations, and the target any order (default: %(default)s)",
+    )
     for split, size in (("train", 30000), ("valid", 500), ("test", 500)):
         parser.add_argument(
             f"--{split}", type=_size, default=size, metavar="N", help="pairs (default: %(default)s)"
@@ -97,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Write the corpus."""
     args = get_parser().parse_args(argv)
     args.outdir.mkdir(parents=True, exist_ok=True)
-    stream = sentence_pairs(args.seed)
+    stream = sentence_pairs(args.seed, STYLES[args.style])
     # Train comes last, so that its size does not move the others.
     for split in ("test", "valid", "train"):
         write_split(args.outdir, split, list(islice(stream, getattr(args, split))))

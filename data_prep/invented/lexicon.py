@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from .style import PLAIN, Style
+
 # onsets, vowels and codas of a syllable; the two sides share no consonant
 SOURCE_SOUNDS = (
     ["k", "m", "n", "p", "r", "s", "t", "w", "y", "h", "ky", "ry", "sh"],
@@ -23,9 +25,8 @@ TARGET_SOUNDS = (
     ["l", "d", "g", "f", "b", "ld", "lf", "lz"],
 )
 
-SYNONYM = 0.25  # share of lexemes with a second, rarer translation
 HOMONYM = 0.10  # share of lexemes that borrow the translation of another one
-PREFERRED = 0.75  # how often the first translation is taken
+SMALLEST = 5  # a word class has as many lexemes at least
 LIGHT_VERB = 0.15  # share of verbs that are two words in the source: a noun and a light verb
 SEPARABLE = 0.25  # share of translated verbs that have a separable particle
 
@@ -44,20 +45,23 @@ class Lexeme:
     source: tuple[str, ...]
     targets: tuple[tuple[str, ...], ...]
 
-    def translation(self, rng: random.Random) -> tuple[str, ...]:
-        """One of the target stems; the preferred one most of the time."""
-        return self.targets[0] if rng.random() < PREFERRED else self.targets[-1]
+    def translation(self, rng: random.Random, style: Style = PLAIN) -> tuple[str, ...]:
+        """One of the target stems; the preferred one most often."""
+        place = rng.random()
+        passed = sum(place >= share for share in accumulate(style.preferences[:-1]))
+        return self.targets[min(passed, len(self.targets) - 1)]
 
 
 class WordClass:
     """Lexemes in the order of their frequency.
 
-    They are drawn with probability ∝ 1 / (rank + 2) (Zipf–Mandelbrot).
+    They are drawn with probability ∝ 1 / (rank + flatness) (Zipf–Mandelbrot).
     """
 
-    def __init__(self, lexemes: Sequence[Lexeme]):
+    def __init__(self, lexemes: Sequence[Lexeme], flatness: int):
         self.lexemes = list(lexemes)
-        self._cumulative = list(accumulate(1 / (rank + 2) for rank in range(len(self.lexemes))))
+        ranks = range(flatness, flatness + len(self.lexemes))
+        self._cumulative = list(accumulate(1 / rank for rank in ranks))
 
     def draw(self, rng: random.Random) -> Lexeme:
         """One lexeme."""
@@ -87,8 +91,9 @@ class Coiner:
 class Lexicon:
     """All word classes of the two languages."""
 
-    def __init__(self, rng: random.Random):
+    def __init__(self, rng: random.Random, style: Style = PLAIN):
         self.rng = rng
+        self.style = style
         self.source = Coiner(SOURCE_SOUNDS, rng)
         self.target = Coiner(TARGET_SOUNDS, rng)
         # Closed classes first: they get the short words.
@@ -105,19 +110,20 @@ class Lexicon:
     def _coin_class(self, size: int, *, verbs: bool = False) -> WordClass:
         coin = self._coin_verb if verbs else self._coin_lexeme
         lexemes: list[Lexeme] = []
-        for rank in range(size):
+        for rank in range(max(SMALLEST, int(size * self.style.vocabulary))):
             # frequent words are short
             syllables = 1 if rank < 10 else 2 if rank < 200 else 3
             lexemes.append(coin(syllables, lexemes))
-        return WordClass(lexemes)
+        return WordClass(lexemes, self.style.flatness)
 
     def _coin_lexeme(self, syllables: int, others: list[Lexeme]) -> Lexeme:
         source = (self.source.coin(syllables),)
         targets = [(self.target.coin(max(1, syllables - 1)),)]
         if others and self.rng.random() < HOMONYM:
             targets = [self.rng.choice(others).targets[0]]
-        if self.rng.random() < SYNONYM:
-            targets.append((self.target.coin(syllables),))
+        for share in self.style.synonyms:
+            if self.rng.random() < share:
+                targets.append((self.target.coin(syllables),))
         return Lexeme(source, tuple(targets))
 
     def _coin_verb(self, syllables: int, others: list[Lexeme]) -> Lexeme:

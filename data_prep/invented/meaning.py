@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from .lexicon import Lexeme, Lexicon, WordClass
+from .style import PLAIN, Style
 
 TENSES = ("present", "past", "future")
 PERSONS = (1, 2, 3)
@@ -54,6 +55,7 @@ class Noun(Node):
     compound: Node | None = None  # first part of a compound: one source word, two target words
     owner: Noun | None = None
     relative: Clause | None = None  # a clause about this noun, its subject
+    marked: bool = True  # the source marks its case and definiteness
     person: int = 3
 
 
@@ -73,7 +75,8 @@ class Argument:
 class Clause(Node):
     """A verb with its arguments; the node is the verb.
 
-    Both languages keep the order of the arguments; the first one is the topic.
+    The first argument is the topic. The target has them in the same order, unless `translated`
+    gives it another one.
     """
 
     tense: str = "present"
@@ -81,6 +84,7 @@ class Clause(Node):
     question: bool = False
     subject: Noun | Pronoun = field(default_factory=Nobody)
     arguments: list[Argument] = field(default_factory=list)
+    translated: list[Argument] = field(default_factory=list)  # the same in the target's order
     subordinate: tuple[Node, Clause] | None = None  # conjunction and clause
     relative: bool = False  # modifies its subject, which is then no argument
 
@@ -88,9 +92,10 @@ class Clause(Node):
 class Thinker:
     """Draws clauses at random."""
 
-    def __init__(self, lexicon: Lexicon, rng: random.Random):
+    def __init__(self, lexicon: Lexicon, rng: random.Random, style: Style = PLAIN):
         self.lexicon = lexicon
         self.rng = rng
+        self.style = style
 
     def sentence(self) -> Clause:
         """A main clause, perhaps with a subordinate one."""
@@ -104,18 +109,22 @@ class Thinker:
         if self._chance(0.12):
             clause.subordinate = self._node(self.lexicon.conjunctions), self._subordinate()
         clause.question = self._chance(0.08)
+        self._translate(clause)
         return clause
 
     def noun(self, *, depth: int = 0) -> Noun:
         """A noun phrase; the deeper, the simpler."""
         noun = self._node(self.lexicon.nouns, Noun)
+        noun.marked = self.style.marked
         noun.plural = self._chance(0.3)
         if self._chance(0.15):
             noun.determiner = self._node(self.lexicon.determiners)
         else:
             noun.definite = self._chance(0.5)
         noun.adjectives = [
-            self._node(self.lexicon.adjectives) for share in (0.25, 0.1) if self._chance(share)
+            self._node(self.lexicon.adjectives)
+            for share in self.style.adjectives
+            if self._chance(share)
         ]
         if self._chance(0.12):
             noun.compound = self._node(self.lexicon.nouns)
@@ -124,6 +133,7 @@ class Thinker:
         elif depth == 0 and self._chance(0.08):
             noun.relative = self._predicate(depth=1)
             noun.relative.subject, noun.relative.relative = noun, True
+            self._translate(noun.relative)
         return noun
 
     def _predicate(self, *, depth: int = 0) -> Clause:
@@ -137,9 +147,9 @@ class Thinker:
         if transitive:
             clause.arguments.append(Argument("obj", self.noun(depth=depth)))
         for _ in range(1 if depth else 2):
-            if self._chance(0.2):
+            if self._chance(self.style.adverbs):
                 clause.arguments.append(Argument("advmod", self._node(self.lexicon.adverbs)))
-            if self._chance(0.2):
+            if self._chance(self.style.obliques):
                 clause.arguments.append(
                     Argument("obl", self.noun(depth=1), self._node(self.lexicon.adpositions))
                 )
@@ -155,14 +165,20 @@ class Thinker:
         clause = self._predicate(depth=1)
         clause.subject = self._pronoun() if self._chance(0.5) else self.noun(depth=1)
         clause.arguments.insert(0, Argument("nsubj", clause.subject))
+        self._translate(clause)
         return clause
+
+    def _translate(self, clause: Clause) -> None:
+        """Chooses the order of the arguments in the target, if it is free."""
+        if self.style.free_order:
+            clause.translated = self.rng.sample(clause.arguments, len(clause.arguments))
 
     def _pronoun(self) -> Pronoun:
         return Pronoun(self.rng.choice(PERSONS), self._chance(0.4))
 
     def _node(self, words: WordClass, kind: type = Node):
         lexeme = words.draw(self.rng)
-        return kind(lexeme, lexeme.translation(self.rng))
+        return kind(lexeme, lexeme.translation(self.rng, self.style))
 
     def _chance(self, share: float) -> bool:
         return self.rng.random() < share

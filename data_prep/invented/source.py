@@ -82,14 +82,17 @@ def _argument(argument: Argument, verb: Word) -> list[Word]:
 
 
 def _noun(noun: Noun, relation: str, head: Word) -> list[Word]:
-    """Determiner, relative clause, owner, adjectives, noun: all agree in number and case."""
-    ending = (PLURAL if noun.plural else "") + CASE[relation]
+    """Determiner, relative clause, owner, adjectives, noun: all agree in number and case.
+
+    A noun that is not marked has the case of owners alone.
+    """
+    case = CASE[relation] if noun.marked or relation == "nmod" else ""
+    ending = (PLURAL if noun.plural else "") + case
     means, stem = (noun,), noun.source[0]
     if noun.compound:
         means, stem = (noun.compound, noun), noun.compound.source[0] + COMPOUND + stem
-    word = Word(
-        stem + (DEFINITE if noun.definite else "") + ending, means, (), stem, "NOUN", relation, head
-    )
+    definite = DEFINITE if noun.definite and noun.marked else ""
+    word = Word(stem + definite + ending, means, (), stem, "NOUN", relation, head)
     return [
         *([_function_word(noun.determiner, "DET", "det", word, ending)] if noun.determiner else []),
         *(_clause(noun.relative, "acl:relcl", word) if noun.relative else []),

@@ -33,7 +33,7 @@ NOT, OF, THAT, EXPLETIVE = "olf", "ed", "aud", "igg"
 
 def sentence(clause: Clause) -> list[Word]:
     """Main clause, verb-second or, in questions, verb-first; then the subordinate clause."""
-    words = _predicate(clause, clause.arguments) if clause.question else _verb_second(clause)
+    words = _predicate(clause, _in_order(clause)) if clause.question else _verb_second(clause)
     if clause.subordinate:
         conjunction, subordinate = clause.subordinate
         words += [Word(","), _function_word(conjunction), *_verb_second(subordinate)]
@@ -41,8 +41,12 @@ def sentence(clause: Clause) -> list[Word]:
 
 
 def _verb_second(clause: Clause) -> list[Word]:
-    topic, *others = clause.arguments
+    topic, *others = _in_order(clause)
     return [*_argument(topic), *_predicate(clause, others)]
+
+
+def _in_order(clause: Clause) -> list[Argument]:
+    return clause.translated or clause.arguments
 
 
 def _predicate(clause: Clause, arguments: list[Argument]) -> list[Word]:
@@ -87,7 +91,7 @@ def _noun(noun: Noun) -> list[Word]:
 
 
 def _relative(clause: Clause) -> list[Word]:
-    return [Word(","), Word(THAT, (), (clause,)), *_predicate(clause, clause.arguments)]
+    return [Word(","), Word(THAT, (), (clause,)), *_predicate(clause, _in_order(clause))]
 
 
 def _article(noun: Noun) -> list[Word]:

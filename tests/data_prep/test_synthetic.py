@@ -12,7 +12,8 @@ import pytest
 import synthetic
 from invented import source, target
 from invented.lexicon import LIGHT_VERBS, Lexeme, Lexicon
-from invented.meaning import Argument, Clause, Nobody, Node, Noun, Pronoun
+from invented.meaning import Argument, Clause, Nobody, Node, Noun, Pronoun, Thinker
+from invented.style import STYLES, Style
 from invented.words import Word, conllu, links, text
 
 from fairseq_normalign.alignment.links import parse_gold
@@ -22,9 +23,14 @@ RELATIONS = (
 )
 
 
+@pytest.fixture(scope="module", params=STYLES)
+def style(request) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def pairs() -> list[synthetic.Pair]:
-    return list(islice(synthetic.sentence_pairs(seed=1), 1000))
+def pairs(style) -> list[synthetic.Pair]:
+    return list(islice(synthetic.sentence_pairs(1, STYLES[style]), 1000))
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +160,66 @@ def test_links_are_sure_only_where_both_words_mean_the_same():
         == "0-0 0p1 0p2"
     )
     assert links([Word("a", (), ("x",))], [Word("b", (), ("x",)), Word("c")]) == "0p0"
+
+
+# Free languages
+# ----------------------------------------------------------------------------------------
+
+
+def unmarked_in_another_order() -> Clause:
+    clause = transitive()
+    for argument in clause.arguments:
+        argument.node.marked = False
+    clause.translated = clause.arguments[::-1]
+    return clause
+
+
+def test_hand_worked_sentence_of_a_free_language():
+    """No case, no definiteness in the source; the object first in the target."""
+    clause = unmarked_in_another_order()
+    here, there = source.sentence(clause), target.sentence(clause)
+    assert text(here) == "komair ryo nu mitaur ."
+    assert text(there) == "ad flid gel vadizef eil baldez ."
+    assert links(here, there) == "0p4 0-5 1-1 2p0 2-2 3-3 4-6"
+
+
+def test_an_owner_is_marked_in_any_language():
+    owner = node("wen", "lilf", kind=Noun, definite=True, marked=False)
+    noun = dog(owner=owner, marked=False)
+    clause = see(subject(noun), subject=noun)
+    assert text(source.sentence(clause)) == "wenno koma mi ."
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [(0, "a"), (0.49, "a"), (0.5, "b"), (0.79, "b"), (0.8, "c"), (0.99, "c")],
+)
+def test_translations_are_taken_by_their_preferences(place, expected):
+    class Die:
+        def random(self):
+            return place
+
+    style = Style(preferences=(0.5, 0.3, 0.2))
+    assert Lexeme(("x",), (("a",), ("b",), ("c",))).translation(Die(), style) == (expected,)
+    assert Lexeme(("x",), (("a",), ("b",))).translation(Die(), style) == (min(expected, "b"),)
+
+
+def test_a_free_target_has_any_order():
+    """The subject comes before the object about as often as after it; in plain ones, as there."""
+    firsts = Counter()
+    for clause in clauses("free"):
+        relations = [argument.relation for argument in clause.translated]
+        assert sorted(relations) == sorted(argument.relation for argument in clause.arguments)
+        if {"nsubj", "obj"} <= set(relations):
+            firsts[relations.index("nsubj") < relations.index("obj")] += 1
+    assert 0.8 < firsts[True] / firsts[False] < 1.25
+    assert not any(clause.translated for clause in clauses("plain"))
+
+
+def clauses(style: str) -> list[Clause]:
+    rng = random.Random(1)
+    thinker = Thinker(Lexicon(rng, STYLES[style]), rng, STYLES[style])
+    return [thinker.sentence() for _ in range(1000)]
 
 
 # Promises
@@ -318,19 +384,27 @@ def test_same_seed_same_bytes_whatever_the_training_size(tmp_path):
     longer = generate(tmp_path / "c", "--train", "60")
     other = generate(tmp_path / "d", "--seed", "2")
     of_training = {"train.src", "train.tgt", "freq.src.txt"}
+    free = generate(tmp_path / "e", "--style", "free")
     assert {name for name in once if once[name] != longer[name]} == of_training
     assert longer["train.src"].startswith(once["train.src"])
-    assert not any(once[name] == other[name] for name in once)
+    assert not any(once[name] in (other[name], free[name]) for name in once)
 
 
-def test_bytes_do_not_depend_on_python_or_platform(tmp_path):
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [
+        ("plain", "058a43dd7a2a6baff34c16f852f7cd525dec299a8d76554a3a6b59ed0a8d325d"),
+        ("free", "db86f8cd99031fbe09e1c2895010ee926471596cc317e80f3a47eb3c7c82c643"),
+    ],
+)
+def test_bytes_do_not_depend_on_python_or_platform(tmp_path, style, expected):
     """The value changes with the grammar.
 
     Then put the new one here, and new figures in the documentation.
     """
-    files = generate(tmp_path)
+    files = generate(tmp_path, "--style", style)
     digest = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
-    assert digest == "058a43dd7a2a6baff34c16f852f7cd525dec299a8d76554a3a6b59ed0a8d325d"
+    assert digest == expected
 
 
 def test_splits_share_no_sentence(tmp_path):
