@@ -17,6 +17,7 @@ from fairseq_normalign.host.special_tokens import special_tokens_of
 from fairseq_normalign.host.translate import Translator
 from tests.translation_folders import padded
 
+LONGEST = 59  # tokens of a translation with </s>, by the max_length of the folders
 SEARCHES = {
     "greedy": ({"beam": 1}, {"num_beams": 1}),
     "beam": ({"beam": 4}, {"num_beams": 4, "early_stopping": True}),
@@ -103,7 +104,7 @@ def check_same_numbers(both: Both, source: str, target: str) -> None:
 
 def translated(both: Both, texts: list[str], **search) -> list[list[int]]:
     """Our translations, in Hugging Face's numbers."""
-    limits = {"max_len_a": 0, "max_len_b": 58, "min_len": 0}
+    limits = {"max_len_a": 0, "max_len_b": LONGEST - 1, "min_len": 0}
     translator = Translator(both.model, both.reader, {**search, **limits})
     pairs = [both.reader.pair(text, None, "line 1") for text in texts]
     rows = both.rows("target")
@@ -123,3 +124,21 @@ def translated_by_theirs(both: Both, texts: list[str], **options) -> list[list[i
         assert all(token == pad for token in tokens[end:])
         translations.append(tokens[:end])
     return translations
+
+
+def check_same_translations(
+    both: Both, search: dict, theirs: dict, texts: list[str], *, fewest: int = 50
+) -> None:
+    """Token by token, of all translations that end before the limit: there, searches differ.
+
+    At the limit, </s> costs nothing in Hugging Face's search, or is not asked for.
+    """
+    expected = translated_by_theirs(both, texts, **theirs)
+    found = translated(both, texts, **search)
+    compared = 0
+    for ours, tokens in zip(found, expected, strict=True):
+        if len(tokens) < LONGEST:
+            assert ours == tokens
+            compared += 1
+    assert compared >= fewest
+    assert len(set(map(tuple, expected))) > fewest / 2

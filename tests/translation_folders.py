@@ -202,7 +202,7 @@ def multilingual_folder(path: Path, family: str, *, steps: int = 2 * STEPS, **co
     else:
         codes = sorted([first, second, *OTHERS[family]])
         if family == "mbart50":
-            codes += [f"{number:02d}_XX" for number in range(40)]
+            codes += [f"{letter}x_XX" for letter in "abcdefghijklmnopqrstuvwxyz"]
         names += [*codes, "<mask>"]
         write_json(path / "special_tokens_map.json", {"additional_special_tokens": codes})
     numbers = {name: number for number, name in enumerate(names)}

@@ -1,14 +1,19 @@
-"""``normalign convert CHECKPOINT --arch ARCH -o FILE``: the same model as another architecture."""
+"""``normalign convert CHECKPOINT``: the same model as another architecture, or for Hugging Face."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
+from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.options import CommandParser, check_output
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:
-transformer_normalign to transformer, which fairseq loads without the plugin, or back."""
+transformer_normalign to transformer, which fairseq loads without the plugin, or back. Or write it
+as a folder of Hugging Face, with --to huggingface: as Marian, M2M-100 or mBART, whichever format
+can hold it; one that none of them can is refused. Pruned heads come back as zeros there."""
+FORMATS = ("huggingface",)
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
@@ -18,16 +23,41 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         epilog="example: normalign convert checkpoint_best.pt --arch transformer -o plain.pt",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT")
-    parser.add_argument("--arch", required=True, help="transformer, transformer_normalign, …")
+    parser.add_argument("--arch", help="transformer, transformer_normalign, …")
+    parser.add_argument("--to", choices=FORMATS, help="write a folder for another toolkit")
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the checkpoint to write"
+        "--data",
+        metavar="DATA",
+        help="with --to: the folder of the dictionaries, with SentencePiece models beside them "
+        "(default: the folder of the checkpoint)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the checkpoint to write; with --to, a new folder",
     )
     args = parser.parse_args(argv)
-    check_output(args.output, args.checkpoint)
+    if (args.arch is None) == (args.to is None):
+        parser.error("expected one of --arch and --to")
+    if args.data is not None and args.to is None:
+        parser.error("--data goes with --to")
+    if args.arch is not None:
+        check_output(args.output, args.checkpoint)
     return args
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.checkpoint import convert  # late: --help must not wait for PyTorch
+    if args.arch is not None:
+        from fairseq_normalign.host.checkpoint import convert  # late: --help must not wait
 
-    convert(args.checkpoint, args.arch, args.output)
+        convert(args.checkpoint, args.arch, args.output)
+        return
+    from fairseq_normalign.host.hugging_face_export import export_folder
+
+    data = args.data or str(Path(args.checkpoint).parent)
+    exported = export_folder(args.checkpoint, data, args.output)
+    shell.say(f"{args.output}: {exported.title}")
+    for note in exported.notes:
+        shell.say(f"{args.output}: {note}")

@@ -9,7 +9,7 @@ from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
 FILE = "generation_config.json"
 # What fairseq cannot do, with the values that ask for nothing.
-UNHEARD = {
+UNHEARD: dict[str, tuple[Any, ...]] = {
     "do_sample": (False, None),
     "repetition_penalty": (1.0, 1, None),
     "num_beam_groups": (1, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from fairseq.data import Dictionary
 from fairseq_normalign.errors import InputError
 
 MULTILINGUAL = "multilingual_normalign"  # the task that puts codes around sentences
+ANY, BARE = ".+", "[a-z]{2,3}_[A-Za-z]{2,4}"  # languages with signs around them, and without
 LISTED = 12  # languages that a message names
 
 
@@ -36,12 +38,11 @@ class CodeLayout(NamedTuple):
         return self.form.format(language)
 
     def languages(self, symbols: Iterable[str]) -> list[str]:
-        """The languages whose codes are among some symbols, if codes are told by their form."""
-        before, _, after = self.form.partition("{}")
-        if not before:
-            return []
-        codes = [name for name in symbols if name.startswith(before) and name.endswith(after)]
-        return [code[len(before) : len(code) - len(after)] for code in codes]
+        """The languages whose codes are among some symbols."""
+        before, _, after = map(re.escape, self.form.partition("{}"))
+        code = re.compile(f"{before}({ANY if before else BARE}){after}")
+        matches = map(code.fullmatch, symbols)
+        return [match[1] for match in matches if match is not None]
 
 
 LAYOUTS = {
@@ -114,9 +115,7 @@ def listed(languages: Iterable[str]) -> str:
 
 def _code(dictionary: Dictionary, layout: CodeLayout, language: str) -> int:
     symbol = layout.symbol(language)
-    token = dictionary.index(symbol)
-    if token < dictionary.nspecial:
-        known = layout.languages(dictionary.symbols)
-        expected = f"; expected one of: {listed(known)}" if known else ""
-        raise InputError(f"language {language!r}: no {symbol!r} in the dictionary{expected}")
-    return token
+    if symbol not in dictionary or not layout.languages([symbol]):
+        known = listed(layout.languages(dictionary.symbols))
+        raise InputError(f"no language {language!r} in the dictionary; expected one of: {known}")
+    return dictionary.index(symbol)

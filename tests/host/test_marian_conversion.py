@@ -11,9 +11,8 @@ from tests.imported import (
     SEARCHES,
     Both,
     check_same_numbers,
+    check_same_translations,
     theirs_of,
-    translated,
-    translated_by_theirs,
 )
 from tests.translation_folders import ODD, TARGET, marian_folder, sentences
 
@@ -71,10 +70,7 @@ def test_pieces_and_numbers_are_those_of_the_tokeniser(name, request):
 def test_translations_are_the_same(search, name, request):
     both = request.getfixturevalue(name)
     ours, theirs = SEARCHES[search]
-    texts = sentences(50, seed=9)
-    expected = translated_by_theirs(both, texts, **theirs)
-    assert len(set(map(len, expected))) > 3
-    assert translated(both, texts, **ours) == expected
+    check_same_translations(both, ours, theirs, sentences(60, seed=9))
 
 
 def test_sinusoids_by_their_formula():

@@ -1,0 +1,184 @@
+"""fairseq checkpoints as Hugging Face folders: transformers computes the same logits."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_normalign.analysis.pruning import Prunable
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.host.checkpoint import load_single, save
+from fairseq_normalign.host.conversion import import_folder
+from fairseq_normalign.host.hugging_face_export import export_folder
+from tests.conftest import ToyTask, build_model
+from tests.hugging_face import of_transformers
+from tests.translation_folders import marian_folder, multilingual_folder
+
+SIZES = {"max_source_positions": 64, "max_target_positions": 64}
+for _side in ("encoder", "decoder"):
+    SIZES.update({f"{_side}_embed_dim": 16, f"{_side}_ffn_embed_dim": 32})
+    SIZES.update({f"{_side}_layers": 2, f"{_side}_attention_heads": 4})
+SOURCE = torch.tensor([[5, 9, 7, 12, 2], [6, 8, 2, 1, 1]])
+READ = torch.tensor([[2, 11, 5, 8], [2, 14, 7, 6]])
+
+
+def stored(path, **options) -> torch.nn.Module:
+    """A folder with the checkpoint of a random model and its dictionaries."""
+    path.mkdir()
+    task = ToyTask()
+    for language in ("a", "b"):
+        task.source_dictionary.save(str(path / f"dict.{language}.txt"))
+    model = build_model("transformer_normalign", task, **SIZES, **options)
+    names = {"arch": "transformer_normalign", "task": "translation", "criterion": "cross_entropy"}
+    languages = {"source_lang": "a", "target_lang": "b", "data": ".", "alive_heads": "all"}
+    args = Namespace(**SIZES, **options, **names, **languages)
+    history = [{"criterion_name": "none", "lr_scheduler_state": {"best": None}}]
+    state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
+    save({**state, "extra_state": {}}, str(path / "model.pt"))
+    return model
+
+
+def check_same_logits(folder, model, kind: str) -> None:
+    theirs = of_transformers(kind).from_pretrained(folder).eval()
+    read = READ.clone()
+    read[:, 0] = theirs.config.decoder_start_token_id
+    with torch.no_grad():
+        expected, _ = model(SOURCE, SOURCE.ne(1).sum(1), READ)
+        inputs = {"input_ids": SOURCE, "attention_mask": SOURCE.ne(1).long()}
+        logits = theirs(**inputs, decoder_input_ids=read).logits
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+
+
+PLAIN = {
+    "post-LN, shared": ({"share_all_embeddings": True}, "MarianMTModel"),
+    "post-LN, tied": ({"share_decoder_input_output_embed": True}, "MarianMTModel"),
+    "post-LN, apart": ({}, "MarianMTModel"),
+    "post-LN, learned, gelu": (
+        {"encoder_learned_pos": True, "decoder_learned_pos": True, "activation_fn": "gelu"},
+        "MarianMTModel",
+    ),
+    "pre-LN": (
+        {
+            "share_all_embeddings": True,
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+        },
+        "M2M100ForConditionalGeneration",
+    ),
+    "BART-like": (
+        {
+            "share_all_embeddings": True,
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+            "encoder_learned_pos": True,
+            "decoder_learned_pos": True,
+            "layernorm_embedding": True,
+        },
+        "MBartForConditionalGeneration",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_logits_stay(name, tmp_path):
+    options, kind = PLAIN[name]
+    model = stored(tmp_path / "ours", **options)
+    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    check_same_logits(tmp_path / "hf", model, kind)
+
+
+def test_pruned_heads_are_zeros(tmp_path):
+    stored(tmp_path / "ours", share_all_embeddings=True)
+    prunable = Prunable(str(tmp_path / "ours/model.pt"))
+    names = (
+        ("encoder", 0, 1),
+        ("encoder", 1, 0),
+        ("decoder", 0, 0),
+        ("decoder", 0, 3),
+        ("cross", 1, 2),
+    )
+    prunable.write([Head(*name) for name in names], str(tmp_path / "ours/pruned.pt"))
+    exported = export_folder(
+        str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"), str(tmp_path / "hf")
+    )
+    assert exported.notes[0].startswith("19 of 24 heads were removed, which the format cannot do")
+    model, _ = load_single(str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"))
+    check_same_logits(tmp_path / "hf", model, "MarianMTModel")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_there_and_back(shared, tmp_path):
+    """OPUS-MT in, and out again: transformers translates as with the first folder."""
+    theirs = marian_folder(tmp_path / "theirs", shared=shared, steps=100).eval()
+    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    ours = tmp_path / "ours"
+    export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    model, _ = load_single(str(ours / "model.pt"), str(ours))
+    check_same_logits(tmp_path / "back", model, "MarianMTModel")
+    again = of_transformers("MarianMTModel").from_pretrained(tmp_path / "back").eval()
+    tokenizer = of_transformers("MarianTokenizer")
+    texts = ["Aeio nrst.", "Tse ☃!"]
+    translations = []
+    for network, folder in ((theirs, "theirs"), (again, "back")):
+        tokens = tokenizer.from_pretrained(tmp_path / folder)
+        inputs = tokens(texts, return_tensors="pt", padding=True)
+        generated = network.generate(**inputs, num_beams=2, max_length=30)
+        special = (tokens.pad_token_id, network.config.decoder_start_token_id)
+        kept = [[token for token in row if token not in special] for row in generated.tolist()]
+        translations.append([[tokens.decoder[token] for token in row] for row in kept])
+    assert translations[0] == translations[1]
+
+
+def test_multilingual_models_leave_the_tokeniser(tmp_path):
+    multilingual_folder(tmp_path / "theirs", "mbart", steps=0)
+    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    ours = tmp_path / "ours"
+    exported = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    (note,) = exported.notes
+    assert note.startswith("its tokeniser is that of the folder that it was imported from")
+    languages = {"source_lang": "de_DE", "target_lang": "en_XX"}
+    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
+    check_same_logits(tmp_path / "back", model, "MBartForConditionalGeneration")
+
+
+REFUSED = {
+    "a pre-LN encoder alone": (
+        {"encoder_normalize_before": True},
+        "an encoder and a decoder that differ in positions or in normalisation",
+    ),
+    "pre-LN, apart": (
+        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+        "embeddings that are not all shared, as M2M100ForConditionalGeneration has them",
+    ),
+    "a LayerNorm over embeddings": (
+        {"layernorm_embedding": True},
+        "positions and LayerNorms that no format has together",
+    ),
+    "tanh": ({"activation_fn": "tanh"}, "the activation function tanh"),
+    "gates": ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_format_holds(name, tmp_path):
+    options, message = REFUSED[name]
+    stored(tmp_path / "ours", **options)
+    with pytest.raises(InputError, match="Hugging Face has no format for it: it has ") as error:
+        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    assert message in str(error.value)
+    assert not (tmp_path / "hf").exists()
+
+
+def test_the_dictionary_of_another_model(tmp_path):
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/dict.a.txt").write_text("w 1\n")
+    with pytest.raises(InputError, match=r"dict\.a\.txt has 5 types, and the model 34; of another"):
+        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    (tmp_path / "ours/dict.a.txt").unlink()
+    with pytest.raises(
+        InputError, match=r"dict\.a\.txt: no such dictionary, which the model needs"
+    ):
+        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
