@@ -123,12 +123,14 @@ class AlignOptions:
         """Whether links are taken from pieces instead of words."""
         return self.rule == PIECE_ARGMAX
 
-    def extraction(self) -> dict[str, str]:
-        """How soft alignments become links, as signatures tell it."""
+    def extraction(self, method: str | None = None) -> dict[str, str]:
+        """How soft alignments, perhaps of another method, become links, as signatures tell it."""
+        method = method or self.method
+        rule = self.rule_of(method)
         return {
-            "eos": self.eos if method_of(self.method).eos else "skip",
-            "merge": "none" if self.by_pieces else str(self.merges),
-            "extract": self.rule,
+            "eos": self.eos if method_of(method).eos else "skip",
+            "merge": "none" if rule == PIECE_ARGMAX else str(self.merges),
+            "extract": rule,
         }
 
     @property

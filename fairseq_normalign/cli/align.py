@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +170,8 @@ def check(args: argparse.Namespace) -> None:
     for name in ("heads", "json", "methods"):
         if getattr(args, name) and not args.all:
             raise InputError(f"--{name} belongs to the table of --all")
+    if args.all and (args.layer, args.step, args.head) != (AUTO, AUTO, None):
+        raise InputError("--all has every layer and step; expected no --layer, --step or --head")
     if args.all and args.output:
         raise InputError("--all prints a table and writes no --output; name a file with --json")
     if len(args.path) > 1 and not args.all:
@@ -332,13 +333,14 @@ def print_table(args: argparse.Namespace) -> None:
 
 
 def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[str, str]:
-    """How soft alignments become links, and of which methods in another way."""
+    """How soft alignments become links, and those of some methods in their own way."""
     align_options = align_options_of(args)
-    signature = align_options.extraction()
-    for method in methods:
-        own = replace(align_options, method=method).extraction()
-        if own != signature:
-            signature[method] = ",".join(own.values())
+    common = align_options.extraction()
+    ways = {method: align_options.extraction(method) for method in methods}
+    signature = dict(common)
+    for method, way in ways.items():
+        if way != common:
+            signature[method] = ",".join(way.values())
     return signature
 
 

@@ -371,6 +371,10 @@ BAD = {
         "test.src has 40, .*train.tgt has 1500 lines",
     ),
     "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
+    "a table of one layer": (
+        ["--all", "--gold", "{corpus}/test.talp", "--layer", "1"],
+        "--all has every layer and step; expected no --layer",
+    ),
     "reverse model without a way to combine": (
         ["--reverse-path", "x.pt"],
         "--reverse-path needs --combine, .* or --method shift-att, without --all",
