@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, tee
 
 import numpy as np
 
@@ -43,6 +44,7 @@ def error_table(
 
     Args:
         options: what the table leaves open: </s>, merging of pieces, extraction, size of batches.
+        progress: called with the number of pairs that one of the ``passes`` has finished.
     """
     aligner = NormAligner(model.forcing, model.reader, options)
     rest = iter(pairs)
@@ -50,18 +52,18 @@ def error_table(
     election = _Election(aligner, methods)
     vote_along = election.is_decided_by(first)
     evidences = list(_evidences(aligner.forcing, methods, heads=heads))
-    softs = aligner.evidences_many(chain(first, rest), evidences, progress=progress)
+    softs = _softs(aligner, chain(first, rest), evidences, progress)
     counts = array("d")
     sample: list[tuple[dict[Evidence, set[Link]], Gold]] = []  # to see whether gold is read right
     for golds, of_pair in read_together(gold, InMemory("the corpus", softs)):
-        soft_of = dict(zip(evidences, of_pair, strict=True))
-        links = {evidence: _links(soft, evidence, options) for evidence, soft in soft_of.items()}
-        for of_evidence in links.values():
-            counts.extend(count(of_evidence, golds))
+        links = {}
+        for evidence in evidences:
+            links[evidence] = _links(of_pair[evidence], evidence, options)
+            counts.extend(count(links[evidence], golds))
         if len(sample) < SAMPLE:
             sample.append((_of_method(links, methods[0]), golds))
             if vote_along:
-                election.add(soft_of)
+                election.add(of_pair)
     choices = election.choices()
     _check_gold(sample, _likely(methods[0], choices), gold)
     by_pair = np.asarray(counts).reshape(-1, len(evidences), 4)
@@ -72,6 +74,51 @@ def error_table(
         dict(zip(evidences, intervals(by_pair), strict=True)),
         {method: options.rule_of(method) for method in methods},
     )
+
+
+def passes(methods: Sequence[str]) -> list[list[str]]:
+    """Methods by the pass that they need: those that share one come first, if there are any.
+
+    Those that run the model by themselves have one each. They are slow: by itself, each can tell
+    how far it is.
+    """
+    shared = [method for method in methods if method_of(method).needs]
+    alone = [[method] for method in methods if not method_of(method).needs]
+    return [shared, *alone] if shared else alone
+
+
+def _softs(
+    aligner: NormAligner,
+    pairs: Iterable[Pair],
+    evidences: Sequence[Evidence],
+    progress: Progress | None,
+) -> Iterator[dict[Evidence, Soft]]:
+    """The soft alignments of each pair; progress is told of the pairs of each pass."""
+    groups = passes(list(dict.fromkeys(evidence.method for evidence in evidences)))
+    streams = []
+    for methods, copy in zip(groups, tee(pairs, len(groups)), strict=True):
+        of_pass = [evidence for evidence in evidences if evidence.method in methods]
+        is_slow = not method_of(methods[0]).needs
+        runner = _in_small_batches(aligner) if is_slow else aligner
+        streams.append(_of_pass(runner, copy, of_pass, progress))
+    for of_pair in zip(*streams, strict=True):
+        yield dict(ChainMap(*of_pair))
+
+
+def _in_small_batches(aligner: NormAligner) -> NormAligner:
+    """The aligner, told more often how far it is: a slow method takes minutes for a big batch."""
+    tokens = max(1, aligner.options.batch_tokens // 8)
+    return NormAligner(aligner.forcing, aligner.reader, aligner.options, batch_tokens=tokens)
+
+
+def _of_pass(
+    aligner: NormAligner,
+    pairs: Iterable[Pair],
+    evidences: Sequence[Evidence],
+    progress: Progress | None,
+) -> Iterator[dict[Evidence, Soft]]:
+    for softs in aligner.evidences_many(pairs, evidences, progress=progress):
+        yield dict(zip(evidences, softs, strict=True))
 
 
 class _Election:

@@ -348,7 +348,7 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     """The error rates of one checkpoint, and what the methods cost."""
     from tqdm import tqdm
 
-    from fairseq_normalign.analysis.error_table import error_table
+    from fairseq_normalign.analysis.error_table import error_table, passes
     from fairseq_normalign.analysis.method_cost import SAMPLE, method_costs
     from fairseq_normalign.host.options import corpus, fitted, gold, load
 
@@ -356,12 +356,14 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     unfitted, total = corpus(args, model.reader)
     (pairs,) = fitted(args, [unfitted], [model.forcing])
     sample = list(islice(pairs, SAMPLE))
-    with tqdm(desc=name, total=total, unit=" pairs", disable=None) as progress:
+    methods = table_methods(args.methods)
+    runs = None if total is None else total * len(passes(methods))
+    with tqdm(desc=name, total=runs, unit=" pairs", disable=None) as progress:
         table = error_table(
             model,
             chain(sample, pairs),
             gold(args),
-            table_methods(args.methods),
+            methods,
             options=align_options_of(args),
             heads=args.heads,
             progress=progress.update,

@@ -10,7 +10,7 @@ from fairseq_normalign.alignment.aer import Counts, count, interval
 from fairseq_normalign.alignment.links import GoldFile
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.aligner import AlignOptions
-from fairseq_normalign.analysis.error_table import error_table
+from fairseq_normalign.analysis.error_table import error_table, passes
 from fairseq_normalign.analysis.layer_choice import FEW, choose_layers
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -115,3 +115,21 @@ def test_nothing_to_align(model, tmp_path):
     table = error_table(model, [], GoldFile(str(path)), ["norms"], options=AlignOptions())
     assert set(table.scores.values()) == {Counts()}
     assert all(np.isnan(bounds).all() for bounds in table.intervals.values())
+
+
+def test_slow_methods_have_passes_of_their_own_and_tell_how_far_they_are(model, gold):
+    methods = ["lrp-epsilon", "norms", "weights", "lrp"]
+    assert passes(methods) == [["norms", "weights"], ["lrp-epsilon"], ["lrp"]]
+    assert passes(["lrp"]) == [["lrp"]]
+    finished = []
+    options = AlignOptions(batch_tokens=160)
+    error_table(
+        model,
+        pairs(model),
+        gold,
+        ["norms", "lrp-epsilon"],
+        options=options,
+        progress=finished.append,
+    )
+    assert sum(finished) == 2 * FEW
+    assert min(finished) < max(finished) / 4
