@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.checkpoint import load_single, save
+from fairseq_normalign.host.checkpoint import (
+    VARIANT,
+    check_finite,
+    check_fit,
+    load_single,
+    register_plugin,
+    save,
+)
 from fairseq_normalign.host.converted import DIR, MODEL, Converted
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 from fairseq_normalign.host.marian_conversion import convert_marian
@@ -42,17 +49,17 @@ def import_folder(path: str, output: str) -> Imported:
     refuse_used(output)  # before anything is read
     folder = HuggingFaceFolder(path)
     converted = _architecture(folder)(folder)
+    count = _checked(folder, converted)
     with whole_folder(output) as part:
         for name, content in converted.files.items():
             data = content.encode("utf-8") if isinstance(content, str) else content
             (part / name).write_bytes(data)
         save(_checkpoint(converted), str(part / MODEL))
-        converted.parameters.clear()  # or the model would be there three times
-        model = _loaded(part, folder)
+        if converted.options.arch != VARIANT:
+            count = _loaded(part, folder)
     notes = list(converted.notes)
     if converted.left_out:
         notes.append(f"left out: {_parts(converted.left_out)}")
-    count = sum(parameter.numel() for parameter in model.parameters())
     title = f"{folder.config['model_type']}, {count:,} parameters, as {converted.options.arch}"
     return Imported(title, notes, _commands(converted, Path(output)))
 
@@ -73,11 +80,25 @@ def _checkpoint(converted: Converted) -> dict[str, Any]:
     }
 
 
-def _loaded(part: Path, folder: HuggingFaceFolder) -> Any:
-    """The model as every command will load it; what is wrong with it is told by FOLDER's name."""
+def _checked(folder: HuggingFaceFolder, converted: Converted) -> int:
+    """How many parameters a translation model has, which is built without memory: it is large."""
+    if converted.options.arch != VARIANT:
+        return 0
+    register_plugin()
+    check_fit(str(folder), _checkpoint(converted), converted.options)
+    check_finite(str(folder), converted.parameters.items())
+    tensors = {id(values): values for values in converted.parameters.values()}  # shared ones once
+    return sum(values.numel() for values in tensors.values())
+
+
+def _loaded(part: Path, folder: HuggingFaceFolder) -> int:
+    """How many parameters the model has, as every command will load it.
+
+    What is wrong with it is told by FOLDER's name.
+    """
     try:
         model, _ = load_single(str(part / MODEL), str(part))
-        return model
+        return sum(parameter.numel() for parameter in model.parameters())
     except InputError as error:
         raise InputError(str(error).replace(str(part / MODEL), str(folder))) from None
 
