@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.analysis.pair_relevance import relevances
     from fairseq_normalign.analysis.profile import ProfileOptions, profile
     from fairseq_normalign.analysis.pruning import Prunable
+    from fairseq_normalign.analysis.shift_att import ShiftAttAligner
     from fairseq_normalign.errors import InputError
     from fairseq_normalign.heads.lrp_rules import contributions
     from fairseq_normalign.host.blocks import record_blocks
@@ -44,6 +45,7 @@ __all__ = [
     "NormAligner",
     "ProfileOptions",
     "Prunable",
+    "ShiftAttAligner",
     "__version__",
     "compare",
     "contributions",
@@ -70,6 +72,7 @@ PLACES = {
     "NormAligner": "analysis.aligner",
     "ProfileOptions": "analysis.profile",
     "Prunable": "analysis.pruning",
+    "ShiftAttAligner": "analysis.shift_att",
     "compare": "analysis.evaluation",
     "contributions": "heads.lrp_rules",
     "open_export": "report.export",

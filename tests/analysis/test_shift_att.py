@@ -7,11 +7,11 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_normalign import NormAligner
+from fairseq_normalign import NormAligner, ShiftAttAligner
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.symmetrize import symmetrize
-from fairseq_normalign.analysis.shift_att import ShiftAttAligner, agreeing_layers
+from fairseq_normalign.analysis.shift_att import agreeing_layers
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.recorder import record
