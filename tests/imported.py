@@ -36,9 +36,9 @@ KINDS = {
 class Both:
     """A model of Hugging Face, and ours that was imported from it."""
 
-    def __init__(self, theirs, folder: Path, overrides: dict | None = None):
+    def __init__(self, theirs, folder: Path, overrides: dict | None = None, *, name: str = "ours"):
         self.theirs, self.folder = theirs, folder
-        self.ours = folder.with_name(f"{folder.name}, ours")
+        self.ours = folder.with_name(name)
         import_folder(str(folder), str(self.ours))
         self.model, self.task = load_single(str(self.ours / "model.pt"), str(self.ours), overrides)
         args = Namespace(bpe=None, post_process=None, tokenizer=None)

@@ -99,12 +99,13 @@ def _vocabulary(folder: HuggingFaceFolder, file: str, models: Any, size: int) ->
     for name in models:
         check_fits(folder, name, read_pieces(folder, name)[1], numbers)
     eos, pad = token_number(folder, "eos_token_id"), token_number(folder, "pad_token_id")
-    for name, expected in (("</s>", eos), ("<unk>", numbers.get("<unk>"))):
-        if name not in numbers or numbers[name] != expected:
-            raise InputError(
-                f"{folder.path / file}: {name!r} has the number {numbers.get(name)}; by "
-                f"config.json expected {expected}"
-            )
+    if numbers.get("</s>") != eos:
+        raise InputError(
+            f"{folder.path / file}: '</s>' has the number {numbers.get('</s>')}; by config.json "
+            f"expected {eos}"
+        )
+    if "<unk>" not in numbers:
+        raise InputError(f"{folder.path / file}: has no '<unk>', which unknown pieces become")
     start = token_number(folder, "decoder_start_token_id")
     bos = numbers.get("<s>", pad) if start == eos else start
     return vocabulary(folder, numbers, size, [bos, pad, eos, numbers["<unk>"]])

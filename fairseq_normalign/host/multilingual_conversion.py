@@ -38,7 +38,7 @@ OFFSET = 1  # of Hugging Face's numbers to SentencePiece's, whose first three ar
 OF_SENTENCEPIECE = 3  # its <unk>, <s> and </s>
 FIRST = {name: number for number, name in enumerate(SPECIAL)}  # as in fairseq
 MASK = "<mask>"
-FILLERS = 8  # rows behind the codes of M2M-100
+FILLERS = 8  # rows behind the codes, at most: those of M2M-100
 MOST_OF_MBART = 26  # mBART-25's languages; mBART-50 has twice as many, and another layout
 
 
@@ -95,7 +95,8 @@ def _convert(
     options: dict[str, bool],
 ) -> Converted:
     """The model, by what families do not share: parameters and options."""
-    words = vocabulary(folder, tokens.numbers, folder.config["vocab_size"], list(FIRST.values()))
+    size, special = folder.config["vocab_size"], list(FIRST.values())
+    words = vocabulary(folder, tokens.numbers, size, special, fillers=FILLERS)
     state.update(embedding_parameters(embeddings, (words, words)))
     state.update(layer_parameters(parameters, folder.config))
     state.update(norm_parameters(parameters, folder.config, "layer_norm"))

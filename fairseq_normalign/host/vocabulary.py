@@ -13,7 +13,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's first four
-MOST_UNNAMED = 128  # rows that fill embeddings up, as to a multiple of 128
+FILLERS = 128  # at most so many rows fill embeddings up, as to a multiple of 128
 
 
 class Vocabulary(NamedTuple):
@@ -35,7 +35,12 @@ class Vocabulary(NamedTuple):
 
 
 def vocabulary(
-    folder: HuggingFaceFolder, numbers: Mapping[str, int], size: int, special: Sequence[int]
+    folder: HuggingFaceFolder,
+    numbers: Mapping[str, int],
+    size: int,
+    special: Sequence[int],
+    *,
+    fillers: int = FILLERS,
 ) -> Vocabulary:
     """Names of rows; those that have none get fairseq's fillers.
 
@@ -43,6 +48,7 @@ def vocabulary(
         numbers: of pieces and other tokens.
         size: how many rows the model has.
         special: the rows of <s>, <pad>, </s> and <unk>.
+        fillers: how many rows may have no name.
     """
     names = [f"madeupword{row:04d}" for row in range(size)]
     for name, number in numbers.items():
@@ -52,7 +58,7 @@ def vocabulary(
         if name and not re.search("[ \r\n]", name) and name not in SPECIAL:
             names[number] = name
     unnamed = size - len(set(numbers.values()))
-    if unnamed > MOST_UNNAMED:
+    if unnamed > fillers:
         raise InputError(
             f"{folder}: its tokeniser names {size - unnamed} of the {size} tokens that the model "
             "knows; expected the tokeniser of the model"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.marian_conversion import sinusoids
 from tests.hugging_face import of_transformers
 from tests.imported import (
@@ -14,7 +17,7 @@ from tests.imported import (
     check_same_translations,
     theirs_of,
 )
-from tests.translation_folders import ODD, TARGET, marian_folder, sentences
+from tests.translation_folders import ODD, TARGET, marian_folder, sentences, write_json
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +84,33 @@ def test_sinusoids_by_their_formula():
             angle = torch.tensor(position / 10000 ** (2 * i / 6), dtype=torch.double)
             twin[position, i], twin[position, 3 + i] = angle.sin(), angle.cos()
     torch.testing.assert_close(table, twin.float())
+
+
+def test_a_model_of_several_targets(tmp_path):
+    """The code of the target is before the source, and is no word."""
+    folder = tmp_path / "theirs"
+    theirs = marian_folder(folder, codes=[">>aaa<<", ">>bbb<<"], steps=0)
+    both = Both(theirs, folder, {"target_lang": "bbb"})
+    tokenizer = of_transformers("MarianTokenizer").from_pretrained(folder)
+    for text in sentences(5, seed=7):
+        source = both.reader.pair(text, None, "line 1").source
+        numbers = theirs_of(both, source.tokens, "source")[0].tolist()
+        assert numbers == tokenizer(f">>bbb<< {text}")["input_ids"]
+        assert (source.words[0], source.words[-1]) == (-1, -1)
+        assert source.text == text.split()
+    check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
+    with pytest.raises(InputError, match="no language 'ccc' in the dictionary; expected one of: "):
+        Both(theirs, folder, {"target_lang": "ccc"}, name="again")
+
+
+def test_probabilities_without_padding(tmp_path):
+    """``renormalize_logits``: the padding, which is never generated, has no share."""
+    folder = tmp_path / "theirs"
+    theirs = marian_folder(folder, steps=0)
+    settings = json.loads((folder / "generation_config.json").read_text())
+    write_json(folder / "generation_config.json", {**settings, "renormalize_logits": True})
+    both = Both(theirs, folder)
+    logits, _ = both.model(torch.tensor([[5, 6, 2]]), torch.tensor([3]), torch.tensor([[2, 7]]))
+    shares = logits.softmax(-1)
+    assert shares[..., :2].max() == 0
+    torch.testing.assert_close(shares.sum(-1), torch.ones(1, 2))
