@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_normalign import NormAligner, ShiftAttAligner
+from fairseq_normalign import NormAligner, ShiftAttAligner, profile
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.symmetrize import symmetrize
@@ -159,3 +159,14 @@ def test_models_that_do_not_go_together():
     streams = both.read(PAIRS[:1])[0], both.read(PAIRS[1:2])[1]
     with pytest.raises(InputError, match="pair 1: the models read different sentences"):
         list(both.run(*streams))
+
+
+def test_error_rates_of_heads_are_of_step_input():
+    one = aligner()
+    pairs = list(one.read(PAIRS)[0])
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
+    measured = profile(one, pairs, ["AER"], gold=gold, method="shift-att")
+    expected = profile(one, pairs, ["AER"], gold=gold, method="shift-att", steps=("input",))
+    assert measured.scores == expected.scores
+    with pytest.raises(InputError, match="shift-att cannot answer for step output; expected step"):
+        profile(one, pairs, ["AER"], gold=gold, method="shift-att", steps=("output",))
