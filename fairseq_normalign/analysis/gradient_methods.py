@@ -18,6 +18,7 @@ from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 NOISE = 0.15  # of SmoothGrad, as a share of the range of embeddings (Ding et al., 2019)
+FEW_TOKENS = 256  # of a group of pairs: with fewer, calls cost more than what they compute
 
 
 def grad_input(batch: Batch, layer: None = None, head: None = None) -> np.ndarray:
@@ -117,20 +118,26 @@ def noise_width(embeddings: Tensor) -> Tensor:
 
 
 def _by_group(batch: Batch, of_group: Callable[[TeacherForcing, list[Pair]], Tensor]) -> np.ndarray:
-    """The matrices of a batch, (B, T, S), from those of some pairs at a time.
-
-    A backward pass is for several predictions, and needs all states of all layers. With as many
-    pairs less at a time, it holds as many vectors of gradients as the batch has tokens.
-    """
+    """The matrices of a batch, (B, T, S), from those of some pairs at a time."""
     pairs = batch.pairs
     batch.forcing.check_lengths(pairs)
     queries = max(len(pair.target.tokens) for pair in pairs)
     keys = max(len(pair.source.tokens) for pair in pairs)
     matrices = np.zeros((len(pairs), queries, keys), dtype=np.float32)
-    size = -(-len(pairs) // ROWS)
+    size = _group_size(pairs)
     for first in range(0, len(pairs), size):
         group = pairs[first : first + size]
         of_pairs = of_group(batch.forcing, group).cpu().numpy()
         _, rows, columns = of_pairs.shape
         matrices[first : first + size, :rows, :columns] = of_pairs
     return matrices
+
+
+def _group_size(pairs: list[Pair]) -> int:
+    """How many pairs share a backward pass.
+
+    It is for several predictions, and there are as many pairs less in it: it holds about as many
+    vectors of gradients as the batch has tokens. Very few pairs would not be worth the calls.
+    """
+    longest = max(pair.length for pair in pairs)
+    return max(-(-len(pairs) // ROWS), FEW_TOKENS // longest, 1)
