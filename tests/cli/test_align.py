@@ -375,9 +375,9 @@ BAD = {
         ["--all", "--gold", "{corpus}/test.talp", "--layer", "1"],
         "--all has every layer and step; expected no --layer",
     ),
-    "reverse model without a way to combine": (
-        ["--reverse-path", "x.pt"],
-        "--reverse-path needs --combine, .* or --method shift-att, without --all",
+    "no such reverse model": (
+        ["--reverse-path", "x.pt", "--method", "shift-att"],
+        "x.pt: no such checkpoint",
     ),
     "evidence without a way to combine": (
         ["--evidence", "norms.1.input", "--method", "shift-att"],
