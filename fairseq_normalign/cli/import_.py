@@ -9,15 +9,16 @@ from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.options import CommandParser
 
 DESCRIPTION = """Write a model of Hugging Face, a folder of config.json, parameters and tokeniser,
-for fairseq: a checkpoint, its dictionary, and the files that split text as the model does. Hidden
-states stay what they are. Architectures: BERT and RoBERTa. Prints a command that uses the model."""
+for fairseq: a checkpoint, its dictionaries, and the files that split text as the model does. What
+it computes and translates stays what it is. Architectures: Marian (OPUS-MT), M2M-100, NLLB (dense),
+mBART-25, mBART-50, BERT and RoBERTa. Prints commands that use the model."""
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(
         "import",
         description=DESCRIPTION,
-        epilog="example: normalign import bert-base-uncased/ -o bert-base",
+        epilog="example: normalign import opus-mt-de-en/ -o de-en",
     )
     parser.add_argument("folder", metavar="FOLDER", help="the folder of a Hugging Face model")
     parser.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from functools import partial
 
 from fairseq.models import register_model, register_model_architecture
@@ -29,6 +30,7 @@ class NormalignTransformer(TransformerModel):
     @classmethod
     def add_args(cls, parser):
         super().add_args(parser)
+        allow_swish(parser)
         parser.add_argument(
             "--gate-heads",
             metavar="KINDS",
@@ -145,6 +147,13 @@ class NormalignTransformer(TransformerModel):
             logits, extra = run()
         extra.update(request.results(recording))
         return logits, extra
+
+
+def allow_swish(parser: ArgumentParser) -> None:
+    """Lets --activation-fn be swish, which fairseq has, but not among its choices."""
+    for action in parser._actions:
+        if action.dest == "activation_fn" and "swish" not in (action.choices or ["swish"]):
+            action.choices = [*(action.choices or []), "swish"]
 
 
 def freeze(model: TransformerModel, side: str) -> None:
