@@ -8,7 +8,7 @@ what most of them say, beats each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,15 +56,23 @@ MEANS: dict[str, Callable[..., np.ndarray]] = {
 
 
 class LinkModel(NamedTuple):
-    """P(link) = σ(b + Σ_e w_e log p_e): a product of experts whose weights are learned."""
+    """log P(link) / P(no link) = b + Σ_e w_e log p_e: a product of experts, weights learned."""
 
     weights: np.ndarray  # (E,)
     bias: float
 
+    def log_odds(self, shares: Sequence[np.ndarray]) -> np.ndarray:
+        """Of a link in each cell, (T, S)."""
+        return np.tensordot(self.weights, log_shares(shares), axes=1) + self.bias
+
     def __call__(self, shares: Sequence[np.ndarray]) -> np.ndarray:
         """The probability of a link in each cell, (T, S)."""
-        logs = np.log(np.stack(shares) + FLOOR)  # (E, T, S)
-        return _sigmoid(np.tensordot(self.weights, logs, axes=1) + self.bias)
+        return sigmoid(self.log_odds(shares))
+
+
+def log_shares(shares: Sequence[np.ndarray]) -> np.ndarray:
+    """log p_e, (E, T, S)."""
+    return np.log(np.stack(shares) + FLOOR)
 
 
 def fit_links(
@@ -72,30 +80,37 @@ def fit_links(
 ) -> LinkModel:
     """The model under which the given links are most likely.
 
-    Ridge logistic regression by Newton's method.
-
     Args:
         shares: the evidences of each sentence pair, E matrices (T, S).
         links: true where there is a link, (T, S) for each pair.
     """
+    if not shares:
+        return LinkModel(np.zeros(0), 0.0)
+    return fit_inputs(map(log_shares, shares), links, rounds=rounds)
+
+
+def fit_inputs(
+    inputs: Iterable[np.ndarray], links: Sequence[np.ndarray], *, rounds: int = 25
+) -> LinkModel:
+    """The same of any inputs, (E, T, S) for each pair: ridge logistic regression by Newton."""
     cells = sum(pair.size for pair in links)
-    count = len(shares[0]) if shares else 0
-    inputs = np.ones((cells, count + 1))  # log shares, and 1 for the bias
     truth = np.zeros(cells)
+    matrix = np.ones((cells, 0))
     start = 0
-    for pair, linked in zip(shares, links, strict=True):
+    for pair, linked in zip(inputs, links, strict=True):
+        if not matrix.shape[1]:
+            matrix = np.ones((cells, len(pair) + 1))  # inputs, and 1 for the bias
         end = start + linked.size
-        by_cell = np.stack(pair).reshape(count, linked.size).T
-        inputs[start:end, :-1] = np.log(by_cell + FLOOR)
+        matrix[start:end, :-1] = pair.reshape(len(pair), linked.size).T
         truth[start:end] = linked.ravel()
         start = end
     if not cells:
-        return LinkModel(np.zeros(count), 0.0)
-    center = inputs[:, :-1].mean(axis=0)
-    scale = inputs[:, :-1].std(axis=0) + 1e-12
-    inputs[:, :-1] -= center
-    inputs[:, :-1] /= scale
-    fitted = _newton(inputs, truth, rounds)
+        return LinkModel(np.zeros(max(0, matrix.shape[1] - 1)), 0.0)
+    center = matrix[:, :-1].mean(axis=0)
+    scale = matrix[:, :-1].std(axis=0) + 1e-12
+    matrix[:, :-1] -= center
+    matrix[:, :-1] /= scale
+    fitted = _newton(matrix, truth, rounds)
     weights, bias = fitted[:-1], fitted[-1]
     return LinkModel(weights / scale, float(bias - weights @ (center / scale)))
 
@@ -110,7 +125,7 @@ def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
         curvature = np.diag(ridge)
         for start in range(0, len(inputs), BLOCK):  # products of all cells at once are large
             block = inputs[start : start + BLOCK]
-            probability = _sigmoid(block @ weights)
+            probability = sigmoid(block @ weights)
             variance = np.maximum(probability * (1 - probability), 1e-9)
             gradient += block.T @ (truth[start : start + BLOCK] - probability)
             curvature += (block.T * variance) @ block
@@ -121,5 +136,6 @@ def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
     return weights
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(−x))."""
     return 0.5 * (1 + np.tanh(0.5 * x))  # does not overflow

@@ -18,6 +18,7 @@ from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.alignment.soft import Pieces, Soft
 from fairseq_normalign.errors import InputError
 
+GROW_FROM = 0.8  # the share that ``grow`` begins with
 MERGES: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
 
 
@@ -138,12 +139,29 @@ def itermax(
 
 def relative(soft: np.ndarray, *, null: np.ndarray | None = None, share: float = 0.3) -> list[Link]:
     """Every cell that reaches ``share`` of both its row's and its column's maximum."""
-    if soft.size == 0:
-        return []
-    row_best = soft.max(axis=1, keepdims=True)
-    column_best = soft.max(axis=0, keepdims=True)
-    bar = share * np.maximum(row_best, column_best)
-    return _links((soft >= bar) & _linkable(soft, null))
+    return _links(_high(soft, share) & _linkable(soft, null))
+
+
+def grow(soft: np.ndarray, *, null: np.ndarray | None = None, share: float = 0.5) -> list[Link]:
+    """``relative:0.8``; then a word that has no link takes its best cell, if that is high enough.
+
+    High enough is ``share`` of the other word's best.
+    """
+    linkable = _linkable(soft, null)
+    links = _high(soft, GROW_FROM) & linkable
+    new = np.zeros_like(links)
+    for of_rows, free in ((soft, ~links.any(axis=1)), (soft.T, ~links.any(axis=0))):
+        others_best = of_rows.max(axis=0, initial=0)
+        taken = _row_best(of_rows) & free[:, None] & (of_rows >= share * others_best)
+        new |= taken if of_rows is soft else taken.T
+    return _links(links | (new & linkable))
+
+
+def _high(soft: np.ndarray, share: float) -> np.ndarray:
+    """True where a cell reaches ``share`` of its row's and its column's maximum, (T, S)."""
+    row_best = soft.max(axis=1, keepdims=True, initial=0)
+    column_best = soft.max(axis=0, keepdims=True, initial=0)
+    return soft >= share * np.maximum(row_best, column_best)
 
 
 def piece_argmax(pieces: Pieces, *, null: bool = True) -> list[Link]:
@@ -170,6 +188,7 @@ EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
     "mutual-argmax": mutual_argmax,
     "itermax": itermax,
     "relative": relative,
+    "grow": grow,
 }
 
 
@@ -177,7 +196,7 @@ PIECE_ARGMAX = "piece-argmax"  # the rule for matrices of pieces
 RULES = (*EXTRACTORS, PIECE_ARGMAX)
 
 # What a number after the name of an extractor sets.
-PARAMETERS = {"threshold": "level", "relative": "share"}
+PARAMETERS = {"threshold": "level", "relative": "share", "grow": "share"}
 
 
 def check_extract(text: str) -> None:

@@ -1,33 +1,47 @@
 """Alignments from many evidences at once.
 
-Layers, heads and steps of one model, or of two models of opposite directions.
+Layers, heads and steps of one model, or of two models of opposite directions, and links of other
+aligners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, tee
+from itertools import chain, islice, tee, zip_longest
 from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.combine import MEANS, LinkModel, fit_links, geometric_mean
-from fairseq_normalign.alignment.extract import confidences, extractor, relative
+from fairseq_normalign.alignment.combine import MEANS
+from fairseq_normalign.alignment.extract import confidences, extractor
+from fairseq_normalign.alignment.learned import (
+    EXTERNAL,
+    Example,
+    Group,
+    LearnedLinks,
+    as_matrix,
+    learn_links,
+)
+from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.alignment.soft import Evidence, Soft
 from fairseq_normalign.analysis.aligner import Aligner, NormAligner, Progress, Text, checked_layer
 from fairseq_normalign.analysis.evidence import COMBINATIONS, Weighted
-from fairseq_normalign.analysis.layer_choice import SAMPLE, decisive_pairs
+from fairseq_normalign.analysis.layer_choice import FEW, SAMPLE, decisive_pairs
 from fairseq_normalign.analysis.methods import full_spec, method_of
+from fairseq_normalign.analysis.two_models import check_directions, decisive_samples, read_both
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import Pair, text_pairs
-from fairseq_normalign.host.special_tokens import languages_of
+from fairseq_normalign.host.pairs import Pair
 
-# Cells of the chosen layers' product that count as links when a model is learned: its own share.
-AGREED_SHARE = 0.75
-# What share of its row's and its column's best a cell needs; chosen on the odd lines of the RWTH
-# German–English gold.
-SHARES = {"product": 0.75, "harmonic": 0.75, "mean": 0.75, "learned": 0.7}
+# How links are taken from a combined matrix; chosen on the odd lines of the RWTH German–English
+# gold.
+EXTRACT = {
+    "product": "relative:0.75",
+    "harmonic": "relative:0.75",
+    "mean": "relative:0.75",
+    "learned": "grow:0.5",
+}
+LEARN_PAIRS = 2000  # that the lexicon is counted in
 
 
 class CombinedAligner(Aligner):
@@ -36,17 +50,23 @@ class CombinedAligner(Aligner):
     Layers are chosen and the model is learned on the first pairs, so it needs a corpus, or a
     validation set, rather than a sentence; once that is done, further calls use what was found.
 
+    Streams of pairs, one for each model, may be followed by streams of other aligners' links, sets
+    of (source, target) for each pair.
+
     Args:
         forward: an aligner of the model that translates source to target; its ``method``, ``eos``
             and merges are used.
         backward: an aligner of the model that translates target to source.
         combine: ``product`` (geometric), ``harmonic`` or arithmetic ``mean`` of the evidences; or
-            ``learned``: a logistic model of a link given all evidences, fitted without gold on the
-            first pairs to the links that the chosen layers' product finds.
+            ``learned``: the probability of a link given all evidences and what the corpus says,
+            learned without gold on the first pairs (see ``alignment.learned``).
         evidences: which; by default the layers chosen for both steps for a mean, and every layer
             and head at both steps for ``learned``.
-        extract: how links are taken from the combined matrix, by default cells of enough
-            ``relative`` height.
+        extract: how links are taken from the combined matrix, by default ``relative`` of a mean and
+            ``grow`` of what was learned.
+        links: how many streams of links of other aligners there are; for ``learned`` only.
+        learn_pairs: in how many of the first pairs the lexicon is counted.
+        lexicon: one that was counted before.
         model: what was learned before.
     """
 
@@ -58,19 +78,25 @@ class CombinedAligner(Aligner):
         combine: str = "learned",
         evidences: Sequence[Weighted] | None = None,
         extract: str | None = None,
-        model: LinkModel | None = None,
+        links: int = 0,
+        learn_pairs: int = LEARN_PAIRS,
+        lexicon: Lexicon | None = None,
+        model: LearnedLinks | None = None,
     ):
         if combine not in COMBINATIONS:
             expected = ", ".join(COMBINATIONS)
             raise InputError(f"unknown combination {combine!r}; expected one of: {expected}")
+        if links and combine != "learned":
+            raise InputError(f"links of other aligners need combination learned, not {combine}")
         self.aligners = [forward] if backward is None else [forward, backward]
-        self.combine = combine
-        self.extract = extract or f"relative:{SHARES[combine]}"
+        self.combine, self.link_streams = combine, links
+        self.learn_pairs, self.lexicon = learn_pairs, lexicon
+        self.extract = extract or EXTRACT[combine]
         self.by_hand = evidences is not None
         self.evidences = None if evidences is None else list(evidences)
         self.model = model
         self._links = extractor(self.extract)
-        self._check_directions()
+        check_directions(self.aligners)
         self._check_evidences()
 
     def __repr__(self) -> str:
@@ -79,15 +105,6 @@ class CombinedAligner(Aligner):
     @property
     def models(self) -> Sequence[NormAligner]:
         return self.aligners
-
-    def _check_directions(self) -> None:
-        """Refuses a reverse model that translates as the other one does."""
-        (source, target), *reverse = [languages_of(aligner.reader.task) for aligner in self.models]
-        if reverse == [(source, target)] and source != target:
-            raise InputError(
-                f"the reverse model translates {source}-{target}, as the model does; expected "
-                f"{target}-{source}"
-            )
 
     def _check_evidences(self) -> None:
         if self.evidences and not any(weighted.weight for weighted in self.evidences):
@@ -103,60 +120,78 @@ class CombinedAligner(Aligner):
             checked_layer(aligner.forcing, evidence.layer + 1, head)
 
     def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
-        forward, backward = tee(pairs)
-        streams: list[Iterable[Pair]] = [text_pairs(forward, self.aligners[0].reader)]
-        if len(self.aligners) == 2:
-            swapped = ((target, source) for source, target in backward)
-            streams.append(text_pairs(swapped, self.aligners[1].reader))
-        return streams
+        return read_both(pairs, self.aligners)
+
+    def align_many(
+        self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
+    ) -> Iterator[list[Link]]:
+        """Links of each pair of texts, in input order.
+
+        Args:
+            links: those of other aligners, if the aligner heeds them.
+        """
+        streams: list[Iterable[Any]] = [*self.read(pairs), *links]
+        return self.links_many(*streams)
 
     @property
     def _decided(self) -> bool:
         learned = self.combine != "learned" or self.model is not None
         return self.evidences is not None and learned
 
-    def decide(self, *streams: Iterable[Pair]) -> tuple[CombinedAligner, list[Iterable[Pair]]]:
+    def decide(self, *streams: Iterable[Any]) -> tuple[CombinedAligner, list[Iterable[Any]]]:
         if self._decided:
             return self, list(streams)
+        count = SAMPLE if self.combine != "learned" else max(SAMPLE, self.learn_pairs)
         rests = [iter(stream) for stream in streams]
-        first = [list(islice(rest, SAMPLE)) for rest in rests]
-        again: list[Iterable[Pair]] = list(map(chain, first, rests))
-        evidences, model = self._learned(self._decisive(first))
+        first = [list(islice(rest, count)) for rest in rests]
+        again: list[Iterable[Any]] = list(map(chain, first, rests))
+        if self.combine == "learned":
+            evidences = self.evidences or self.every_evidence()
+            model = self._learned(first, evidences)
+        else:
+            evidences, model = self._agreed_evidences(self._decisive(first)), None
         decided = CombinedAligner(
             *self.aligners,
             combine=self.combine,
             evidences=evidences,
             extract=self.extract,
+            links=self.link_streams,
             model=model,
         )
         decided.by_hand = self.by_hand
         return decided, again
 
-    def _decisive(self, first: list[list[Pair]]) -> list[list[Pair]]:
-        """Pairs to decide on, the same in every direction."""
-        samples = [
-            decisive_pairs(pairs, aligner.reader, aligner.forcing)
-            for aligner, pairs in zip(self.aligners, first, strict=True)
-        ]
-        if len(samples) == 1:
-            return samples
-        forward = [(pair.source.text, pair.target.text) for pair in samples[0]]
-        backward = [(pair.target.text, pair.source.text) for pair in samples[1]]
-        return samples if forward == backward else first
+    def _decisive(self, first: Sequence[list[Any]]) -> Sequence[list[Any]]:
+        """Pairs to decide on, the same in every direction, and the links that belong to them."""
+        of_models = [pairs[:SAMPLE] for pairs in first[: len(self.aligners)]]
+        of_links = [links[:SAMPLE] for links in first[len(self.aligners) :]]
+        if of_links:  # which the validation set has not
+            return [*of_models, *of_links]
+        if len(of_models) == 1:
+            (aligner,) = self.aligners
+            return [decisive_pairs(of_models[0], aligner.reader, aligner.forcing)]
+        return decisive_samples(self.aligners, of_models)
 
-    def _learned(self, samples: list[list[Pair]]) -> tuple[list[Weighted], LinkModel | None]:
-        """Evidences, and how to combine them, found on a sample of pairs."""
-        agreed = self._agreed_evidences(samples)
-        if self.combine != "learned":
-            return agreed, None
-        evidences = self.evidences or self.every_evidence()
-        links = []
-        for shares in self._shares(samples, agreed):
-            mean = geometric_mean(shares)
-            links.append(_as_matrix(relative(mean, share=AGREED_SHARE), mean.shape))
-        return evidences, fit_links(list(self._shares(samples, evidences)), links)
+    def _learned(self, first: Sequence[list[Any]], evidences: Sequence[Weighted]) -> LearnedLinks:
+        """How to combine the evidences, learned on the first pairs."""
+        sample = list(self._examples(self._decisive(first), evidences))
+        from_corpus = len(first[0]) >= FEW or bool(self.link_streams)
+        rest = [pairs[SAMPLE if from_corpus else 0 : self.learn_pairs] for pairs in first]
+        more = self._examples(rest, evidences)
+        return learn_links(sample, more, self._groups(evidences), self.lexicon)
 
-    def _agreed_evidences(self, samples: list[list[Pair]]) -> list[Weighted]:
+    def _groups(self, evidences: Sequence[Weighted]) -> list[Group]:
+        """The evidences by model and step, in the order of ``_shares``; then each file of links."""
+        places: dict[tuple[str, str], list[int]] = {}
+        for place, (evidence, reverse, _) in enumerate(_in_order(evidences)):
+            model = "backward" if reverse else "forward"
+            places.setdefault((model, evidence.step), []).append(place)
+        groups = [Group(*kind, tuple(of_group)) for kind, of_group in places.items()]
+        for number in range(self.link_streams):
+            groups.append(Group(EXTERNAL, str(number), (len(evidences) + number,)))
+        return groups
+
+    def _agreed_evidences(self, samples: Sequence[list[Pair]]) -> list[Weighted]:
         """The layers that are chosen for each step, in every model."""
         agreed = []
         for place, (aligner, pairs) in enumerate(zip(self.aligners, samples, strict=True)):
@@ -172,13 +207,29 @@ class CombinedAligner(Aligner):
             evidences += [Weighted(evidence, reverse=bool(place)) for evidence in _all_of(aligner)]
         return evidences
 
-    def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
+    def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
         aligner, again = self.decide(*streams)
         self.evidences, self.model = aligner.evidences, aligner.model  # what was decided stays
-        for shares in self._shares(again, self.evidences or [], progress):
-            matrix = self._combined(shares)
+        for example in self._examples(again, self.evidences or [], progress):
+            matrix = self._combined(example)
             yield Soft(matrix, np.zeros(len(matrix), matrix.dtype))
+
+    def _examples(
+        self,
+        streams: Sequence[Iterable[Any]],
+        evidences: Sequence[Weighted],
+        progress: Progress | None = None,
+    ) -> Iterator[Example]:
+        """Each pair with its evidences, then the links of other aligners, as matrices (T, S)."""
+        forward, texts = tee(streams[0])
+        of_models = [forward, *streams[1 : len(self.aligners)]]
+        of_links = streams[len(self.aligners) :]
+        shares = self._shares(of_models, evidences, progress)
+        for pair, matrices, *links in _together(texts, shares, of_links):
+            shape = (len(pair.target.text), len(pair.source.text))
+            known = [_link_matrix(of_pair, shape, pair.where) for of_pair in links]
+            yield Example(pair.source.text, pair.target.text, [*matrices, *known])
 
     def _shares(
         self,
@@ -218,13 +269,11 @@ class CombinedAligner(Aligner):
         softs = aligner.evidences_many(stream, own, progress=progress)
         return (list(map(aligner.shares, of_pair)) for of_pair in softs)
 
-    def _combined(self, shares: list[np.ndarray]) -> np.ndarray:
+    def _combined(self, example: Example) -> np.ndarray:
         if self.model is not None:
-            return self.model(shares)
-        # `_shares` yields those of the reverse model last.
-        ordered = sorted(self.evidences or [], key=lambda weighted: weighted.reverse)
-        weights = [weighted.weight for weighted in ordered]
-        return MEANS[self.combine](shares, weights)
+            return self.model(example)
+        weights = [weighted.weight for weighted in _in_order(self.evidences or [])]
+        return MEANS[self.combine](example.shares, weights)
 
     def links(self, soft: Soft) -> list[Link]:
         return self._links(soft.words)
@@ -242,10 +291,18 @@ class CombinedAligner(Aligner):
             "directions": len(self.aligners),
             "evidences": len(self.evidences or []),
             "chosen": "by-hand" if self.by_hand else "without-gold",
+            **self._learned_on(),
             "eos": options.eos,
             "merge": str(options.merges),
             "extract": self.extract,
         }
+
+    def _learned_on(self) -> dict[str, Any]:
+        """What was learned beside the weights of evidences."""
+        if self.model is None:
+            return {}
+        counted = {"lexicon": self.model.lexicon.pairs.total()}
+        return {"links": self.link_streams, **counted} if self.link_streams else counted
 
 
 def _all_of(aligner: NormAligner) -> Iterator[Evidence]:
@@ -257,13 +314,37 @@ def _all_of(aligner: NormAligner) -> Iterator[Evidence]:
             yield Evidence(spec, None, step)
         return
     for layer in aligner.forcing.layers_with_heads():
-        for head in (None, *aligner.forcing.head_numbers[layer]):
+        heads = aligner.forcing.head_numbers[layer] if method.heads else ()
+        for head in (None, *heads):
             for step in method.steps:
                 yield Evidence(spec, layer, step, head)
 
 
-def _as_matrix(links: Sequence[Link], shape: tuple[int, ...]) -> np.ndarray:
-    matrix = np.zeros(shape, dtype=bool)
+def _in_order(evidences: Sequence[Weighted]) -> list[Weighted]:
+    """Those of the reverse model last, as ``_shares`` yields them."""
+    return sorted(evidences, key=lambda weighted: weighted.reverse)
+
+
+def _together(
+    pairs: Iterator[Pair], shares: Iterator[list[np.ndarray]], links: Sequence[Iterable[Any]]
+) -> Iterator[tuple]:
+    """Pairs with their shares and links; refuses links of fewer or more pairs."""
+    for number, items in enumerate(zip_longest(zip(pairs, shares, strict=True), *links), 1):
+        if None in [item if item is None else True for item in items]:
+            longer = "fewer" if items[0] is not None else "more"
+            raise InputError(
+                f"pair {number}: another aligner's links are of {longer} pairs than the corpus has"
+            )
+        (pair, matrices), *of_pair = items
+        yield pair, matrices, *of_pair
+
+
+def _link_matrix(links: Iterable[Link], shape: tuple[int, int], where: str) -> np.ndarray:
+    """1 where another aligner has a link, (T, S)."""
     for source, target in links:
-        matrix[target, source] = True
-    return matrix
+        if not (source < shape[1] and target < shape[0]):
+            raise InputError(
+                f"{where}: another aligner's link {source}-{target} where there are {shape[1]} "
+                f"source and {shape[0]} target words; expected links of the same pairs"
+            )
+    return as_matrix(links, shape).astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.alignment.combine import MEANS
@@ -11,6 +12,7 @@ from fairseq_normalign.analysis.methods import METHODS, method_of
 from fairseq_normalign.errors import InputError
 
 COMBINATIONS = (*MEANS, "learned")
+LINKS = re.compile(r"(?P<reverse>reverse:)?links:(?P<path>.+)")
 PARTS = re.compile(
     r"(?P<reverse>reverse:)?"
     r"(?P<method>[a-z][a-z0-9-]*(:[0-9.e+-]+?)?)"
@@ -18,7 +20,14 @@ PARTS = re.compile(
     r"\.(?P<step>input|output)"
     r"(\*(?P<weight>[0-9]+(\.[0-9]+)?))?"
 )
-FORM = "[reverse:]METHOD[.LAYER[.HEAD]].input|output[*WEIGHT]"
+FORM = "[reverse:]METHOD[.LAYER[.HEAD]].input|output[*WEIGHT] or [reverse:]links:FILE"
+
+
+class LinksFile(NamedTuple):
+    """Links of another aligner as an evidence; ``reverse`` if they have the target word first."""
+
+    path: str
+    reverse: bool = False
 
 
 class Weighted(NamedTuple):
@@ -27,6 +36,18 @@ class Weighted(NamedTuple):
     evidence: Evidence
     reverse: bool = False
     weight: float = 1.0
+
+
+def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinksFile]]:
+    """Evidences of models, and files of links."""
+    weighted, files = [], []
+    for text in texts:
+        parts = LINKS.fullmatch(text)
+        if parts is None:
+            weighted.append(parse_evidence(text))
+        else:
+            files.append(LinksFile(parts["path"], parts["reverse"] is not None))
+    return weighted, files
 
 
 def parse_evidence(text: str) -> Weighted:

@@ -25,7 +25,9 @@ def check_directions(aligners: Sequence[NormAligner]) -> None:
 def read_both(
     pairs: Iterable[tuple[Text, Text]], aligners: Sequence[NormAligner]
 ) -> list[Iterable[Pair]]:
-    """Pairs of texts (source, target) as each model reads them."""
+    """Pairs of texts (source, target) as each model reads them, be it one or two."""
+    if len(aligners) == 1:
+        return [text_pairs(pairs, aligners[0].reader)]
     forward, backward = tee(pairs)
     swapped = ((target, source) for source, target in backward)
     return [text_pairs(forward, aligners[0].reader), text_pairs(swapped, aligners[1].reader)]

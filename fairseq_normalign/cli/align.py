@@ -7,13 +7,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.alignment.extract import MERGES, RULES, check_extract, extractor
-from fairseq_normalign.alignment.links import format_links
+from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.links import LinkFile, format_links
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.alignment.soft import EOS, STEPS
-from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidence
+from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, LINKS, parse_evidences
 from fairseq_normalign.analysis.methods import (
     METHODS,
     SHIFT_ATT,
@@ -95,7 +97,8 @@ def add_alignment_options(parser: argparse.ArgumentParser) -> None:
         "--extract",
         metavar="NAME",
         help=f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a "
-        "number (default: argmax; piece-argmax of shift-att; relative with --combine)",
+        "number (default: argmax; piece-argmax of shift-att; grow with --combine learned, relative "
+        "with a mean)",
     )
     for side, default in (("source", "sum"), ("target", "mean")):
         group.add_argument(
@@ -111,7 +114,8 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--combine",
         choices=COMBINATIONS,
-        help="combine both steps (and directions): see docs/align.md",
+        help="combine both steps (and directions): see docs/combine.md (default: learned with "
+        "--reverse-path or links of other aligners, else none)",
     )
     group.add_argument(
         "--reverse-path",
@@ -120,6 +124,17 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--evidence", nargs="+", metavar="E", help=f"{FORM} (default: chosen without gold)"
+    )
+    group.add_argument(
+        "--learn-pairs",
+        type=options.positive,
+        metavar="N",
+        help="how many of the first pairs the lexicon of learned is counted in (default: 2000)",
+    )
+    group.add_argument(
+        "--lexicon",
+        metavar="FILE",
+        help="use the lexicon in this file; if there is no such file, keep the lexicon there",
     )
 
 
@@ -187,6 +202,7 @@ def check(args: argparse.Namespace) -> None:
     if args.output:
         options.check_output(f"{args.output}.json", *options.inputs_of(args))
     check_extract(args.extract or "argmax")
+    args.combine = args.combine or default_combination(args)
     check_combination(args)
     if args.user_dir is None:  # another plugin may have methods of its own
         check_methods(args)
@@ -196,20 +212,17 @@ def check_methods(args: argparse.Namespace) -> None:
     """Refuses methods that are not in the table."""
     method_of(args.method)
     table_methods(args.methods)
-    for text in args.evidence or []:
-        parse_evidence(text)
+    parse_evidences(args.evidence or [])
 
 
 def check_combination(args: argparse.Namespace) -> None:
     if args.combine is None:
-        ways = ", ".join(COMBINATIONS)
         if args.evidence:
-            raise InputError(f"--evidence needs --combine, which says how: {ways}")
-        if args.reverse_path and (args.method != SHIFT_ATT or args.all):
             raise InputError(
-                f"--reverse-path needs --combine, which says how: {ways}; or --method {SHIFT_ATT}, "
-                "without --all"
+                f"--evidence needs --combine, which says how: {', '.join(COMBINATIONS)}"
             )
+        if args.reverse_path and args.all:
+            raise InputError("--all is of one model; expected no --reverse-path with it")
     elif args.all or (args.layer, args.step, args.head) != (AUTO, AUTO, None):
         raise InputError(
             "--combine takes both steps; name layers with --evidence, not --layer, --head, --step "
@@ -217,6 +230,27 @@ def check_combination(args: argparse.Namespace) -> None:
         )
     else:
         extractor(args.extract or "relative")  # a combination has no pieces
+    if args.combine != "learned":
+        for name in ("learn_pairs", "lexicon"):
+            if getattr(args, name):
+                raise InputError(f"--{name.replace('_', '-')} belongs to --combine learned")
+    for path in (args.lexicon, *link_files(args)):
+        if path and args.output:
+            options.check_output(args.output, path)
+
+
+def default_combination(args: argparse.Namespace) -> str | None:
+    """Two models, or a model and links of other aligners, are combined unless it is a table."""
+    two_models = args.reverse_path and args.method != SHIFT_ATT
+    if args.all or not (two_models or link_files(args)):
+        return None
+    return "learned"
+
+
+def link_files(args: argparse.Namespace) -> list[str]:
+    """The files of other aligners' links among the evidences."""
+    texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
+    return [file.path for file in parse_evidences(texts)[1]]
 
 
 def table_methods(names: list[str] | None) -> list[str]:
@@ -243,14 +277,24 @@ def main(args: argparse.Namespace) -> None:
     aligner = load_aligner(args, load(args))
     streams, total = read_streams(args, aligner)
     aligner, streams = aligner.decide(*streams)
+    if args.lexicon and not Path(args.lexicon).exists():
+        keep_lexicon(args.lexicon, aligner)
     with tqdm(total=total, unit=" pairs", disable=None) as progress:
         write_alignment(args, aligner, aligner.run(*streams, progress=progress.update))
+
+
+def keep_lexicon(path: str, aligner: Aligner) -> None:
+    """Writes what a combined aligner has counted."""
+    from fairseq_normalign.analysis.combined import CombinedAligner
+
+    if isinstance(aligner, CombinedAligner) and aligner.model is not None:
+        aligner.model.lexicon.write(path)
 
 
 def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:
     """The aligner that the options describe."""
     from fairseq_normalign.analysis.aligner import NormAligner
-    from fairseq_normalign.analysis.combined import CombinedAligner
+    from fairseq_normalign.analysis.combined import LEARN_PAIRS, CombinedAligner
     from fairseq_normalign.analysis.shift_att import ShiftAttAligner
     from fairseq_normalign.host.options import load
 
@@ -261,11 +305,17 @@ def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:
         backward = NormAligner(*load(args, reverse=True), align_options)
     if args.combine is None:
         return forward if backward is None else ShiftAttAligner(forward, backward)
-    evidences = None
-    if args.evidence:
-        evidences = [parse_evidence(text) for text in args.evidence]
+    evidences, files = parse_evidences(args.evidence or [])
+    known = args.lexicon if args.lexicon and Path(args.lexicon).exists() else None
     return CombinedAligner(
-        forward, backward, combine=args.combine, evidences=evidences, extract=args.extract
+        forward,
+        backward,
+        combine=args.combine,
+        evidences=evidences or None,
+        extract=args.extract,
+        links=len(files),
+        learn_pairs=args.learn_pairs or LEARN_PAIRS,
+        lexicon=Lexicon.read(known) if known else None,
     )
 
 
@@ -295,7 +345,9 @@ def read_streams(args: argparse.Namespace, aligner: Aligner) -> tuple[list, int 
         pairs, count = corpus(args, model.reader, reverse=bool(place))
         streams.append(pairs)
         total = total or count
-    return fitted(args, streams, [model.forcing for model in aligner.models]), total
+    of_models = fitted(args, streams, [model.forcing for model in aligner.models])
+    _, files = parse_evidences(args.evidence or [])
+    return [*of_models, *(LinkFile(file.path, reverse=file.reverse) for file in files)], total
 
 
 def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[Soft]) -> None:

@@ -294,7 +294,7 @@ def test_bad_numbers_of_extractors(text):
 def test_pieces_have_a_rule_of_their_own():
     check_extract("piece-argmax")
     check_extract("relative:0.5")
-    with pytest.raises(InputError, match=r"expected one of: argmax, .*, relative, piece-argmax"):
+    with pytest.raises(InputError, match=r"expected one of: argmax, .*, grow, piece-argmax"):
         check_extract("pieces")
     with pytest.raises(InputError, match="bad extract 'piece-argmax:1'; expected NAME"):
         check_extract("piece-argmax:1")

@@ -66,7 +66,7 @@ def test_learned_takes_every_head_and_gives_probabilities(directions):
     combined = CombinedAligner(*[aligner(), backward()][:directions])
     assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
     assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
-    assert combined.model.weights.shape == (len(combined.evidences),)
+    assert combined.model.evidences.weights.shape == (len(combined.evidences),)
     again = list(combined.align_many(PAIRS))  # learned once, then used
     assert again == list(combined.align_many(PAIRS))
 

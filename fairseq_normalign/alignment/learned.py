@@ -1,0 +1,241 @@
+"""How far each evidence of a link can be trusted, learned on a corpus without gold.
+
+Whoever learns from his own opinion only repeats it. So the weights are measured by *witnesses*:
+
+1. Evidences come in groups: a model and step, or the links of another aligner. The evidence whose
+   links foretell words best (``word_gain``) votes for its group, if it does so at least a quarter
+   as well as the best of all groups.
+2. The groups that vote are split into two *views*: two models; or two steps of one model; or one
+   of these and another aligner's links.
+3. A logistic model of all evidences is fitted to the links that the votes' product finds.
+4. Each view is fitted to the links of the *other* view, and so is how much more the clues
+   (``clues``), and links of other aligners, tell than the view itself. This is their weight.
+
+The errors of a view are not those of its witness, so that what knows nothing gets no weight. This
+is done once: were the labels made with the clues, the clues would confirm themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from fairseq_normalign.alignment.clues import CLUES, clues
+from fairseq_normalign.alignment.combine import (
+    FLOOR,
+    LinkModel,
+    fit_inputs,
+    fit_links,
+    geometric_mean,
+    log_shares,
+    sigmoid,
+)
+from fairseq_normalign.alignment.extract import relative
+from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.alignment.word_gain import Linked, word_gain
+
+# Cells of a product that count as links when a model is learned: its own share.
+AGREED_SHARE = 0.75
+INFORMED = 0.25  # a vote needs this share of the best one's gain
+LEAST_WEIGHT = 0.1  # of a view, by which the weights of clues are divided
+
+
+class Example(NamedTuple):
+    """A pair of sentences, and what each evidence says of it."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    shares: Sequence[np.ndarray]  # E matrices (T, S)
+
+
+class Group(NamedTuple):
+    """Evidences that err together: of one model and step, or of another aligner."""
+
+    model: str
+    step: str
+    evidences: tuple[int, ...]  # places in ``Example.shares``
+
+    @property
+    def external(self) -> bool:
+        """Whether it is of another aligner."""
+        return self.model == EXTERNAL
+
+
+EXTERNAL = "links"  # the model of links that are read from a file
+
+
+class Vote(NamedTuple):
+    """A group, and the evidence that speaks for it."""
+
+    group: Group
+    place: int
+
+
+class LearnedLinks(NamedTuple):
+    """P(link) = σ(z + Σ_e u_e log p_e + Σ_c v_c clue_c).
+
+    z are the log odds by the evidences of both views; the clues are those of a pair whose links
+    have the odds z; u belongs to the links of other aligners that are in no view.
+    """
+
+    evidences: LinkModel
+    link_weights: np.ndarray  # (E,), mostly 0
+    clue_weights: np.ndarray  # of CLUES
+    lexicon: Lexicon
+
+    def __call__(self, example: Example) -> np.ndarray:
+        """The probability of a link in each cell, (T, S)."""
+        log_odds = self.evidences.log_odds(example.shares)
+        for place in np.flatnonzero(self.link_weights).tolist():
+            above_none = np.log(example.shares[place] / FLOOR + 1)  # 0 where there is no link
+            log_odds = log_odds + self.link_weights[place] * above_none
+        if self.clue_weights.any():
+            of_pair = _clues(example, self.evidences, self.lexicon)
+            log_odds = log_odds + np.tensordot(self.clue_weights, of_pair, axes=1)
+        return np.where(self._heard(example), sigmoid(log_odds), 0)
+
+    def _heard(self, example: Example) -> np.ndarray:
+        """True where some evidence that has a weight speaks for a link at all, (T, S)."""
+        heard = np.zeros(example.shares[0].shape, dtype=bool)
+        for shares, weight in zip(example.shares, self.evidences.weights, strict=True):
+            if weight:
+                heard |= shares > 0
+        return heard
+
+
+def learn_links(
+    sample: Sequence[Example],
+    more: Iterable[Example],
+    groups: Sequence[Group],
+    lexicon: Lexicon | None = None,
+) -> LearnedLinks:
+    """Weights of all evidences and clues, learned on a sample.
+
+    Args:
+        sample: what weights are learned on; held in memory.
+        more: further pairs that the lexicon is counted in.
+        groups: all evidences.
+        lexicon: one that was counted before, to be used instead.
+    """
+    informed = _informed(_votes(sample, groups))
+    views = _views(informed)
+    voters = list(chain.from_iterable(views))
+    joint = _fit(sample, voters, _links_of(sample, voters))
+    if len(views) < 2:
+        no_weights = np.zeros_like(joint.weights)
+        return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), lexicon or Lexicon())
+    labels = [_links_of(sample, view) for view in reversed(views)]  # each view's witness
+    alone = [_fit(sample, view, of_other) for view, of_other in zip(views, labels, strict=True)]
+    lexicons = _lexicons([joint, *alone], chain(sample, more), lexicon)
+    others = [vote.place for vote in informed if vote not in voters]
+    weights = []
+    for model, of_view, of_other in zip(alone, lexicons[1:], labels, strict=True):
+        weights.append(_beyond(sample, model, of_view, others, of_other))
+    mean = np.maximum(np.mean(weights, axis=0), 0)  # nothing speaks against a link
+    link_weights = np.zeros_like(joint.weights)
+    link_weights[others] = mean[len(CLUES) :]
+    return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicons[0])
+
+
+def _votes(sample: Sequence[Example], groups: Sequence[Group]) -> dict[Vote, float]:
+    """The evidence of each group that foretells words best, and how well it does."""
+    votes = {}
+    for group in groups:
+        gains = {place: _gain(sample, place) for place in group.evidences}
+        best = max(gains, key=gains.__getitem__)
+        votes[Vote(group, best)] = gains[best]
+    return votes
+
+
+def _gain(sample: Sequence[Example], place: int) -> float:
+    linked = []
+    for example in sample:
+        links = relative(example.shares[place], share=AGREED_SHARE)
+        linked.append(Linked(example.source, example.target, links))
+    return word_gain(linked)
+
+
+def _informed(votes: dict[Vote, float]) -> list[Vote]:
+    """Those that know something; all, if none does."""
+    bar = INFORMED * max(votes.values())
+    return [vote for vote, gain in votes.items() if gain >= bar or bar <= 0]
+
+
+def _views(votes: Sequence[Vote]) -> list[list[Vote]]:
+    """Two sets of votes that do not err together, if there are two; else one."""
+    attention = [vote for vote in votes if not vote.group.external]
+    for kind in ("model", "step"):
+        split: dict[str, list[Vote]] = {}
+        for vote in attention:
+            split.setdefault(getattr(vote.group, kind), []).append(vote)
+        if len(split) == 2:
+            return list(split.values())
+    external = [vote for vote in votes if vote.group.external]
+    return [view for view in (attention, external) if view]
+
+
+def _links_of(sample: Sequence[Example], votes: Sequence[Vote]) -> list[np.ndarray]:
+    """True where the product of the votes finds a link, (T, S) for each pair."""
+    matrices = []
+    for example in sample:
+        product = geometric_mean([example.shares[vote.place] for vote in votes])
+        matrices.append(as_matrix(relative(product, share=AGREED_SHARE), product.shape))
+    return matrices
+
+
+def as_matrix(links: Iterable[Link], shape: tuple[int, ...]) -> np.ndarray:
+    """True where there is a link, (T, S)."""
+    matrix = np.zeros(shape, dtype=bool)
+    for source, target in links:
+        matrix[target, source] = True
+    return matrix
+
+
+def _fit(
+    sample: Sequence[Example], votes: Sequence[Vote], links: Sequence[np.ndarray]
+) -> LinkModel:
+    """A model of links by all evidences of the groups that vote; others have weight 0."""
+    places = sorted(chain.from_iterable(vote.group.evidences for vote in votes))
+    fitted = fit_links([[shares[place] for place in places] for _, _, shares in sample], links)
+    weights = np.zeros(len(sample[0].shares) if sample else 0)
+    weights[places] = fitted.weights
+    return LinkModel(weights, fitted.bias)
+
+
+def _lexicons(
+    models: Sequence[LinkModel], examples: Iterable[Example], known: Lexicon | None
+) -> list[Lexicon]:
+    """The lexicon that each model finds, in one pass over the examples; or the known one."""
+    if known is not None:
+        return [known] * len(models)
+    lexicons = [Lexicon() for _ in models]
+    for example in examples:
+        for model, lexicon in zip(models, lexicons, strict=True):
+            lexicon.add(example.source, example.target, model(example.shares))
+    return lexicons
+
+
+def _clues(example: Example, model: LinkModel, lexicon: Lexicon) -> np.ndarray:
+    return clues(example.source, example.target, model(example.shares), lexicon)
+
+
+def _beyond(
+    sample: Sequence[Example],
+    model: LinkModel,
+    lexicon: Lexicon,
+    others: Sequence[int],
+    links: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Weights of the clues, and of the other evidences, where the view itself has weight 1."""
+    inputs = []
+    for example in sample:
+        parts = [model.log_odds(example.shares)[None], _clues(example, model, lexicon)]
+        if others:
+            parts.append(log_shares([example.shares[place] for place in others]))
+        inputs.append(np.concatenate(parts))
+    own, *beyond = fit_inputs(inputs, links).weights
+    return np.array(beyond) / max(own, LEAST_WEIGHT)
