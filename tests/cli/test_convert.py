@@ -50,3 +50,32 @@ def test_a_checkpoint_that_does_not_fit(plain, capsys):
     assert main(["convert", str(plain), "--arch", "transformer_normalign", "-o", str(output)]) == 2
     assert "1 parameter is missing (first: 'encoder.layers.0.fc1.bias')" in capsys.readouterr().err
     assert not output.exists()
+
+
+def test_to_hugging_face(plain, capsys):
+    folder = plain.parent
+    for language in ("a", "b"):
+        size = len(torch.load(plain, weights_only=False)["model"]["encoder.embed_tokens.weight"])
+        lines = "".join(f"w{number} 1\n" for number in range(size - 4))
+        (folder / f"dict.{language}.txt").write_text(lines)
+    stored = torch.load(plain, weights_only=False)
+    stored["args"].source_lang, stored["args"].target_lang = "a", "b"
+    torch.save(stored, plain)
+    assert main(["convert", str(plain), "--to", "huggingface", "-o", str(folder / "hf")]) == 0
+    assert "MarianMTModel" in capsys.readouterr().err
+    assert (folder / "hf/model.safetensors").is_file()
+    assert main(["convert", str(plain), "--to", "huggingface", "-o", str(folder / "hf")]) == 2
+    assert "is there already; expected the name of a new folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "expected one of --arch and --to"),
+        (["--arch", "transformer", "--to", "huggingface"], "expected one of --arch and --to"),
+        (["--arch", "transformer", "--data", "x"], "--data goes with --to"),
+    ],
+)
+def test_where_to(plain, capsys, options, message):
+    assert main(["convert", str(plain), *options, "-o", str(plain.with_name("out"))]) == 2
+    assert message in capsys.readouterr().err
