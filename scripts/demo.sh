@@ -1,39 +1,89 @@
 #!/usr/bin/env bash
-# The main job on a corpus that it makes itself: generate, preprocess, train, align, score, draw.
-# Writes to demo/ in the clone (or to the folder given as argument); about five minutes on two cores.
+# The main job on a corpus that it makes itself: generate, preprocess, train a model of each direction, align, score, draw.
+# Writes to demo/ in the clone (or to the folder given as argument); about six minutes on two cores.
+#
+# UPDATES  how long the models are trained (default: 5000 updates)
+# SEED     of languages, sentences and models (default: 1)
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 OUT=$(mkdir -p "${1:-$ROOT/demo}" && cd "${1:-$ROOT/demo}" && pwd)
-PLUGIN="$ROOT/fairseq_normalign"
+CORPUS="$OUT/corpus"
+UPDATES=${UPDATES:-5000}
+SEED=${SEED:-1}
+export OMP_NUM_THREADS=1 # a core for each model, and the same sums whatever the machine
 
-if [ ! -e "$OUT/corpus/data-bin/test.src-tgt.src.bin" ]; then
+if [ ! -e "$CORPUS/data-bin/test.src-tgt.src.bin" ]; then
   say "Generating a corpus of two invented languages with gold alignments"
-  python "$ROOT/data_prep/synthetic.py" "$OUT/corpus"
+  python "$ROOT/data_prep/synthetic.py" "$CORPUS" --style free --seed "$SEED"
   say "Splitting it into pieces and binarising it"
-  python "$ROOT/data_prep/prepare.py" "$OUT/corpus" "$OUT/corpus"
+  python "$ROOT/data_prep/prepare.py" "$CORPUS" "$CORPUS" --vocab-size 600
 fi
-paste -d '\n' <(sed -n 1,3p "$OUT/corpus/test.src") <(sed -n 1,3p "$OUT/corpus/test.tgt") <(sed -n 1,3p "$OUT/corpus/test.talp")
+paste -d '\n' <(sed -n 1,3p "$CORPUS/test.src") <(sed -n 1,3p "$CORPUS/test.tgt") <(sed -n 1,3p "$CORPUS/test.talp")
 
-if [ ! -e "$OUT/model/checkpoint_last.pt" ]; then
-  say "Training transformer_normalign_tiny: 3+3 layers, 128 wide, 4 heads (log: $OUT/train.log)"
-  fairseq-train "$OUT/corpus/data-bin" --user-dir "$PLUGIN" --arch transformer_normalign_tiny --share-all-embeddings \
-    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --dropout 0 \
+# Starts the training of a direction, unless its model is there.
+TRAININGS=()
+trap 'kill ${TRAININGS[@]+"${TRAININGS[@]}"} 2> /dev/null || true' EXIT
+train() { # NAME SOURCE TARGET
+  if [ -e "$OUT/$1/checkpoint_last.pt" ]; then return; fi
+  fairseq-train "$CORPUS/data-bin" --source-lang "$2" --target-lang "$3" --user-dir "$ROOT/fairseq_normalign" \
+    --arch transformer_normalign_tiny --share-all-embeddings --encoder-embed-dim 64 --encoder-ffn-embed-dim 128 \
+    --decoder-embed-dim 64 --decoder-ffn-embed-dim 128 --dropout 0 \
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler inverse_sqrt --warmup-updates 300 \
-    --max-tokens 1000 --max-update 1700 --seed 1 --cpu --save-dir "$OUT/training" \
-    --no-epoch-checkpoints --log-format simple --log-interval 100 2>&1 | tee "$OUT/train.log" |
-    sed -unE 's/.*train_inner.* ppl=([0-9.]+),.* num_updates=([0-9]+),.*/update \2 of 1700: perplexity \1/p' ||
-    { tail -n 20 "$OUT/train.log"; exit 1; } >&2
-  mv "$OUT/training" "$OUT/model"
+    --max-tokens 500 --max-update "$UPDATES" --seed "$SEED" --cpu --save-dir "$OUT/$1.training" --disable-validation \
+    --no-epoch-checkpoints --log-format simple --log-interval 50 > "$OUT/$1.log" 2>&1 &
+  TRAININGS+=($!)
+}
+
+# Where a training is, by the last line of its log that tells.
+progress() {
+  local line
+  line=$(sed -nE 's/.*train_inner.* ppl=([0-9.]+),.* num_updates=([0-9]+),.*/update \2, perplexity \1/p' "$OUT/$1.log" | tail -n 1)
+  echo "${line:-begins}"
+}
+
+# The model of a training that has ended, or the end of its log.
+finish() {
+  if [ -e "$OUT/$1/checkpoint_last.pt" ]; then return; fi
+  if ! grep -q "done training" "$OUT/$1.log"; then
+    tail -n 20 "$OUT/$1.log" >&2
+    exit 1
+  fi
+  mv "$OUT/$1.training" "$OUT/$1"
+}
+
+train model src tgt
+train reverse tgt src
+if [ "${#TRAININGS[@]}" -gt 0 ]; then
+  say "Training both directions at once: 3+3 layers, 64 wide, 4 heads, $UPDATES updates (logs: $OUT/model.log, $OUT/reverse.log)"
+  while [ -n "$(jobs -r)" ]; do
+    sleep 10
+    echo "source to target: $(progress model); target to source: $(progress reverse)"
+  done
+  finish model
+  finish reverse
 fi
 
-CORPUS=("$OUT/corpus/data-bin" --path "$OUT/model/checkpoint_last.pt" --gen-subset test --remove-bpe sentencepiece --cpu)
+TEXT=("$CORPUS/data-bin" --source-lang src --target-lang tgt --path "$OUT/model/checkpoint_last.pt" --gen-subset test
+  --remove-bpe sentencepiece --cpu)
+GOLD="$CORPUS/test.talp"
 
 say "Alignment error rate of every layer, by attention weights and by vector norms"
-normalign align "${CORPUS[@]}" --all --gold "$OUT/corpus/test.talp" --json "$OUT/aer.json" | tee "$OUT/aer.txt"
+normalign align "${TEXT[@]}" --all --gold "$GOLD" --json "$OUT/aer.json" | tee "$OUT/aer.txt"
 
-say "One alignment, its layer chosen without gold, and its score"
-normalign align "${CORPUS[@]}" --output "$OUT/test.pharaoh"
-normalign aer "$OUT/corpus/test.talp" -i "$OUT/test.pharaoh" --confidence
+say "Alignments, their layers chosen without gold, and their scores"
+cd "$OUT"
+normalign align "${TEXT[@]}" --method weights --output weights
+normalign align "${TEXT[@]}" --output norms
+normalign align "${TEXT[@]}" --combine learned --output learned
+normalign align "${TEXT[@]}" --combine learned --reverse-path reverse/checkpoint_last.pt --output learned-two-models
+normalign aer "$GOLD" -i weights norms learned learned-two-models --confidence | tee scores.txt
 
 say "One sentence pair, gold framed"
-normalign plot "${CORPUS[@]}" --line 1 --gold "$OUT/corpus/test.talp" --output "$OUT/pair.png"
+normalign plot "${TEXT[@]}" --line 1 --gold "$GOLD" --output "$OUT/pair.png"
 echo "$OUT/pair.png"
+
+say "What real models show (docs/results.md)"
+cat << 'END'
+As here, the first layer aligns best with the word that the decoder reads, and the last one with the word that it predicts. Otherwise than
+here, norms are far ahead: in the first layer of a German-English model, the error is 37.2 by norms and 46.6 by weights.
+END
