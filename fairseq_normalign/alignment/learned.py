@@ -41,7 +41,7 @@ from fairseq_normalign.alignment.word_gain import Linked, word_gain
 # Cells of a product that count as links when a model is learned: its own share.
 AGREED_SHARE = 0.75
 INFORMED = 0.25  # a vote needs this share of the best one's gain
-LEAST_WEIGHT = 0.1  # of a view, by which the weights of clues are divided
+LEAST_WEIGHT = 0.5  # of a view, by which the weights of clues are divided
 
 
 class Example(NamedTuple):
@@ -125,7 +125,7 @@ def learn_links(
     views = _views(informed)
     voters = list(chain.from_iterable(views))
     joint = _fit(sample, voters, _links_of(sample, voters))
-    if len(views) < 2:
+    if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights)
         return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), lexicon or Lexicon())
     labels = [_links_of(sample, view) for view in reversed(views)]  # each view's witness
@@ -199,9 +199,11 @@ def _fit(
     sample: Sequence[Example], votes: Sequence[Vote], links: Sequence[np.ndarray]
 ) -> LinkModel:
     """A model of links by all evidences of the groups that vote; others have weight 0."""
+    if not sample:
+        return LinkModel(np.zeros(0), 0.0)
     places = sorted(chain.from_iterable(vote.group.evidences for vote in votes))
     fitted = fit_links([[shares[place] for place in places] for _, _, shares in sample], links)
-    weights = np.zeros(len(sample[0].shares) if sample else 0)
+    weights = np.zeros(len(sample[0].shares))
     weights[places] = fitted.weights
     return LinkModel(weights, fitted.bias)
 

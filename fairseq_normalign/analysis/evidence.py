@@ -15,7 +15,7 @@ COMBINATIONS = (*MEANS, "learned")
 LINKS = re.compile(r"(?P<reverse>reverse:)?links:(?P<path>.+)")
 PARTS = re.compile(
     r"(?P<reverse>reverse:)?"
-    r"(?P<method>[a-z][a-z0-9-]*(:[0-9.e+-]+?)?)"
+    r"(?P<method>aligner:.+|[a-z0-9-]+(:[0-9.e+-]+?)?)"
     r"(\.(?P<layer>[1-9][0-9]{0,3})(\.(?P<head>[1-9][0-9]{0,3}))?)?"
     r"\.(?P<step>input|output)"
     r"(\*(?P<weight>[0-9]+(\.[0-9]+)?))?"

@@ -12,6 +12,7 @@ from fairseq_normalign.alignment.extract import (
     check_extract,
     confidences,
     extractor,
+    grow,
     itermax,
     mutual_argmax,
     piece_argmax,
@@ -307,3 +308,34 @@ def test_shares_are_shares():
         InputError, match="bad extract 'threshold:20'; expected a share from 0 to 1"
     ):
         extractor("threshold:20")
+
+
+def slow_grow(soft, share):
+    """The rule in words, cell by cell."""
+    rows, columns = soft.shape
+    links = set(relative(soft, share=0.8))
+    rows_taken = {t for _, t in links}
+    columns_taken = {s for s, _ in links}
+    new = set()
+    for t in range(rows):
+        best = max(range(columns), key=lambda s: soft[t, s])
+        if t not in rows_taken and soft[t, best] >= share * soft[:, best].max():
+            new.add((best, t))
+    for s in range(columns):
+        best = max(range(rows), key=lambda t: soft[t, s])
+        if s not in columns_taken and soft[best, s] >= share * soft[best].max():
+            new.add((s, best))
+    return links | new
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_grow_gives_words_without_a_link_their_best(share):
+    random = np.random.default_rng(8)
+    for _ in range(30):
+        soft = random.random(random.integers(1, 7, size=2)) ** 3
+        assert set(extractor(f"grow:{share}")(soft)) == slow_grow(soft, share)
+
+
+def test_grow_of_nothing():
+    assert grow(np.zeros((0, 3))) == grow(np.zeros((3, 0))) == grow(np.zeros((2, 2))) == []
+    assert grow(np.array([[0.2, 0.1]]), null=np.array([0.9])) == []

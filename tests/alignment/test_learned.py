@@ -1,0 +1,136 @@
+"""Learning on languages whose true links are known: what knows nothing must not spoil the rest."""
+
+import numpy as np
+import pytest
+
+from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.clues import CLUES
+from fairseq_normalign.alignment.extract import grow
+from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
+from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.links import Gold
+
+LENGTH, WORDS = 8, 40
+
+
+class Language:
+    """Pairs whose words are translated one by one and moved a little; evidences of any quality.
+
+    Args:
+        qualities: how often each evidence points to the right word: four of attention, then links.
+    """
+
+    def __init__(self, qualities, pairs=250, seed=1):
+        self.random = np.random.default_rng(seed)
+        self.examples, self.gold = [], []
+        for _ in range(pairs):
+            numbers = self.random.integers(WORDS, size=LENGTH)
+            order = np.argsort(np.arange(LENGTH) + self.random.normal(0, 1, LENGTH))
+            source = [f"s{number}" for number in numbers]
+            target = [f"t{numbers[place]}" for place in order]
+            shares = [self.evidence(order, quality) for quality in qualities[:4]]
+            shares += [self.links(order, quality) for quality in qualities[4:]]
+            self.examples.append(Example(source, target, shares))
+            self.gold.append({(int(place), t) for t, place in enumerate(order)})
+
+    def evidence(self, order, quality):
+        """Shares of noise, and a peak at the right word as often as the quality says."""
+        shares = self.random.dirichlet(np.ones(LENGTH), size=LENGTH)
+        for t, place in enumerate(order):
+            if self.random.random() < quality:
+                shares[t] = 0.3 * shares[t]
+                shares[t, place] += 0.7
+        return shares
+
+    def links(self, order, quality):
+        """1 at one word of each row, which is the right one as often as the quality says."""
+        matrix = np.zeros((LENGTH, LENGTH))
+        for t, place in enumerate(order):
+            right = self.random.random() < quality
+            matrix[t, place if right else self.random.integers(LENGTH)] = 1
+        return matrix
+
+    def aer(self, links):
+        total = Counts()
+        for of_pair, gold in zip(links, self.gold, strict=True):
+            total += count(set(of_pair), Gold(gold, gold))
+        return total.aer
+
+    def learned_aer(self, model):
+        return self.aer([grow(model(example)) for example in self.examples])
+
+    def best_single(self):
+        matrices = zip(*[example.shares for example in self.examples], strict=True)
+        return min(self.aer(map(grow, of_one)) for of_one in matrices)
+
+
+def two_models(*, links=0):
+    groups = []
+    for model in ("forward", "backward"):
+        for step in ("input", "output"):
+            groups.append(Group(model, step, (len(groups),)))
+    return groups + [Group(EXTERNAL, str(n), (4 + n,)) for n in range(links)]
+
+
+@pytest.mark.parametrize(
+    ("qualities", "links"),
+    [
+        ((0.8, 0.6, 0.7, 0.6), 0),
+        ((0.0, 0.8, 0.0, 0.7), 0),  # a step that does not align, as in the demo
+        ((0.8, 0.0, 0.0, 0.0), 0),  # one evidence alone knows something
+        ((0.8, 0.6, 0.7, 0.6, 0.0), 1),  # links that say nothing
+        ((0.0, 0.0, 0.0, 0.0, 0.9), 1),  # attention that says nothing
+        ((0.7, 0.0, 0.0, 0.0, 0.8), 1),  # one view of attention, and links
+        ((0.7, 0.5, 0.7, 0.5, 0.9, 0.9), 2),
+    ],
+)
+def test_never_worse_than_the_best_evidence(qualities, links):
+    language = Language(qualities)
+    model = learn_links(language.examples, [], two_models(links=links))
+    assert language.learned_aer(model) <= language.best_single() + 0.005
+
+
+def test_clues_and_links_help_where_attention_errs():
+    language = Language((0.4, 0.3, 0.4, 0.3, 0.8))
+    attention = [example._replace(shares=example.shares[:4]) for example in language.examples]
+    alone = learn_links(attention, [], two_models())
+    assert alone.clue_weights[CLUES.index("lexicon")] > 0.1
+    without = alone._replace(clue_weights=np.zeros(len(CLUES)))
+    errors = []
+    for model in (without, alone):
+        errors.append(language.aer([grow(model(example)) for example in attention]))
+    errors.append(language.learned_aer(learn_links(language.examples, [], two_models(links=1))))
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_what_knows_nothing_has_no_weight():
+    language = Language((0.8, 0.6, 0.7, 0.6, 0.0))
+    model = learn_links(language.examples, [], two_models(links=1))
+    assert model.link_weights.tolist() == [0] * 5
+    assert model.evidences.weights[4] == 0
+
+
+def test_one_model_has_two_steps_as_views():
+    language = Language((0.7, 0.7))
+    model = learn_links(language.examples, [], two_models()[:2])
+    assert model.clue_weights.any()
+    assert language.learned_aer(model) < language.best_single()
+
+
+def test_further_pairs_and_a_known_lexicon():
+    language = Language((0.7, 0.7, 0.7, 0.7))
+    sample, more = language.examples[:150], language.examples[150:]
+    model = learn_links(sample, more, two_models())
+    assert model.lexicon.pairs.total() == 250
+    known = Lexicon()
+    again = learn_links(sample, more, two_models(), known)
+    assert again.lexicon is known
+    assert not known.links
+
+
+def test_nothing_to_learn_from():
+    model = learn_links([], [], two_models())
+    empty = Example([], [], [np.zeros((0, 0))] * 4)
+    for example in (empty, Example(["a"], [], [np.zeros((0, 1))] * 4)):
+        model = learn_links([example], [], two_models())
+        assert model(example).shape == example.shares[0].shape
