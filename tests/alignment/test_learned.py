@@ -91,7 +91,7 @@ def test_never_worse_than_the_best_evidence(qualities, links):
 
 
 def test_clues_and_links_help_where_attention_errs():
-    language = Language((0.4, 0.3, 0.4, 0.3, 0.8))
+    language = Language((0.6, 0.4, 0.6, 0.4, 0.8))
     attention = [example._replace(shares=example.shares[:4]) for example in language.examples]
     alone = learn_links(attention, [], two_models())
     assert alone.clue_weights[CLUES.index("lexicon")] > 0.1
