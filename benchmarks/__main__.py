@@ -15,7 +15,18 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import alti, gradients, heads, memory, mixing, norms, relevance, scoring, timing
+from benchmarks import (
+    alti,
+    combination,
+    gradients,
+    heads,
+    memory,
+    mixing,
+    norms,
+    relevance,
+    scoring,
+    timing,
+)
 
 BENCHMARKS = {
     "extraction": norms.extraction,
@@ -30,6 +41,7 @@ BENCHMARKS = {
     "mixing": mixing.mixing,
     "alti": alti.alti,
     "gradients": gradients.gradients,
+    "combination": combination.combination,
 }
 
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import alti, gradients, heads, memory, mixing, norms, relevance
+from benchmarks import alti, combination, gradients, heads, memory, mixing, norms, relevance
 from benchmarks.models import Shape
 from benchmarks.timing import format_row, interleaved
 
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "pruned": lambda: heads.pruned([SMALL], rounds=1),
     "relevance": lambda: relevance.relevance([SMALL], rounds=1),
     "gradients": lambda: gradients.gradients([SMALL], [SMALL], rounds=1),
+    "combination": lambda: combination.combination([SMALL], size=6, rounds=1),
     "alti": lambda: alti.alti([SMALL], rounds=2),
     "mixing": lambda: mixing.mixing([SMALL], rounds=2),
     "corpus": lambda: norms.corpus(SMALL, sizes=(4, 8)),

@@ -1,0 +1,52 @@
+"""What combining all evidences of two models costs, against their forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from benchmarks.models import SMALL, TINY, Shape, texts
+from benchmarks.norms import build_aligner, forward_only
+from benchmarks.timing import Row, cost, interleaved
+from fairseq_normalign import CombinedAligner
+from fairseq_normalign.alignment.clues import CLUES
+from fairseq_normalign.host.pairs import Pair
+
+
+def build_combined(shape: Shape, pairs: Sequence[tuple[str, str]]) -> CombinedAligner:
+    """Two random models that have learned; every clue counts, as it does on real models."""
+    combined = CombinedAligner(build_aligner(shape), build_aligner(shape))
+    decided, _ = combined.decide(*combined.read(pairs))
+    assert decided.model is not None
+    decided.model = decided.model._replace(clue_weights=np.ones(len(CLUES)))
+    return decided
+
+
+def forward(combined: CombinedAligner, streams: Sequence[list[Pair]]) -> None:
+    """The forward passes of both models alone."""
+    for aligner, pairs in zip(combined.aligners, streams, strict=True):
+        forward_only(aligner.forcing, pairs, aligner.options.batch_tokens)
+
+
+def align(combined: CombinedAligner, streams: Sequence[list[Pair]]) -> None:
+    for soft in combined.run(*streams):
+        combined.links(soft)
+
+
+def combination(
+    shapes: Sequence[Shape] = (SMALL, TINY), size: int = 200, rounds: int = 5
+) -> Iterator[Row]:
+    """Links of two models by what was learned, against forward passes of both."""
+    for shape in shapes:
+        pairs = list(texts(shape, size))
+        combined = build_combined(shape, pairs)
+        streams = [list(stream) for stream in combined.read(pairs)]
+        tasks = {
+            "forward": partial(forward, combined, streams),
+            "align": partial(align, combined, streams),
+        }
+        seconds = interleaved(tasks, rounds)
+        what = f"links by all evidences of two models, {shape.name}, after learning"
+        yield cost(what, seconds["align"], seconds["forward"], "≤ 2")
