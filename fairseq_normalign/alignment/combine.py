@@ -25,14 +25,19 @@ def geometric_mean(
 
     It is scaled so that more evidences do not sharpen it.
     """
-    return np.exp(_mean(np.log(np.stack(shares) + FLOOR), weights))
+    return _where_heard(shares, np.exp(_mean(log_shares(shares), weights)))
 
 
 def harmonic_mean(
     shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
 ) -> np.ndarray:
     """Σ_e w_e / Σ_e (w_e / p_e): low as soon as one evidence is low."""
-    return 1 / _mean(1 / (np.stack(shares) + FLOOR), weights)
+    return _where_heard(shares, 1 / _mean(1 / (np.stack(shares) + FLOOR), weights))
+
+
+def _where_heard(shares: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
+    """The mean, and 0 where no evidence sees anything."""
+    return np.where(np.stack(shares).any(axis=0), mean, 0)
 
 
 def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:

@@ -18,7 +18,7 @@ is done once: were the labels made with the clues, the clues would confirm thems
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -112,6 +112,7 @@ def learn_links(
     more: Iterable[Example],
     groups: Sequence[Group],
     lexicon: Lexicon | None = None,
+    count: int | None = None,
 ) -> LearnedLinks:
     """Weights of all evidences and clues, learned on a sample.
 
@@ -119,18 +120,22 @@ def learn_links(
         sample: what weights are learned on; held in memory.
         more: further pairs that the lexicon is counted in.
         groups: all evidences.
-        lexicon: one that was counted before, to be used instead.
+        lexicon: one that was counted before. The weights are learned as without it.
+        count: in how many pairs the lexicon is counted at most.
     """
     informed = _informed(_votes(sample, groups))
     views = _views(informed)
     voters = list(chain.from_iterable(views))
-    joint = _fit(sample, voters, _links_of(sample, voters))
+    size = 1 + max(chain.from_iterable(group.evidences for group in groups))
+    joint = _fit(sample, voters, _links_of(sample, voters), size)
     if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights)
         return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), lexicon or Lexicon())
     labels = [_links_of(sample, view) for view in reversed(views)]  # each view's witness
-    alone = [_fit(sample, view, of_other) for view, of_other in zip(views, labels, strict=True)]
-    lexicons = _lexicons([joint, *alone], chain(sample, more), lexicon)
+    alone = []
+    for view, of_other in zip(views, labels, strict=True):
+        alone.append(_fit(sample, view, of_other, size))
+    lexicons = _lexicons([joint, *alone], islice(chain(sample, more), count))
     others = [vote.place for vote in informed if vote not in voters]
     weights = []
     for model, of_view, of_other in zip(alone, lexicons[1:], labels, strict=True):
@@ -138,7 +143,7 @@ def learn_links(
     mean = np.maximum(np.mean(weights, axis=0), 0)  # nothing speaks against a link
     link_weights = np.zeros_like(joint.weights)
     link_weights[others] = mean[len(CLUES) :]
-    return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicons[0])
+    return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicon or lexicons[0])
 
 
 def _votes(sample: Sequence[Example], groups: Sequence[Group]) -> dict[Vote, float]:
@@ -196,24 +201,20 @@ def as_matrix(links: Iterable[Link], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _fit(
-    sample: Sequence[Example], votes: Sequence[Vote], links: Sequence[np.ndarray]
+    sample: Sequence[Example], votes: Sequence[Vote], links: Sequence[np.ndarray], size: int
 ) -> LinkModel:
     """A model of links by all evidences of the groups that vote; others have weight 0."""
+    weights = np.zeros(size)
     if not sample:
-        return LinkModel(np.zeros(0), 0.0)
+        return LinkModel(weights, 0.0)
     places = sorted(chain.from_iterable(vote.group.evidences for vote in votes))
     fitted = fit_links([[shares[place] for place in places] for _, _, shares in sample], links)
-    weights = np.zeros(len(sample[0].shares))
     weights[places] = fitted.weights
     return LinkModel(weights, fitted.bias)
 
 
-def _lexicons(
-    models: Sequence[LinkModel], examples: Iterable[Example], known: Lexicon | None
-) -> list[Lexicon]:
-    """The lexicon that each model finds, in one pass over the examples; or the known one."""
-    if known is not None:
-        return [known] * len(models)
+def _lexicons(models: Sequence[LinkModel], examples: Iterable[Example]) -> list[Lexicon]:
+    """The lexicon that each model finds, in one pass over the examples."""
     lexicons = [Lexicon() for _ in models]
     for example in examples:
         for model, lexicon in zip(models, lexicons, strict=True):

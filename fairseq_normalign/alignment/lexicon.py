@@ -21,6 +21,9 @@ LEAST = 0.01  # cells below do not count: they would fill the memory and say not
 FORMAT = "normalign lexicon 1"
 PARALLEL = (("source", "target", "count"), ("pair", "times"))
 ARRAYS = ("format", "sources", "targets", *PARALLEL[0], *PARALLEL[1])
+KINDS = {"sources": "u", "targets": "u", "source": "i", "target": "i", "count": "f"}
+KINDS |= {"pair": "u", "times": "i"}
+DAMAGED = (zipfile.BadZipFile, zlib.error)  # what NumPy raises for archives that are not whole
 SMOOTHING = 2.0  # links that each word is given beforehand, by how frequent the others are
 
 
@@ -106,12 +109,9 @@ class Lexicon:
         arrays = _arrays(path)
         lexicon = cls()
         sources, targets = _unpacked(arrays["sources"]), _unpacked(arrays["targets"])
-        links = zip(arrays["source"], arrays["target"], arrays["count"], strict=True)
-        try:
-            for source, target, count in links:
-                lexicon._count(sources[source], targets[target], float(count))
-        except (IndexError, ValueError):
-            raise _not_a_lexicon(path) from None
+        links = zip(arrays["source"], arrays["target"], arrays["count"].tolist(), strict=True)
+        for source, target, count in links:
+            lexicon._count(sources[source], targets[target], count)
         times = zip(arrays["pair"].tolist(), arrays["times"].tolist(), strict=True)
         lexicon.pairs.update(dict(times))
         return lexicon
@@ -156,16 +156,33 @@ def _arrays(path: str) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in ARRAYS}
-    except OSError as error:
-        if error.filename is None:
-            raise _not_a_lexicon(path) from None
+    except FileNotFoundError:
         raise
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+    except (OSError, ValueError, TypeError, KeyError, EOFError, *DAMAGED):
         raise _not_a_lexicon(path) from None
-    lengths = [{arrays[name].size for name in names} for names in PARALLEL]
-    if arrays["format"] != FORMAT or any(len(sizes) > 1 for sizes in lengths):
+    if not _is_sound(arrays):
         raise _not_a_lexicon(path)
     return arrays
+
+
+def _is_sound(arrays: dict[str, np.ndarray]) -> bool:
+    """Whether the arrays have the shapes, kinds and ranges that a lexicon's have."""
+    if arrays["format"].shape or arrays["format"] != FORMAT:
+        return False
+    for names in PARALLEL:
+        if len({arrays[name].shape for name in names}) > 1 or arrays[names[0]].ndim != 1:
+            return False
+    if any(arrays[name].dtype.kind not in kinds for name, kinds in KINDS.items()):
+        return False
+    for words, places in (("sources", "source"), ("targets", "target")):
+        try:
+            known = len(_unpacked(arrays[words]))
+        except UnicodeDecodeError:
+            return False
+        if ((arrays[places] < 0) | (arrays[places] >= known)).any():
+            return False
+    counts = arrays["count"]
+    return bool((np.isfinite(counts) & (counts > 0)).all() and (arrays["times"] > 0).all())
 
 
 def _not_a_lexicon(path: str) -> InputError:

@@ -6,6 +6,7 @@ aligners.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, tee, zip_longest
 from typing import Any
@@ -92,8 +93,8 @@ class CombinedAligner(Aligner):
         self.combine, self.link_streams = combine, links
         self.learn_pairs, self.lexicon = learn_pairs, lexicon
         self.extract = extract or EXTRACT[combine]
-        self.by_hand = evidences is not None
-        self.evidences = None if evidences is None else list(evidences)
+        self.by_hand = bool(evidences)
+        self.evidences = list(evidences) if evidences else None
         self.model = model
         self._links = extractor(self.extract)
         check_directions(self.aligners)
@@ -139,6 +140,7 @@ class CombinedAligner(Aligner):
         return self.evidences is not None and learned
 
     def decide(self, *streams: Iterable[Any]) -> tuple[CombinedAligner, list[Iterable[Any]]]:
+        self._check_streams(streams)
         if self._decided:
             return self, list(streams)
         count = SAMPLE if self.combine != "learned" else max(SAMPLE, self.learn_pairs)
@@ -161,24 +163,38 @@ class CombinedAligner(Aligner):
         decided.by_hand = self.by_hand
         return decided, again
 
+    def _check_streams(self, streams: Sequence[Iterable[Any]]) -> None:
+        expected = len(self.aligners) + self.link_streams
+        if len(streams) != expected:
+            raise InputError(
+                f"{len(streams)} streams; expected {expected}: pairs for each of "
+                f"{len(self.aligners)} models, and links of {self.link_streams} other aligners"
+            )
+
     def _decisive(self, first: Sequence[list[Any]]) -> Sequence[list[Any]]:
         """Pairs to decide on, the same in every direction, and the links that belong to them."""
-        of_models = [pairs[:SAMPLE] for pairs in first[: len(self.aligners)]]
-        of_links = [links[:SAMPLE] for links in first[len(self.aligners) :]]
-        if of_links:  # which the validation set has not
-            return [*of_models, *of_links]
-        if len(of_models) == 1:
+        if self.link_streams:  # which the validation set has not
+            if len(first[0]) < FEW:
+                warnings.warn(
+                    f"weights are learned on {len(first[0])} pairs; better align {FEW} or more",
+                    stacklevel=2,
+                )
+            return first
+        if len(first) == 1:
             (aligner,) = self.aligners
-            return [decisive_pairs(of_models[0], aligner.reader, aligner.forcing)]
-        return decisive_samples(self.aligners, of_models)
+            return [decisive_pairs(first[0], aligner.reader, aligner.forcing)]
+        return decisive_samples(self.aligners, first)
 
     def _learned(self, first: Sequence[list[Any]], evidences: Sequence[Weighted]) -> LearnedLinks:
         """How to combine the evidences, learned on the first pairs."""
-        sample = list(self._examples(self._decisive(first), evidences))
-        from_corpus = len(first[0]) >= FEW or bool(self.link_streams)
-        rest = [pairs[SAMPLE if from_corpus else 0 : self.learn_pairs] for pairs in first]
-        more = self._examples(rest, evidences)
-        return learn_links(sample, more, self._groups(evidences), self.lexicon)
+        start = [pairs[:SAMPLE] for pairs in first]
+        decisive = self._decisive(start)
+        from_corpus = decisive[0] is start[0]
+        rest = [pairs[SAMPLE:] for pairs in first] if from_corpus else first
+        sample = list(filter(_says_something, self._examples(decisive, evidences)))
+        more = filter(_says_something, self._examples(rest, evidences))
+        groups = self._groups(evidences)
+        return learn_links(sample, more, groups, self.lexicon, self.learn_pairs)
 
     def _groups(self, evidences: Sequence[Weighted]) -> list[Group]:
         """The evidences by model and step, in the order of ``_shares``; then each file of links."""
@@ -330,19 +346,26 @@ def _together(
 ) -> Iterator[tuple]:
     """Pairs with their shares and links; refuses links of fewer or more pairs."""
     for number, items in enumerate(zip_longest(zip(pairs, shares, strict=True), *links), 1):
-        if None in [item if item is None else True for item in items]:
-            longer = "fewer" if items[0] is not None else "more"
+        if any(item is None for item in items):
+            how_many = "fewer" if items[0] is not None else "more"
             raise InputError(
-                f"pair {number}: another aligner's links are of {longer} pairs than the corpus has"
+                f"pair {number}: another aligner's links are of {how_many} pairs than the corpus "
+                "has"
             )
         (pair, matrices), *of_pair = items
         yield pair, matrices, *of_pair
 
 
+def _says_something(example: Example) -> bool:
+    """Whether there is something to learn from: a pair that is too long has shares of 0."""
+    return any(shares.any() for shares in example.shares)
+
+
 def _link_matrix(links: Iterable[Link], shape: tuple[int, int], where: str) -> np.ndarray:
     """1 where another aligner has a link, (T, S)."""
+    links = list(links)
     for source, target in links:
-        if not (source < shape[1] and target < shape[0]):
+        if not (0 <= source < shape[1] and 0 <= target < shape[0]):
             raise InputError(
                 f"{where}: another aligner's link {source}-{target} where there are {shape[1]} "
                 f"source and {shape[0]} target words; expected links of the same pairs"

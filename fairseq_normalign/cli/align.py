@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from itertools import chain, islice
@@ -25,7 +26,7 @@ from fairseq_normalign.analysis.methods import (
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
+from fairseq_normalign.files import is_stream, short_names
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.error_table import ErrorTable
@@ -234,15 +235,35 @@ def check_combination(args: argparse.Namespace) -> None:
         for name in ("learn_pairs", "lexicon"):
             if getattr(args, name):
                 raise InputError(f"--{name.replace('_', '-')} belongs to --combine learned")
-    for path in (args.lexicon, *link_files(args)):
+    check_files(args)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Refuses files of links and of a lexicon that cannot be read, or written."""
+    files = link_files(args)
+    for path in files:
+        if not Path(path).is_file():
+            raise InputError(f"links:{path}: no such file")
+    if args.lexicon:
+        check_lexicon(args)
+    for path in (args.lexicon, *files):
         if path and args.output:
             options.check_output(args.output, path)
 
 
+def check_lexicon(args: argparse.Namespace) -> None:
+    """Refuses a place where no lexicon can be kept, before anything is learned."""
+    if is_stream(args.lexicon):
+        raise InputError(f"--lexicon {args.lexicon}: expected a file")
+    if not Path(args.lexicon).is_file():
+        options.check_output(args.lexicon, *options.inputs_of(args))
+        if args.output and args.lexicon in (args.output, f"{args.output}.json"):
+            raise InputError(f"{args.lexicon}: is named for two outputs; expected a name for each")
+
+
 def default_combination(args: argparse.Namespace) -> str | None:
     """Two models, or a model and links of other aligners, are combined unless it is a table."""
-    two_models = args.reverse_path and args.method != SHIFT_ATT
-    if args.all or not (two_models or link_files(args)):
+    if args.all or args.method == SHIFT_ATT or not (args.reverse_path or link_files(args)):
         return None
     return "learned"
 
@@ -288,7 +309,11 @@ def keep_lexicon(path: str, aligner: Aligner) -> None:
     from fairseq_normalign.analysis.combined import CombinedAligner
 
     if isinstance(aligner, CombinedAligner) and aligner.model is not None:
-        aligner.model.lexicon.write(path)
+        lexicon = aligner.model.lexicon
+        if not lexicon.pairs:
+            warnings.warn(f"{path}: not written, as no lexicon is used here", stacklevel=2)
+            return
+        lexicon.write(path)
 
 
 def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:

@@ -28,6 +28,14 @@ def test_sentences_without_words(mean):
     assert mean([np.zeros((0, 3)), np.zeros((0, 3))]).shape == (0, 3)
 
 
+def test_where_no_evidence_sees_anything_there_is_nothing():
+    zero = np.zeros((2, 3))
+    one = np.eye(2, 3)
+    for mean in combine.MEANS.values():
+        assert not mean([zero, zero]).any()
+        assert (mean([zero, one]) > 0).tolist() == (one > 0).tolist()
+
+
 def made_up_corpus(weights, bias, pairs=200):
     """Evidences, and links drawn from the model that the weights describe."""
     shares = [list(RANDOM.dirichlet(np.ones(5), size=(len(weights), 4))) for _ in range(pairs)]

@@ -7,7 +7,6 @@ from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.clues import CLUES
 from fairseq_normalign.alignment.extract import grow
 from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
-from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.links import Gold
 
 LENGTH, WORDS = 8, 40
@@ -122,10 +121,19 @@ def test_further_pairs_and_a_known_lexicon():
     sample, more = language.examples[:150], language.examples[150:]
     model = learn_links(sample, more, two_models())
     assert model.lexicon.pairs.total() == 250
-    known = Lexicon()
-    again = learn_links(sample, more, two_models(), known)
-    assert again.lexicon is known
-    assert not known.links
+    again = learn_links(sample, more, two_models(), model.lexicon)
+    assert again.lexicon is model.lexicon
+    for name in ("clue_weights", "link_weights"):
+        np.testing.assert_allclose(getattr(again, name), getattr(model, name))
+    assert learn_links(sample, more, two_models(), count=20).lexicon.pairs.total() == 20
+
+
+def test_a_pair_that_nothing_is_known_of_has_no_links_and_does_no_harm():
+    language = Language((0.6, 0.4, 0.6, 0.4), pairs=100)
+    blank = Example(["x"] * 60, ["y"] * 60, [np.zeros((60, 60))] * 4)
+    model = learn_links([*language.examples, blank], [], two_models())
+    assert not model(blank).any()
+    assert language.learned_aer(model) < 0.1
 
 
 def test_nothing_to_learn_from():

@@ -119,12 +119,23 @@ def test_files_that_are_no_lexicon(tmp_path):
             Lexicon.read(str(path))
 
 
-def test_places_outside_the_words_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source", 99),
+        ("target", -1),
+        ("count", np.nan),
+        ("count", -5.0),
+        ("times", 0),
+        ("sources", 255),
+    ],
+)
+def test_values_that_no_lexicon_has_are_refused(name, value, tmp_path):
     path = tmp_path / "lexicon.npz"
     counted().write(str(path))
     with np.load(path) as archive:
-        arrays = dict(archive)
-    arrays["source"][0] = 99
+        arrays = {key: archive[key].copy() for key in archive}
+    arrays[name][0] = value
     np.savez(path, **arrays)
     with pytest.raises(InputError, match="is not a lexicon"):
         Lexicon.read(str(path))

@@ -202,3 +202,49 @@ def test_models_that_read_different_sentences():
 def test_one_pair():
     combined = CombinedAligner(aligner())
     assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))
+
+
+MANY = [(f"w{n % 9 + 1} w{n % 7 + 2} w3", f"w{n % 8 + 1} w{n % 5 + 2}") for n in range(120)]
+
+
+def diagonal(pairs=MANY):
+    return [[(0, 0), (1, 1)] for _ in pairs]
+
+
+def test_links_of_another_aligner():
+    combined = CombinedAligner(aligner(), backward(), links=1)
+    alignments = list(combined.align_many(MANY, diagonal()))
+    assert len(alignments) == len(MANY)
+    assert combined.signature()["links"] == 1
+    again = list(combined.align_many(MANY, (iter(links) for links in diagonal())))
+    assert again == alignments
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        (diagonal(MANY[:-1]), "pair 120: another aligner's links are of fewer pairs"),
+        (diagonal([*MANY, MANY[0]]), "pair 121: another aligner's links are of more pairs"),
+        ([[(7, 0)], *diagonal(MANY[1:])], "link 7-0 where there are 3 source and 2 target words"),
+        ([[(-1, 0)], *diagonal(MANY[1:])], "link -1-0 where there are"),
+    ],
+)
+def test_links_that_do_not_fit(links, message):
+    combined = CombinedAligner(aligner(), backward(), links=1)
+    with pytest.raises(InputError, match=message):
+        list(combined.align_many(MANY, links))
+
+
+def test_streams_are_counted():
+    with pytest.raises(InputError, match="2 streams; expected 3: pairs for each of 2 models"):
+        list(CombinedAligner(aligner(), backward(), links=1).align_many(MANY))
+    with pytest.raises(InputError, match="2 streams; expected 1"):
+        list(CombinedAligner(aligner(), combine="product").align_many(MANY, diagonal()))
+    with pytest.raises(InputError, match="need combination learned, not product"):
+        CombinedAligner(aligner(), combine="product", links=1)
+
+
+def test_every_pair_is_counted_once():
+    combined = CombinedAligner(aligner(), backward())
+    list(combined.align_many(PAIRS))
+    assert combined.signature()["lexicon"] <= len(PAIRS)

@@ -193,6 +193,39 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, reverse, text, piec
     assert signature["combine"] == "learned"
 
 
+def test_links_of_another_aligner_and_a_lexicon(
+    corpus, checkpoint, reverse, text, pieces, tmp_path
+):
+    """Two models are combined by default; a lexicon that is kept gives the same links again."""
+    links, lexicon = tmp_path / "links", tmp_path / "lexicon.npz"
+    align(corpus, checkpoint, *text, *pieces, "--output", links)
+    options = [*text, *pieces, "--reverse-path", reverse, "--evidence", f"links:{links}"]
+    outputs = []
+    for name in ("first", "again"):
+        output = tmp_path / name
+        align(corpus, checkpoint, *options, "--lexicon", lexicon, "--output", output)
+        outputs.append(output.read_text())
+    assert outputs[0] == outputs[1]
+    signature = json.loads((tmp_path / "first.json").read_text())["signature"]
+    assert signature["combine"] == "learned"
+    assert signature["links"] == 1
+
+
+def test_a_pair_that_is_too_long_has_no_links(corpus, checkpoint, reverse, pieces, tmp_path):
+    word = (corpus / "test.src").read_text().split()[0]
+    for side in ("src", "tgt"):
+        lines = (corpus / f"test.{side}").read_text().splitlines()
+        lines[1] = " ".join([word] * 1500)
+        (tmp_path / side).write_text("\n".join(lines) + "\n")
+    text = ["--source-file", tmp_path / "src", "--target-file", tmp_path / "tgt"]
+    for combine in ("product", "learned"):
+        both = ["--combine", combine, "--reverse-path", reverse, "--too-long", "skip"]
+        done = align(corpus, checkpoint, *text, *pieces, *both)
+        lines = done.stdout.split("\n")
+        assert len(lines) == 41
+        assert lines[1] == ""
+
+
 def test_shift_att_of_two_models(corpus, checkpoint, reverse, text, pieces, tmp_path):
     """It equals what both directions by themselves give, where they take the same layers."""
     common = [*pieces, "--method", "shift-att"]
@@ -386,6 +419,27 @@ BAD = {
     "combination of one layer": (
         ["--combine", "product", "--layer", "1"],
         "name layers with --evidence, not --layer",
+    ),
+    "no such links": (["--evidence", "links:x.links"], "links:x.links: no such file"),
+    "a lexicon of a mean": (
+        ["--combine", "mean", "--lexicon", "x"],
+        "--lexicon belongs to --combine learned",
+    ),
+    "a lexicon that cannot be kept": (
+        ["--combine", "learned", "--lexicon", "no/lexicon.npz"],
+        "no/lexicon.npz: cannot be written: no such directory",
+    ),
+    "a lexicon that is none": (
+        ["--combine", "learned", "--lexicon", "{corpus}/test.src"],
+        "test.src: is not a lexicon",
+    ),
+    "a lexicon as output": (
+        ["--combine", "learned", "--lexicon", "{out}.json"],
+        "out.json: is named for two outputs",
+    ),
+    "a table of two models": (
+        ["--all", "--gold", "{corpus}/test.talp", "--reverse-path", "x.pt"],
+        "--all is of one model; expected no --reverse-path|x.pt|writes no --output",
     ),
     "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     "two targets": (
