@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.analysis.methods import METHODS, method_of
+from fairseq_normalign.analysis.methods import A_FILE, METHODS, method_of
 from fairseq_normalign.errors import InputError
 
 COMBINATIONS = (*MEANS, "learned")
 LINKS = re.compile(r"(?P<reverse>reverse:)?links:(?P<path>.+)")
+OF_FILES = "|".join(name for name, method in METHODS.items() if method.default == A_FILE)
 PARTS = re.compile(
     r"(?P<reverse>reverse:)?"
-    r"(?P<method>aligner:.+|[a-z0-9-]+(:[0-9.e+-]+?)?)"
+    rf"(?P<method>({OF_FILES}):.+|[a-z0-9-]+(:[0-9.e+-]+?)?)"
     r"(\.(?P<layer>[1-9][0-9]{0,3})(\.(?P<head>[1-9][0-9]{0,3}))?)?"
     r"\.(?P<step>input|output)"
     r"(\*(?P<weight>[0-9]+(\.[0-9]+)?))?"

@@ -204,6 +204,13 @@ def test_one_pair():
     assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))
 
 
+def test_a_file_behind_the_name_of_a_method(tmp_path):
+    path = tmp_path / "heads.2.input"  # which is no layer
+    path.touch()
+    weighted = parse_evidence(f"reverse:aligner:{path}.input*2")
+    assert weighted == Weighted(Evidence(f"aligner:{path}", None, "input"), True, 2.0)
+
+
 MANY = [(f"w{n % 9 + 1} w{n % 7 + 2} w3", f"w{n % 8 + 1} w{n % 5 + 2}") for n in range(120)]
 
 
