@@ -1,5 +1,6 @@
 """Files are read to the end or refused in one line, and written whole or not at all."""
 
+import errno
 import fcntl
 import gzip
 import os
@@ -16,9 +17,11 @@ import pytest
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
+    new_file,
     read_lines,
     refuse_overwriting,
     short_names,
+    split_words,
     whole_file,
 )
 
@@ -143,7 +146,7 @@ def test_permissions_of_a_file_stay(tmp_path):
         path.chmod(mode)
         with whole_file(path) as file:
             (part,) = tmp_path.glob(".out.*.part")
-            assert stat.S_IMODE(part.stat().st_mode) == mode
+            assert stat.S_IMODE(part.stat().st_mode) == 0o600  # nobody else's until it is whole
             file.write("new")
         assert stat.S_IMODE(path.stat().st_mode) == mode
         assert path.read_text() == "new"
@@ -154,7 +157,8 @@ def test_a_new_file_honours_the_umask(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
         with whole_file(tmp_path / "out"):
-            pass
+            (part,) = tmp_path.glob(".out.*.part")
+            assert stat.S_IMODE(part.stat().st_mode) == 0o600
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode
@@ -336,3 +340,81 @@ def test_an_output_that_is_an_input_is_refused(tmp_path, monkeypatch):
 )
 def test_short_names(paths, expected):
     assert short_names(paths) == expected
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_lines_end_in_lf_or_cr_lf(tmp_path, ending):
+    path = tmp_path / "text"
+    path.write_bytes(f"a b{ending}{ending}c".encode())
+    assert list(read_lines(path)) == ["a b\n", "\n", "c"]
+
+
+@pytest.mark.parametrize("content", ["a\n\u2028b\rc\n", "a\n\r\rb\r\n", "x\ny\r\r\n"])
+def test_a_carriage_return_elsewhere_is_refused(tmp_path, content):
+    """It is the end of a line for Python, and none for wc, awk and other aligners."""
+    path = tmp_path / "text"
+    path.write_bytes(content.encode())
+    with pytest.raises(InputError, match=r"text:2: has a carriage return \(CR\) within; expected"):
+        list(read_lines(path))
+
+
+def test_words_are_split_at_blanks_of_ascii_alone():
+    for blank in "\u00a0\u2028\u3000\u0085\x1c\x1f":
+        assert split_words(f" a{blank}b\tc\n") == [f"a{blank}b", "c"]
+
+
+@pytest.mark.parametrize("content", [b"\xef", b"\xef\xbb"])
+def test_half_a_mark_of_the_byte_order_is_no_text(tmp_path, content):
+    """Python's utf-8-sig reads it as an empty file."""
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="text: not UTF-8 text"):
+        list(read_lines(path))
+    path.write_bytes(b"\xef\xbb\xbf")
+    assert list(read_lines(path)) == []
+    path.write_bytes(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n")
+    assert list(read_lines(path)) == ["a\n", "\ufeffb\n"]
+
+
+def test_a_disk_that_is_full_when_all_is_written(tmp_path, monkeypatch):
+    """As a file system over the network tells it: not before."""
+    out = tmp_path / "out"
+    out.write_text("old")
+
+    def full(descriptor):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with (
+        pytest.raises(InputError, match="out: cannot be written: Disk quota exceeded"),
+        whole_file(out) as file,
+    ):
+        file.write("new")
+    with pytest.raises(InputError, match="other: cannot be written: Disk quota exceeded"):
+        new_file(tmp_path / "other", "new")
+    assert out.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_file_system_without_fsync(tmp_path, monkeypatch):
+    def unknown(descriptor):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", unknown)
+    with whole_file(tmp_path / "out") as file:
+        file.write("new")
+    assert (tmp_path / "out").read_text() == "new"
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+def test_who_is_first_writes_a_new_file(tmp_path, monkeypatch, hard_links):
+    def refuse(part, path):
+        raise PermissionError(errno.EPERM, "Operation not permitted", part)
+
+    if not hard_links:
+        monkeypatch.setattr(os, "link", refuse)
+    new_file(tmp_path / "out", "first")
+    with pytest.raises(FileExistsError):
+        new_file(tmp_path / "out", "second")
+    assert (tmp_path / "out").read_text() == "first"
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]

@@ -16,11 +16,14 @@ from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.methods import METHODS, methods_without_files
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
+from fairseq_normalign.heads.gates import evaluation_gates, sample_gates
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.heads.pruning import keep_heads
 from fairseq_normalign.host.compat import drop_copies
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
 
 STORED = Path(__file__).with_name("regression.json")
@@ -59,6 +62,7 @@ def measured() -> dict:
         "links": links(one, other),
         "heads": head_scores(one, pairs),
         "pruned": pruned_logits(one, pairs),
+        "gates": gate_results(),
     }
 
 
@@ -105,6 +109,32 @@ def pruned_logits(one: NormAligner, pairs: list) -> list:
     with torch.no_grad():
         logits, _ = small(source, torch.tensor([source.shape[1]]), read)
     return logits[0].tolist()
+
+
+def gate_results() -> dict:
+    """Gates from wide open to closed: their values, what they cost, what the loss makes of them."""
+    task = ToyTask()
+    model = build_model("transformer_normalign", task, gate_heads="all", gate_lr_scale=1.0)
+    total = 0
+    for projection in gates(model).values():
+        heads = len(projection.log_alpha)
+        places = torch.arange(total, total + heads)
+        projection.scaled_log_alpha.data = 4.0 - 0.35 * places
+        total += heads
+    criterion = L0Criterion(task, False, 0.1, l0_lambda=0.2, l0_lambda_cross=0.1)
+    penalty, logged = criterion.penalty(model)
+    penalty.backward()
+    uniform = torch.linspace(0.02, 0.98, 4)
+    results: dict = {"penalty": penalty.item(), "logged": logged, "heads": {}}
+    for name, projection in gates(model).items():
+        results["heads"][f"{name[0]}.{name[1] + 1}"] = {
+            "value": projection.gate_values().tolist(),
+            "paper": evaluation_gates(projection.log_alpha, "paper").tolist(),
+            "open": projection.open_probabilities().tolist(),
+            "sampled": sample_gates(projection.log_alpha, uniform).tolist(),
+            "gradient": projection.scaled_log_alpha.grad.tolist(),
+        }
+    return results
 
 
 def compare(stored, now, place: str = "") -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence, Set
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,9 @@ from fairseq_normalign.alignment.links import (
     PackedGold,
     read_together,
 )
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.html_table import html_table, percent_text
+from fairseq_normalign.progress import over
 from fairseq_normalign.version import __version__
 
 
@@ -54,11 +57,23 @@ class Counts(NamedTuple):
     def recall(self) -> float:
         return _ratio(self.in_sure, self.sure)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_table(COLUMNS, [["", *_cells(self)]])
+
     def f(self, alpha: float = 0.5) -> float:
         """F_α = 1 / (α/P + (1−α)/R) (Fraser and Marcu, 2007); 0 if nothing right was found."""
         if self.in_possible == 0 or self.in_sure == 0:
             return math.nan if math.isnan(self.precision + self.recall) else 0.0
         return 1 / (alpha / self.precision + (1 - alpha) / self.recall)
+
+
+COLUMNS = ("", "AER", "P", "R", "F1", "links", "sure")  # of a score in a notebook, in %
+
+
+def _cells(counts: Counts) -> list[str]:
+    ratios = (counts.aer, counts.precision, counts.recall, counts.f())
+    return [*map(percent_text, ratios), str(counts.links), str(counts.sure)]
 
 
 def _ratio(part: int, whole: int) -> float:
@@ -72,12 +87,31 @@ def count(links: Set[Link], gold: Gold) -> Counts:
     return Counts(len(links), len(gold.sure), in_possible, in_sure)
 
 
+def score_links(links: Iterable[Iterable[Link]], gold: Iterable[Gold]) -> Counts:
+    """The counts of a corpus: of links (source, target) from 0, and the gold of the same pairs.
+
+    Examples:
+        >>> score_links(aligner.align_many(pairs), GoldFile("test.talp", index=1)).aer
+    """
+    total = Counts()
+    for of_pair, of_gold in zip_longest(links, gold):
+        if of_pair is None or of_gold is None:
+            shorter = "links" if of_pair is None else "gold"
+            raise InputError(f"the {shorter} end early; expected links and gold of the same pairs")
+        total += count(set(of_pair), of_gold)
+    return total
+
+
 class Score(NamedTuple):
     """The counts of one system: the corpus, and each sentence pair (N, 4) if they were kept."""
 
     name: str
     total: Counts
     sentences: np.ndarray
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_table(COLUMNS, [[self.name, *_cells(self.total)]])
 
 
 def score(
@@ -88,6 +122,7 @@ def score(
     keep: bool = False,
     beside: Sequence[Any] = (),
     watchers: Sequence[Callable[..., None]] = (),
+    progress: Callable[[int], object] = lambda pairs: None,
 ) -> list[Score]:
     """Score systems in one pass over the files, in constant memory.
 
@@ -98,6 +133,7 @@ def score(
         beside: more files to read along, e.g. the texts.
         watchers: called for each sentence pair with its number from 1, the gold, and a list of the
             systems' links followed by what ``beside`` holds. Links are packed.
+        progress: called with the number of sentence pairs that were scored since its last call.
     """
     tables = [_Table(keep) for _ in systems]
     pairs = enumerate(read_together(gold, *systems, *beside, packed=True), 1)
@@ -107,9 +143,11 @@ def score(
         for table, links in zip(tables, columns[: len(tables)], strict=True):
             hits = len(links) - len(links - possible)  # faster than & because few links miss
             table.rows.extend((len(links), sure, hits, hits - len(links & unsure)))
-        if scored % BLOCK == 0 and not keep:
-            for table in tables:
-                table.fold()
+        if scored % BLOCK == 0:
+            progress(BLOCK)
+            if not keep:
+                for table in tables:
+                    table.fold()
         for watch in watchers:
             watch(number, PackedGold(possible - unsure, possible), columns)
     names = [system.name for system in systems]
@@ -163,7 +201,7 @@ def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> 
     random = np.random.default_rng(seed)
     size = len(counts)
     totals = np.empty((samples, *counts.shape[1:]))
-    for sample in totals:  # one at a time: memory stays at N
+    for sample in over(totals, "bootstrap", unit="samples"):  # memory stays at N
         drawn = np.bincount(random.integers(size, size=size), minlength=size)
         sample[:] = (drawn @ by_sentence).reshape(sample.shape)
     return aers(totals)
@@ -217,7 +255,7 @@ def paired_p_value(
     if np.isnan(observed):
         return math.nan
     moved = np.empty((samples, 4))
-    for sample in moved:  # one at a time: memory stays at N
+    for sample in over(moved, "randomization", unit="samples"):  # memory stays at N
         sample[:] = random.integers(2, size=len(a)) @ change
     differences = np.abs(aers(total_a + moved) - aers(total_b - moved))
     smaller = np.sum(differences < observed - 1e-12)

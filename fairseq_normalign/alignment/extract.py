@@ -16,6 +16,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.alignment.soft import Pieces, Soft
+from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 
 GROW_FROM = 0.8  # the share that ``grow`` begins with
@@ -218,13 +219,14 @@ def extractor(text: str) -> Callable[..., list[Link]]:
     if not colon:
         return EXTRACTORS[name]
     try:
-        value = {PARAMETERS[name]: float(number)}
+        share = decimal(number)
+        value = {PARAMETERS[name]: share}
     except (KeyError, ValueError):
         takers = ", ".join(PARAMETERS)
         raise InputError(
             f"bad extract {text!r}; expected NAME, or NAME:NUMBER for one of: {takers}"
         ) from None
-    if not 0 < float(number) <= 1:
+    if not 0 < share <= 1:
         raise InputError(f"bad extract {text!r}; expected a share from 0 to 1")
     return partial(EXTRACTORS[name], **value)
 

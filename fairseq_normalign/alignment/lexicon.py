@@ -103,6 +103,21 @@ class Lexicon:
         with whole_file(path, binary=True) as file:
             np.savez_compressed(file, **arrays)
 
+    def as_json(self) -> dict[str, Any]:
+        """The counts; sums of them are taken anew, in the same order, when they are read."""
+        links = [[source, target, count] for (source, target), count in self.links.items()]
+        return {"links": links, "pairs": list(self.pairs.items())}
+
+    @classmethod
+    def from_json(cls, contents: dict[str, Any]) -> Lexicon:
+        """Reads what :meth:`as_json` has made."""
+        lexicon = cls()
+        for source, target, count in contents["links"]:
+            lexicon._count(source, target, count)
+        for pair, times in contents["pairs"]:
+            lexicon.pairs[pair] += times
+        return lexicon
+
     @classmethod
     def read(cls, path: str) -> Lexicon:
         """Reads what :meth:`write` wrote. Nothing in the file is run."""

@@ -17,14 +17,15 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairseq_normalign.decimals import PATTERN
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import name_of, read_lines, split_words
 
 Link = tuple[int, int]
 FORMATS = ("auto", "pharaoh", "talp", "naacl")
 
-TOKEN = re.compile(r"([0-9]+)[-p]([0-9]+)(?::[0-9.eE+-]+)?")
-NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?")
+TOKEN = re.compile(rf"([0-9]+)[-p]([0-9]+)(?::{PATTERN})?")
+NAACL = re.compile(rf"([0-9]+) ([0-9]+) ([0-9]+)(?: ([SP]))?(?: {PATTERN})?")
 NONE: frozenset = frozenset()
 WORD_BITS = 32
 WORD_MASK = (1 << WORD_BITS) - 1
@@ -138,13 +139,13 @@ def parse_links(line: str, *, index: int = 0, reverse: bool = False, where: str 
     """The links of a Pharaoh or talp line, sure and possible alike.
 
     Args:
-        line: links separated by white space; an empty line has none.
+        line: links separated by white space of ASCII; an empty line has none.
         index: what the file calls the first word, 0 or 1.
         reverse: the line has the target word first.
         where: put before error messages, e.g. ``file:12``.
     """
     try:
-        return set(map(_links(index, reverse).__getitem__, line.split()))
+        return set(map(_links(index, reverse).__getitem__, split_words(line)))
     except InputError as error:
         raise _located(where, error) from None
 
@@ -162,7 +163,7 @@ def parse_gold(
 
 def _gold(line: str, links: _Links, sure: str) -> tuple[set, Set]:
     """The possible links, sure ones included, and the few that are not sure."""
-    tokens = line.split()
+    tokens = split_words(line)
     possible = set(map(links.__getitem__, tokens))
     if sure == "-" and "p" not in line:
         return possible, NONE
@@ -238,7 +239,7 @@ class LinkFile:
         return map(parse_at, self._lines(), itertools.count(1))
 
     def _parse(self, line: str, links: _Links) -> Any:
-        return set(map(links.__getitem__, line.split()))
+        return set(map(links.__getitem__, split_words(line)))
 
     def _lines(self) -> Iterator[str]:
         lines = read_lines(self.path)
@@ -293,9 +294,9 @@ def _recognise(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     seen = []
     for line in lines:
         seen.append(line)
-        if line.strip():
+        if split_words(line):
             break
-    is_naacl = bool(seen) and NAACL.fullmatch(seen[-1].strip()) is not None
+    is_naacl = bool(seen) and NAACL.fullmatch(" ".join(split_words(seen[-1]))) is not None
     format = "naacl" if is_naacl else "talp"
     return format, itertools.chain(seen, lines)
 
@@ -309,7 +310,7 @@ def _talp_lines(lines: Iterable[str], *, null: bool, name: str) -> Iterator[str]
     sentence: int | None = None
     tokens: list[str] = []
     for number, line in enumerate(lines, 1):
-        text = " ".join(line.split())
+        text = " ".join(split_words(line))
         if not text:
             continue
         try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, whole_file
+from fairseq_normalign.files import is_stream, refuse_unwritable, whole_file
+from fairseq_normalign.strict_json import parse_json
 
 
 @contextlib.contextmanager
@@ -33,6 +35,13 @@ def signed_file(path: str | Path, options: Mapping[str, object]) -> Iterator[Tex
             yield file
             Path(os.path.realpath(beside)).unlink(missing_ok=True)
         json.dump(_contents(path, options), signature, indent=1, allow_nan=False)
+
+
+def refuse_unsignable(path: str | Path) -> None:
+    """Refuses what ``signed_file`` would refuse, before a long run instead of after it."""
+    if not is_stream(path):
+        refuse_unwritable(path)
+        _refuse_other_json(_signature_path(path), path)
 
 
 def _signature_path(path: str | Path) -> Path:
@@ -86,13 +95,12 @@ def _read_or_refuse(beside: Path) -> tuple[dict[str, object], int | None]:
 
 def _read(beside: Path) -> tuple[dict[str, object], int | None]:
     try:
-        made = json.loads(beside.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-        return dict(made["signature"]), made.get("size")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        made = parse_json(beside.read_text(encoding="utf-8"))
+        size = made.get("size")
+        if size is not None:
+            size = operator.index(size)
+        return dict(made["signature"]), size
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{beside}: not the signature of an alignment; expected JSON with a dict 'signature'"
         ) from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")

@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, split_words
@@ -58,8 +59,15 @@ class TextFile:
     def __init__(self, path: str | Path) -> None:
         self.path, self.name = path, name_of(path)
 
-    def __iter__(self) -> Iterator[list[str]]:
+    def __iter__(self) -> Iterator[Any]:
         return map(split_words, read_lines(self.path))
+
+
+class LineFile(TextFile):
+    """The lines of a text as they are."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return read_lines(self.path)
 
 
 def mark_of(scheme: str) -> str:

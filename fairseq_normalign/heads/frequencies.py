@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, split_words
 
@@ -22,13 +22,17 @@ def read_frequencies(path: str) -> dict[str, float]:
             continue
         try:
             word, digits = fields
-            count = float(digits)
+            float(digits)
         except ValueError:
             raise InputError(
                 f"{where}: found {line.strip()!r}; expected a word and its count"
             ) from None
-        if not (math.isfinite(count) and count >= 0):
-            raise InputError(f"{where}: {word!r} has the count {digits}; expected 0 or more")
+        try:
+            count = decimal(digits)
+        except ValueError:
+            raise InputError(
+                f"{where}: {word!r} has the count {digits[:40]}; expected 0 or more"
+            ) from None
         if word in counts:
             raise InputError(f"{where}: {word!r} comes again; expected each word once")
         counts[word] = count

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 
 ALPHA = BETA = 0.5  # Voita et al., 2021, in their code
@@ -345,7 +346,7 @@ def rule_set(rules: str | Epsilon) -> Epsilon:
 
 def _epsilon(rules: str, text: str) -> float:
     try:
-        eps = float(text)
+        eps = decimal(text)
     except ValueError:
         eps = math.nan
     if not LOWEST_EPS <= eps <= 1:

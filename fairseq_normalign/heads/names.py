@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import split_words
 
 
 class Kind(NamedTuple):
@@ -65,6 +66,7 @@ KINDS = {
     ),
 }
 ALL, NONE = "all", "none"  # of the heads
+NUMBER = "([1-9][0-9]{0,8})"
 
 
 class Head(NamedTuple):
@@ -112,7 +114,7 @@ def parse_kinds(option: str, text: str | None) -> list[str]:
 
 def parse_head(text: str) -> Head:
     """``encoder.1.3`` → Head."""
-    name = re.fullmatch(rf"({'|'.join(KINDS)})\.([1-9]\d*)\.([1-9]\d*)", text)
+    name = re.fullmatch(rf"({'|'.join(KINDS)})\.{NUMBER}\.{NUMBER}", text)
     if name is None:
         raise InputError(
             f"{text!r} is no head; expected a name such as encoder.1.3, decoder.2.1 or cross.3.4"
@@ -129,7 +131,7 @@ def parse_heads(text: str, known: Sequence[Head]) -> list[Head]:
     """
     if text in (ALL, NONE):
         return list(known) if text == ALL else []
-    named = {parse_head(word) for word in re.split(r"[,\s]+", text.strip()) if word}
+    named = {parse_head(word) for word in split_words(text.replace(",", " "))}
     if not named:
         raise InputError("no heads are named; expected names such as encoder.1.3, or none")
     unknown = named - set(known)

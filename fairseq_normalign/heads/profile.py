@@ -10,6 +10,7 @@ from fairseq_normalign.heads.criteria import FUNCTIONS, Criteria
 from fairseq_normalign.heads.lrp_rules import Contributions
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.html_table import NOTHING, Cell, html_table, number_text
 
 
 class Finding(NamedTuple):
@@ -61,6 +62,26 @@ class Profile:
         """The same of heads that have other names, wherever they stand."""
         by_field = {own.name: _renamed(getattr(self, own.name), names) for own in fields(self)}
         return Profile(**by_field)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each head, a column for each score, and its position."""
+        positions = ["position"] if self.positions else []
+        rows: list[list[str | Cell]] = []
+        for head in self.heads:
+            cells = [self._cell(name, head) for name in self.scores]
+            where = [self.position(head)] if self.positions else []
+            rows.append([str(head), *cells, *where])
+        caption = "; ".join(f"{name}: {value}" for name, value in self.signature.items())
+        return html_table(["head", *self.scores, *positions], rows, caption=caption)
+
+    def _cell(self, name: str, head: Head) -> Cell:
+        """A score, the darker the higher it is among those of all heads."""
+        scores = self.scores[name]
+        if head not in scores:
+            return Cell(NOTHING)
+        low, high = min(scores.values()), max(scores.values())
+        shade = (scores[head] - low) / (high - low) if high > low else 0.0
+        return Cell(number_text(scores[head], ".3f"), shade)
 
     def position(self, head: Head) -> str:
         """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if not measured."""

@@ -8,6 +8,7 @@ share in its layer's relevance.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.names import Head, parse_head
+from fairseq_normalign.strict_json import parse_json
 
 DIGITS = 6  # of the numbers in the file
 
@@ -67,16 +69,27 @@ def read_log(path: str | Path) -> list[Entry]:
 
 def _parsed(line: str, where: str) -> Entry:
     try:
-        fields = json.loads(line)
+        fields = parse_json(line)
         heads = {}
         for name, state in fields["heads"].items():
-            heads[parse_head(name)] = GatedHead(*(float(state[key]) for key in GatedHead._fields))
-        return Entry(int(fields["updates"]), int(fields["sentences"]), str(fields["rules"]), heads)
+            numbers = [_number(state, key) for key in GatedHead._fields]
+            heads[parse_head(name)] = GatedHead(*numbers)
+        updates, sentences = (operator.index(fields[key]) for key in ("updates", "sentences"))
+        if not isinstance(fields["rules"], str):
+            raise TypeError("rules are no text")
+        return Entry(updates, sentences, fields["rules"], heads)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{where}: not a line of --log-relevance ({error}); expected JSON with updates, "
             "sentences, rules and heads"
         ) from None
+
+
+def _number(state: dict, key: str) -> float:
+    value = state[key]
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise TypeError(f"{key} is no number from 0 to 1")
+    return float(value)
 
 
 def mean_relevance(entry: Entry, heads: Collection[Head]) -> float | None:

@@ -49,6 +49,8 @@ def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
 class Syntax:
     """Relations and trees in the weights of some heads, as sentences come."""
 
+    KEPT = ("hits", "offsets", "attached", "branching", "words")
+
     def __init__(self) -> None:
         names = [way.format(relation) for relation, way in product(RELATIONS, DIRECTIONS)]
         self.hits: dict[str, np.ndarray] = {name: np.zeros(1) for name in names}  # (H,)

@@ -12,6 +12,8 @@ from fairseq_normalign.heads.names import Head
 class Tally:
     """Sums by head and numbers of cases, for each attention (kind, layer)."""
 
+    KEPT = ("sums", "cases")
+
     def __init__(self) -> None:
         self.sums: dict[tuple[str, int], np.ndarray] = {}
         self.cases: dict[tuple[str, int], int] = defaultdict(int)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import name_of, read_lines, split_words
 
 NO_BREAK = "\u00a0"
 COLUMNS = 10
@@ -46,6 +46,7 @@ class _Range(NamedTuple):
     first: int
     last: int
     form: str
+    before: int  # how many words stand before it
     where: str
 
 
@@ -68,7 +69,7 @@ def read_conllu(path: str | Path) -> Iterator[Tree]:
 def _paragraphs(path: str | Path) -> Iterator[list[tuple[int, str]]]:
     """Numbered lines, from 1, between empty ones."""
     numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(read_lines(path), 1))
-    for has_text, lines in groupby(numbered, key=lambda pair: bool(pair[1].strip())):
+    for has_text, lines in groupby(numbered, key=lambda pair: bool(split_words(pair[1]))):
         if has_text:
             yield list(lines)
 
@@ -90,11 +91,16 @@ def _trees(lines: list[tuple[int, str]], name: str) -> Iterator[Tree]:
         span = RANGE.fullmatch(fields[0])
         if span:
             first, last = int(span[1]), int(span[2])
-            ranges.append(_Range(first, last, _form(fields[1]), where))
+            ranges.append(_Range(first, last, _form(fields[1]), len(rows), where))
         elif not EMPTY_NODE.fullmatch(fields[0]):
             rows.append(_row(fields, len(rows) + 1, where))
+    where = f"{name}:{lines[0][0]}"
     if rows:
-        yield _surface(rows, ranges, f"{name}:{lines[0][0]}")
+        yield _surface(rows, ranges, where)
+    elif not all(line.startswith("#") for _, line in lines):
+        raise InputError(
+            f"{where}: the sentence has multiword tokens or empty nodes alone; expected words"
+        )
 
 
 def _form(text: str) -> str:
@@ -119,11 +125,16 @@ def _surface(rows: list[_Row], ranges: list[_Range], where: str) -> Tree:
     forms = {row.number: row.form for row in rows}
     place = {row.number: row.number for row in rows}  # the first part of each word's token
     end = 0
-    for first, last, form, range_where in ranges:
+    for first, last, form, before, range_where in ranges:
         if not end < first < last <= len(rows):
             raise InputError(
                 f"{range_where}: multiword token {first}-{last}; expected words of the sentence, "
                 "each in one token"
+            )
+        if first != before + 1:
+            raise InputError(
+                f"{range_where}: multiword token {first}-{last} stands before word {before + 1}; "
+                "expected it before its first word"
             )
         place.update(dict.fromkeys(range(first, last + 1), first))
         forms[first] = form

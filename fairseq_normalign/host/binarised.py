@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq import utils
 from fairseq.data import Dictionary
@@ -27,6 +27,23 @@ def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], in
     options = task_options(reader.task)
     if getattr(options, "source_lang", None) is None:
         return _without_targets(subset, options.data, reader)
+    sides = binarised_sides(subset, reader)
+    say_if_unjoined(reader)
+    pairs = _pairs(sides.source, sides.target, reader)
+    return _counting_unknown(pairs, reader, sides.names), len(sides.source)
+
+
+class Sides(NamedTuple):
+    """Both sides of a subset, as many sentences of each."""
+
+    source: Sequence[Any]
+    target: Sequence[Any]
+    names: Sequence[str]  # of their files, without ending
+
+
+def binarised_sides(subset: str, reader: PairReader) -> Sides:
+    """The tokens of a subset."""
+    options = task_options(reader.task)
     languages = (options.source_lang, options.target_lang)
     prefix = _prefix(subset, options.data, languages)
     source = _sentences(prefix + languages[0], reader.task.source_dictionary)
@@ -35,9 +52,7 @@ def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], in
         raise InputError(
             f"{prefix}*: {len(source)} sources and {len(target)} targets; expected as many of each"
         )
-    _say_if_unjoined(reader)
-    names = [prefix + language for language in languages]
-    return _counting_unknown(_pairs(source, target, reader), reader, names), len(source)
+    return Sides(source, target, [prefix + language for language in languages])
 
 
 def _pairs(source: Sequence[Any], target: Sequence[Any], reader: PairReader) -> Iterator[Pair]:
@@ -51,7 +66,7 @@ def _without_targets(subset: str, data: str, reader: PairReader) -> tuple[Iterat
         path = f"{folder}/{subset}"
         if not _missing(path):
             source = _sentences(path, reader.task.source_dictionary)
-            _say_if_unjoined(reader)
+            say_if_unjoined(reader)
             return _counting_unknown(_sources(source, reader), reader, [path]), len(source)
     raise MissingSubset(
         f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
@@ -102,7 +117,7 @@ def _sentences(path: str, dictionary: Dictionary) -> Sequence[Any]:
     return dataset
 
 
-def _say_if_unjoined(reader: PairReader) -> None:
+def say_if_unjoined(reader: PairReader) -> None:
     """Pieces count as words if nobody said how to join them."""
     for side in (reader.source, reader.target):
         diagnosis = unjoined(side.vocabulary, reader.scheme)
@@ -114,19 +129,40 @@ def _counting_unknown(
     pairs: Iterator[Pair], reader: PairReader, names: Sequence[str]
 ) -> Iterator[Pair]:
     """The pairs; then a word about pieces that are <unk>, if pieces are joined to words."""
-    unknown = [0] * len(names)
-    pieces = [0] * len(names)
-    sides = (reader.source, reader.target)[: len(names)]
+    counts = UnknownPieces(reader)
     for pair in pairs:
-        for number, side in enumerate(sides):
-            sentence = getattr(pair, side.name)
-            unknown[number] += int((sentence.tokens == side.dictionary.unk()).sum())
-            pieces[number] += sum(word >= 0 for word in sentence.words)
+        counts.add(pair)
         yield pair
-    for name, count, total in zip(names, unknown, pieces, strict=True):
-        if count and reader.scheme != "none":
-            reader.warn_once(
-                f"{name}: {count} of {total} pieces ({count / total:.1%}) are <unk>, which does "
-                "not tell where words begin: they may be joined wrongly there, unlike in text",
-                name,
-            )
+    counts.tell(names)
+
+
+class UnknownPieces:
+    """How many pieces of binarised text are <unk>, which does not tell where words begin."""
+
+    def __init__(self, reader: PairReader):
+        self.reader = reader
+        self.unknown = [0, 0]  # of source and target
+        self.pieces = [0, 0]
+
+    def add(self, pair: Pair) -> None:
+        for number, side in enumerate((self.reader.source, self.reader.target)):
+            sentence = getattr(pair, side.name)
+            self.unknown[number] += int((sentence.tokens == side.dictionary.unk()).sum())
+            self.pieces[number] += sum(word >= 0 for word in sentence.words)
+
+    def add_counts(self, unknown: Sequence[int], pieces: Sequence[int]) -> None:
+        """What was counted elsewhere."""
+        for number in range(2):
+            self.unknown[number] += unknown[number]
+            self.pieces[number] += pieces[number]
+
+    def tell(self, names: Sequence[str]) -> None:
+        """A word about each file, if its pieces are joined to words."""
+        for name, count, total in zip(names, self.unknown, self.pieces, strict=False):
+            if count and self.reader.scheme != "none":
+                self.reader.warn_once(
+                    f"{name}: {count} of {total} pieces ({count / total:.1%}) are <unk>, which "
+                    "does not tell where words begin: they may be joined wrongly there, unlike in "
+                    "text",
+                    name,
+                )

@@ -32,13 +32,16 @@ def check_index(path: str) -> int:
     """Refuses ``path.idx`` and ``path.bin`` that are damaged or not fairseq's.
 
     Returns:
-        how many sentences there are; -1 in the Huffman format, which fairseq reads by itself.
+        how many sentences there are.
     """
     name = f"{path}.idx"
     content = Path(name).read_bytes()
+    if content.startswith(HUFFMAN):  # fairseq's reader needs a bitarray of 2022, and looks at less
+        raise InputError(
+            f"{name}: is in the Huffman format, which is not read here; expected one by "
+            "fairseq-preprocess --dataset-impl mmap"
+        )
     try:
-        if content.startswith(HUFFMAN):
-            return -1
         index = _parse(content)
     except (struct.error, ValueError) as error:
         raise InputError(f"{name}: {error}; expected an index by fairseq-preprocess") from None
@@ -80,7 +83,16 @@ def _parse_cached(content: bytes) -> Index:
     begin = len(CACHED) + struct.calcsize("<QQQQQ")
     _token_bytes(version, code)
     _check_size(content, begin + 8 * (2 * (count + 1) + sizes))
-    bounds = np.frombuffer(content, np.int64, count + 1, begin + 8 * (count + 1)) * token_bytes
+    places = np.frombuffer(content, np.int64, count + 1, begin)
+    offsets = np.frombuffer(content, np.int64, count + 1, begin + 8 * (count + 1))
+    lengths = np.frombuffer(content, np.int64, sizes, begin + 16 * (count + 1))
+    # A sentence is a row of tokens: it has one size, which is that of its place in the file.
+    is_sound = sizes == count and (places == np.arange(count + 1)).all()
+    if not is_sound or not (np.diff(offsets) == lengths).all():
+        raise ValueError("sizes that are not those of its sentences")
+    if token_bytes != TOKEN_BYTES[code]:
+        raise ValueError(f"tokens of type {code} with {token_bytes} bytes")
+    bounds = offsets * token_bytes
     return Index(bounds[:-1], bounds[1:])
 
 

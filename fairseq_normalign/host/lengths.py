@@ -44,30 +44,34 @@ class TooLong:
 
     def __init__(self, longest: str = MODEL_TAKES) -> None:
         self.longest = longest
-        self.places: list[str] = []
+        self.count = 0
+        self.places: list[str] = []  # of the first ones
 
     def __call__(self, pair: Pair) -> None:
-        self.places.append(pair.where)
+        self.add(1, [pair.where])
+
+    def add(self, count: int, places: Sequence[str]) -> None:
+        """So many more were too long, the first of them at these places."""
+        self.count += count
+        self.places += places[: NAMED - len(self.places)]
 
     def summary(self, policy: str) -> str:
         """One line; '' if no pair was too long."""
         done = {"fail": "refused", "skip": "skipped", "truncate": "cut off"}[policy]
-        if not self.places:
+        if not self.count:
             return ""
-        if len(self.places) == 1:
+        if self.count == 1:
             return f"1 pair longer than {self.longest} was {done}: {self.places[0]}"
-        count = len(self.places)
-        return f"{count} pairs longer than {self.longest} were {done}: {self._named()}"
+        return f"{self.count} pairs longer than {self.longest} were {done}: {self._named()}"
 
     def _named(self) -> str:
         """``lines 17, 203, …``; places of another form are listed as they are."""
-        first = self.places[:NAMED]
-        more = ", …" if len(self.places) > NAMED else ""
-        noun = first[0].partition(" ")[0]
-        numbers = [place.removeprefix(f"{noun} ") for place in first]
+        more = ", …" if self.count > len(self.places) else ""
+        noun = self.places[0].partition(" ")[0]
+        numbers = [place.removeprefix(f"{noun} ") for place in self.places]
         if all(number.isdigit() for number in numbers):
             return f"{noun}s {', '.join(numbers)}{more}"
-        return ", ".join(first) + more
+        return ", ".join(self.places) + more
 
 
 def fit_lengths(

@@ -24,6 +24,7 @@ from fairseq_normalign.host.lengths import TooLong, fit_streams
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.reading import apply_reading, has_reading
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.runs.engines import Place
 
 MAX_TOKENS = 4000
 PACKAGE = __name__.partition(".")[0]
@@ -62,6 +63,16 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     args.max_tokens = args.max_tokens or MAX_TOKENS
     use_gpu = torch.cuda.is_available() and not args.cpu
     args.device = torch.device("cuda" if use_gpu else "cpu")
+
+
+def take_place(args: argparse.Namespace, place: Place) -> None:
+    """Makes another process ready to load what completed options name."""
+    accept_own_user_dir(args.fairseq_argv)
+    utils.import_user_module(args)
+    if place.threads is not None:
+        torch.set_num_threads(place.threads)
+    if place.number is not None and args.device.type == "cuda":
+        args.device = torch.device("cuda", place.number % torch.cuda.device_count())
 
 
 def _refuse(message: str) -> NoReturn:
@@ -110,12 +121,11 @@ def load(
     if reverse and {"source_lang", "target_lang"} <= set(overrides):
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)
-    path, data = (args.reverse_path, args.data) if reverse else (args.path, args.data)
-    beside = str(Path(path).parent)
-    has_own = reverse and has_reading(beside)
-    if has_own:  # a model of the other direction, with its own dictionaries and pieces
-        data, args = beside, argparse.Namespace(**vars(args))
-        apply_reading(args, beside)
+    path, data = (args.reverse_path, _reverse_data(args)) if reverse else (args.path, args.data)
+    has_own = reverse and has_reading(data)
+    if has_own:  # pieces of its own, too
+        args = argparse.Namespace(**vars(args))
+        apply_reading(args, data)
     model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
@@ -124,6 +134,14 @@ def load(
     forcing = TeacherForcing(model.to(args.device), task, attention=attention)
     reader = PairReader.from_args(task, args, reverse=reverse and not has_own)
     return ReadyModel(forcing, reader)
+
+
+def _reverse_data(args: argparse.Namespace) -> str:
+    """The folder with the reverse model's dictionaries; an imported one has them beside it."""
+    if args.reverse_data:
+        return args.reverse_data
+    beside = str(Path(args.reverse_path).parent)
+    return beside if has_reading(beside) else args.data
 
 
 def corpus(
@@ -141,9 +159,9 @@ def corpus(
         # A TAB may be between two passages.
         text = read_lines(args.source_file) if reader.marks.between else words
         sources = ((sentence, None) for sentence in text)
-        return Corpus(text_pairs(sources, reader), _count(words))
-    texts = _texts(args)
-    total = _count(texts[0])
+        return Corpus(text_pairs(sources, reader), count_lines(words))
+    texts = corpus_texts(args)
+    total = count_lines(texts[0])
     if reverse:
         texts.reverse()
     return Corpus(text_pairs(read_together(*texts), reader), total)
@@ -172,18 +190,18 @@ def fitted(
 
 def _told(pairs: Iterator[Pair], report: TooLong, policy: str) -> Iterator[Pair]:
     yield from pairs
-    if report.places:
+    if report.count:
         warnings.warn(report.summary(policy), stacklevel=2)
 
 
-def _count(text: Iterable) -> int | None:
+def count_lines(text: Iterable) -> int | None:
     """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
     if isinstance(text, TextFile) and is_stream(text.path):
         return None
     return sum(1 for _ in text)
 
 
-def _texts(args: argparse.Namespace) -> list:
+def corpus_texts(args: argparse.Namespace) -> list:
     """Source and target, to be read together."""
     if args.hypotheses and args.target_file:
         raise InputError("--hypotheses and --target-file both name the target; expected one")

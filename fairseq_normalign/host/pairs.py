@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -77,10 +77,11 @@ class Side:
         special: tuple[Tokens, Tokens],
         segmentation: Segmentation,
         between: Tokens = (),
+        codes: Collection[int] = (),
     ) -> None:
         self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
         self.before, self.after = special
-        self.between = between
+        self.between, self.codes = between, codes
 
     def from_text(self, text: Text, where: str) -> Sentence:
         """A sentence of a text; or two passages with a TAB between, where the model reads two."""
@@ -89,10 +90,10 @@ class Side:
         where = f"{self.name} {where}"
         ids: list[int] = []
         word_of: list[int] = []
-        words: list[str] = []
+        words, before, text = self._own_code(text)
         unknown: list[str] = []
-        for passage in self._passages(text, where):
-            if words:
+        for place, passage in enumerate(self._passages(text, where)):
+            if place > 0:
                 ids += self.between
                 word_of += [-1] * len(self.between)
             segmented = self.segmentation(passage, where)
@@ -102,7 +103,20 @@ class Side:
             ids += indices
             word_of += [len(words) + number for number in segmented.ids]
             words += segmented.words
-        return self._sentence(ids, word_of, words, tuple(unknown))
+        return self._sentence(ids, word_of, words, tuple(unknown), before=before)
+
+    def _own_code(self, text: str | Sequence[str]) -> tuple[list[str], Tokens, Any]:
+        """The code that a text begins with as a word, what goes before the pieces, and the rest.
+
+        The code is a word of the text, which links count, but has no piece.
+        """
+        if not self.codes:
+            return [], self.before, text
+        words = split_words(text) if isinstance(text, str) else list(text)
+        code = self.dictionary.index(words[0]) if words else self.dictionary.unk()
+        if code not in self.codes:
+            return [], self.before, text
+        return words[:1], (code,), words[1:]
 
     def _passages(self, text: str | Sequence[str], where: str) -> list:
         """The text, or what is before and behind its TAB; elsewhere a TAB is but white space."""
@@ -142,12 +156,17 @@ class Side:
             )
 
     def _sentence(
-        self, ids: list[int], words: list[int], text: list[str], unknown: tuple[str, ...] = ()
+        self,
+        ids: list[int],
+        words: list[int],
+        text: list[str],
+        unknown: tuple[str, ...] = (),
+        before: Tokens | None = None,
     ) -> Sentence:
-        tokens = torch.tensor([*self.before, *ids, *self.after], dtype=torch.long)
-        before = [-1] * len(self.before)
-        after = [-1] * len(self.after)
-        return Sentence(tokens, [*before, *words, *after], text, unknown)
+        before = self.before if before is None else before
+        tokens = torch.tensor([*before, *ids, *self.after], dtype=torch.long)
+        of_tokens = [*([-1] * len(before)), *words, *([-1] * len(self.after))]
+        return Sentence(tokens, of_tokens, text, unknown)
 
     def symbols(self, tokens: Sequence[int]) -> list[str]:
         """The pieces and special tokens that tokens stand for."""
@@ -218,7 +237,12 @@ class PairReader:
         source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
         target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
         self.source = Side(
-            "source", task.source_dictionary, self.marks.source, source, self.marks.between
+            "source",
+            task.source_dictionary,
+            self.marks.source,
+            source,
+            self.marks.between,
+            self.marks.codes,
         )
         self.target = Side("target", task.target_dictionary, self.marks.target, target)
         self._warned: set[tuple[str, ...]] = set()

@@ -223,6 +223,9 @@ def _build_codes(args: Namespace, path: str) -> Any:
         return _FastCodes(codes)
 
 
+CODE_VERSIONS = ("0.1", "0.2")  # of subword-nmt's files
+
+
 def _read_codes(path: str, columns: int) -> list[str]:
     """The lines of a file of codes: two pieces, and for fastBPE their count."""
     try:
@@ -233,6 +236,9 @@ def _read_codes(path: str, columns: int) -> list[str]:
     codes = [line.strip("\r ") for line in lines if line.strip("\r ")]
     for number, code in enumerate(codes, 1):
         is_version = number == 1 and code.startswith("#version:")
+        if is_version and code.split()[-1] not in CODE_VERSIONS:
+            expected_versions = " or ".join(CODE_VERSIONS)
+            raise ValueError(f"line 1: {code[:40]!r}; expected version {expected_versions}")
         if not is_version and len(code.split(" ")) != columns:
             raise ValueError(f"line {number}: {code[:40]!r} is no code; expected {expected}")
     if not codes:

@@ -27,6 +27,7 @@ class SpecialTokens(NamedTuple):
     target: tuple[Tokens, Tokens]
     start: int  # what the decoder reads first
     between: Tokens = ()  # between two passages, in models that read two as one source
+    codes: frozenset[int] = frozenset()  # one of these may be a source's first word: its own code
 
 
 def task_options(task: Any) -> Any:
@@ -132,7 +133,8 @@ def _imported(task: Any, source: str, target: str) -> SpecialTokens:
     codes = codes_of(task.source_dictionary, layout, source, target)
     of_source = (codes.before_source, codes.after_source)
     of_target = (codes.before_target, (task.target_dictionary.eos(),))
-    return SpecialTokens(of_source, of_target, codes.start)
+    own = layout.tokens(task.source_dictionary) if layout.in_text else ()
+    return SpecialTokens(of_source, of_target, codes.start, codes=frozenset(own))
 
 
 def _pretrained_bart(

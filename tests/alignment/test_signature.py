@@ -114,6 +114,11 @@ def test_a_signature_of_a_file_of_another_size_does_not_count(tmp_path):
 
 
 BROKEN = ["", "[]", "{}", '{"signature": 3}', '{"signature": "ab"}', '{"signature": {"a": NaN}}']
+BROKEN += [
+    '{"signature": {}, "size": 1.0}',
+    '{"signature": {"a": 1, "a": 2}}',
+    '{"signature": 1e999}',
+]
 
 
 @pytest.mark.parametrize("text", [*BROKEN, "[" * 100_000])

@@ -43,6 +43,12 @@ def test_bad_lines(tmp_path):
         as_line(END).replace(
             "cross.2.1", "x.1"
         ): r"relevance\.jsonl:2: not a line .*'x\.1' is no head",
+        as_line(END).replace(": 50,", ": 5.5,"): "2: not a line of --log-relevance",
+        as_line(END).replace(": 50,", ": NaN,"): r"2: not a line .*NaN is no JSON",
+        as_line(END).replace('"gate": 0.5', '"gate": "0"'): "gate is no number from 0 to 1",
+        as_line(END).replace('"gate": 0.5', '"gate": 1.5'): "gate is no number from 0 to 1",
+        as_line(END).replace('"sentences": 7', '"sentences": "7"'): "2: not a line of --log",
+        as_line(END).replace(f'"rules": "{END.rules}"', '"rules": 3'): "rules are no text",
         as_line(START): r"relevance\.jsonl:2: 0 updates after 0; expected more with every line",
         as_line(other): r"relevance\.jsonl:2: other heads than in line 1",
     }

@@ -124,6 +124,16 @@ BAD = {
         row(2, "b", 1, "x"),
         row(3, "c", 1, "x"),
     ],
+    r":2: multiword token 1-2 stands before word 2; expected it before its first word": [
+        row(1, "zu", 0, "root"),
+        row("1-2", "zum", "_", "_"),
+        row(2, "dem", 1, "x"),
+    ],
+    r":3: the sentence has multiword tokens or empty nodes alone; expected words": [
+        *SHORT,
+        "",
+        row("1-2", "zum", "_", "_"),
+    ],
     r":1: multiword token 1-3; expected words of the sentence": [
         row("1-3", "Go", "_", "_"),
         *SHORT,

@@ -224,3 +224,31 @@ def test_special_tokens_do_not_come_twice(data, task):
         task.source_dictionary.eos(),
     ]
     assert pair.source.tokens.dtype == torch.long
+
+
+def test_the_huffman_format_is_refused(data, task):
+    (data / "test.a-b.a.idx").write_bytes(b"HUFFIDX\x00\x00" + bytes(50))
+    with pytest.raises(
+        InputError, match=r"a\.idx: is in the Huffman format, which is not read here; expected one"
+    ):
+        texts(task)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (24, 8, "tokens of type 4 with 8 bytes"),  # how many bytes a token has
+        (56, 3, "sizes that are not those of its sentences"),  # where the second size is
+        (-8, 3, "sizes that are not those of its sentences"),  # the last size
+    ],
+)
+def test_sizes_of_the_older_format_that_do_not_fit(tmp_path, task, place, value, message):
+    for side in "ab":
+        write(tmp_path / f"test.a-b.{side}", SOURCE, task, "cached")
+    path = tmp_path / "test.a-b.a.idx"
+    content = bytearray(path.read_bytes())
+    start = place % len(content)
+    content[start : start + 8] = struct.pack("<Q", value)
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=rf"a\.idx: {message}; expected an index by fairseq-prep"):
+        texts(task)

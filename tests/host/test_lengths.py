@@ -104,7 +104,7 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
         report = TooLong()
         for stream in fit_streams([forward, backward], limits, "skip", report):
             assert [pair.skipped for pair in stream] == expected
-        assert len(report.places) == sum(expected)
+        assert report.count == len(report.places) == sum(expected)
     there, back = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
     assert [len(pair.source.tokens) for pair in there] == [3, 2, 2]
     assert [len(pair.source.tokens) for pair in back] == [2, 2, 5]
@@ -159,7 +159,8 @@ def test_nothing_too_long_nothing_said(pairs):
 )
 def test_summaries(places, expected):
     report = TooLong()
-    report.places = places
+    for place in places:
+        report.add(1, [place])
     assert report.summary("skip").endswith(expected.removeprefix("…"))
 
 

@@ -196,6 +196,7 @@ def folder(tmp_path):
         "".join(f"{merge} {100 - n}\n" for n, merge in enumerate(merges))
     )
     (tmp_path / "text").write_text("this is no code\n")
+    (tmp_path / "version").write_text("#version: 3\nt h\n")
     (tmp_path / "one").write_text("one\n")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00" * 100)
     (tmp_path / "empty").write_text("")
@@ -261,6 +262,11 @@ def test_codes_of_fastbpe_without_its_package(folder, monkeypatch):
             "subword_nmt",
             "text",
             r"text: line 1: 'this is no code' is no code; expected two pieces$",
+        ),
+        (
+            "subword_nmt",
+            "version",
+            r"version: line 1: '#version: 3'; expected version 0\.1 or 0\.2$",
         ),
         ("subword_nmt", "one", r"one: line 1: 'one' is no code; expected two pieces$"),
         ("subword_nmt", "bytes", r"bytes: not UTF-8 text; expected BPE codes"),

@@ -1,0 +1,165 @@
+"""Models that are damaged, diverged, of other dictionaries or no translation models.
+
+Every command that loads one says so in one line, ends with 2 and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import zipfile
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_normalign.cli.main import COMMANDS
+from tests.cli.test_evolution import LANGUAGE, toy_task_of_language
+from tests.conftest import build_model, run
+from tests.fuzz_commands import CORPUS, LINES, contents, parser_of, write_files
+from tests.fuzz_targets import checkpoint
+from tests.stored import OPTIONS, state
+
+
+def loads(name: str) -> bool:
+    return any("--path" in action.option_strings for action in parser_of(name)._actions)
+
+
+LOADING = [name for name in COMMANDS if loads(name)] + ["convert"]
+
+
+def first_fast(names: Collection[str]) -> list:
+    """All of them if time does not count, else ``align`` alone."""
+    others = sorted(set(names) - {"align"})
+    return ["align", *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+
+
+def stored(parameters: dict | None = None, without: str = "", **options) -> bytes:
+    """A checkpoint with some parameters or options changed, or without an entry."""
+    whole = state(args=argparse.Namespace(**{**OPTIONS, **options}))
+    for name, change in (parameters or {}).items():
+        whole["model"][name] = change(whole["model"][name])
+    whole.pop(without, None)
+    content = io.BytesIO()
+    torch.save(whole, content)
+    return content.getvalue()
+
+
+def spoilt(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def spoil(values: torch.Tensor) -> torch.Tensor:
+        values = values.clone()
+        values.view(-1)[7] = value
+        return values
+
+    return spoil
+
+
+def zipped() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("letter.txt", "dear reader")
+    return content.getvalue()
+
+
+FC2 = "decoder.layers.1.fc2.weight"
+DAMAGED = "not a checkpoint, or a damaged one"
+MODELS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "of no bytes": (lambda: b"", DAMAGED),
+    "text": (lambda: b"w1 w2 w3\n", DAMAGED),
+    "a zip of something else": (zipped, DAMAGED),
+    "its first 10 bytes": (lambda: checkpoint()[:10], DAMAGED),
+    "its first half": (lambda: checkpoint()[: len(checkpoint()) // 2], DAMAGED),
+    "all but its last byte": (lambda: checkpoint()[:-1], DAMAGED),
+    "NaN": (lambda: stored({FC2: spoilt(float("nan"))}), f"no numbers (first: '{FC2}')"),
+    "infinity": (lambda: stored({FC2: spoilt(float("inf"))}), f"no numbers (first: '{FC2}')"),
+    "of an unknown architecture": (lambda: stored(arch="strange"), "strange"),
+    "of an unknown task": (lambda: stored(task="strange"), "strange"),
+    "without parameters": (lambda: stored(without="model"), "has no entry 'model'"),
+    "without options": (lambda: stored(without="args"), "has no entry 'cfg'"),
+    "with a parameter of another shape": (
+        lambda: stored({FC2: lambda values: values[:, :-1]}),
+        f"1 parameter is of another shape (first: '{FC2}'",
+    ),
+}
+# A command that needs the parameters alone does not ask for the task.
+TASKLESS = ("prune", "convert")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture
+def here(folder, monkeypatch) -> Path:
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def line_of(name: str, path: str = "bad.pt", data: str = "data") -> list[str]:
+    words = LINES.get(name, CORPUS).split()
+    return [name, *({"model.pt": path, "data": data}.get(word, word) for word in words)]
+
+
+def check_refused(here: Path, line: list[str], message: str) -> None:
+    before = contents(here)
+    done = run("normalign", *line, check=False)
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "warning:" not in line]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith(f"normalign {line[0]}: ")
+    assert message in lines[0]
+    assert done.stdout == ""
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("name", first_fast(LOADING))
+def test_models_that_cannot_be_used(here, name, kind):
+    if kind == "of an unknown task" and name in TASKLESS:
+        pytest.skip("does not ask for the task")
+    make, message = MODELS[kind]
+    (here / "bad.pt").write_bytes(make())
+    check_refused(here, line_of(name), message)
+
+
+@pytest.mark.parametrize("name", first_fast(set(LOADING) - set(TASKLESS)))
+def test_dictionaries_of_another_model(here, name):
+    other = here / "other"
+    other.mkdir(exist_ok=True)
+    for language in "ab":
+        text = (here / f"data/dict.{language}.txt").read_text()
+        (other / f"dict.{language}.txt").write_text(text + "more 1\n")
+    message = "trained with a dictionary of 34 types, and that in other has 35"
+    check_refused(here, line_of(name, "model.pt", "other"), message)
+
+
+@pytest.mark.parametrize("name", first_fast(set(LOADING) - set(TASKLESS)))
+def test_data_of_another_task(here, name):
+    """A folder with the one dictionary of a language model."""
+    other = here / "language-model"
+    other.mkdir(exist_ok=True)
+    (other / "dict.txt").write_text((here / "data/dict.a.txt").read_text())
+    message = "dict.a.txt: no such dictionary, which model.pt needs"
+    check_refused(here, line_of(name, "model.pt", "language-model"), message)
+
+
+def language_model() -> bytes:
+    sizes = {name: LANGUAGE[name] for name in ("decoder_input_dim", "decoder_output_dim")}
+    model = build_model("transformer_lm_big", toy_task_of_language(), tokens_per_sample=64, **sizes)
+    decoder = {name: value for name, value in OPTIONS.items() if name.startswith("decoder")}
+    whole = state(args=argparse.Namespace(**decoder, **LANGUAGE))
+    content = io.BytesIO()
+    torch.save({**whole, "model": model.state_dict()}, content)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("name", first_fast(set(LOADING) - {"evolution", "probe"}))
+def test_a_language_model(here, name):
+    """It has no source–target attention; what its states hold can be told."""
+    (here / "data/dict.txt").write_text((here / "data/dict.a.txt").read_text())
+    (here / "bad.pt").write_bytes(language_model())
+    check_refused(here, line_of(name), "")

@@ -1,0 +1,615 @@
+"""Every parser of what users give, each with files that it takes and, for text, a slow reader.
+
+A target reads a file. It gives a result, or it raises InputError; anything else is a defect. What
+it takes, a slow reader takes too, and reads the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gzip
+import io
+import json
+import shutil
+import struct
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fairseq_normalign.alignment.hypotheses import read_printed
+from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.links import GoldFile, LinkFile
+from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.alignment.words import TextFile, normalise_bpe_name
+from fairseq_normalign.heads.frequencies import read_frequencies
+from fairseq_normalign.heads.relevance_log import read_log
+from fairseq_normalign.heads.treebank import read_conllu
+from fairseq_normalign.report.export import open_export
+from fairseq_normalign.report.roles import read_models
+from tests import slow_readers
+from tests.conftest import ToyTask, run
+from tests.stored import OPTIONS, state
+
+
+class Target(NamedTuple):
+    """A parser: what it is given, and how to see that it did right."""
+
+    name: str
+    file: str  # the name of the file that it reads
+    wholes: Sequence[bytes]  # files that it takes
+    read: Callable[[Path], Any]
+    slow: Callable[[bytes], Any] | None = None  # None if it refuses; compared with the result
+
+
+# ---------------------------------------------------------------- text, and links
+
+
+PRINTED = b"S-1\tc d\nT-1\tx\nH-1\t-0.5\te f\nP-1\t-1 -2\nS-0\ta b\nH-0\t-0.1\tg\nGenerate\n"
+
+
+# ---------------------------------------------------------------- treebanks
+
+
+def row(number: str, form: str, head: str, relation: str = "dep") -> str:
+    return "\t".join([number, form, "_", "NOUN", "_", "_", head, relation, "_", "_"])
+
+
+TREES = "\n".join(
+    [
+        "# sent_id = 1",
+        row("1", "Zur", "2"),
+        row("2", "Zeit", "3"),
+        row("3", "geht", "0", "root"),
+        row("3.1", "er", "_"),
+        "",
+        row("1-2", "zum", "_", "_"),
+        row("1", "zu", "3"),
+        row("2", "dem", "3"),
+        row("3", "New York", "0", "root"),
+        "",
+    ]
+).encode()
+
+
+def read_trees(path: Path) -> list[tuple[list[str], list[int]]]:
+    return [(tree.words, [str(head) for head in tree.heads]) for tree in read_conllu(path)]
+
+
+# ---------------------------------------------------------------- JSON of our own
+
+
+SIGNATURE = json.dumps({"signature": {"method": "norms", "layer": 2}, "size": 0}).encode()
+
+
+def read_signature(path: Path) -> Any:
+    alignment = path.with_suffix("")
+    alignment.touch()
+    return made_with(alignment)
+
+
+HEAD = {"gate": 1.0, "open": 0.75, "relevance": 0.5}
+LOG = "".join(
+    json.dumps(
+        {
+            "updates": updates,
+            "sentences": 9,
+            "rules": "voita",
+            "heads": {"encoder.1.1": HEAD, "cross.2.12": {**HEAD, "gate": 0.0}},
+        }
+    )
+    + "\n"
+    for updates in (0, 50, 100)
+).encode()
+
+
+def read_relevance(path: Path) -> list:
+    entries = []
+    for entry in read_log(path):
+        heads = {str(head): gated._asdict() for head, gated in entry.heads.items()}
+        entries.append((entry.updates, entry.sentences, entry.rules, heads))
+    return entries
+
+
+ROLES = json.dumps(
+    {
+        "signature": {"checkpoint": "a.pt", "positional": 0.9, "margin": "relative", "rare": 0.5},
+        "heads": [
+            {"head": "encoder.1.1", "functions": ["positional"], "roles": ["+1 (93 %)"]},
+            {"head": "cross.1.2", "functions": [], "roles": []},
+        ],
+    },
+    indent=1,
+).encode()
+
+
+def read_roles(path: Path) -> list:
+    models = read_models([str(path)])
+    return [(str(head), does.functions, does.roles) for head, does in models[0].heads.items()]
+
+
+# ---------------------------------------------------------------- arrays and tensors
+
+
+def exported() -> bytes:
+    from fairseq_normalign.analysis.export_writer import create_export
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "export.npz"
+        with create_export(path, {"axes": ["target", "source"]}) as export:
+            for place in range(2):
+                export.add(place, np.ones((2, 3), np.float32), ["a", "b", "</s>"], ["</s>", "c"])
+        return path.read_bytes()
+
+
+def read_export(path: Path) -> int:
+    with open_export(path) as export:
+        if len(export) > 1000:
+            return len(export)
+        return sum(item.array.size + len(item.source) for item in export)
+
+
+def lexicon() -> bytes:
+    counted = Lexicon()
+    counted.add(["a", "b"], ["c", "d"], np.array([[0.9, 0.1], [0.2, 0.8]]))
+    with tempfile.TemporaryDirectory() as folder:
+        counted.write(f"{folder}/lexicon.npz")
+        return Path(folder, "lexicon.npz").read_bytes()
+
+
+def read_lexicon(path: Path) -> Any:
+    read = Lexicon.read(str(path))
+    soft = np.full((2, 2), 0.5)
+    association = read.association(["a", "b"], ["c", "d"], soft)
+    assert np.isfinite(association).all()
+    return len(read.links)
+
+
+def safetensors() -> bytes:
+    from fairseq_normalign.host.safetensors_file import write_safetensors
+
+    tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2], dtype=torch.int16)}
+    with tempfile.TemporaryDirectory() as folder:
+        write_safetensors(f"{folder}/x", tensors, {"format": "pt"})
+        return Path(folder, "x").read_bytes()
+
+
+def read_tensors(path: Path) -> dict[str, list]:
+    from fairseq_normalign.host.safetensors_file import read_metadata, read_safetensors
+
+    read_metadata(path)
+    return {
+        name: slow_readers.numbers_of(values) for name, values in read_safetensors(path).items()
+    }
+
+
+def aligner() -> bytes:
+    from fairseq_normalign.host.aligner_file import TrainedHead, write_aligner
+    from fairseq_normalign.norms.alignment_head import AlignmentHead
+
+    head = AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(1))
+    with tempfile.TemporaryDirectory() as folder:
+        write_aligner(f"{folder}/x", {"forward": TrainedHead(head, "0123", "a-b")}, {"seed": 1})
+        return Path(folder, "x").read_bytes()
+
+
+def read_aligner(path: Path) -> Any:
+    from fairseq_normalign.host import aligner_file
+
+    return len(aligner_file._read.__wrapped__(str(path), 0))
+
+
+# ---------------------------------------------------------------- models and their data
+
+
+@functools.cache
+def checkpoint(**options: Any) -> bytes:
+    stored = io.BytesIO()
+    torch.save(state(args=argparse.Namespace(**{**OPTIONS, **options})), stored)
+    return stored.getvalue()
+
+
+def dictionary() -> bytes:
+    return b"".join(b"w%d 1\n" % number for number in range(30))
+
+
+def load(path: Path, folder: Path) -> Any:
+    from fairseq_normalign.host.checkpoint import load_single
+
+    model, _ = load_single(str(path), str(folder))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def read_checkpoint(path: Path) -> Any:
+    for language in "ab":
+        path.with_name(f"dict.{language}.txt").write_bytes(dictionary())
+    return load(path, path.parent)
+
+
+def read_dictionary(path: Path) -> Any:
+    shutil.copy(path, path.with_name("dict.b.txt"))
+    path.with_name("model.pt").write_bytes(checkpoint())
+    return load(path.with_name("model.pt"), path.parent)
+
+
+def binarised(kind: str) -> list[bytes]:
+    """Index and tokens of a side in one, with the length of the index before it."""
+    from fairseq.data import indexed_dataset
+
+    task = ToyTask()
+    with tempfile.TemporaryDirectory() as folder:
+        builder = indexed_dataset.make_builder(f"{folder}/x.bin", kind, 34)
+        for line in ("w1 w2", "w3", "", "w4 w5 w6"):
+            builder.add_item(task.source_dictionary.encode_line(line, add_if_not_exist=False))
+        builder.finalize(f"{folder}/x.idx")
+        index, tokens = Path(folder, "x.idx").read_bytes(), Path(folder, "x.bin").read_bytes()
+    return [struct.pack("<H", len(index)) + index + tokens]
+
+
+def huffman() -> list[bytes]:
+    from fairseq.data.huffman import HuffmanCodeBuilder, HuffmanMMapIndexedDatasetBuilder
+
+    code = HuffmanCodeBuilder()
+    code.add_symbols("w1", "w2", "w2", "w3", "w3", "w3")
+    with tempfile.TemporaryDirectory() as folder:
+        with HuffmanMMapIndexedDatasetBuilder(f"{folder}/x", code.build_code()) as builder:
+            for line in ("w1 w2", "w3", "w2 w3 w3"):
+                builder.add_item([*line.split(), "</s>"])
+        index, tokens = Path(folder, "x.idx").read_bytes(), Path(folder, "x.bin").read_bytes()
+        vocabulary = Path(folder, "x.vocab").read_bytes()
+    return [struct.pack("<H", len(index)) + index + tokens + b"VOCAB" + vocabulary]
+
+
+def read_binarised(path: Path) -> Any:
+    from fairseq_normalign.host.binarised import binarised_pairs
+    from fairseq_normalign.host.pairs import PairReader
+
+    content = path.read_bytes()
+    (length,) = struct.unpack("<H", content[:2].ljust(2, b"\0"))
+    tokens, mark, vocabulary = content[2 + length :].partition(b"VOCAB")
+    task = ToyTask()
+    task.args.data, task.args.source_lang = str(path.parent), None
+    (path.parent / "test.idx").write_bytes(content[2 : 2 + length])
+    (path.parent / "test.bin").write_bytes(tokens)
+    if mark:
+        (path.parent / "test.vocab").write_bytes(vocabulary)
+    pairs, total = binarised_pairs("test", PairReader(task))
+    assert sum(1 for _ in pairs) == total
+    return total
+
+
+# ---------------------------------------------------------------- segmentation
+
+
+def build(path: Path, bpe: str, option: str) -> Any:
+    from fairseq_normalign.host.segmentation import Segmentation, build_bpes
+    from fairseq_normalign.host.wording import PYTHON
+
+    args = argparse.Namespace(bpe=bpe, post_process=None, tokenizer=None, **{option: str(path)})
+    source, _ = build_bpes(args, PYTHON)
+    return Segmentation(source, normalise_bpe_name(bpe))("the cats sat", "line 1").words
+
+
+@functools.cache
+def sentencepiece() -> bytes:
+    from tests.host.test_segmentation import sentencepiece_proto
+
+    return sentencepiece_proto()
+
+
+def read_sentencepiece(path: Path) -> Any:
+    return build(path, "sentencepiece", "sentencepiece_model")
+
+
+def read_codes(path: Path) -> Any:
+    return build(path, "subword_nmt", "bpe_codes")
+
+
+def read_fast_codes(path: Path) -> Any:
+    return build(path, "fastbpe", "bpe_codes")
+
+
+def read_wordpieces(path: Path) -> Any:
+    return build(path, "bert", "bpe_vocab_file")
+
+
+WORDPIECES = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s", "sat", "s", "##a"])
+
+
+def read_reading(path: Path) -> Any:
+    from fairseq_normalign.host.reading import apply_reading
+
+    args = argparse.Namespace()
+    apply_reading(args, path.parent)
+    return vars(args)
+
+
+# ---------------------------------------------------------------- imported models
+
+
+@functools.cache
+def bert_folder() -> dict[str, bytes]:
+    from tests import hugging_face
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = hugging_face.make_folder(Path(folder) / "bert", hugging_face.BERT)
+        return {path.name: path.read_bytes() for path in made.iterdir()}
+
+
+def import_with(path: Path) -> Any:
+    """Imports a folder one of whose files is the one at hand."""
+    from fairseq_normalign.host.conversion import import_folder
+
+    folder = path.parent / "folder"
+    folder.mkdir()
+    for name, content in bert_folder().items():
+        (folder / name).write_bytes(content)
+    shutil.copy(path, folder / path.name)
+    return import_folder(str(folder), str(path.parent / "imported")).title
+
+
+# ---------------------------------------------------------------- runs that were divided
+
+
+@functools.cache
+def run_folder() -> dict[str, bytes]:
+    """What two shards leave for ``normalign merge``."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_corpus(folder)
+        for shard in range(2):
+            line = (
+                f"align {name}/data --path {name}/model.pt --cpu --layer 2 --step input -q".split()
+            )
+            line += ["--source-file", f"{name}/text.a", "--target-file", f"{name}/text.b"]
+            line += ["-o", f"{name}/out", "--num-shards", "2", "--shard-id", str(shard)]
+            assert run("normalign", *line).returncode == 0
+        return {path.name: path.read_bytes() for path in (folder / "out.run").iterdir()}
+
+
+def write_corpus(folder: Path) -> None:
+    """Dictionaries, a model, and a text of 20 pairs."""
+    (folder / "data").mkdir()
+    for language in "ab":
+        (folder / "data" / f"dict.{language}.txt").write_bytes(dictionary())
+    (folder / "model.pt").write_bytes(checkpoint())
+    (folder / "text.a").write_text("w1 w2 w3\n\nw4\nw5 w6 w1 w1\n" * 5)
+    (folder / "text.b").write_text("w7 w8\nw9\nw2\nw1 w3 w4 w5 w6\n" * 5)
+
+
+def merge_with(path: Path) -> Any:
+    """Merges a run one of whose files is the one at hand."""
+    from fairseq_normalign.cli import merge
+
+    folder = path.parent / "out.run"
+    folder.mkdir()
+    for name, content in run_folder().items():
+        (folder / name).write_bytes(content)
+    shutil.copy(path, folder / path.name)
+    merge.main(merge.parse_args(["-q", str(path.parent / "out")]))
+    merged = [set(links) for links in LinkFile(path.parent / "out", format="pharaoh")]
+    assert len(merged) == 20
+
+
+def packed() -> bytes:
+    from fairseq_normalign.runs.state import pack
+
+    sums = {"a": [1, 2.5, None, ("b", True)], 3: np.arange(6.0).reshape(2, 3)}
+    return pack({**sums, "counts": Counter("aab"), "random": np.random.default_rng(1)})
+
+
+def read_packed(path: Path) -> Any:
+    from fairseq_normalign.runs.state import unpack
+
+    unpack(path.read_bytes())
+
+
+@functools.cache
+def written() -> tuple[bytes, ...]:
+    """JSON of other commands, which reports show."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_corpus(folder)
+        (folder / "gold").write_text("0-0 1p1\n\n0-0\n0-1 1-1 2p2\n" * 5)
+        (folder / "links").write_text("0-0\n\n0-0\n0-1 1-1 2-2\n" * 5)
+        corpus = f"{name}/data --path {name}/model.pt --cpu -q".split()
+        corpus += ["--source-file", f"{name}/text.a", "--target-file", f"{name}/text.b"]
+        scores = run("normalign", "aer", folder / "gold", "-i", folder / "links", "-f", "json")
+        table = ["--all", "--gold", folder / "gold", "--json", folder / "table"]
+        run("normalign", "align", *corpus, *table)
+        contents = [scores.stdout.encode(), (folder / "table").read_bytes(), LOG]
+        for command in ("heads", "mixing", "stats", "evaluate"):
+            run("normalign", command, *corpus, "-o", folder / command)
+            contents.append((folder / command).read_bytes())
+    return tuple(contents)
+
+
+def read_report(path: Path) -> Any:
+    from fairseq_normalign.report.html.included import read_included
+
+    return len(read_included([str(path)]))
+
+
+# ---------------------------------------------------------------- all of them
+
+LINKS = [b"0-0 1-2 3-1\n\n2-2:0.93 0-1:1e-3\n", b"1-1\r\n2-3 3-2\r\n"]
+GOLD = [b"0-0 1p2 3-1\n\n2p2 2-2\n"]
+NAACL_LINKS = [b"1 1 1 S\n1 2 3 P 0.5\n3 1 2\n", b"0001 0 1\n2 2 2 S\n"]
+TEXTS = ["der Hund\u00a0bellt .\n\nja\n".encode(), b"a b\r\nc\r\n"]
+
+
+def compressed(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)
+
+
+def link_sets(path: Path) -> list[set]:
+    return [set(links) for links in LinkFile(path, format="pharaoh")]
+
+
+def gold_links(path: Path) -> list[tuple[set, set]]:
+    return [(set(links.sure), set(links.possible)) for links in GoldFile(path, format="talp")]
+
+
+def naacl_links(path: Path) -> list[set]:
+    return [set(links) for links in LinkFile(path, format="naacl", index=1)]
+
+
+def read_text(path: Path) -> list[list[str]]:
+    return list(TextFile(path))
+
+
+LIGHT = [
+    Target("links", "links.pharaoh", LINKS, link_sets, slow_readers.pharaoh),
+    Target("gold", "gold.talp", GOLD, gold_links, slow_readers.gold),
+    Target("NAACL", "links.naacl", NAACL_LINKS, naacl_links, slow_readers.naacl),
+    Target("recognised", "links.txt", [*LINKS, *NAACL_LINKS], lambda path: list(LinkFile(path))),
+    Target("text", "text.de", TEXTS, read_text, slow_readers.text),
+    Target(
+        "gzip",
+        "text.gz",
+        [compressed(content) for content in TEXTS],
+        read_text,
+        slow_readers.unpacked,
+    ),
+    Target("hypotheses", "generated.txt", [PRINTED, TEXTS[0]], read_printed, slow_readers.printed),
+    Target(
+        "frequencies",
+        "counts.txt",
+        [b"a 10\nb 2.5\nc 0\n"],
+        read_frequencies,
+        slow_readers.frequencies,
+    ),
+    Target("treebank", "trees.conllu", [TREES], read_trees, slow_readers.conllu),
+    Target("signature", "links.pharaoh.json", [SIGNATURE], read_signature, slow_readers.signature),
+    Target("gate log", "relevance.jsonl", [LOG], read_relevance, slow_readers.relevance),
+    Target("heads", "heads.json", [ROLES], read_roles, slow_readers.roles),
+    Target("export", "export.npz", [exported()], read_export),
+    Target("lexicon", "lexicon.npz", [lexicon()], read_lexicon),
+    Target(
+        "safetensors", "model.safetensors", [safetensors()], read_tensors, slow_readers.slow_tensors
+    ),
+    Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
+    Target("index", "index", [*binarised("mmap"), *binarised("cached")], read_binarised),
+    Target("Huffman", "index", huffman(), read_binarised),
+    Target("BPE codes", "codes", [b"#version: 0.2\nt h\nth e</w>\ns a\n"], read_codes),
+    Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], read_fast_codes),
+    Target("word pieces", "vocab.txt", [WORDPIECES.encode()], read_wordpieces),
+    Target("sums", "state", [packed()], read_packed),
+    Target("reading", "reading.json", [b'{"bpe": "sentencepiece"}'], read_reading),
+]
+
+
+def heavy() -> list[Target]:
+    """Those that take milliseconds by the dozen."""
+    folder = bert_folder()
+    imports = [
+        Target(f"import {name}", name, [content], import_with) for name, content in folder.items()
+    ]
+    runs = [
+        Target(f"run {name}", name, [content], merge_with) for name, content in run_folder().items()
+    ]
+    return [
+        Target("checkpoint", "model.pt", [checkpoint()], read_checkpoint),
+        Target("dictionary", "dict.a.txt", [dictionary()], read_dictionary),
+        Target("SentencePiece", "spm.model", [sentencepiece()], read_sentencepiece),
+        *imports,
+        *runs,
+        Target("report", "heads.json", written(), read_report),
+    ]
+
+
+# ---------------------------------------------------------------- words of the command line
+
+
+class Spec(NamedTuple):
+    """A parser of words, and words that it takes."""
+
+    name: str
+    wholes: Sequence[str]
+    read: Callable[[str], Any]
+    slow: Callable[[str], Any] | None = None
+
+
+def read_method(text: str) -> Any:
+    from fairseq_normalign.analysis.methods import full_spec, method_of
+
+    method_of(text)
+    return full_spec(text)
+
+
+def read_evidence(text: str) -> Any:
+    from fairseq_normalign.analysis.evidence import parse_evidences
+
+    weighted, files = parse_evidences([text])
+    if files:
+        return None
+    ((evidence, reverse, weight),) = weighted
+    parts = [evidence.method, evidence.layer, evidence.head, evidence.step]
+    return [reverse, *parts, weight]
+
+
+def read_rule(text: str) -> Any:
+    from fairseq_normalign.alignment.extract import check_extract
+
+    check_extract(text)
+    return text.partition(":")[2]
+
+
+def read_heads(text: str) -> Any:
+    from fairseq_normalign.heads.names import all_heads, parse_heads
+
+    counts = {(kind, layer): 12 for kind in ("encoder", "decoder", "cross") for layer in range(12)}
+    return list(map(str, parse_heads(text, all_heads(counts))))
+
+
+def read_lrp_rules(text: str) -> Any:
+    from fairseq_normalign.heads.lrp_rules import rule_set
+
+    rule_set(text)
+    return text.partition(":")[2]
+
+
+def read_literal(text: str) -> Any:
+    from fairseq_normalign.host.literals import evaluate
+
+    return evaluate(text)
+
+
+SPECS = [
+    Spec(
+        "method",
+        ["norms", "lrp:1e-3", "smoothgrad:30", "weights", "aligner:x"],
+        read_method,
+        slow_readers.method,
+    ),
+    Spec(
+        "evidence",
+        ["norms.1.input", "reverse:norms.3.2.output*0.5", "lrp:1e-3.output", "links:a.txt"],
+        read_evidence,
+        slow_readers.evidence,
+    ),
+    Spec(
+        "extract",
+        ["argmax", "threshold:0.3", "grow:1e-1", "piece-argmax"],
+        read_rule,
+        slow_readers.rule,
+    ),
+    Spec(
+        "heads",
+        ["encoder.1.3,cross.2.12", "all", "none", "decoder.1.1 "],
+        read_heads,
+        slow_readers.heads,
+    ),
+    Spec("LRP rules", ["voita", "epsilon:1e-3", "attnlrp"], read_lrp_rules, slow_readers.rule),
+    Spec(
+        "literal",
+        ["[(512, 3)] * 4 + [1]", "{'a': 1.5}", "(0.9, 0.98)"],
+        read_literal,
+        slow_readers.literal,
+    ),
+]
