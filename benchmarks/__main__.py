@@ -20,6 +20,7 @@ from benchmarks import (
     combination,
     gradients,
     heads,
+    large,
     memory,
     mixing,
     norms,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "alti": alti.alti,
     "gradients": gradients.gradients,
     "combination": combination.combination,
+    "large": large.large,
 }
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ import torch
 
 from benchmarks import norms
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
+from benchmarks.peak import peak_of_this_process
 from benchmarks.timing import Row
 
 RUNS = 5  # of the variant: a peak shows only when memory is taken and freed again
@@ -70,19 +70,6 @@ def main(variant: str, name: str, *sizes: str) -> None:
         for _ in range(RUNS):
             way(*parts)
     print(peak_of_this_process())
-
-
-def peak_of_this_process() -> float:
-    """ru_maxrss in megabytes, less what a process inherits.
-
-    Linux starts it at the size of the parent.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-        1024**2 if sys.platform == "darwin" else 1024
-    )
 
 
 if __name__ == "__main__":

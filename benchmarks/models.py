@@ -41,6 +41,14 @@ def build_task(shape: Shape) -> TranslationTask:
 def build_model(
     shape: Shape, task: TranslationTask, arch: str = "transformer", **more
 ) -> nn.Module:
+    args = Namespace(**options_of(shape), **more)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(0)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
+
+
+def options_of(shape: Shape) -> dict[str, int]:
+    """A shape in fairseq's words."""
     sizes = {
         "layers": shape.layers,
         "embed_dim": shape.width,
@@ -50,10 +58,7 @@ def build_model(
     options = {}
     for name, size in sizes.items():
         options[f"encoder_{name}"] = options[f"decoder_{name}"] = size
-    args = Namespace(**options, **more, max_source_positions=1024, max_target_positions=1024)
-    ARCH_CONFIG_REGISTRY[arch](args)
-    torch.manual_seed(0)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
+    return {**options, "max_source_positions": 1024, "max_target_positions": 1024}
 
 
 def token_batch(shape: Shape) -> dict[str, Tensor]:

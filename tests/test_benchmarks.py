@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import alti, combination, gradients, heads, memory, mixing, norms, relevance
+from benchmarks import alti, combination, gradients, heads, large, memory, mixing, norms, relevance
 from benchmarks.models import Shape
 from benchmarks.timing import format_row, interleaved
 
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "combination": lambda: combination.combination([SMALL], size=6, rounds=1),
     "alti": lambda: alti.alti([SMALL], rounds=2),
     "mixing": lambda: mixing.mixing([SMALL], rounds=2),
+    "large": lambda: large.large(SMALL, sizes=(4, 8)),
     "corpus": lambda: norms.corpus(SMALL, sizes=(4, 8)),
 }
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fairseq_normalign.alignment.aer import Counts, percent
 from fairseq_normalign.alignment.soft import Choice, Evidence
+from fairseq_normalign.html_table import Cell, html_table, percent_text
 
 Column = tuple[str, str]  # method and step
 NOTHING: Mapping = MappingProxyType({})
@@ -65,6 +66,26 @@ class ErrorTable(NamedTuple):
                 columns.setdefault((evidence.method, evidence.step), []).append(aer)
         return {column: fmean(aers) for column, aers in columns.items()}
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each layer and head, a column for a method and step."""
+        aers = self.aers
+        columns = list(dict.fromkeys((evidence.method, evidence.step) for evidence in aers))
+        places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in aers))
+        best = best_of_columns(aers)
+        rows = []
+        for layer, head in places:
+            cells: list[str | Cell] = [_place_name(layer, head)]
+            for method, step in columns:
+                evidence = Evidence(method, layer, step, head)
+                marks = "*" * (evidence in best)
+                if evidence in aers and self.chosen(evidence):
+                    marks += "+"
+                cells.append(Cell(percent_text(aers.get(evidence)) + marks, 0.5 * bool(marks)))
+            rows.append(cells)
+        header = ["layer", *(f"{method}, {step}" for method, step in columns)]
+        caption = "AER in %: * the best of a column, + the layer that is chosen without gold"
+        return html_table(header, rows, caption=caption)
+
     def as_json(self) -> list[dict[str, Any]]:
         """A row for each evidence, and one for the mean over layers of each method and step."""
         best = set(best_of_methods(self.aers).values())
@@ -103,6 +124,13 @@ class ErrorTable(NamedTuple):
             "pairs": costs.pairs,
             "batch_tokens": costs.batch_tokens,
         }
+
+
+def _place_name(layer: int | None, head: int | None) -> str:
+    """Layer and head from 1; a method of the whole model has neither."""
+    if layer is None:
+        return "all"
+    return f"{layer + 1}" if head is None else f"{layer + 1}.{head + 1}"
 
 
 def place_as_json(evidence: Evidence) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,6 +97,26 @@ class LearnedLinks(NamedTuple):
             of_pair = _clues(example, self.evidences, self.lexicon)
             log_odds = log_odds + np.tensordot(self.clue_weights, of_pair, axes=1)
         return np.where(self._heard(example), sigmoid(log_odds), 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """What was learned, to the last bit."""
+        return {
+            "weights": self.evidences.weights.tolist(),
+            "bias": float(self.evidences.bias),
+            "link_weights": self.link_weights.tolist(),
+            "clue_weights": self.clue_weights.tolist(),
+            "lexicon": self.lexicon.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, contents: dict[str, Any]) -> LearnedLinks:
+        """Reads what :meth:`as_json` has made."""
+        return cls(
+            LinkModel(np.array(contents["weights"]), contents["bias"]),
+            np.array(contents["link_weights"]),
+            np.array(contents["clue_weights"]),
+            Lexicon.from_json(contents["lexicon"]),
+        )
 
     def _heard(self, example: Example) -> np.ndarray:
         """True where some evidence that has a weight speaks for a link at all, (T, S)."""

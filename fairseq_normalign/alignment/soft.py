@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from fairseq_normalign.html_table import MOST, Cell, html_table, shown_of
 
 # Which decoder row stands for target token j: the one that reads it (align with input, AWI) or the
 # one that predicts it (align with output, AWO). Row 0 reads </s> and predicts token 0.
@@ -41,6 +44,29 @@ class Soft(NamedTuple):
     words: np.ndarray  # (T, S)
     null: np.ndarray  # (T,)
     pieces: Pieces | None = None  # where links are to be taken from pieces
+    texts: tuple[Sequence[str], Sequence[str]] | None = None  # the source and target words, if told
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: shares in % of what each target word takes, </s> included."""
+        targets, sources = self.words.shape
+        source, target = self.texts or (_numbers(sources), _numbers(targets))
+        totals = self.words.sum(1) + self.null
+        rows: list[list[str | Cell]] = []
+        for place, name in enumerate(target[:MOST]):
+            taken = np.append(self.words[place, :MOST], self.null[place])
+            shares = taken / totals[place] if totals[place] else np.zeros_like(taken)
+            darkest = shares.max() or 1.0
+            cells = [Cell(f"{100 * share:.0f}", share / darkest) for share in shares.tolist()]
+            rows.append([name, *cells])
+        notes = [shown_of(targets, "target words"), shown_of(sources, "source words")]
+        caption = "; ".join(["% of each target word (rows)", *filter(None, notes)])
+        header = ["", *source[:MOST], "</s>"]
+        return html_table(header, rows, caption=caption, upright=True)
+
+
+def _numbers(count: int) -> list[str]:
+    """Words that nobody named: their places, from 0 as in links."""
+    return list(map(str, range(count)))
 
 
 class Choice(NamedTuple):

@@ -61,7 +61,8 @@ class AlignOptions:
             ``alignment.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``; or
             ``piece-argmax``, which links pieces, and words any of whose pieces are linked. By
             default the method's own rule, which is ``argmax`` of most methods.
-        source_merge, target_merge: how pieces become words: ``sum``, ``mean`` or ``max``.
+        source_merge: how source pieces become words: ``sum``, ``mean`` or ``max``.
+        target_merge: the same of target pieces.
         batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
     """
 
@@ -155,6 +156,19 @@ class Aligner(ABC):
     def decide(self, *streams: Iterable[Pair]) -> tuple[Aligner, list[Iterable[Pair]]]:
         """An aligner that leaves nothing open, decided on the first pairs; and all pairs again."""
 
+    @property
+    @abstractmethod
+    def sample_size(self) -> int:
+        """How many of the first pairs decide what is left open."""
+
+    @abstractmethod
+    def decision(self) -> dict[str, Any]:
+        """What was decided, as JSON holds it; of an aligner that has decided."""
+
+    @abstractmethod
+    def with_decision(self, decision: dict[str, Any]) -> Aligner:
+        """This aligner with what it leaves open taken from another one's decision."""
+
     @abstractmethod
     def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
         """The soft alignment of each pair, in input order. Streams.
@@ -193,7 +207,10 @@ class Aligner(ABC):
 
     def soft(self, source: Text, target: Text) -> Soft:
         """The soft alignment of one pair: ``words`` (T, S), and ``null`` (T,), what </s> gets."""
-        return next(self.soft_many([(source, target)]))
+        streams = [list(stream) for stream in self.read([(source, target)])]
+        (pair,) = streams[0]
+        soft = next(iter(self.run(*streams)))
+        return soft._replace(texts=(pair.source.text, pair.target.text))
 
     def soft_many(self, pairs: Iterable[tuple[Text, Text]]) -> Iterator[Soft]:
         """The soft alignment of each pair of texts, in input order."""
@@ -203,18 +220,19 @@ class Aligner(ABC):
 class NormAligner(Aligner):
     """Aligns words by what a translation Transformer's source–target attention adds up.
 
-    >>> aligner = NormAligner.from_checkpoint(
-    ...     "best.pt", data="data-bin", bpe="sentencepiece", model="spm.model"
-    ... )
-    >>> aligner.align("das ist ein haus .", "this is a house .")
-    [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
+    Examples:
+        >>> aligner = NormAligner.from_checkpoint(
+        ...     "best.pt", data="data-bin", bpe="sentencepiece", model="spm.model"
+        ... )
+        >>> aligner.align("das ist ein haus .", "this is a house .")
+        [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
     What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
-    pairs are aligned in the same way. :meth:`decide` returns an aligner that knows its layer and
+    pairs are aligned in the same way. ``decide`` returns an aligner that knows its layer and
     step.
 
     Args:
-        options: see :class:`AlignOptions`; or name them one by one.
+        options: see ``AlignOptions``; or name them one by one.
     """
 
     def __init__(
@@ -256,12 +274,13 @@ class NormAligner(Aligner):
             data: the directory with ``dict.*.txt``.
             bpe: fairseq's name of the model's BPE, if texts are to be split into pieces.
             model: the BPE's file (SentencePiece model or BPE codes).
-            source_model, target_model: the same for one side, if each has its own.
+            source_model: the same for the source alone, if each side has its own.
+            target_model: the same for the target.
             scheme: how pieces join to words, if texts are split into pieces already.
             tokenizer: fairseq's name of a tokeniser, if texts are not split into words yet.
             device: where to run.
             overrides: options to change in the checkpoint's configuration.
-            options: see :class:`AlignOptions`.
+            options: see ``AlignOptions``.
         """
         network, task = load_single(path, data, overrides)
         reader = PairReader.from_names(
@@ -315,13 +334,37 @@ class NormAligner(Aligner):
         choice = self.choice(decisive_pairs(first, self.reader, self.forcing))
         return self.decided(choice), [chain(first, rest)]
 
+    @property
+    def sample_size(self) -> int:
+        return SAMPLE if self.evidence is None else 0
+
+    def decision(self) -> dict[str, Any]:
+        return self.place._asdict()
+
+    def with_decision(self, decision: dict[str, Any]) -> NormAligner:
+        evidence = Evidence(**decision)
+        if evidence.method != self.options.method:
+            raise InputError(f"method {evidence.method}; expected {self.options.method}")
+        decided: dict[str, Any] = {
+            "layer": AUTO if evidence.layer is None else evidence.layer + 1,
+            "head": None if evidence.head is None else evidence.head + 1,
+            "step": evidence.step,
+        }
+        for name, value in decided.items():
+            named = getattr(self.options, name)
+            if str(named) not in (AUTO, str(value)):
+                raise InputError(f"{name} {value}; expected {named}, as the options say")
+        if NormAligner(self.forcing, self.reader, self.options, **decided).evidence != evidence:
+            raise InputError("leaves something open; expected layer and step")
+        return NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
+
     def decided(self, choice: Choice) -> NormAligner:
         """This aligner with what its options leave open taken from a choice."""
         step = choice.step if self.options.step == AUTO else self.options.step
         evidence = Evidence(self.options.method, choice.layers[step], step)
         return NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
 
-    def choice(self, pairs: Iterable[Pair]) -> Choice:
+    def choice(self, pairs: Sequence[Pair]) -> Choice:
         """The best layer and step, among those that the options leave open, without gold."""
         layer = self._named_layer()
         return choose_layers(

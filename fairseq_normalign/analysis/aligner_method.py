@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fairseq_normalign.analysis.methods import Batch
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.aligner_file import head_of
 from fairseq_normalign.host.alignment_states import head_states
 from fairseq_normalign.norms.alignment_head import AlignmentHead, log_shares, with_neighbours
@@ -18,5 +19,12 @@ def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -
     """
     trained = head_of(path, batch.forcing.model)
     queries, keys, padding = head_states(batch.forcing, batch.pairs)
+    read = with_neighbours(queries)
+    widths = (read.shape[-1], keys.shape[-1])
+    if widths != (trained.query.shape[1], trained.key.shape[1]):
+        raise InputError(
+            f"{path}: its head is for states of other widths than those of this model, "
+            f"{widths[0]} and {widths[1]}; expected a file that normalign train-aligner wrote"
+        )
     on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
-    return log_shares(on_device, with_neighbours(queries), keys, padding).exp()
+    return log_shares(on_device, read, keys, padding).exp()

@@ -190,6 +190,11 @@ def train_head(
     return best, history[1:]
 
 
+def held_out_size(pairs: int, share: float) -> int:
+    """How many of so many pairs are not learned from."""
+    return min(MOST_HELD_OUT, max(1, round(share * pairs)))
+
+
 def _split(
     numbers: list[int], share: float, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
@@ -198,7 +203,7 @@ def _split(
         raise InputError(
             f"{len(numbers)} pairs have links; expected {LEAST_PAIRS} or more to learn from"
         )
-    count = min(MOST_HELD_OUT, max(1, round(share * len(numbers))))
+    count = held_out_size(len(numbers), share)
     drawn = rng.permutation(numbers).tolist()
     return sorted(drawn[count:]), sorted(drawn[:count])
 

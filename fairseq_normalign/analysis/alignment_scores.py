@@ -8,9 +8,10 @@ from itertools import product
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import PIECE_ARGMAX, links_of
-from fairseq_normalign.alignment.links import Gold, InMemory, read_together
+from fairseq_normalign.alignment.links import Gold, InMemory, Link, read_together
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.attention_pass import running_heads
+from fairseq_normalign.analysis.kept_sums import text_of_batch
 from fairseq_normalign.analysis.methods import check_head_method, full_spec, method_of
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.analysis.soft_alignments import soft_alignments
@@ -18,6 +19,10 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head, all_heads
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.chunks import cut
+
+WINDOW = 100  # pairs sorted by length at a time: their matrices are held
 
 
 def error_rates(survey: Survey) -> Finding:
@@ -71,15 +76,34 @@ def _totals(
     for head, step in places:
         number = numbers[head.layer][head.head]
         evidences.append(Evidence(options.method, head.layer, step, number))
-    totals = [Counts()] * len(evidences)
+    tally = LinkTally(len(evidences))
     if not evidences:
-        return totals
+        return tally.totals
     by_pieces = evidences if options.extract == PIECE_ARGMAX else ()
     run = partial(soft_alignments, survey.forcing, evidences=evidences, keep_pieces=by_pieces)
-    softs = map_batches(survey.pairs, run, max_tokens=options.max_tokens, window=100)
     golds = InMemory(options.gold_name, gold)
-    for of_gold, of_pair in read_together(golds, InMemory("the corpus", softs)):
-        for place, soft in enumerate(of_pair):
-            links = set(links_of(soft, options.extract))
-            totals[place] += count(links, of_gold)
-    return totals
+    both = read_together(golds, InMemory("the corpus", survey.pairs))
+    windows = (window.items for window in cut(both, WINDOW))
+    this_pass = survey.sums.begin("AER", [tally])
+    with bar("AER of heads", total=this_pass.left(len(survey.pairs))) as shown:
+        for window in this_pass.over(windows, text=text_of_batch, size=len):
+            pairs = [pair for _, pair in window]
+            softs = map_batches(pairs, run, max_tokens=options.max_tokens)
+            for (of_gold, _), of_pair in zip(window, softs, strict=True):
+                tally.add([set(links_of(soft, options.extract)) for soft in of_pair], of_gold)
+                shown.update()
+    return tally.totals
+
+
+class LinkTally:
+    """Counts of links for each of some alignments, as pairs come."""
+
+    KEPT = ("totals",)
+
+    def __init__(self, alignments: int):
+        self.totals = [Counts()] * alignments
+
+    def add(self, links: Sequence[set[Link]], gold: Gold) -> None:
+        """Adds a pair: what each alignment has of it, and its gold."""
+        of_pair = [count(of_alignment, gold) for of_alignment in links]
+        self.totals = [total + more for total, more in zip(self.totals, of_pair, strict=True)]

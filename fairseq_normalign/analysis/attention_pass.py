@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fairseq_normalign.analysis.kept_sums import text_of_batch
 from fairseq_normalign.heads.cells import Cells, cells
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.attention import head_counts
@@ -20,6 +21,8 @@ from fairseq_normalign.host.recorder import Recording, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.contributions import Recorded
 from fairseq_normalign.norms.finite import check_finite
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.sums import Sums
 
 PADDING = -2  # in the place of a word
 
@@ -38,29 +41,41 @@ Watcher = Callable[[Seen], None]
 
 def watch(
     forcing: TeacherForcing,
-    pairs: Iterable[Pair],
+    pairs: Sequence[Pair],
     watchers: Sequence[Watcher],
     *,
     max_tokens: int = 4000,
+    sums: Sums | None = None,
+    name: str = "attention",
 ) -> None:
     """Shows every attention that has heads, of every batch, to every watcher.
 
     Memory does not grow with the corpus.
+
+    Args:
+        sums: where those of the watchers are kept meanwhile, under a name; by default nowhere.
     """
-    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        batch = [pair for _, pair in numbered]
-        forcing.check_lengths(batch)
-        with torch.no_grad(), record_heads(forcing) as recording:
-            forcing.forward(batch)
-        _check_finite(recording, batch)
-        device = next(forcing.model.parameters()).device
-        kinds = {kind for kind, _ in recording}
-        cells_of = {kind: batch_cells(batch, kind, device) for kind in kinds}
-        for attention in running_heads(forcing):
-            kind, _ = attention
-            seen = Seen(attention, recording[attention], cells_of[kind], batch)
-            for watcher in watchers:
-                watcher(seen)
+    this_pass = (sums or Sums()).begin(name, watchers)
+    batches = numbered_batches(pairs, max_tokens=max_tokens)
+    with bar("attention", total=this_pass.left(len(pairs))) as shown:
+        progress = shown.update
+        for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
+            _watch_batch(forcing, [pair for _, pair in numbered], watchers)
+
+
+def _watch_batch(forcing: TeacherForcing, batch: list[Pair], watchers: Sequence[Watcher]) -> None:
+    forcing.check_lengths(batch)
+    with torch.no_grad(), record_heads(forcing) as recording:
+        forcing.forward(batch)
+    _check_finite(recording, batch)
+    device = next(forcing.model.parameters()).device
+    kinds = {kind for kind, _ in recording}
+    cells_of = {kind: batch_cells(batch, kind, device) for kind in kinds}
+    for attention in running_heads(forcing):
+        kind, _ = attention
+        seen = Seen(attention, recording[attention], cells_of[kind], batch)
+        for watcher in watchers:
+            watcher(seen)
 
 
 def _check_finite(recording: Mapping, batch: Sequence[Pair]) -> None:

@@ -16,6 +16,8 @@ from fairseq_normalign.host.attention import attentions, gate_values
 class Confidence:
     """The mean of the largest weight of a query (Voita et al., 2019)."""
 
+    KEPT = ("tally",)
+
     def __init__(self, survey: Survey):
         self.eos = survey.options.confidence_eos
         self.tally = Tally()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fairseq_normalign.analysis.kept_sums import text_of_batch
 from fairseq_normalign.analysis.tokens import TokenBatch, TokenTable, token_batches
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.attention import Name, attentions
@@ -12,6 +13,9 @@ from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.mixing import Block
+from fairseq_normalign.runs.sums import Sums
+
+SUMS = "blocks"  # what its sums are called
 
 
 class BlockBatch(NamedTuple):
@@ -43,11 +47,14 @@ def watch_blocks(
     *,
     max_tokens: int = 4000,
     progress: Progress | None = None,
+    sums: Sums | None = None,
 ) -> None:
     """Shows the blocks of every batch to every watcher. Memory does not grow with the corpus."""
     kinds = running_kinds(forcing)
     device = next(forcing.model.parameters()).device
-    for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
+    this_pass = (sums or Sums()).begin(SUMS, watchers)
+    batches = numbered_batches(pairs, max_tokens=max_tokens)
+    for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
         batch = [pair for _, pair in numbered]
         blocks = forcing.recorded_blocks(batch, kinds)
         tokens = {}

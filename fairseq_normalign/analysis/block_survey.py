@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from itertools import chain, islice
 
 import numpy as np
@@ -20,9 +21,11 @@ from fairseq_normalign.analysis.profile import Model
 from fairseq_normalign.analysis.statistics import Statistics, StatisticsWatcher
 from fairseq_normalign.analysis.tokens import TokenTable, ranks_of, text_side, vocabulary
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.batches import Progress
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.norms.categories import DEFAULT, PRESETS, Categories
+from fairseq_normalign.runs.sums import Sums
 
 EXAMINED = 100  # pairs that tell whether frequencies are of pieces or of words
 
@@ -64,9 +67,21 @@ class BlockSurvey:
     mixing: Mapping[str, Mixing]
     statistics: Mapping[str, Statistics]
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the mixing ratios of each kind of attention."""
+        parts = [f"<p>{self.sentences} sentences</p>"]
+        for kind, mixing in self.mixing.items():
+            parts.append(f"<h4>{escape(KINDS[kind].title)}</h4>{mixing._repr_html_()}")
+        if self.statistics:
+            kinds = ", ".join(self.statistics)
+            parts.append(f"<p>statistics of {escape(kinds)}: in <code>.statistics</code></p>")
+        return "\n".join(parts)
+
 
 class TokenCounter:
     """Counts the sentences, and the tokens of each category on all sides."""
+
+    KEPT = ("sentences", "tokens")
 
     def __init__(self, categories: Categories):
         self.sentences = 0
@@ -85,14 +100,17 @@ def survey_blocks(
     options: BlockOptions | None = None,
     *,
     progress: Progress | None = None,
+    sums: Sums | None = None,
 ) -> BlockSurvey:
     """Measures the attention blocks of a model on sentence pairs.
 
-    >>> survey_blocks(aligner, pairs).mixing["encoder"].mean
+    Examples:
+        >>> survey_blocks(aligner, pairs).mixing["encoder"].mean
 
     Args:
         model: an aligner, or what else has ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
+        sums: where they are kept meanwhile; by default nowhere.
     """
     options = options or BlockOptions()
     stream = (pair for pair in pairs if not pair.skipped)
@@ -113,6 +131,7 @@ def survey_blocks(
         tables,
         max_tokens=options.max_tokens,
         progress=progress,
+        sums=sums,
     )
     options.categories.check_counts(counter.tokens.tolist())
     statistics_by_kind = statistics.result(model.forcing.model)

@@ -30,9 +30,15 @@ from fairseq_normalign.analysis.aligner import Aligner, NormAligner, Progress, T
 from fairseq_normalign.analysis.evidence import COMBINATIONS, Weighted
 from fairseq_normalign.analysis.layer_choice import FEW, SAMPLE, decisive_pairs
 from fairseq_normalign.analysis.methods import full_spec, method_of
-from fairseq_normalign.analysis.two_models import check_directions, decisive_samples, read_both
+from fairseq_normalign.analysis.two_models import (
+    check_directions,
+    check_same_sentences,
+    decisive_samples,
+    read_both,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.progress import bar
 
 # How links are taken from a combined matrix; chosen on the odd lines of the RWTH German–English
 # gold.
@@ -143,15 +149,19 @@ class CombinedAligner(Aligner):
         self._check_streams(streams)
         if self._decided:
             return self, list(streams)
-        count = SAMPLE if self.combine != "learned" else max(SAMPLE, self.learn_pairs)
         rests = [iter(stream) for stream in streams]
-        first = [list(islice(rest, count)) for rest in rests]
+        first = [list(islice(rest, self.sample_size)) for rest in rests]
         again: list[Iterable[Any]] = list(map(chain, first, rests))
         if self.combine == "learned":
             evidences = self.evidences or self.every_evidence()
             model = self._learned(first, evidences)
         else:
             evidences, model = self._agreed_evidences(self._decisive(first)), None
+        return self._decided_by(evidences, model), again
+
+    def _decided_by(
+        self, evidences: Sequence[Weighted], model: LearnedLinks | None
+    ) -> CombinedAligner:
         decided = CombinedAligner(
             *self.aligners,
             combine=self.combine,
@@ -161,7 +171,32 @@ class CombinedAligner(Aligner):
             model=model,
         )
         decided.by_hand = self.by_hand
-        return decided, again
+        return decided
+
+    @property
+    def sample_size(self) -> int:
+        if self._decided:
+            return 0
+        return SAMPLE if self.combine != "learned" else max(SAMPLE, self.learn_pairs)
+
+    def decision(self) -> dict[str, Any]:
+        evidences = []
+        for evidence, reverse, weight in self.evidences or []:
+            evidences.append([evidence._asdict(), reverse, weight])
+        return {"evidences": evidences, "model": self.model and self.model.as_json()}
+
+    def with_decision(self, decision: dict[str, Any]) -> CombinedAligner:
+        evidences = []
+        for evidence, reverse, weight in decision["evidences"]:
+            evidences.append(Weighted(Evidence(**evidence), reverse, weight))
+        model = decision["model"] and LearnedLinks.from_json(decision["model"])
+        if (model is not None) != (self.combine == "learned"):
+            raise InputError(f"another combination; expected {self.combine}")
+        if model and len(model.link_weights) != len(evidences) + self.link_streams:
+            raise InputError("weights of other evidences; expected one for each")
+        if model and self.lexicon and model.lexicon.as_json() != self.lexicon.as_json():
+            raise InputError("what was decided has another lexicon; expected the same one")
+        return self._decided_by(evidences, model)
 
     def _check_streams(self, streams: Sequence[Iterable[Any]]) -> None:
         expected = len(self.aligners) + self.link_streams
@@ -191,10 +226,12 @@ class CombinedAligner(Aligner):
         decisive = self._decisive(start)
         from_corpus = decisive[0] is start[0]
         rest = [pairs[SAMPLE:] for pairs in first] if from_corpus else first
-        sample = list(filter(_says_something, self._examples(decisive, evidences)))
-        more = filter(_says_something, self._examples(rest, evidences))
         groups = self._groups(evidences)
-        return learn_links(sample, more, groups, self.lexicon, self.learn_pairs)
+        with bar("learning", total=len(decisive[0]) + len(rest[0])) as shown:
+            examples = self._examples(decisive, evidences, shown.update)
+            sample = list(filter(_says_something, examples))
+            more = filter(_says_something, self._examples(rest, evidences, shown.update))
+            return learn_links(sample, more, groups, self.lexicon, self.learn_pairs)
 
     def _groups(self, evidences: Sequence[Weighted]) -> list[Group]:
         """The evidences by model and step, in the order of ``_shares``; then each file of links."""
@@ -243,6 +280,7 @@ class CombinedAligner(Aligner):
         of_links = streams[len(self.aligners) :]
         shares = self._shares(of_models, evidences, progress)
         for pair, matrices, *links in _together(texts, shares, of_links):
+            check_same_sentences(matrices, pair.where)
             shape = (len(pair.target.text), len(pair.source.text))
             known = [_link_matrix(of_pair, shape, pair.where) for of_pair in links]
             yield Example(pair.source.text, pair.target.text, [*matrices, *known])
@@ -259,15 +297,10 @@ class CombinedAligner(Aligner):
             last = place == len(streams) - 1  # the models take turns: the last one finishes a pair
             counted = progress if last else None
             by_model.append(self._shares_of(place, stream, evidences, counted))
-        for number, (forward, *backward) in enumerate(zip(*by_model, strict=True), 1):
+        for forward, *backward in zip(*by_model, strict=True):
             shares = list(forward)
             for reverse in backward:
                 shares += [matrix.T for matrix in reverse]
-            if any(matrix.shape != shares[0].shape for matrix in shares):
-                raise InputError(
-                    f"pair {number}: the models read different sentences; is the reverse model of "
-                    "the other direction?"
-                )
             yield shares
 
     def _shares_of(

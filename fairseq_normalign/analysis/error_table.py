@@ -34,7 +34,7 @@ def error_table(
     gold: GoldFile,
     methods: Sequence[str],
     *,
-    options: AlignOptions,
+    options: AlignOptions | None = None,
     heads: bool = False,
     progress: Progress | None = None,
 ) -> ErrorTable:
@@ -46,6 +46,7 @@ def error_table(
         options: what the table leaves open: </s>, merging of pieces, extraction, size of batches.
         progress: called with the number of pairs that one of the ``passes`` has finished.
     """
+    options = options or AlignOptions()
     aligner = NormAligner(model.forcing, model.reader, options)
     rest = iter(pairs)
     first = list(islice(rest, SAMPLE))

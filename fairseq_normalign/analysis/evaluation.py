@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
@@ -27,11 +28,12 @@ from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.host.attention import attentions, gate_values, head_numbers
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.lengths import fit_lengths, limits_of
+from fairseq_normalign.host.lengths import TooLong, fit_lengths, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, check_translates
+from fairseq_normalign.html_table import html_table, number_text
 
 
 class Row(NamedTuple):
@@ -46,6 +48,22 @@ class Row(NamedTuple):
     speed: float  # tokens generated in a second, over those of the first model
     names: tuple[Head, ...] = ()  # of these heads, as in the model that none was removed from
     scratch: Row | None = None  # a model of the same heads that was trained from scratch
+
+
+class Comparison(list[Row]):
+    """Models side by side, a row for each."""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        metrics = list(self[0].scores) if self else []
+        rows = []
+        for row in self:
+            scores = [number_text(row.scores[metric]) for metric in metrics]
+            sizes = [f"{row.parameters / 1e6:.2f}", f"{row.megabytes:.1f}"]
+            heads = sum(row.heads.values())
+            rows.append([row.name, str(heads), *sizes, *scores, f"{row.speed:.2f}×"])
+        header = ["model", "heads", "million parameters", "MB", *metrics, "speed"]
+        return html_table(header, rows)
 
 
 class GoldTexts(NamedTuple):
@@ -74,7 +92,7 @@ def compare(
     device: str | torch.device = "cpu",
     dtype: str = "float32",
     overrides: dict | None = None,
-) -> list[Row]:
+) -> Comparison:
     """Evaluates models that share dictionaries, one row for each.
 
     Args:
@@ -104,7 +122,11 @@ def compare(
     _check_heads(every_path, models, len(paths))
     pairs, references = read_corpus(corpus, readers[0], limit=limit)
     limits = limits_of(models[0])._replace(target=None)
-    pairs = list(fit_lengths(pairs, limits, too_long))
+    report = TooLong()
+    pairs = list(fit_lengths(pairs, limits, too_long, report))
+    summary = report.summary(too_long)
+    if summary:
+        warnings.warn(summary, stacklevel=2)
     # Alignment comes first: beam search leaves attention set up for beams.
     aers = aer_scores(models, readers, gold, method=method, max_tokens=max_tokens) if gold else []
     translators = [Translator(model, own_reader, search) for model, own_reader in loaded]
@@ -120,7 +142,7 @@ def compare(
             scores["AER"], signatures["AER"] = aers[place]
         speed = speeds[place] / speeds[0]
         rows.append(_row(name, model, scores, signatures, speed))
-    return _beside(rows[: len(paths)], rows[len(paths) :])
+    return Comparison(_beside(rows[: len(paths)], rows[len(paths) :]))
 
 
 def _check_heads(paths: Sequence[str], models: Sequence[nn.Module], trained: int) -> None:

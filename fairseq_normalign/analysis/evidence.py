@@ -19,7 +19,7 @@ PARTS = re.compile(
     rf"(?P<method>({OF_FILES}):.+|[a-z0-9-]+(:[0-9.e+-]+?)?)"
     r"(\.(?P<layer>[1-9][0-9]{0,3})(\.(?P<head>[1-9][0-9]{0,3}))?)?"
     r"\.(?P<step>input|output)"
-    r"(\*(?P<weight>[0-9]+(\.[0-9]+)?))?"
+    r"(\*(?P<weight>[0-9]{1,9}(\.[0-9]{1,9})?))?"
 )
 FORM = "[reverse:]METHOD[.LAYER[.HEAD]].input|output[*WEIGHT] or [reverse:]links:FILE"
 

@@ -22,7 +22,8 @@ class HeadScore(NamedTuple):
     ``measure(survey)`` returns a ``heads.profile.Finding``, or just a number for each head. If it
     only looks at attention, it returns a watcher instead: an object that is called with what each
     attention did on each batch (``attention_pass.Seen``), and whose ``result()`` is the finding.
-    All watchers share one pass over the corpus.
+    All watchers share one pass over the corpus. What a long run keeps of a watcher are the
+    attributes that its ``KEPT`` names.
     """
 
     measure: Callable[..., Any]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from fairseq_normalign.analysis.kept_sums import text_of_batch
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.attention import (
@@ -22,6 +23,8 @@ from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.finite import check_finite
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.sums import Sums
 
 
 def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
@@ -40,7 +43,11 @@ def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
 
 
 def gradient_importance(
-    forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int = 4000
+    forcing: TeacherForcing,
+    pairs: Sequence[Pair],
+    *,
+    max_tokens: int = 4000,
+    sums: Sums | None = None,
 ) -> dict[Head, float]:
     """I_h = mean over pairs of |∂L/∂ξ_h| at ξ = 1 (Michel et al., 2019).
 
@@ -51,18 +58,25 @@ def gradient_importance(
     Not normalised by layer.
     """
     tally = Tally()
-    counts = head_counts(forcing.model)
-    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        batch = [pair for _, pair in numbered]
-        with torch.enable_grad(), head_outputs(forcing.model) as outputs:
-            total = losses(forcing, batch).sum()
-            gradients = torch.autograd.grad(total, list(outputs.values()))
-        for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
-            products = output.detach().float() * gradient.float()
-            by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
-            check_finite(by_head, [pair.where for pair in batch])
-            tally.add(name, by_head.abs().sum(0).cpu(), len(batch))
+    this_pass = (sums or Sums()).begin("importance", [tally])
+    batches = numbered_batches(pairs, max_tokens=max_tokens)
+    with bar("importance", total=this_pass.left(len(pairs))) as shown:
+        progress = shown.update
+        for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
+            _add_importance(tally, forcing, [pair for _, pair in numbered])
     return tally.means()
+
+
+def _add_importance(tally: Tally, forcing: TeacherForcing, batch: list[Pair]) -> None:
+    counts = head_counts(forcing.model)
+    with torch.enable_grad(), head_outputs(forcing.model) as outputs:
+        total = losses(forcing, batch).sum()
+        gradients = torch.autograd.grad(total, list(outputs.values()))
+    for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
+        products = output.detach().float() * gradient.float()
+        by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
+        check_finite(by_head, [pair.where for pair in batch])
+        tally.add(name, by_head.abs().sum(0).cpu(), len(batch))
 
 
 @contextmanager

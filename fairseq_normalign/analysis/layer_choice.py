@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
@@ -19,6 +19,7 @@ from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.progress import bar
 
 SAMPLE = 500  # how many pairs decide
 # Too few to decide on: the validation set is asked instead, if there is one. What is learned on 50
@@ -44,7 +45,7 @@ def decisive_pairs(first: list[Pair], reader: PairReader, forcing: TeacherForcin
 
 def choose_layers(
     forcing: TeacherForcing,
-    pairs: Iterable[Pair],
+    pairs: Sequence[Pair],
     method: str = "norms",
     *,
     layers: Sequence[int] | None = None,
@@ -65,8 +66,9 @@ def choose_layers(
     """
     vote = LayerVote(layer_candidates(forcing, method, layers), null=null)
     run = partial(soft_alignments, forcing, evidences=vote.candidates, merges=merges)
-    for softs in map_batches(pairs, run, max_tokens=batch_tokens):
-        vote.add(softs)
+    with bar("choosing a layer", total=len(pairs)) as shown:
+        for softs in map_batches(pairs, run, max_tokens=batch_tokens, progress=shown.update):
+            vote.add(softs)
     return vote.choice()
 
 

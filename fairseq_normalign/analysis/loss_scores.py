@@ -13,13 +13,17 @@ from fairseq_normalign.host.translate import Translator
 
 def importance(survey: Survey) -> dict[Head, float]:
     """See ``importance.gradient_importance``."""
-    return gradient_importance(survey.forcing, survey.pairs, max_tokens=survey.options.max_tokens)
+    max_tokens = survey.options.max_tokens
+    return gradient_importance(
+        survey.forcing, survey.pairs, max_tokens=max_tokens, sums=survey.sums
+    )
 
 
 def loss_ablation(survey: Survey) -> Finding:
     """See ``ablation.ablation``; on the first pairs only."""
     pairs = survey.pairs[: survey.options.ablation]
-    scores = ablation.ablation(survey.forcing, pairs, max_tokens=survey.options.max_tokens)
+    max_tokens = survey.options.max_tokens
+    scores = ablation.ablation(survey.forcing, pairs, max_tokens=max_tokens, sums=survey.sums)
     return Finding(scores, settings={"ablation": len(pairs)})
 
 
@@ -32,5 +36,7 @@ def bleu_loss(survey: Survey) -> Finding:
     translator = Translator(survey.forcing.model, survey.reader, options.search)
     bleu = bleu_metric(options.tokenize)
     pairs = survey.pairs[: options.bleu]
-    scores = ablation.bleu_ablation(translator, pairs, bleu, max_tokens=options.max_tokens)
+    scores = ablation.bleu_ablation(
+        translator, pairs, bleu, max_tokens=options.max_tokens, sums=survey.sums
+    )
     return Finding(scores, settings={"ablation-bleu": f"{len(pairs)}-{options.tokenize}"})

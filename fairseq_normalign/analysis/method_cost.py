@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from fairseq_normalign.alignment.error_table import Cost, Costs
 from fairseq_normalign.alignment.soft import Evidence
@@ -18,6 +17,7 @@ from fairseq_normalign.analysis.soft_alignments import soft_alignments
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.progress import over
 
 SAMPLE = 100  # how many pairs it is measured on
 ROUNDS = 3  # the fastest counts
@@ -54,7 +54,7 @@ def method_costs(
     clock.measured(plain, batches)  # what is done once for all does not count
     forwards = [clock.measured(plain, batches)]
     costs = {}
-    for method, evidence in tqdm(places.items(), desc=title, unit=" methods", disable=None):
+    for method, evidence in over(places.items(), title, unit="methods"):
         run = partial(_soft, forcing, evidence)
         rounds = [clock.measured(run, batches)]
         while rounds[0].seconds < QUICK and len(rounds) < ROUNDS:

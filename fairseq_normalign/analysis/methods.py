@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fairseq_normalign.alignment.extract import PIECE_ARGMAX
 from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.analysis import attention_methods
+from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.late import late
 
@@ -216,7 +217,7 @@ def _whole_number(spec: str, text: str) -> int:
 
 def _number(spec: str, text: str) -> float:
     try:
-        value = float(text)
+        value = decimal(text)
     except ValueError:
         value = 0.0
     if not 1e-30 <= value <= 1:

@@ -8,6 +8,8 @@ import numpy as np
 
 from fairseq_normalign.analysis.block_pass import BlockBatch
 from fairseq_normalign.heads.correlation import spearman
+from fairseq_normalign.html_table import Cell, html_table, percent_text
+from fairseq_normalign.norms.analyses import ANALYSES
 from fairseq_normalign.norms.categories import OVERALL, Categories
 from fairseq_normalign.norms.finite import check_finite
 from fairseq_normalign.norms.mixing import mixing_ratios
@@ -35,6 +37,15 @@ class Mixing:
     ranked: int  # occurrences that ρ is of
     ranked_of: int  # of so many; if these are more, at random
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each layer, a column for each analysis."""
+        rows: list[list[str | Cell]] = []
+        for layer, of_analyses in enumerate(self.micro[:, :, -1].tolist(), 1):
+            rows.append([str(layer), *(Cell(percent_text(ratio), ratio) for ratio in of_analyses)])
+        rows.append(["mean", *map(percent_text, self.mean.tolist())])
+        caption = f"mixing ratio in %, {int(self.tokens[-1]):,} tokens"
+        return html_table(["layer", *ANALYSES], rows, caption=caption)
+
     @property
     def mean(self) -> np.ndarray:
         """Over all layers and tokens, (5,)."""
@@ -43,6 +54,8 @@ class Mixing:
 
 class MixingWatcher:
     """Gathers the mixing ratios of all blocks."""
+
+    KEPT = ("tallies",)
 
     def __init__(self, categories: Categories):
         self.categories = categories

@@ -46,11 +46,11 @@ def relevances(
     Args:
         max_tokens: how many vectors of relevance are held at once, one for each prediction and
             token: a batch, and a sentence's predictions, are split to keep to it. Other arguments
-            are those of :func:`propagate`.
+            are those of ``propagate``.
     """
     rules = rule_set(rules)
     forcing.check_lengths(pairs)
-    for group in _groups(pairs, pooled, max_tokens):
+    for group in groups(pairs, pooled, max_tokens):
         yield from _of_group(forcing, group, rules, pooled, start, max_tokens)
 
 
@@ -64,8 +64,8 @@ def _vectors(pairs: Sequence[Pair], pooled: bool) -> int:
     return len(pairs) * _longest(pairs) * predictions
 
 
-def _groups(pairs: list[Pair], pooled: bool, max_tokens: int) -> Iterator[list[Pair]]:
-    """Neighbours that fit together."""
+def groups(pairs: list[Pair], pooled: bool, max_tokens: int) -> Iterator[list[Pair]]:
+    """Neighbours that are explained together, as many as ``max_tokens`` allows."""
     group: list[Pair] = []
     for pair in pairs:
         if group and _vectors([*group, pair], pooled) > max_tokens:

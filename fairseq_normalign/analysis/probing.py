@@ -17,6 +17,7 @@ from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.states import States
+from fairseq_normalign.progress import over
 from fairseq_normalign.representations.linear_probe import train
 
 NO_TAG = "_"
@@ -118,7 +119,7 @@ def probe(
     ]
     accuracy: list[float] = []
     shuffled: list[float] = []
-    for of_layer in of_layers:
+    for of_layer in over(of_layers, f"{name} classifiers", unit="layers"):
         known, other = of_layer[split.train], of_layer[split.test]
         for labels, results in ((split.train_labels, accuracy), (shuffled_labels, shuffled)):
             classifier = train(known, labels, len(split.tags))

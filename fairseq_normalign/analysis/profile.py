@@ -17,6 +17,7 @@ from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.host.attention import head_counts, head_names
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.runs.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Survey:
     reader: PairReader
     pairs: Sequence[Pair]
     options: ProfileOptions
+    sums: Sums = field(default_factory=Sums)  # kept nowhere
 
 
 def profile(
@@ -91,19 +93,23 @@ def profile(
     pairs: Sequence[Pair],
     scores: Sequence[str] | None = None,
     options: ProfileOptions | None = None,
+    *,
+    sums: Sums | None = None,
     **changes: Any,
 ) -> Profile:
     """Scores and roles of every head of a model.
 
     Heads have the names that they had in the model that none was removed from.
 
-    >>> profile(aligner, pairs, scores=["confidence", "relevance"]).scores["confidence"]
+    Examples:
+        >>> profile(aligner, pairs, scores=["confidence", "relevance"]).scores["confidence"]
 
     Args:
         model: an aligner, or what else has ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
         scores: names in ``head_scores.HEAD_SCORES``; the cheap ones by default.
-        options: see :class:`ProfileOptions`; or name them one by one.
+        options: see ``ProfileOptions``; or name them one by one.
+        sums: where those of long passes are kept meanwhile; by default nowhere.
     """
     alone = model.forcing.attention == "encoder"
     names = default_scores(encoder_alone=alone) if scores is None else list(scores)
@@ -115,7 +121,7 @@ def profile(
         raise InputError("heads cannot be measured on a corpus without words")
     options = replace(options or ProfileOptions(), **changes)
     pairs, options = _without_skipped(pairs, options)
-    survey = Survey(model.forcing, model.reader, pairs, options)
+    survey = Survey(model.forcing, model.reader, pairs, options, sums or Sums())
     measured = Profile(heads, signature={"sentences": len(pairs)})
     for name, finding in _findings(survey, names).items():
         measured.add(name, finding)
@@ -148,6 +154,7 @@ def _findings(survey: Survey, names: Sequence[str]) -> dict[str, Finding]:
             survey.pairs,
             list(watchers.values()),
             max_tokens=survey.options.max_tokens,
+            sums=survey.sums,
         )
     findings = {}
     for name, score in HEAD_SCORES.items():  # in the order of the table

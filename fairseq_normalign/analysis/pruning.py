@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 
@@ -13,6 +14,7 @@ from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
 from fairseq_normalign.heads.names import ALL, KINDS, Head, all_heads, format_heads, parse_heads
 from fairseq_normalign.heads.pruning import count_heads, fold_gates, keep_heads, log_alphas
 from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
+from fairseq_normalign.html_table import html_table
 
 PLAIN_CRITERION = "label_smoothed_cross_entropy"
 GATED_CRITERION = f"{PLAIN_CRITERION}_l0"
@@ -55,6 +57,18 @@ class Prunable:
         gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
         gate_of = dict(zip(self.log_alphas, gates.tolist(), strict=True))
         self.closed = {head for head, gate in gate_of.items() if gate == 0}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the heads of each layer, and those whose gate is closed."""
+        rows = []
+        for kind, layer in self.counts:
+            own = [head for head in self.heads if head[:2] == (kind, layer)]
+            before = sum(head[:2] == (kind, layer) for head in self.all_heads)
+            closed = sum(head in self.closed for head in own)
+            numbers = ", ".join(str(head.head + 1) for head in own if head not in self.closed)
+            rows.append([f"{kind}.{layer + 1}", f"{len(own)} of {before}", str(closed), numbers])
+        caption = f"{Path(self.path).name}, {self.megabytes:.1f} MB"
+        return html_table(["attention", "heads", "closed", "open"], rows, caption=caption)
 
     def _option(self, kind: str, name: str) -> int:
         """An option of the side that an attention belongs to."""

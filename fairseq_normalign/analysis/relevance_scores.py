@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
-from fairseq_normalign.analysis.pair_relevance import SentenceRelevance, relevances
+from fairseq_normalign.analysis.kept_sums import text_of
+from fairseq_normalign.analysis.pair_relevance import SentenceRelevance, groups, relevances
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.analysis.rare_tokens import RareTokens, rare_tokens
 from fairseq_normalign.heads.lrp_rules import (
@@ -23,6 +24,7 @@ from fairseq_normalign.heads.roles import rare_influence, rarest
 from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.progress import bar
 
 
 def relevance(survey: Survey) -> Finding:
@@ -41,19 +43,29 @@ def relevance(survey: Survey) -> Finding:
         pooled=options.pooled,
         max_tokens=options.max_tokens,
     )
-    with tqdm(desc="relevance", total=len(survey.pairs), unit=" pairs", disable=None) as progress:
-        for numbered in numbered_batches(survey.pairs, max_tokens=options.max_tokens):
-            batch = [pair for _, pair in numbered]
-            for pair, of_pair in zip(batch, explain(batch), strict=True):
+    this_pass = survey.sums.begin("relevance", [summary])
+    with bar("relevance", total=this_pass.left(len(survey.pairs))) as shown:
+        for group in this_pass.over(_groups(survey), text=text_of, size=len):
+            for pair, of_pair in zip(group, explain(group), strict=True):
                 summary.add(pair, of_pair)
-                progress.update()
+                shown.update()
     mode = "pooled" if options.pooled else "exact"
     settings = {"relevance": f"{rule_set(options.rules).spec}-{mode}"}
     return summary.finding()._replace(settings=settings)
 
 
+def _groups(survey: Survey) -> Iterator[list[Pair]]:
+    """The pairs, as they are explained together: few, so that what is done is kept often."""
+    options = survey.options
+    for numbered in numbered_batches(survey.pairs, max_tokens=options.max_tokens):
+        batch = [pair for _, pair in numbered]
+        yield from groups(batch, options.pooled, options.max_tokens)
+
+
 class RelevanceSummary:
     """What the relevance of many sentences has in common."""
+
+    KEPT = ("tally", "deviation", "contributions", "influences")
 
     def __init__(self, tokens: RareTokens | str) -> None:
         self.tokens = None if isinstance(tokens, str) else tokens

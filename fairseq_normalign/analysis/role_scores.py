@@ -14,6 +14,7 @@ import torch
 
 from fairseq_normalign.alignment.extract import to_words
 from fairseq_normalign.analysis.attention_pass import Seen, record_heads, running_heads, watch
+from fairseq_normalign.analysis.kept_sums import text_of_batch
 from fairseq_normalign.analysis.profile import Survey
 from fairseq_normalign.analysis.rare_tokens import RareTokens, rare_tokens, unusable
 from fairseq_normalign.errors import InputError
@@ -27,13 +28,18 @@ from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, examined
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.chunks import cut
 
 RANKS = {"rarest": 1, "two rarest": 2}
+WINDOW = 200  # trees sorted by length at a time
 MOVED = 0.1  # share of the test tokens that change places in our control
 
 
 class PositionWatcher:
     """Relative positions of maxima in self-attention; in the encoder, also the last token."""
+
+    KEPT = ("positions", "last")
 
     def __init__(self, survey: Survey | None = None) -> None:
         self.positions: dict[tuple[str, int], Positions] = defaultdict(Positions)
@@ -73,6 +79,8 @@ class PositionWatcher:
 
 class RareWatcher:
     """How often encoder heads look at the rarest tokens of the sentence."""
+
+    KEPT = ("tallies",)
 
     def __init__(self, tokens: RareTokens):
         self.tokens = tokens
@@ -114,6 +122,8 @@ class RareRole:
     said, and refused if the options ask for it.
     """
 
+    KEPT = ("tallies",)
+
     def __init__(self, survey: Survey):
         self.survey = survey
         self.watcher: RareWatcher | None = None
@@ -127,6 +137,16 @@ class RareRole:
         if self.watcher is not None:
             self.watcher(seen)
 
+    @property
+    def tallies(self) -> dict[tuple[str, str], Tally]:
+        """The sums of the watcher; none if nothing is measured."""
+        return {} if self.watcher is None else self.watcher.tallies
+
+    @tallies.setter
+    def tallies(self, tallies: dict[tuple[str, str], Tally]) -> None:
+        if self.watcher is not None:
+            self.watcher.tallies = tallies
+
     def result(self) -> Finding:
         if self.watcher is None:
             return Finding()
@@ -138,8 +158,15 @@ class RareRole:
             return Finding()
         options = self.survey.options
         control = RareWatcher(self.watcher.tokens)
-        pairs = moved_pairs(self.survey.pairs, seed=options.seed)
-        watch(self.survey.forcing, pairs, [control], max_tokens=options.max_tokens)
+        pairs = list(moved_pairs(self.survey.pairs, seed=options.seed))
+        watch(
+            self.survey.forcing,
+            pairs,
+            [control],
+            max_tokens=options.max_tokens,
+            sums=self.survey.sums,
+            name="attention-moved",
+        )
         own = options.counts is None
         settings = {
             "frequencies": "dictionary" if own else Path(options.counts_name).name,
@@ -209,10 +236,16 @@ def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:
     trees = survey.options.trees
     pairs = list(examined(_sentences(trees, survey.reader), survey.reader, name="treebank"))
     run = partial(_weights_between_words, forcing)
-    weights = map_batches(pairs, run, max_tokens=survey.options.max_tokens, window=200)
     measured = Syntax()
-    for tree, of_tree in zip(trees, weights, strict=True):
-        measured.add(of_tree, tree)
+    this_pass = survey.sums.begin("trees", [measured], unit="sentences")
+    windows = (window.items for window in cut(zip(trees, pairs, strict=True), WINDOW))
+    with bar("trees", total=this_pass.left(len(trees)), unit="sentences") as shown:
+        for window in this_pass.over(windows, text=text_of_batch, size=len):
+            of_window = [pair for _, pair in window]
+            weights = map_batches(of_window, run, max_tokens=survey.options.max_tokens)
+            for (tree, _), of_tree in zip(window, weights, strict=True):
+                measured.add(of_tree, tree)
+                shown.update()
     return measured
 
 

@@ -6,8 +6,8 @@ The method of one model is ``shift_att``; a ``ShiftAttAligner`` has a model of e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, product
-from typing import Any, NoReturn
+from itertools import chain, islice, product, tee
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,12 @@ from fairseq_normalign.analysis.aligner import Aligner, NormAligner, Progress, T
 from fairseq_normalign.analysis.attention_methods import weights
 from fairseq_normalign.analysis.layer_choice import SAMPLE
 from fairseq_normalign.analysis.methods import SHIFT_ATT, Batch
-from fairseq_normalign.analysis.two_models import check_directions, decisive_samples, read_both
+from fairseq_normalign.analysis.two_models import (
+    check_directions,
+    check_same_sentences,
+    decisive_samples,
+    read_both,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 
@@ -87,6 +92,20 @@ class ShiftAttAligner(Aligner):
             )
         return ShiftAttAligner(*decided), list(map(chain, first, rests))
 
+    @property
+    def sample_size(self) -> int:
+        return max(aligner.sample_size for aligner in self.aligners)
+
+    def decision(self) -> dict[str, Any]:
+        forward, backward = (aligner.decision() for aligner in self.aligners)
+        return {"forward": forward, "backward": backward}
+
+    def with_decision(self, decision: dict[str, Any]) -> ShiftAttAligner:
+        forward, backward = self.aligners
+        return ShiftAttAligner(
+            forward.with_decision(decision["forward"]), backward.with_decision(decision["backward"])
+        )
+
     def _agreeing_layers(self, samples: Sequence[list[Pair]]) -> tuple[int, int]:
         forward, backward = map(_links_by_layer, self.aligners, samples)
         swapped = {}
@@ -102,12 +121,12 @@ class ShiftAttAligner(Aligner):
         decided, again = self.decide(*streams)
         self.aligners = decided.aligners  # what was decided stays
         forward, backward = self.aligners
+        pairs, again[0] = tee(again[0])
         of_forward = forward.evidences_many(again[0], [forward.place])
         of_backward = backward.evidences_many(again[1], [backward.place], progress=progress)
-        both = zip(of_forward, of_backward, strict=True)
-        for number, ((soft,), (reverse_soft,)) in enumerate(both, 1):
-            if soft.words.shape != reverse_soft.words.T.shape:
-                _refuse_sentences(number)
+        both = zip(pairs, of_forward, of_backward, strict=True)
+        for pair, (soft,), (reverse_soft,) in both:
+            check_same_sentences([soft.words, reverse_soft.words.T], pair.where)
             yield self._symmetrized(soft, reverse_soft)
 
     def _symmetrized(self, soft: Soft, reverse_soft: Soft) -> Soft:
@@ -176,10 +195,3 @@ def _links_by_layer(aligner: NormAligner, pairs: Iterable[Pair]) -> dict[int, li
 
 def _swapped(links: Iterable[Link]) -> set[Link]:
     return {(target, source) for source, target in links}
-
-
-def _refuse_sentences(number: int) -> NoReturn:
-    raise InputError(
-        f"pair {number}: the models read different sentences; is the reverse model of the other "
-        "direction?"
-    )

@@ -76,6 +76,8 @@ class Statistics:
 class StatisticsWatcher:
     """Gathers α and ‖f(x)‖ of all attentions that have heads."""
 
+    KEPT = ("tallies",)
+
     def __init__(self, categories: Categories):
         self.categories = categories
         self.tallies: dict[str, StatisticsTally] = {}

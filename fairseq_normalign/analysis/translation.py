@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF
-from tqdm import tqdm
 
 from fairseq_normalign.alignment.links import InMemory, read_together
 from fairseq_normalign.alignment.words import TextFile
@@ -17,6 +16,7 @@ from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.translate import Translator, reference
+from fairseq_normalign.progress import bar
 
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 
@@ -100,7 +100,7 @@ def side_by_side(
     watches = [Stopwatch()] * len(translators)
     for translate in translators:
         translate([pair for _, pair in batches[0]])
-    with tqdm(total=len(pairs), unit=" sentences", disable=None) as progress:
+    with bar("translation", total=len(pairs), unit="sentences") as shown:
         for batch in batches:
             for model, translate in enumerate(translators):
                 start = time.process_time()
@@ -110,5 +110,5 @@ def side_by_side(
                 for (place, pair), hypothesis in zip(batch, hypotheses, strict=True):
                     if not pair.skipped:
                         texts[model][place] = translate.text(hypothesis)
-            progress.update(len(batch))
+            shown.update(len(batch))
     return texts, [watch.tokens / watch.seconds for watch in watches]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import tee
 
+import numpy as np
+
 from fairseq_normalign.analysis.aligner import NormAligner, Text
 from fairseq_normalign.analysis.layer_choice import decisive_pairs
 from fairseq_normalign.errors import InputError
@@ -19,6 +21,15 @@ def check_directions(aligners: Sequence[NormAligner]) -> None:
         raise InputError(
             f"the reverse model translates {source}-{target}, as the model does; expected "
             f"{target}-{source}"
+        )
+
+
+def check_same_sentences(matrices: Sequence[np.ndarray], where: str) -> None:
+    """Refuses what two models say of different sentences."""
+    if any(matrix.shape != matrices[0].shape for matrix in matrices):
+        raise InputError(
+            f"{where}: the models read different sentences; is the reverse model of the other "
+            "direction?"
         )
 
 

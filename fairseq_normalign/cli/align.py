@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from itertools import chain, islice
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.alignment.extract import MERGES, RULES, check_extract, extractor
-from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.links import LinkFile, format_links
-from fairseq_normalign.alignment.signature import signed_file
+from fairseq_normalign.alignment.merge import merge_run
+from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.alignment.soft import EOS, STEPS
-from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, LINKS, parse_evidences
-from fairseq_normalign.analysis.methods import (
-    METHODS,
-    SHIFT_ATT,
-    method_of,
-    methods_without_files,
-)
+from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidences
+from fairseq_normalign.analysis.methods import METHODS, SHIFT_ATT, method_of
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.align_run import align, link_files
+from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.runs import (
+    add_run_options,
+    check_run_options,
+    command_of,
+    keeps,
+    kept_run,
+    plan_of,
+)
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, short_names
-
-if TYPE_CHECKING:
-    from fairseq_normalign.alignment.error_table import ErrorTable
-    from fairseq_normalign.alignment.soft import Soft
-    from fairseq_normalign.analysis.aligner import Aligner
-    from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.files import is_stream
 
 AUTO = "auto"
-TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
-WIDE = 3  # methods whose layers fit side by side
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. `normalign methods` tells what --method
 takes."""
@@ -54,8 +46,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpus_options(parser)
     add_alignment_options(parser)
     add_combination_options(parser)
+    add_decision_option(parser)
     add_output_options(parser)
     add_table_options(parser)
+    add_run_options(parser)
 
 
 def add_alignment_options(parser: argparse.ArgumentParser) -> None:
@@ -118,11 +112,7 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
         help="combine both steps (and directions): see docs/combine.md (default: learned with "
         "--reverse-path or links of other aligners, else none)",
     )
-    group.add_argument(
-        "--reverse-path",
-        metavar="CHECKPOINT",
-        help="the model of the other direction, for --combine and for --method shift-att",
-    )
+    options.add_reverse_options(group, "for --combine and for --method shift-att")
     group.add_argument(
         "--evidence", nargs="+", metavar="E", help=f"{FORM} (default: chosen without gold)"
     )
@@ -136,6 +126,16 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
         "--lexicon",
         metavar="FILE",
         help="use the lexicon in this file; if there is no such file, keep the lexicon there",
+    )
+
+
+def add_decision_option(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("decision")
+    group.add_argument(
+        "--decision",
+        metavar="FILE",
+        help="layer, step or learned weights of another run; if there is no such file, what is "
+        "decided on the first pairs is kept there",
     )
 
 
@@ -159,26 +159,6 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_table_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("table", "error rates instead of links")
-    group.add_argument(
-        "--all",
-        action="store_true",
-        help="print a table of AERs: layers × methods × steps, and a line for each method with "
-        "interval and cost; of several checkpoints, mean ± deviation",
-    )
-    group.add_argument(
-        "--methods",
-        nargs="+",
-        metavar="NAME",
-        help="of the table, or all; those of the whole model are slow; of more than "
-        f"{WIDE}, layers are in --json alone (default: {' '.join(TABLE_METHODS)})",
-    )
-    group.add_argument("--heads", action="store_true", help="a row for each head too")
-    options.add_gold_options(group, "gold links")
-    group.add_argument("--json", metavar="FILE", help="write the table here as JSON too")
-
-
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     if args.all != (args.gold is not None):
@@ -199,14 +179,23 @@ def check(args: argparse.Namespace) -> None:
         raise InputError(
             "--heads: heads of different models do not correspond; expected one checkpoint with it"
         )
+    options.check_reverse_options(args)
     check_several(args)
+    check_run_options(args)
     if args.output:
-        options.check_output(f"{args.output}.json", *options.inputs_of(args))
+        check_signed_output(args)
     check_extract(args.extract or "argmax")
     args.combine = args.combine or default_combination(args)
     check_combination(args)
     if args.user_dir is None:  # another plugin may have methods of its own
         check_methods(args)
+
+
+def check_signed_output(args: argparse.Namespace) -> None:
+    """Refuses an output that cannot be written in the end, or its signature."""
+    for path in (args.output, f"{args.output}.json"):
+        options.check_output(path, *options.inputs_of(args))
+    refuse_unsignable(args.output)
 
 
 def check_methods(args: argparse.Namespace) -> None:
@@ -240,25 +229,29 @@ def check_combination(args: argparse.Namespace) -> None:
 
 def check_files(args: argparse.Namespace) -> None:
     """Refuses files of links and of a lexicon that cannot be read, or written."""
-    files = link_files(args)
+    files = [file.path for file in link_files(args)]
     for path in files:
         if not Path(path).is_file():
             raise InputError(f"links:{path}: no such file")
-    if args.lexicon:
-        check_lexicon(args)
-    for path in (args.lexicon, *files):
+    for name in ("lexicon", "decision"):
+        if getattr(args, name):
+            check_kept(args, name)
+    for path in (args.lexicon, args.decision, *files):
         if path and args.output:
             options.check_output(args.output, path)
 
 
-def check_lexicon(args: argparse.Namespace) -> None:
-    """Refuses a place where no lexicon can be kept, before anything is learned."""
-    if is_stream(args.lexicon):
-        raise InputError(f"--lexicon {args.lexicon}: expected a file")
-    if not Path(args.lexicon).is_file():
-        options.check_output(args.lexicon, *options.inputs_of(args))
-        if args.output and args.lexicon in (args.output, f"{args.output}.json"):
-            raise InputError(f"{args.lexicon}: is named for two outputs; expected a name for each")
+def check_kept(args: argparse.Namespace, name: str) -> None:
+    """Refuses a place where a lexicon or decision cannot be kept, before anything is learned."""
+    path = getattr(args, name)
+    if is_stream(path):
+        raise InputError(f"--{name} {path}: expected a file")
+    if args.all:
+        raise InputError(f"--{name} is of one alignment; expected no --all with it")
+    if not Path(path).is_file():
+        options.check_output(path, *options.inputs_of(args))
+        if args.output and path in (args.output, f"{args.output}.json"):
+            raise InputError(f"{path}: is named for two outputs; expected a name for each")
 
 
 def default_combination(args: argparse.Namespace) -> str | None:
@@ -268,185 +261,22 @@ def default_combination(args: argparse.Namespace) -> str | None:
     return "learned"
 
 
-def link_files(args: argparse.Namespace) -> list[str]:
-    """The files of other aligners' links among the evidences."""
-    texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
-    return [file.path for file in parse_evidences(texts)[1]]
-
-
-def table_methods(names: list[str] | None) -> list[str]:
-    """The methods of the table."""
-    if names is None:
-        return list(TABLE_METHODS)
-    if names == ["all"]:
-        return methods_without_files()
-    for name in names:
-        method_of(name)
-    return list(dict.fromkeys(names))
-
-
 def main(args: argparse.Namespace) -> None:
-    from tqdm import tqdm
+    from fairseq_normalign.host.options import complete
 
-    from fairseq_normalign.host.options import complete, load
-
+    command = command_of(args) if keeps(args) else {}
     complete(args)
     if args.all:
         print_table(args)
         return
     (args,) = options_of_each(args)
-    aligner = load_aligner(args, load(args))
-    streams, total = read_streams(args, aligner)
-    aligner, streams = aligner.decide(*streams)
-    if args.lexicon and not Path(args.lexicon).exists():
-        keep_lexicon(args.lexicon, aligner)
-    with tqdm(total=total, unit=" pairs", disable=None) as progress:
-        write_alignment(args, aligner, aligner.run(*streams, progress=progress.update))
-
-
-def keep_lexicon(path: str, aligner: Aligner) -> None:
-    """Writes what a combined aligner has counted."""
-    from fairseq_normalign.analysis.combined import CombinedAligner
-
-    if isinstance(aligner, CombinedAligner) and aligner.model is not None:
-        lexicon = aligner.model.lexicon
-        if not lexicon.pairs:
-            warnings.warn(f"{path}: not written, as no lexicon is used here", stacklevel=2)
-            return
-        lexicon.write(path)
-
-
-def load_aligner(args: argparse.Namespace, model: ReadyModel) -> Aligner:
-    """The aligner that the options describe."""
-    from fairseq_normalign.analysis.aligner import NormAligner
-    from fairseq_normalign.analysis.combined import LEARN_PAIRS, CombinedAligner
-    from fairseq_normalign.analysis.shift_att import ShiftAttAligner
-    from fairseq_normalign.host.options import load
-
-    align_options = align_options_of(args)
-    forward = NormAligner(*model, align_options)
-    backward = None
-    if args.reverse_path:
-        backward = NormAligner(*load(args, reverse=True), align_options)
-    if args.combine is None:
-        return forward if backward is None else ShiftAttAligner(forward, backward)
-    evidences, files = parse_evidences(args.evidence or [])
-    known = args.lexicon if args.lexicon and Path(args.lexicon).exists() else None
-    return CombinedAligner(
-        forward,
-        backward,
-        combine=args.combine,
-        evidences=evidences or None,
-        extract=args.extract,
-        links=len(files),
-        learn_pairs=args.learn_pairs or LEARN_PAIRS,
-        lexicon=Lexicon.read(known) if known else None,
-    )
-
-
-def align_options_of(args: argparse.Namespace) -> Any:
-    from fairseq_normalign.analysis.aligner import AlignOptions
-
-    return AlignOptions(
-        method=args.method,
-        layer=args.layer,
-        head=args.head,
-        step=args.step,
-        eos=args.eos,
-        extract=args.extract,
-        source_merge=args.source_merge,
-        target_merge=args.target_merge,
-        batch_tokens=args.max_tokens,
-    )
-
-
-def read_streams(args: argparse.Namespace, aligner: Aligner) -> tuple[list, int | None]:
-    """The corpus as each model of the aligner reads it, and how many pairs it has."""
-    from fairseq_normalign.host.options import corpus, fitted
-
-    streams = []
-    total = None
-    for place, model in enumerate(aligner.models):
-        pairs, count = corpus(args, model.reader, reverse=bool(place))
-        streams.append(pairs)
-        total = total or count
-    of_models = fitted(args, streams, [model.forcing for model in aligner.models])
-    _, files = parse_evidences(args.evidence or [])
-    return [*of_models, *(LinkFile(file.path, reverse=file.reverse) for file in files)], total
-
-
-def write_alignment(args: argparse.Namespace, aligner: Aligner, softs: Iterable[Soft]) -> None:
-    """Writes links (and confidences), then the signature, beside the output or to stderr."""
-    signature = aligner.signature()
-    if args.confidence:
-        signature["batch"] = args.max_tokens  # the last digit of a confidence may depend on it
-    place = signed_file(args.output, signature) if args.output else nullcontext(sys.stdout)
-    with place as file:
-        for soft in softs:
-            links = aligner.links(soft)
-            shares = aligner.confidences(soft, links) if args.confidence else None
-            print(format_links(links, index=args.index, confidences=shares), file=file)
-    if not args.output:
-        choices = [f"{key}:{value}" for key, value in signature.items()]
-        print("|".join(choices), file=sys.stderr)
-
-
-def print_table(args: argparse.Namespace) -> None:
-    """Prints the tables, of several checkpoints together if several are named."""
-    from fairseq_normalign.report.method_table import method_table
-    from fairseq_normalign.report.tables import aer_table, write_tables
-
-    tables = {}
-    for name, of_one in zip(short_names(args.path), options_of_each(args), strict=True):
-        tables[name] = table_of(of_one, name)
-    methods = table_methods(args.methods)
-    if len(methods) <= WIDE or args.heads:
-        print(aer_table(*tables.values()), end="\n\n")
-    print(method_table(*tables.values()))
-    if args.json:
-        write_tables(tables, args.json)
-    signature = {"checkpoint": ",".join(tables), **table_signature(args, methods)}
-    print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
-
-
-def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[str, str]:
-    """How soft alignments become links, and those of some methods in their own way."""
-    align_options = align_options_of(args)
-    common = align_options.extraction()
-    ways = {method: align_options.extraction(method) for method in methods}
-    signature = dict(common)
-    for method, way in ways.items():
-        if way != common:
-            signature[method] = ",".join(way.values())
-    return signature
-
-
-def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
-    """The error rates of one checkpoint, and what the methods cost."""
-    from tqdm import tqdm
-
-    from fairseq_normalign.analysis.error_table import error_table, passes
-    from fairseq_normalign.analysis.method_cost import SAMPLE, method_costs
-    from fairseq_normalign.host.options import corpus, fitted, gold, load
-
-    model = load(args)
-    unfitted, total = corpus(args, model.reader)
-    (pairs,) = fitted(args, [unfitted], [model.forcing])
-    sample = list(islice(pairs, SAMPLE))
-    methods = table_methods(args.methods)
-    runs = None if total is None else total * len(passes(methods))
-    with tqdm(desc=name, total=runs, unit=" pairs", disable=None) as progress:
-        table = error_table(
-            model,
-            chain(sample, pairs),
-            gold(args),
-            methods,
-            options=align_options_of(args),
-            heads=args.heads,
-            progress=progress.update,
-        )
-    places = {method: table.choice(method) for method in table.choices}
-    costs = method_costs(
-        model.forcing, sample, places, batch_tokens=args.max_tokens, title=f"{name}, cost"
-    )
-    return table._replace(costs=costs)
+    plan = plan_of(args)
+    command["device"] = args.device.type
+    with kept_run(args, command, plan.shard) as folder:
+        align(args, plan, folder)
+    if folder is None:
+        return
+    if plan.shard.of == 1:
+        merge_run(folder)
+    else:
+        print(f"{plan.shard} is done; when all are: normalign merge {args.output}", file=sys.stderr)

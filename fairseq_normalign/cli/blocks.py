@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.runs import check_restart
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.norms.categories import DEFAULT, PRESETS, parse_categories
 from fairseq_normalign.norms.ranks import SOURCES
+from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.block_survey import BlockSurvey, Counted
+    from fairseq_normalign.runs.sums import Sums, SumsFolder
 
 ATTENTIONS = {"all": "cross", "encoder": "encoder", "decoder": "decoder"}
 
@@ -99,6 +102,7 @@ def check_block_options(args: argparse.Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     parse_categories(args.categories, args.category)
     check_several(args)
+    check_restart(args)
     if len(args.frequencies or []) > 2:
         raise InputError(
             f"--frequencies: found {len(args.frequencies)} files; expected one, or one of the "
@@ -106,14 +110,16 @@ def check_block_options(args: argparse.Namespace) -> None:
         )
 
 
-def surveys(args: argparse.Namespace, **what: bool) -> list[BlockSurvey]:
+def surveys(args: argparse.Namespace, folder: SumsFolder | None, **what: bool) -> list[BlockSurvey]:
     """What is measured of each checkpoint.
 
     Args:
+        folder: where sums are kept.
         what: what to measure; see ``BlockOptions``.
     """
     from fairseq_normalign.analysis.block_survey import BlockOptions
     from fairseq_normalign.host.options import complete
+    from fairseq_normalign.runs.sums import Sums
 
     complete(args)
     measuring = BlockOptions(
@@ -125,13 +131,16 @@ def surveys(args: argparse.Namespace, **what: bool) -> list[BlockSurvey]:
     )
     attention = ATTENTIONS[args.attention]
     of_each = options_of_each(args, attention=attention)
-    return [survey(of_one, attention, measuring) for of_one in of_each]
+    of_models = []
+    for number, of_one in enumerate(of_each, 1):
+        sums = Sums(folder, number if len(of_each) > 1 else None)
+        of_models.append(survey(of_one, attention, measuring, sums))
+    return of_models
 
 
-def survey(args: argparse.Namespace, attention: str, measuring: Any) -> BlockSurvey:
+def survey(args: argparse.Namespace, attention: str, measuring: Any, sums: Sums) -> BlockSurvey:
     """What is measured of one checkpoint."""
-    from tqdm import tqdm
-
+    from fairseq_normalign.analysis.block_pass import SUMS
     from fairseq_normalign.analysis.block_survey import survey_blocks
     from fairseq_normalign.host.masking import with_masks
     from fairseq_normalign.host.options import corpus, fitted, load
@@ -147,8 +156,9 @@ def survey(args: argparse.Namespace, attention: str, measuring: Any) -> BlockSur
         pairs = with_masks(pairs, args.mask_share, mask, seed=args.seed)
     if total is not None and args.limit is not None:
         total = min(total, args.limit)
-    with tqdm(total=total, unit=" pairs", disable=None) as progress:
-        return survey_blocks(model, pairs, measuring, progress=progress.update)
+    left = None if total is None else max(0, total - sums.before(SUMS))
+    with bar("blocks", total=left) as shown:
+        return survey_blocks(model, pairs, measuring, progress=shown.update, sums=sums)
 
 
 def read_counts(args: argparse.Namespace) -> dict[str, Counted]:

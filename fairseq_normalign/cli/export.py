@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.kept import add_restart_option, kept_sums
+from fairseq_normalign.cli.runs import check_restart
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.norms.quantities import QUANTITIES, SOURCE_SHARE
+from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.arrays import Arrays
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
+    from fairseq_normalign.runs.sums import SumsFolder
 
 DESCRIPTION = """Writes for each sentence pair an array over its pieces and marks such as </s>, with
 tokens and metadata; read it with fairseq_normalign.open_export or numpy.load. Encoder attention
@@ -32,6 +36,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses texts that cannot be read twice, for the size of the file and for its arrays."""
+    check_restart(args)
     for path in (args.source_file, args.target_file, args.hypotheses):
         if path is not None and is_stream(path):
             raise InputError(f"{name_of(path)}: can be read only once; expected a file")
@@ -90,14 +95,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="refuse to write a file larger than this (default: %(default)s)",
     )
+    add_restart_option(group)
 
 
 def main(args: argparse.Namespace) -> None:
-    from tqdm import tqdm
+    with kept_sums(args, "export") as folder:
+        export(args, folder)
 
+
+def export(args: argparse.Namespace, folder: SumsFolder | None) -> None:
+    """Writes the file; what is finished of it is kept in a folder meanwhile."""
     from fairseq_normalign.analysis.arrays import size
     from fairseq_normalign.host.options import complete, corpus, fitted, load
-    from fairseq_normalign.report.arrays import write_arrays
+    from fairseq_normalign.report.arrays import SUMS, write_arrays
+    from fairseq_normalign.runs.sums import Sums
 
     complete(args)
     model = load(args, attention=args.attention)
@@ -118,7 +129,7 @@ def main(args: argparse.Namespace) -> None:
             "--dtype float16"
         )
     metadata = {"checkpoint": Path(args.path).name, "version": __version__}
-    with tqdm(total=count, unit=" pairs", disable=None) as progress:
+    with bar("arrays", total=count - Sums(folder).before(SUMS)) as shown:
         write_arrays(
             args.output,
             arrays,
@@ -127,7 +138,8 @@ def main(args: argparse.Namespace) -> None:
             metadata,
             count=count,
             max_tokens=args.max_tokens,
-            progress=progress.update,
+            progress=shown.update,
+            folder=folder,
         )
 
 

@@ -17,6 +17,8 @@ from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, de
 from fairseq_normalign.analysis.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.kept import add_restart_option, kept_sums
+from fairseq_normalign.cli.runs import check_restart
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
 from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, RARE_TOP, Criteria
@@ -25,6 +27,7 @@ from fairseq_normalign.host.search import SEARCH
 if TYPE_CHECKING:
     from fairseq_normalign.heads.profile import Profile
     from fairseq_normalign.heads.treebank import Tree
+    from fairseq_normalign.runs.sums import Sums, SumsFolder
 
 DESCRIPTION = """What each attention head is worth (relevance, confidence, norms, importance,
 ablation) and what it does (position, rare tokens, syntax): a table for each kind of attention, and
@@ -52,6 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE.json", help="write everything here, with all details"
     )
     group.add_argument("--plot", metavar="FILE", help="a picture of the scores: .png, .pdf or .svg")
+    add_restart_option(group)
 
 
 def add_score_options(parser: argparse.ArgumentParser) -> None:
@@ -193,6 +197,7 @@ def add_role_options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_several(args)
+    check_restart(args)
     check_extract(args.extract)
     if args.extract != "argmax" and not args.gold:
         raise InputError(f"--extract {args.extract} is of the AER; expected --gold FILE with it")
@@ -234,16 +239,33 @@ def scores_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
+    with kept_sums(args, "heads") as folder:
+        of_each, profiles = profiles_of(args, folder)
+        if len(profiles) == 1:
+            write(of_each[0], profiles[0])
+        else:
+            write_several(of_each, profiles)
+    if len(profiles) == 1:
+        show(of_each[0], profiles[0])
+    else:
+        show_several(of_each, profiles)
+
+
+def profiles_of(
+    args: argparse.Namespace, folder: SumsFolder | None
+) -> tuple[list[argparse.Namespace], list[Profile]]:
+    """The options of each checkpoint, and what is known of its heads."""
     from fairseq_normalign.host.options import complete
+    from fairseq_normalign.runs.sums import Sums
 
     trees = read_trees(args) if args.conllu else []
     complete(args, SEARCH)
     of_each = options_of_each(args, attention=attention_of(args))
-    profiles = [measured_by(of_one, trees) for of_one in of_each]
-    if len(profiles) == 1:
-        write(of_each[0], profiles[0])
-    else:
-        write_several(of_each, profiles)
+    profiles = []
+    for number, of_one in enumerate(of_each, 1):
+        sums = Sums(folder, number if len(of_each) > 1 else None)
+        profiles.append(measured_by(of_one, trees, sums))
+    return of_each, profiles
 
 
 def attention_of(args: argparse.Namespace) -> str:
@@ -251,7 +273,7 @@ def attention_of(args: argparse.Namespace) -> str:
     return "encoder" if args.attention == "encoder" else "cross"
 
 
-def measured_by(args: argparse.Namespace, trees: list[Tree]) -> Profile:
+def measured_by(args: argparse.Namespace, trees: list[Tree], sums: Sums) -> Profile:
     """What is known of the heads of one checkpoint."""
     from fairseq_normalign.analysis.profile import profile
     from fairseq_normalign.host.options import corpus, fitted, load
@@ -260,7 +282,7 @@ def measured_by(args: argparse.Namespace, trees: list[Tree]) -> Profile:
     need_target = args.attention != "encoder"
     first = islice(corpus(args, model.reader, need_target=need_target).pairs, args.limit)
     (pairs,) = map(list, fitted(args, [first], [model.forcing]))
-    return profile(model, pairs, scores_of(args), **profile_options(args, trees))
+    return profile(model, pairs, scores_of(args), sums=sums, **profile_options(args, trees))
 
 
 def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, Any]:
@@ -330,36 +352,52 @@ def criteria_of(args: argparse.Namespace) -> Criteria:
 
 
 def write_several(of_each: Sequence[argparse.Namespace], profiles: Sequence[Profile]) -> None:
-    """Mean and deviation of several models; each by itself is in the JSON."""
+    """What is known of several models, each by itself."""
     from fairseq_normalign.report import heads as report
     from fairseq_normalign.report import seeds
 
+    if not of_each[0].output:
+        return
     names = short_names([args.path for args in of_each])
     models = {}
     for name, args, measured in zip(names, of_each, profiles, strict=True):
         signature = signature_of(args, measured)
         models[name] = report.as_json(measured, criteria_of(args), signature)
-    if of_each[0].output:
-        with whole_file(of_each[0].output) as file:
-            contents = seeds.as_json(profiles, models)
-            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
+    with whole_file(of_each[0].output) as file:
+        contents = seeds.as_json(profiles, models)
+        json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def show_several(of_each: Sequence[argparse.Namespace], profiles: Sequence[Profile]) -> None:
+    """Mean and deviation of several models."""
+    from fairseq_normalign.report import seeds
+
     print(seeds.as_text(profiles))
-    choices = {**signature_of(of_each[0], profiles[0]), "checkpoint": ",".join(names)}
-    print("|".join(f"{key}:{value}" for key, value in choices.items()), file=sys.stderr)
+    names = short_names([args.path for args in of_each])
+    print_signature({**signature_of(of_each[0], profiles[0]), "checkpoint": ",".join(names)})
 
 
 def write(args: argparse.Namespace, measured: Profile) -> None:
+    """The files that the options ask for."""
     from fairseq_normalign.report import head_maps, pictures
     from fairseq_normalign.report import heads as report
 
     criteria = criteria_of(args)
-    signature = signature_of(args, measured)
     if args.output:
         with whole_file(args.output) as file:
-            contents = report.as_json(measured, criteria, signature)
+            contents = report.as_json(measured, criteria, signature_of(args, measured))
             json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
     if args.plot:
         pictures.save(head_maps.picture(measured, criteria), args.plot)
-    print(report.as_text(measured, criteria))
+
+
+def show(args: argparse.Namespace, measured: Profile) -> None:
+    from fairseq_normalign.report import heads as report
+
+    print(report.as_text(measured, criteria_of(args)))
+    print_signature(signature_of(args, measured))
+
+
+def print_signature(signature: dict[str, Any]) -> None:
     choices = [f"{key}:{value}" for key, value in signature.items()]
     print("|".join(choices), file=sys.stderr)

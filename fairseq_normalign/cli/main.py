@@ -9,6 +9,7 @@ import importlib
 import keyword
 import sys
 
+from fairseq_normalign import progress
 from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.version import __version__
@@ -16,6 +17,7 @@ from fairseq_normalign.version import __version__
 # Modules are imported only when called: `normalign aer` must start without torch or fairseq.
 COMMANDS = {
     "align": "word alignments of a corpus from a Transformer's attention",
+    "merge": "the shards of an alignment to one file",
     "methods": "the soft methods and head scores that there are",
     "plot": "a picture of one sentence pair's soft alignments",
     "export": "weights, norms or vectors of a corpus, as arrays",
@@ -32,6 +34,7 @@ COMMANDS = {
     "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",
     "gates": "how gates and relevance of heads went during a training",
     "evaluate": "models side by side: heads, size, BLEU, chrF, AER, speed",
+    "report": "all of it on one page of HTML: alignments to browse, error rates, heads, mixing",
     "aer": "score alignments against gold: AER, precision, recall",
 }
 
@@ -61,6 +64,9 @@ def main(argv: list[str] | None = None) -> int:
             shell.drop_stdout()
             return 0
         except OSError as error:
+            if shell.is_about_a_name(error):
+                shell.say(f"normalign {command}: {error.filename}: {error.strerror}")
+                return 2
             if not shell.is_about_stdout(error):
                 raise
             shell.drop_stdout()
@@ -92,7 +98,9 @@ def run(argv: list[str]) -> int:
         return 2
     module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
-    command.main(command.parse_args(rest))
+    args = command.parse_args(rest)
+    with progress.quiet(args.quiet):
+        command.main(args)
     return 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
@@ -14,9 +15,13 @@ from fairseq_normalign.cli.blocks import (
     signature_of,
     surveys,
 )
+from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.norms.analyses import ANALYSES
+
+if TYPE_CHECKING:
+    from fairseq_normalign.analysis.mixing import Mixing
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
 itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for
@@ -58,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--plot", metavar="FILE", help="heat maps of layers and categories: .png, .pdf or .svg"
     )
+    add_restart_option(group)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -77,18 +83,29 @@ def analyses_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
-    measured = surveys(args)
+    with kept_sums(args, "mixing") as folder:
+        measured = surveys(args, folder)
+        from fairseq_normalign.report import mixing as report
+
+        signature = {**signature_of(args, measured[0]), "average": args.average}
+        by_model = [of_model.mixing for of_model in measured]
+        write(args, by_model, signature)
+    print(report.as_text(by_model, analyses_of(args), args.average))
+    print_signature(signature)
+
+
+def write(
+    args: argparse.Namespace,
+    by_model: Sequence[Mapping[str, Mixing]],
+    signature: Mapping[str, Any],
+) -> None:
+    """The files that the options ask for."""
     from fairseq_normalign.report import mixing as report
     from fairseq_normalign.report import pictures
 
-    signature = {**signature_of(args, measured[0]), "average": args.average}
-    analyses = analyses_of(args)
-    by_model = [of_model.mixing for of_model in measured]
     if args.output:
         with whole_file(args.output) as file:
             contents = report.as_json(by_model, args.path, signature)
             json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
     if args.plot:
-        pictures.save(report.picture(by_model, analyses, args.average), args.plot)
-    print(report.as_text(by_model, analyses, args.average))
-    print_signature(signature)
+        pictures.save(report.picture(by_model, analyses_of(args), args.average), args.plot)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of, refuse_overwriting
+from fairseq_normalign.files import refuse_overwriting
 
 MAX_TOKENS = 4000
 PICTURES = (".png", ".pdf", ".svg")
@@ -31,6 +32,9 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, command: str, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(prog=f"normalign {command}", allow_abbrev=False, **options)
+        self.add_argument(
+            "-q", "--quiet", action="store_true", help="show neither progress nor warnings"
+        )
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; {self.prog} --help tells more")
@@ -180,6 +184,8 @@ def parse(
 ) -> argparse.Namespace:
     """Our own options, checked; what is fairseq's waits in ``fairseq_argv``.
 
+    Those of fairseq's options that our help does not show are in ``others``.
+
     Args:
         add_options: adds our own options to a parser.
         check: refuses options that do not go together, before files are looked for.
@@ -188,8 +194,10 @@ def parse(
     add_options(parser)
     if several:
         argv = data_before_paths(argv)
-    args, unknown = parser.parse_known_args(argv)
-    refuse_typos(unknown, [args.user_dir] if args.user_dir else [])
+    args, others = parser.parse_known_args(argv)
+    args.others = others
+    refuse_typos(args.others, [args.user_dir] if args.user_dir else [])
+    refuse_shards(args.others, parser.prog)
     own = CommandParser(parser.prog, add_help=False)
     if several:
         add_path_option(own, several=True)
@@ -229,6 +237,13 @@ def refuse_lone_bpe_files(args: argparse.Namespace) -> None:
             raise InputError(f"{flag} is the file of a BPE; expected --bpe {bpe} with it")
 
 
+def refuse_shards(arguments: Iterable[str], command: str) -> None:
+    """fairseq-generate's shards of a corpus, where a command would take the whole of it."""
+    for argument in arguments:
+        if argument.partition("=")[0] in ("--num-shards", "--shard-id"):
+            raise InputError(f"{argument}: {command} knows no shards; normalign align does")
+
+
 def refuse_typos(arguments: Iterable[str], folders: Iterable[str]) -> None:
     """Refuses options that stand nowhere in fairseq's source or in another plugin's.
 
@@ -253,6 +268,26 @@ def _sources(folders: Iterable[str]) -> Iterable[str]:
     for place in places:
         for file in place.rglob("*.py"):
             yield file.read_text(encoding="utf-8", errors="replace")
+
+
+def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
+    """``--reverse-path``, and where its dictionaries are."""
+    group.add_argument(
+        "--reverse-path",
+        metavar="CHECKPOINT",
+        help=f"the model of the other direction, {purpose}",
+    )
+    group.add_argument(
+        "--reverse-data",
+        metavar="DATA",
+        help="the folder of its dictionaries, if they are others (default: its own folder if "
+        "normalign import made it, else DATA)",
+    )
+
+
+def check_reverse_options(args: argparse.Namespace) -> None:
+    if args.reverse_data and not args.reverse_path:
+        raise InputError("--reverse-data is of another model; expected --reverse-path with it")
 
 
 # Options that name files to read, and files to write.
@@ -302,11 +337,6 @@ def check_streams(args: argparse.Namespace) -> None:
     named = _named(args, INPUTS)
     if named.count("-") > 1:
         raise InputError("stdin ('-') can be read only once; expected a file for all but one")
-    streams = [path for path in _named(args, TEXTS) if is_stream(path)]
-    if streams and getattr(args, "reverse_path", None):
-        raise InputError(
-            f"{name_of(streams[0])}: can be read only once, and two models read it; expected a file"
-        )
 
 
 def check_user_dir(folder: str | None) -> None:
@@ -332,8 +362,9 @@ def inputs_of(args: argparse.Namespace) -> list[str]:
 
 
 def _folders(args: argparse.Namespace) -> list[str]:
-    """The folders that DATA names."""
-    return [folder for folder in (args.data or "").split(":") if folder]
+    """The folders that DATA and --reverse-data name."""
+    named = [args.data, getattr(args, "reverse_data", None)]
+    return [folder for folder in ":".join(filter(None, named)).split(":") if folder]
 
 
 def check_output(output: str, *inputs: str) -> None:
@@ -374,7 +405,7 @@ def _number(text: str, least: int) -> int:
 def share(text: str) -> float:
     """A number from 0 to 1 on the command line."""
     try:
-        value = float(text)
+        value = decimal(text)
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:

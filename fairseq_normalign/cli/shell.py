@@ -17,9 +17,15 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
+from fairseq_normalign.noise import hide_warnings
+from fairseq_normalign.progress import is_quiet
+
 # What the operating system says of a stdout that takes no more: a full or broken disk, a closed
 # descriptor.
 NO_STDOUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+
+# And of a name that is too long, that leads round in circles, or where nobody may look.
+NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR}
 
 
 def prepare_streams() -> None:
@@ -45,6 +51,11 @@ def prepare_streams() -> None:
 def is_about_stdout(error: OSError) -> bool:
     """Whether printing failed; errors about files name them."""
     return error.filename is None and error.errno in NO_STDOUT
+
+
+def is_about_a_name(error: OSError) -> bool:
+    """Whether no file can have the name, or be looked for where it leads: a user gave it."""
+    return error.filename is not None and error.errno in NO_NAME
 
 
 def drop_stdout() -> None:
@@ -76,14 +87,14 @@ def warnings_as_lines(command: str) -> Iterator[None]:
 
     def show(message: Warning | str, *place: object, **options: object) -> None:
         text = " ".join(str(message).split())
-        if text not in shown:
+        if text not in shown and not is_quiet():
             shown.add(text)
             say(f"normalign {command}: warning: {text}")
 
     level = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning)
-        warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
+        hide_warnings()
         warnings.showwarning = show
         logging.disable(logging.INFO)  # fairseq opens the root logger for all debug messages
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
@@ -14,8 +15,12 @@ from fairseq_normalign.cli.blocks import (
     signature_of,
     surveys,
 )
+from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
+
+if TYPE_CHECKING:
+    from fairseq_normalign.analysis.block_survey import BlockSurvey
 
 DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
 al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and
@@ -54,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"what --plot shows: {', '.join(FIGURES)} (default: all)",
     )
+    add_restart_option(group)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -64,27 +70,39 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    by_model = surveys(args, statistics=True, mixing=args.mixing)
+    with kept_sums(args, "stats") as folder:
+        by_model = surveys(args, folder, statistics=True, mixing=args.mixing)
+        from fairseq_normalign.report import mixing as mixing_report
+        from fairseq_normalign.report import statistics as report
+
+        signature = signature_of(args, by_model[0])
+        if not by_model[0].statistics:
+            raise InputError("the model has no attention heads left")
+        write(args, by_model, signature)
+    print(report.as_text([of_model.statistics for of_model in by_model]))
+    if args.mixing:
+        print()
+        mixing = [of_model.mixing for of_model in by_model]
+        print(mixing_report.as_text(mixing, ["ATTNRESLN-N"], "macro"))
+    print_signature(signature)
+
+
+def write(
+    args: argparse.Namespace, by_model: Sequence[BlockSurvey], signature: Mapping[str, Any]
+) -> None:
+    """The files that the options ask for."""
     from fairseq_normalign.report import mixing as mixing_report
     from fairseq_normalign.report import pictures
     from fairseq_normalign.report import statistics as report
     from fairseq_normalign.report.statistics_pictures import picture
 
-    signature = signature_of(args, by_model[0])
     statistics = [of_model.statistics for of_model in by_model]
-    mixing = [of_model.mixing for of_model in by_model]
-    if not statistics[0]:
-        raise InputError("the model has no attention heads left")
     if args.output:
         contents = report.as_json(statistics, args.path, signature)
         if args.mixing:
+            mixing = [of_model.mixing for of_model in by_model]
             contents["mixing"] = mixing_report.as_json(mixing, args.path, signature)["models"]
         with whole_file(args.output) as file:
             json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
     if args.plot:
         pictures.save(picture(statistics[0], args.figures), args.plot)
-    print(report.as_text(statistics))
-    if args.mixing:
-        print()
-        print(mixing_report.as_text(mixing, ["ATTNRESLN-N"], "macro"))
-    print_signature(signature)

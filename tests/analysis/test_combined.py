@@ -192,9 +192,9 @@ def test_blank_lines_only():
 
 def test_models_that_read_different_sentences():
     combined = CombinedAligner(aligner(), backward())
-    pairs = [aligner().reader.pair("w1 w2 w3", "w4 w5", "")]
+    pairs = [aligner().reader.pair("w1 w2 w3", "w4 w5", "line 7")]
     with pytest.raises(
-        InputError, match="pair 1: the models read different sentences; is the reverse model of"
+        InputError, match="line 7: the models read different sentences; is the reverse model of"
     ):
         list(combined.run(pairs, pairs))
 

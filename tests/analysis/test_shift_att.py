@@ -157,7 +157,7 @@ def test_models_that_do_not_go_together():
         ShiftAttAligner(aligner(), by_norms)
     both = ShiftAttAligner(aligner(layer=1), aligner(languages="ba", layer=1))
     streams = both.read(PAIRS[:1])[0], both.read(PAIRS[1:2])[1]
-    with pytest.raises(InputError, match="pair 1: the models read different sentences"):
+    with pytest.raises(InputError, match="line 1: the models read different sentences"):
         list(both.run(*streams))
 
 

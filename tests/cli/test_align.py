@@ -321,6 +321,12 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     ]
     align(corpus, checkpoint, *options, command="plot")
     assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
+    wrong = tmp_path / "wrong.talp"
+    wrong.write_text("0-0\n0-0 99-0\n")
+    options[options.index(corpus / "test.talp")] = wrong
+    done = align(corpus, checkpoint, *options, command="plot", check=False)
+    assert done.returncode == 2
+    assert "line 2 links word 99 with 0, from 0, where there are" in done.stderr
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import warnings
 
 import pytest
 
+from fairseq_normalign import progress
 from fairseq_normalign.cli import main as entry
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.main import main
@@ -128,7 +129,11 @@ def test_signals_end_a_run_tidily(folder, number, status, message):
 
 def command_of(monkeypatch, body):
     """Makes ``normalign aer`` a command that does what ``body`` does."""
-    module = types.SimpleNamespace(parse_args=lambda argv: argv, main=lambda args: body())
+
+    def parse_args(argv):
+        return types.SimpleNamespace(quiet="-q" in argv)
+
+    module = types.SimpleNamespace(parse_args=parse_args, main=lambda args: body())
     monkeypatch.setattr(entry.importlib, "import_module", lambda name: module)
 
 
@@ -150,6 +155,15 @@ def test_errors_of_our_own_keep_their_traceback(monkeypatch):
         main(["aer"])
 
 
+@pytest.mark.parametrize("command", ["gates", "roles", "import", "aer"])
+def test_names_that_no_file_can_have(command, capsys):
+    more = ["-o", "new"] if command == "import" else []
+    assert main([command, "x" * 3000, *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"normalign {command}: xxx")
+    assert line.endswith("File name too long")
+
+
 def test_a_warning_is_one_line_and_shown_once(monkeypatch, capsys):
     def warn():
         for _ in range(3):
@@ -164,6 +178,23 @@ def test_a_warning_is_one_line_and_shown_once(monkeypatch, capsys):
         "normalign aer: warning: the gold looks misread\nnormalign aer: warning: so does the text\n"
     )
     assert warnings.showwarning is before
+
+
+def test_quiet_commands_show_neither_warnings_nor_progress(monkeypatch, capsys):
+    def work():
+        warnings.warn("a file looks odd", stacklevel=2)
+        assert progress.is_quiet()
+
+    command_of(monkeypatch, work)
+    assert main(["aer", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", entry.COMMANDS)
+def test_every_command_can_be_quiet(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "-q, --quiet" in capsys.readouterr().out
 
 
 def test_a_warning_does_not_cut_into_a_progress_bar(monkeypatch):

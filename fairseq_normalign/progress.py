@@ -1,0 +1,140 @@
+"""How far a long run is: a bar on a terminal, a line now and then elsewhere, nothing if quiet.
+
+All goes to stderr. Whatever takes longer than a few seconds asks here for its bar.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+EVERY = 30.0  # seconds between two lines where there is no terminal
+DELAY = 1.0  # seconds that a run goes on before a bar is drawn: short ones need none
+
+Item = TypeVar("Item")
+
+_quiet = ContextVar("quiet", default=False)
+
+
+class Bar(Protocol):
+    """What a run tells of itself."""
+
+    def update(self, done: int = 1) -> object:
+        """So many more are done."""
+
+    def set_postfix_str(self, note: str, refresh: bool = True) -> object:
+        """A note that stands behind the numbers."""
+
+
+@contextmanager
+def bar(title: str = "", *, total: int | None = None, unit: str = "pairs") -> Iterator[Bar]:
+    """A bar for a run of ``total`` steps, with the time that is left if the total is known."""
+    if is_quiet():
+        yield Nothing()
+    elif sys.stderr.isatty():
+        from tqdm import tqdm
+
+        with tqdm(
+            desc=title or None, total=total, unit=f" {unit}", dynamic_ncols=True, delay=DELAY
+        ) as shown:
+            yield shown
+    else:
+        lines = Lines(title, total=total, unit=unit)
+        yield lines
+        lines.close()
+
+
+def over(items: Collection[Item], title: str = "", *, unit: str = "pairs") -> Iterator[Item]:
+    """The items one by one, and a bar that tells how many are done."""
+    with bar(title, total=len(items), unit=unit) as shown:
+        for item in items:
+            yield item
+            shown.update()
+
+
+@contextmanager
+def quiet(silent: bool = True) -> Iterator[None]:
+    """Within it, nothing is shown; ``quiet(False)`` changes nothing."""
+    token = _quiet.set(silent or is_quiet())
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
+def is_quiet() -> bool:
+    """Whether progress and warnings stay off the screen."""
+    return _quiet.get()
+
+
+class Nothing:
+    """A bar that shows nothing."""
+
+    def update(self, done: int = 1) -> None:
+        pass
+
+    def set_postfix_str(self, note: str, refresh: bool = True) -> None:
+        pass
+
+
+class Lines:
+    """A line on stderr every half minute; none of a run that is shorter.
+
+    Args:
+        clock: tells the seconds.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        total: int | None,
+        unit: str,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.title, self.total, self.unit, self.clock = title, total, unit, clock
+        self.done = 0
+        self.note = ""
+        self.began = self.told = clock()
+
+    def update(self, done: int = 1) -> None:
+        self.done += done
+        if self.clock() - self.told >= EVERY:
+            self._tell()
+
+    def set_postfix_str(self, note: str, refresh: bool = True) -> None:
+        self.note = note
+
+    def close(self) -> None:
+        """The last line, of a run that has shown one before."""
+        if self.told > self.began:
+            self._tell()
+
+    def _tell(self) -> None:
+        self.told = self.clock()
+        print(self.line(), file=sys.stderr, flush=True)
+
+    def line(self) -> str:
+        """``relevance: 120 of 500 pairs, 24 %, 0:01:02 so far, 0:03:16 left``."""
+        spent = self.clock() - self.began
+        of_total = "" if self.total is None else f" of {self.total}"
+        parts = [f"{self.done}{of_total} {self.unit}"]
+        if self.total:
+            parts.append(f"{100 * self.done / self.total:.0f} %")
+        parts.append(f"{_clock_time(spent)} so far")
+        if self.total and 0 < self.done < self.total:
+            parts.append(f"{_clock_time(spent / self.done * (self.total - self.done))} left")
+        if self.note:
+            parts.append(self.note)
+        text = ", ".join(parts)
+        return f"{self.title}: {text}" if self.title else text
+
+
+def _clock_time(seconds: float) -> str:
+    """``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

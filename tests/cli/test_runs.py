@@ -1,0 +1,374 @@
+"""Long runs of ``normalign align``: the same bytes, however the work is divided or broken off."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_normalign.analysis.methods import METHODS, methods_without_files
+from fairseq_normalign.runs import folder as run_folder
+from tests.conftest import run
+from tests.stored import OPTIONS, state
+
+LINES = 43
+WORDS = [f"w{number}" for number in range(30)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Two small random models of opposite directions, and a text."""
+    folder = tmp_path_factory.mktemp("runs")
+    for language in "ab":
+        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
+    for name, (source, target) in {"ab.pt": "ab", "ba.pt": "ba"}.items():
+        torch.manual_seed(len(name) + ord(source))
+        options = {**OPTIONS, "source_lang": source, "target_lang": target}
+        torch.save(state(args=Namespace(**options)), folder / name)
+    for language, seed in (("a", 3), ("b", 5)):
+        lines = []
+        for number in range(LINES):
+            length = (number * seed) % 7 + (number != 20)
+            lines.append(" ".join(WORDS[(number * seed + place) % 30] for place in range(length)))
+        (folder / f"text.{language}").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def command(place, *options, output=None, both=False):
+    words = ["normalign", "align", place, "--cpu", "--path", place / "ab.pt", "--chunk", 10]
+    words += ["--source-file", place / "text.a", "--target-file", place / "text.b"]
+    words += ["-s", "a", "-t", "b"]
+    if both:
+        words += ["--reverse-path", place / "ba.pt"]
+    if output is not None:
+        words += ["--output", output]
+    return [*words, *options]
+
+
+def bytes_of(output):
+    return output.read_bytes(), json.loads(Path(f"{output}.json").read_text())["signature"]
+
+
+KINDS = {
+    "one model": ((), False),
+    "confidences": (("--confidence", "--index", "1"), False),
+    "learned": (("--learn-pairs", "30", "--confidence"), True),
+    "product": (("--combine", "product"), True),
+    "shift-att": (("--method", "shift-att"), True),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def expected(place, kind, tmp_path):
+    """What one process makes in one go."""
+    options, both = kind
+    output = tmp_path / "expected"
+    run(*command(place, *options, output=output, both=both))
+    assert len(output.read_text().splitlines()) == LINES
+    assert sorted(tmp_path.iterdir()) == [output, Path(f"{output}.json")]
+    return bytes_of(output)
+
+
+def test_straight_to_stdout(place, kind, expected):
+    options, both = kind
+    done = run(*command(place, *options, both=both))
+    assert done.stdout.encode() == expected[0]
+
+
+def test_a_run_that_is_broken_off_goes_on(place, kind, expected, tmp_path, monkeypatch):
+    options, both = kind
+    output = tmp_path / "out"
+    keep = run_folder.RunFolder.keep
+
+    def keep_one(self, chunk, result):
+        if len(self.done()) == broken_after:
+            raise KeyboardInterrupt
+        keep(self, chunk, result)
+
+    monkeypatch.setattr(run_folder.RunFolder, "keep", keep_one)
+    for broken_after in (1, 4):
+        done = run(*command(place, *options, output=output, both=both), check=False)
+        assert done.returncode == 130
+        assert not output.exists()
+        assert len(list((tmp_path / "out.run").glob("chunk-*"))) == broken_after
+    monkeypatch.undo()
+    done = run(*command(place, *options, output=output, both=both))
+    assert "40 pairs were done before" in done.stderr
+    assert bytes_of(output) == expected
+    assert not (tmp_path / "out.run").exists()
+
+
+def test_shards_are_merged(place, kind, expected, tmp_path):
+    options, both = kind
+    output = tmp_path / "out"
+    for shard in (2, 0):
+        sharded = ("--num-shards", 3, "--shard-id", shard)
+        done = run(*command(place, *options, *sharded, output=output, both=both))
+        assert "done before" not in done.stderr  # by this shard
+    (tmp_path / "out.run" / "shard-x-of-y.json").touch()  # a stranger
+    done = run("normalign", "merge", output, check=False)
+    assert done.returncode == 2
+    assert "2 of 5 chunks are missing, of shards 1 of 3; run these first" in done.stderr
+    run(*command(place, *options, "--num-shards", 3, "--shard-id", 1, output=output, both=both))
+    run("normalign", "merge", output)
+    assert bytes_of(output) == expected
+    assert not (tmp_path / "out.run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_workers(place, engine, tmp_path):
+    if engine == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
+    here, there = tmp_path / "here", tmp_path / "there"
+    options, both = KINDS["learned"]
+    run(*command(place, *options, output=here, both=both))
+    divided = ("--engine", engine, "--workers", 2)
+    run(*command(place, *options, *divided, output=there, both=both), installed=True)
+    assert bytes_of(there) == bytes_of(here)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed(place, tmp_path):
+    expected, output = tmp_path / "expected", tmp_path / "out"
+    slowly = ("--chunk", 1, "--method", "smoothgrad:10", "--step", "output")
+    words = [str(word) for word in command(place, *slowly, output=output)]
+    words[0] = str(Path(sys.executable).parent / words[0])
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL, env={**os.environ})
+    for _ in range(3000):
+        if len(list(tmp_path.glob("out.run/chunk-*"))) > 3:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not output.exists()
+    before = len(list(tmp_path.glob("out.run/chunk-*")))
+    assert before > 3
+    done = run(*command(place, *slowly, output=output))
+    assert " pairs were done before" in done.stderr
+    run(*command(place, *slowly, output=expected))
+    assert bytes_of(output) == bytes_of(expected)
+
+
+@pytest.mark.parametrize("method", methods_without_files())
+def test_chunks_do_not_change_the_links_of_a_method(place, method):
+    spec = "smoothgrad:2" if method == "smoothgrad" else method
+    layer = ("--layer", 2) if METHODS[method].layers else ()
+    options = ("--method", spec, *layer, "--step", METHODS[method].steps[0])
+    whole = run(*command(place, *options, "--chunk", 1000)).stdout
+    assert run(*command(place, *options, "--chunk", 7)).stdout == whole
+
+
+def test_text_from_a_pipe(place, tmp_path):
+    expected = run(*command(place, both=True)).stdout
+    words = command(place, both=True)
+    words[words.index(place / "text.a")] = "-"
+    done = run(*words, stdin=(place / "text.a").open())
+    assert done.stdout == expected
+
+
+@pytest.fixture
+def broken_off(place, tmp_path, monkeypatch):
+    """The output of a run that was broken off after two chunks."""
+    output = tmp_path / "out"
+    keep = run_folder.RunFolder.keep
+
+    def keep_two(self, chunk, result):
+        if len(self.done()) == 2:
+            raise KeyboardInterrupt
+        keep(self, chunk, result)
+
+    monkeypatch.setattr(run_folder.RunFolder, "keep", keep_two)
+    run(*command(place, output=output), check=False)
+    monkeypatch.undo()
+    assert (tmp_path / "out.run").exists()
+    return output
+
+
+def refused(words, message):
+    done = run(*words, check=False)
+    assert done.returncode == 2
+    *warned, line = done.stderr.splitlines()
+    assert not any(text.startswith("Traceback") for text in warned), done.stderr
+    assert message in line, done.stderr
+
+
+def test_another_command_is_refused_until_restart(place, broken_off):
+    layer = command(place, "--layer", "2", output=broken_off)
+    refused(layer, "was begun with --layer auto, and this run is with --layer 2; expected the same")
+    refused(command(place, "--chunk", 11, output=broken_off), "begun with --chunk 10, and")
+    other = command(place, output=broken_off)
+    other[other.index(place / "ab.pt")] = place / "ba.pt"
+    refused([*other, "-s", "b", "-t", "a"], "was begun with --path ab.pt (")
+    run(*layer, "--restart")
+    assert '"layer": 2' in Path(f"{broken_off}.json").read_text()
+
+
+def test_another_text_is_refused(place, broken_off, tmp_path):
+    lines = (place / "text.a").read_text().splitlines(keepends=True)
+    words = command(place, output=broken_off)
+    words[words.index(place / "text.a")] = changed = tmp_path / "changed"
+    for number, message in {
+        3: "the first 43 pairs are others than those on which this run was decided",
+    }.items():
+        changed.write_text("".join([*lines[:number], "w1\n", *lines[number + 1 :]]))
+        refused(words, message)
+
+
+def test_lines_that_were_done_are_compared(place, tmp_path, monkeypatch):
+    """Where nothing is to be decided, too."""
+    output = tmp_path / "out"
+    fixed = ("--layer", "2", "--step", "input")
+    lines = (place / "text.a").read_text().splitlines(keepends=True)
+    text = tmp_path / "text"
+    text.write_text("".join([*lines[:30], "wrong " * 80 + "\n", *lines[31:]]))
+    words = command(place, *fixed, output=output)
+    words[words.index(place / "text.a")] = text
+    refused(words, f"(3 finished chunks are kept in {output}.run)")
+    text.write_text("".join([*lines[:3], "w1\n", *lines[4:]]))
+    refused(words, "lines 1 to 10 were done before, of another text; expected the same text, or")
+    text.write_text("".join(lines))  # the line that was wrong is mended: the run goes on
+    run(*words)
+    expected = tmp_path / "expected"
+    run(*command(place, *fixed, output=expected))
+    assert bytes_of(output) == bytes_of(expected)
+
+
+def test_an_error_before_anything_is_finished_leaves_nothing(place, tmp_path):
+    output = tmp_path / "out"
+    refused(command(place, "--layer", 7, output=output), "layer 7: the model has layers 1 to 2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_somebody_elses_json_is_refused_before_the_work(place, tmp_path):
+    (tmp_path / "out.json").write_text('{"precious": 1}')
+    refused(command(place, output=tmp_path / "out"), "out.json: is no signature, and would be over")
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.json"]
+
+
+def test_an_empty_corpus(place, tmp_path):
+    empty = tmp_path / "empty"
+    empty.touch()
+    words = command(place, "--layer", 1, "--step", "input", output=tmp_path / "out")
+    for name in ("text.a", "text.b"):
+        words[words.index(place / name)] = empty
+    run(*words)
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_what_was_too_long_is_told_after_a_break(place, tmp_path, monkeypatch):
+    text = tmp_path / "text"
+    lines = (place / "text.a").read_text().splitlines(keepends=True)
+    text.write_text(
+        "".join([*lines[:5], "w1 " * 80 + "\n", *lines[6:40], *["w2 " * 90 + "\n"] * 3])
+    )
+    words = command(place, "--too-long", "skip", output=tmp_path / "out")
+    words[words.index(place / "text.a")] = text
+    monkeypatch.setattr(run_folder.RunFolder, "finish", _interrupted)
+    run(*words, check=False)
+    monkeypatch.undo()
+    told = run(*words).stderr
+    assert "4 pairs longer than the model takes were skipped: lines 6, 41, 42, 43" in told
+
+
+def test_another_policy_for_long_pairs(place, tmp_path):
+    """What failed at a long pair may go on and skip it; what was skipped stays so."""
+    text = tmp_path / "text"
+    lines = (place / "text.a").read_text().splitlines(keepends=True)
+    text.write_text("".join([*lines[:25], "w1 " * 80 + "\n", *lines[26:]]))
+    words = command(place, "--layer", 1, "--step", "input", output=tmp_path / "out")
+    words[words.index(place / "text.a")] = text
+    refused(words, "(2 finished chunks are kept in")
+    done = run(*words, "--too-long", "skip")
+    assert "20 pairs were done before" in done.stderr
+    assert (tmp_path / "out").read_text().splitlines()[25] == ""
+
+
+def _interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_decision_of_another_run(place, kind, tmp_path):
+    options, both = kind
+    decision = tmp_path / "decision.json"
+    first = run(*command(place, *options, "--decision", decision, both=both))
+    kept = decision.read_bytes()
+    words = command(place, *options, "--decision", decision, both=both)
+    for name in ("text.a", "text.b"):  # of other pairs alone, the same is decided
+        lines = (place / name).read_text().splitlines(keepends=True)
+        (tmp_path / name).write_text("".join(lines[10:20]))
+        words[words.index(place / name)] = tmp_path / name
+    again = run(*words)
+    assert again.stdout.splitlines() == first.stdout.splitlines()[10:20]
+    assert again.stderr.splitlines()[-1] == first.stderr.splitlines()[-1]
+    assert decision.read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ("{", "is damaged"),
+        ("{}", "is not what such a run decides"),
+        ('{"decision": {"evidences": [], "model": null}}', "is not what such a run decides"),
+        ('{"decision": {"method": "alti", "layer": 0}}', "method alti; expected norms"),
+        ('{"decision": {"method": "norms", "layer": 8}}', "layer 9: the model has layers 1 to 2"),
+        ('{"decision": {"method": "norms", "layer": 0, "step": "no"}}', "unknown step 'no'"),
+        ('{"decision": {"method": "norms", "layer": 0, "head": 9}}', "head 10; expected None"),
+        ('{"decision": {"method": "norms", "layer": null}}', "leaves something open"),
+    ],
+)
+def test_a_decision_that_does_not_fit(place, tmp_path, contents, message):
+    decision = tmp_path / "decision.json"
+    decision.write_text(contents)
+    refused(command(place, "--decision", decision), message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--layer", 2), "layer 1; expected 2, as the options say"),
+        (("--step", "output"), "step input; expected output, as the options say"),
+        (("--layer", 1, "--head", 1), "head None; expected 1, as the options say"),
+    ],
+)
+def test_a_decision_does_not_overrule_what_is_named(place, tmp_path, options, message):
+    decision = tmp_path / "decision.json"
+    decision.write_text('{"decision": {"method": "norms", "layer": 0, "step": "input"}}')
+    run(*command(place, "--layer", 1, "--decision", decision))
+    refused(command(place, *options, "--decision", decision), message)
+
+
+def test_another_decision_is_refused_when_a_run_goes_on(place, broken_off, tmp_path):
+    kept = json.loads((tmp_path / "out.run" / "decided.json").read_text())["decision"]
+    decision = tmp_path / "decision.json"
+    words = command(place, "--decision", decision, output=broken_off)
+    decision.write_text(json.dumps({"decision": {**kept, "layer": 1 - kept["layer"]}}))
+    refused(words, "decision.json: differs from what this run has decided when it was begun")
+    decision.write_text(json.dumps({"decision": kept}))
+    run(*words)
+
+
+def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypatch):
+    ours, other, output = tmp_path / "ours", tmp_path / "other", tmp_path / "out"
+    run(*command(place, "--learn-pairs", 5, "--lexicon", other, both=True))
+    words = command(place, "--learn-pairs", 30, output=output, both=True)
+    monkeypatch.setattr(run_folder.RunFolder, "finish", _interrupted)
+    run(*words, "--lexicon", ours, check=False)
+    monkeypatch.undo()
+    refused([*words, "--lexicon", other], "what was decided has another lexicon; expected the same")
+    run(*words, "--lexicon", ours)
+
+
+def test_merge_needs_a_run(tmp_path):
+    refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; expected what the")

@@ -1,0 +1,199 @@
+"""The same results, in the same order, whoever works."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.runs.chunks import Result, Shard, cut
+from fairseq_normalign.runs.engines import places_of
+from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.plan import Plan, run_and_keep, run_through
+from tests.conftest import ROOT
+
+LINES = [f"line {number}" for number in range(23)]
+
+
+class Shout:
+    """Work on a chunk; on some it fails, warns, or dies."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __call__(self, chunk, progress=None):
+        for item in chunk.items:
+            if item == "wrong":
+                raise InputError(f"{chunk.lines}: wrong")
+            if item == "odd":
+                warnings.warn("that is odd", stacklevel=1)
+            if item.startswith("die ") and not Path(item[4:]).exists():
+                Path(item[4:]).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        if progress is not None:
+            progress(len(chunk.items))
+        body = "".join(f"{item.removeprefix('die ').upper()}\n" for item in chunk.items)
+        return Result(body, {"first": chunk.first})
+
+
+def load(known, place):
+    """What a worker is made of may be large, as a lexicon is."""
+    assert len(known) == len(KNOWN)
+    return Shout(place)
+
+
+KNOWN = "x" * 1_000_000
+
+
+def through(lines, plan):
+    notes, done = [], []
+    make = partial(load, KNOWN)
+    bodies = list(run_through(lines, make, plan, note=notes.append, progress=done.append))
+    assert [note["first"] for note in notes] == list(range(0, len(lines), plan.pairs))
+    assert sum(done) == len(lines)
+    return "".join(bodies)
+
+
+PLANS = {
+    "here": Plan(pairs=4),
+    "processes": Plan(pairs=4, workers=2),
+    "ray": Plan(pairs=4, workers=2, engine="ray"),
+}
+
+
+@pytest.fixture(params=PLANS)
+def plan(request):
+    if request.param == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
+    return PLANS[request.param]
+
+
+def test_results_come_in_order(plan):
+    assert through(LINES, plan) == "".join(f"{line.upper()}\n" for line in LINES)
+
+
+def test_bad_input_ends_the_run(plan):
+    with pytest.raises(InputError, match=r"^lines 9 to 12: wrong$"):
+        through([*LINES[:10], "wrong", *LINES[10:]], plan)
+
+
+def test_warnings_come_from_afar(plan):
+    with pytest.warns(UserWarning, match="that is odd"):
+        through([*LINES, "odd"], plan)
+
+
+def test_a_lost_process_is_told_in_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"a worker has died, .* fewer --workers"):
+        through([*LINES, f"die {tmp_path / 'x'}"], PLANS["processes"])
+
+
+def test_ray_replaces_a_worker_that_was_killed(tmp_path, capsys):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
+    lines = [*LINES[:9], f"die {tmp_path / 'killed'}", *LINES[9:]]
+    text = through(lines, PLANS["ray"])
+    assert (tmp_path / "killed").exists()
+    assert capsys.readouterr().out == ""  # which is for results
+    assert text.splitlines() == [line.removeprefix("die ").upper() for line in lines]
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path):
+    program = (
+        "from functools import partial\n"
+        "from tests.runs.test_engines import LINES, Plan, Waiting, run_through\n"
+        "if __name__ == '__main__':\n"
+        f"    make = partial(Waiting, {str(tmp_path)!r})\n"
+        "    list(run_through(LINES, make, Plan(workers=2), note=print, progress=print))\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    words = [sys.executable, tmp_path / "program.py"]
+    parent = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    worker = _until(lambda: next(tmp_path.glob("worker-*"), None))
+    parent.kill()
+    parent.wait()
+    number = int(worker.name.removeprefix("worker-"))
+    _until(lambda: not Path(f"/proc/{number}").exists())
+
+
+class Waiting:
+    """Tells its process, and works for ever."""
+
+    def __init__(self, folder, place):
+        (Path(folder) / f"worker-{os.getpid()}").touch()
+
+    def __call__(self, chunk):
+        time.sleep(600)
+
+
+def _until(happens):
+    for _ in range(1200):
+        if result := happens():
+            return result
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within a minute")
+
+
+def test_threads_do_not_fight():
+    assert [place.number for place in places_of(3)] == [0, 1, 2]
+    assert all(place.threads >= 1 for place in places_of(100))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_run_that_is_broken_off_anywhere_goes_on(tmp_path, shards):
+    whole = "".join(f"{line.upper()}\n" for line in LINES)
+    for broken_after in range(7):
+        folder = RunFolder(tmp_path / f"out{broken_after}")
+        for attempt in range(2):
+            for number in range(shards):
+                shard = Shard(number, shards)
+                folder.begin({})
+                folder.decide({})
+                if attempt == 0:
+                    break_off(folder, shard, broken_after)
+                else:
+                    done = go_on(folder, shard)
+                    before = sum(shard.has(chunk.number) for chunk in cut(LINES, 4))
+                    assert done == max(0, before - broken_after)
+        chunks = folder.chunks()
+        assert "".join(map(folder.body, range(chunks))) == whole
+
+
+def break_off(folder, shard, after):
+    """Keeps some chunks, then is interrupted."""
+    with contextlib.suppress(KeyboardInterrupt):
+        go_on(Kept(folder, after), shard)
+
+
+class Kept:
+    """A folder that breaks off after some chunks."""
+
+    def __init__(self, folder, after):
+        self.folder, self.after = folder, after
+
+    def __getattr__(self, name):
+        return getattr(self.folder, name)
+
+    def keep(self, chunk, result):
+        if not self.after:
+            raise KeyboardInterrupt
+        self.after -= 1
+        self.folder.keep(chunk, result)
+
+
+def go_on(folder, shard):
+    done = []
+    run_and_keep(
+        LINES,
+        Shout,
+        Plan(pairs=4, shard=shard),
+        folder,
+        note=lambda notes: None,
+        progress=done.append,
+    )
+    return len(done)

@@ -1,0 +1,197 @@
+"""What is kept of a run, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.runs.chunks import Chunk, Result, Shard, cut
+from fairseq_normalign.runs.folder import RunFolder
+
+COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
+DECISION = {"layer": 1}
+CHUNKS = list(cut(["one", "two", "three", "four", "five"], 2))
+
+
+def begun(output, command=COMMAND, decision=DECISION, **options):
+    folder = RunFolder(output)
+    folder.begin(command, **options)
+    folder.decide(decision)
+    return folder
+
+
+def keep_all(folder, shard=None):
+    shard = shard or Shard()
+    for chunk in CHUNKS:
+        if shard.has(chunk.number):
+            folder.keep(chunk, Result("".join(f"{item}!\n" for item in chunk.items), {"n": 1}))
+    folder.finish(shard, len(CHUNKS), 5)
+
+
+def test_what_is_kept_is_there_in_the_next_run(tmp_path):
+    folder = begun(tmp_path / "out")
+    assert folder.has(CHUNKS[0]) is None
+    keep_all(folder)
+    again = begun(tmp_path / "out")
+    assert [again.has(chunk) for chunk in CHUNKS] == [{"n": 1}] * 3
+    assert again.chunks() == 3
+    assert "".join(map(again.body, range(3))) == "one!\ntwo!\nthree!\nfour!\nfive!\n"
+    again.remove()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({**COMMAND, "--layer": 3}, "was begun with --layer 2, and this run is with --layer 3"),
+        ({**COMMAND, "--step": "input"}, "begun without --step, and this run is with --step input"),
+        ({"--layer": 2}, r"begun with --path best.pt \(1f\), and this run is without --path"),
+    ],
+)
+def test_another_command_is_refused_by_what_differs(tmp_path, other, message):
+    begun(tmp_path / "out")
+    with pytest.raises(InputError, match=message):
+        begun(tmp_path / "out", other)
+    begun(tmp_path / "out", other, restart=True)
+
+
+def test_who_decides_first_decides_for_all(tmp_path):
+    first = begun(tmp_path / "out")
+    second = RunFolder(tmp_path / "out")
+    second.begin(COMMAND)
+    assert second.decide({"layer": 5}) == DECISION
+    assert second.identity == first.identity
+
+
+def test_another_text_is_refused(tmp_path):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    with pytest.raises(InputError, match="lines 3 to 4 were done before, of another text"):
+        folder.has(CHUNKS[1]._replace(items=["three", "for"]))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"body": 1}\n', b"[]\n", b"\xff\n", None])
+def test_a_damaged_chunk_is_not_done(tmp_path, damage):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    path = folder.path / "chunk-0000001"
+    path.write_bytes(path.read_bytes()[:-3] if damage is None else damage)
+    assert folder.has(CHUNKS[1]) is None
+    with pytest.raises(InputError, match="chunk-0000001: is missing or damaged"):
+        folder.body(1)
+
+
+def test_missing_and_foreign_chunks_are_named(tmp_path):
+    folder = begun(tmp_path / "out")
+    with pytest.raises(InputError, match="no shard has come to its end"):
+        folder.chunks()
+    keep_all(folder, Shard(0, 2))
+    with pytest.raises(InputError, match="1 of 3 chunks are missing, of shards 1 of 2"):
+        folder.chunks()
+    other = begun(tmp_path / "other", decision={"layer": 2})
+    keep_all(other)
+    foreign = folder.path / "chunk-0000001"
+    foreign.write_bytes((other.path / "chunk-0000001").read_bytes())
+    with pytest.raises(InputError, match="chunk-0000001: is a chunk of another run"):
+        folder.body(1)
+    (folder.path / "shard-1-of-2.json").write_bytes((other.path / "shard-0-of-1.json").read_bytes())
+    with pytest.raises(InputError, match=r"shard-1-of-2.json: is of another run"):
+        folder.chunks()
+
+
+def test_shards_of_corpora_of_other_lengths(tmp_path):
+    folder = begun(tmp_path / "out")
+    folder.finish(Shard(0, 2), 3, 5)
+    folder.finish(Shard(1, 2), 3, 6)
+    with pytest.raises(InputError, match=r"shard-1-of-2.json is of 6 pairs, shard-0.* of 5"):
+        folder.chunks()
+
+
+def test_folders_of_other_machines(tmp_path):
+    (tmp_path / "there").mkdir()
+    here, there = begun(tmp_path / "out"), begun(tmp_path / "there" / "out")
+    keep_all(here, Shard(0, 2))
+    keep_all(there, Shard(1, 2))
+    here.add(there.path)
+    assert here.chunks() == 3
+    stranger = begun(tmp_path / "there" / "stranger", decision={"layer": 3})
+    with pytest.raises(InputError, match=r"decided.json: differs from .*: another run"):
+        here.add(stranger.path)
+
+
+def test_two_runs_of_one_shard(tmp_path):
+    folder = begun(tmp_path / "out")
+    other = RunFolder(tmp_path / "out")
+    with folder.alone(Shard(1, 2)):
+        with (
+            pytest.raises(InputError, match="another run is writing it"),
+            other.alone(Shard(1, 2)),
+        ):
+            pass
+        with other.alone(Shard(0, 2)):
+            pass
+        with pytest.raises(InputError, match="shard-1-of-2 is still running"):
+            other.begin(COMMAND, restart=True)
+        assert other.leave() == 0
+        assert folder.path.exists()  # others work there
+    assert other.leave() == 0
+    assert not folder.path.exists()
+
+
+def test_chunks_are_kept_without_reading_the_folder(tmp_path, monkeypatch):
+    """It may have a million of them."""
+    folder = begun(tmp_path / "out")
+
+    def refuse(path, pattern):
+        raise AssertionError(f"{path} was read")
+
+    monkeypatch.setattr(Path, "glob", refuse)
+    keep_all(folder)
+
+
+def test_two_runs_that_fail_at_once(tmp_path, monkeypatch):
+    """The second one finds removed what it would remove, and its own error is told."""
+    first, second = begun(tmp_path / "out"), RunFolder(tmp_path / "out")
+    unlink = Path.unlink
+
+    def after_the_other(path, missing_ok=False):
+        monkeypatch.undo()
+        first.remove()
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", after_the_other)
+    assert second.leave() == 0
+    assert second.leave() == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_somebody_else_is_not_touched(tmp_path):
+    (tmp_path / "out.run").mkdir()
+    begun(tmp_path / "out").remove()
+    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run" / "thesis.tex").write_text("precious")
+    for restart in (False, True):
+        with pytest.raises(InputError, match="is not what a run has left"):
+            begun(tmp_path / "out", restart=restart)
+    assert (tmp_path / "out.run" / "thesis.tex").read_text() == "precious"
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "out.run").write_text("precious")
+    for restart in (False, True):
+        with pytest.raises(InputError, match=r"out.run: cannot be made: File exists"):
+            begun(tmp_path / "out", restart=restart)
+    assert (tmp_path / "out.run").read_text() == "precious"
+
+
+@pytest.mark.parametrize("contents", ["", "[1]", "{", "nul"])
+def test_a_damaged_command_is_one_line(tmp_path, contents):
+    folder = begun(tmp_path / "out")
+    (folder.path / "run.json").write_text(contents)
+    with pytest.raises(InputError, match=r"run.json: is damaged; expected .* --restart"):
+        begun(tmp_path / "out")
+    begun(tmp_path / "out", restart=True)
+
+
+def test_lines_of_a_chunk_count_from_1():
+    assert Chunk(2, 2000, ["a", "b"]).lines == "lines 2001 to 2002"

@@ -1,0 +1,107 @@
+"""What libraries say that nobody can act on is not shown; what we say is."""
+
+import logging
+import sys
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+from fairseq_normalign import noise
+from fairseq_normalign.runs import engines
+from fairseq_normalign.runs.engines import Place
+from tests.conftest import run
+
+NEWS = "fairseq_normalign has news"
+
+SCRIPT = """
+import sys
+from fairseq_normalign import NormAligner, profile, survey_blocks, text_pairs
+
+checkpoint, corpus = sys.argv[1:]
+aligner = NormAligner.from_checkpoint(
+    checkpoint, data=f"{corpus}/data-bin", bpe="sentencepiece", model=f"{corpus}/spm.model"
+)
+with open(f"{corpus}/test.src") as source, open(f"{corpus}/test.tgt") as target:
+    pairs = list(zip(source, target))
+print(len(list(aligner.align_many(pairs))))
+read = list(text_pairs(pairs, aligner.reader))
+profile(aligner, read, ["confidence", "importance", "relevance"], pooled=True)
+survey_blocks(aligner, read)
+"""
+
+
+@pytest.fixture
+def root():
+    """The root logger, put back in order afterwards."""
+    handlers, level, disabled = (
+        list(logging.root.handlers),
+        logging.root.level,
+        logging.root.manager.disable,
+    )
+    yield logging.root
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    logging.disable(disabled)
+
+
+def as_fairseq_does(root) -> None:
+    """What an import of fairseq does to logging."""
+    root.addHandler(logging.StreamHandler(sys.stderr))
+    root.setLevel(logging.DEBUG)
+    root.info("Please install tensorboardX")
+
+
+def test_a_first_import_of_fairseq_leaves_logging_as_it_was(root, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
+    handlers, level = list(root.handlers), root.level
+    with noise.first_import():
+        as_fairseq_does(root)
+    assert root.handlers == handlers
+    assert root.level == level
+    assert root.manager.disable == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_workers_are_as_silent(root, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
+    monkeypatch.setattr(engines, "_worker", None, raising=False)
+    places = SimpleNamespace(get=Place)
+    level = root.level
+    engines._begin(lambda place: as_fairseq_does(root), places)
+    assert root.level == level
+    assert capsys.readouterr().err == ""
+
+
+def test_logging_is_put_back_after_an_import_that_fails(root, monkeypatch):
+    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
+    level = root.level
+    with pytest.raises(ImportError), noise.first_import():
+        as_fairseq_does(root)
+        raise ImportError
+    assert root.level == level
+
+
+def test_logging_of_who_imported_fairseq_is_left_alone(root, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fairseq", object())
+    with noise.first_import():
+        root.setLevel(logging.DEBUG)
+    assert root.level == logging.DEBUG
+
+
+def test_ours_are_shown_and_theirs_are_not():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        noise.hide_warnings()
+        for message in (*noise.HIDDEN, NEWS):
+            warnings.warn(f"{message}, and so on", stacklevel=1)
+    assert [str(warning.message) for warning in shown] == [f"{NEWS}, and so on"]
+
+
+@pytest.mark.slow
+def test_the_python_api_says_nothing(corpus, checkpoint, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    done = run("python", script, checkpoint, corpus)
+    assert done.stdout == "40\n"
+    assert done.stderr == ""
