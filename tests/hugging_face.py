@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import math
 import sys
@@ -58,12 +58,12 @@ KINDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", tor
 
 def of_transformers(name: str) -> Any:
     """A class of the package; tests that compare with it are skipped where it is not there."""
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip(f"transformers is not installed, whose {name} is compared")
     # It imports torchaudio if there is one, which may be of another PyTorch and fail.
     sys.modules.setdefault("torchaudio", None)  # type: ignore[arg-type]
     try:
         return getattr(importlib.import_module("transformers"), name)
-    except ImportError:
-        pytest.skip(f"transformers is not installed, whose {name} is compared")
     finally:
         if sys.modules["torchaudio"] is None:
             del sys.modules["torchaudio"]

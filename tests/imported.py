@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import json
+import logging
+import sys
+import warnings
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
+import sentencepiece
 import torch
 
 from fairseq_normalign.host.checkpoint import load_single
@@ -15,8 +23,17 @@ from fairseq_normalign.host.reading import apply_reading
 from fairseq_normalign.host.recorder import record
 from fairseq_normalign.host.special_tokens import special_tokens_of
 from fairseq_normalign.host.translate import Translator
-from tests.translation_folders import padded
+from tests.translation_folders import (
+    CODES,
+    STEPS,
+    TARGET,
+    marian_folder,
+    multilingual_folder,
+    padded,
+    sentences,
+)
 
+SIDES = ("source", "target")
 LONGEST = 59  # tokens of a translation with </s>, by the max_length of the folders
 SEARCHES = {
     "greedy": ({"beam": 1}, {"num_beams": 1}),
@@ -31,6 +48,56 @@ KINDS = {
     "decoder": "decoder_attentions",
     "cross": "cross_attentions",
 }
+
+
+# Marian's kinds: with one vocabulary for both sides, with two, and with codes of target languages.
+MARIAN = {
+    "marian": {},
+    "apart": {"shared": False},
+    "targets": {"codes": [">>aaa<<", ">>bbb<<"]},
+}
+FAMILIES = (*MARIAN, *CODES)
+LANGUAGES = {family: tuple(code.strip("_") for code in codes) for family, codes in CODES.items()}
+LANGUAGES.update(marian=("xx", "yy"), apart=("xx", "yy"), targets=("xx", "bbb"))
+
+
+class Families:
+    """Models by family, each beside ours, made when it is first asked for.
+
+    Args:
+        steps: of training; without any, nothing is learnt, which is enough for some tests.
+    """
+
+    def __init__(self, folder: Path, steps: int = STEPS):
+        self.folder, self.steps = folder, steps
+        self.made: dict[str, Both] = {}
+
+    def __getitem__(self, family: str) -> Both:
+        if family not in self.made:
+            self.made[family] = self._make(family)
+        return self.made[family]
+
+    def _make(self, family: str) -> Both:
+        path = self.folder / family
+        if family in MARIAN:
+            theirs = marian_folder(path, **MARIAN[family], steps=self.steps)
+        else:
+            theirs = multilingual_folder(path, family, steps=self.steps)
+        source, target = LANGUAGES[family]
+        overrides = {"source_lang": source, "target_lang": target}
+        return Both(theirs, path, overrides, name=f"{family}-ours")
+
+
+def write_texts(folder: Path, count: int, seed: int = 9) -> tuple[Path, Path]:
+    """Files of two languages."""
+    paths = folder / "source", folder / "target"
+    for path, lines in zip(paths, both_languages(count, seed), strict=True):
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return paths
+
+
+def both_languages(count: int, seed: int = 9) -> tuple[list[str], list[str]]:
+    return sentences(count, seed=seed), sentences(count, TARGET, seed=seed)
 
 
 class Both:
@@ -55,6 +122,50 @@ class Both:
         numbers = json.loads((self.folder / name).read_text(encoding="utf-8"))
         numbers["<s>"] = numbers["<pad>"]
         return [numbers[symbol] for symbol in getattr(self.reader, side).dictionary.symbols]
+
+
+def run_fairseq(name: str, *words) -> tuple[str, str]:
+    """A command of fairseq's in this process, which need not load all libraries again.
+
+    Returns what it prints and what it logs.
+    """
+    command = importlib.import_module(f"fairseq_cli.{name}").cli_main
+    printed, logged = io.StringIO(), io.StringIO()
+    handler, before = logging.StreamHandler(logged), sys.argv
+    logger = logging.getLogger()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    sys.argv = [f"fairseq-{name}", *map(str, words)]
+    try:
+        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Hydra
+            command()
+    finally:
+        sys.argv = before
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    return printed.getvalue(), logged.getvalue()
+
+
+def binarised(both: Both, languages: tuple[str, str], count: int, folder: Path) -> Path:
+    """What ``fairseq-preprocess`` makes of the pieces of a text."""
+    dictionaries = []
+    for side, language, lines in zip(SIDES, languages, both_languages(count), strict=True):
+        names = (f"{side}.spm", "sentencepiece.bpe.model")
+        model = next(both.ours / name for name in names if (both.ours / name).is_file())
+        split = sentencepiece.SentencePieceProcessor(model_file=str(model)).encode
+        pieces = [" ".join(line) for line in split(lines, out_type=str)]
+        (folder / f"text.{language}").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+        own = both.ours / f"dict.{language}.txt"
+        dictionaries.append(own if own.is_file() else both.ours / "dict.txt")
+    run_fairseq(
+        *("preprocess", "-s", languages[0], "-t", languages[1]),
+        *("--testpref", folder / "text", "--trainpref", folder / "text"),
+        *("--srcdict", dictionaries[0], "--tgtdict", dictionaries[1]),
+        *("--destdir", folder / "data-bin", "--workers", 1),
+    )
+    return folder / "data-bin"
 
 
 def theirs_of(both: Both, tokens, side: str) -> torch.Tensor:
@@ -111,13 +222,17 @@ def translated(both: Both, texts: list[str], **search) -> list[list[int]]:
     return [[rows[token] for token in tokens] for tokens in translator(pairs)]
 
 
-def translated_by_theirs(both: Both, texts: list[str], **options) -> list[list[int]]:
-    """Theirs, without the first token and padding."""
+def translated_by_theirs(both: Both, texts: list[str], **options: Any) -> list[list[int]]:
     pairs = [both.reader.pair(text, None, "line 1") for text in texts]
     sources = [theirs_of(both, pair.source.tokens, "source")[0].tolist() for pair in pairs]
-    pad, eos = both.theirs.config.pad_token_id, both.theirs.config.eos_token_id
+    return generated_by(both.theirs, sources, **options)
+
+
+def generated_by(theirs: Any, sources: list[list[int]], **options: Any) -> list[list[int]]:
+    """Translations by a model of Hugging Face, without the first token and padding."""
+    pad, eos = theirs.config.pad_token_id, theirs.config.eos_token_id
     inputs = padded(sources, pad)
-    generated = both.theirs.generate(inputs, attention_mask=inputs.ne(pad), **options)
+    generated = theirs.generate(inputs, attention_mask=inputs.ne(pad), **options)
     translations = []
     for tokens in generated[:, 1:].tolist():
         end = tokens.index(eos) + 1 if eos in tokens else len(tokens)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
@@ -77,6 +78,8 @@ def _checked(path: str, head: AlignmentHead) -> AlignmentHead:
     fits = len(shapes[0]) == len(shapes[2]) == 2 and shapes[1] == width == shapes[2][:1]
     if not fits or not all(part.is_floating_point() for part in head):
         raise InputError(f"{path}: has weights of the shapes {shapes}; {EXPECTED}")
+    if not all(torch.isfinite(part).all() for part in head):
+        raise InputError(f"{path}: has weights that are infinite or no numbers; {EXPECTED}")
     return AlignmentHead(*[part.float() for part in head])
 
 

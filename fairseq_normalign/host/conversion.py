@@ -34,6 +34,7 @@ ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
     "m2m_100": convert_m2m,
     "mbart": convert_mbart,
 }
+PRIVATE = 0o700  # until a folder is complete
 
 
 class Imported(NamedTuple):
@@ -87,8 +88,11 @@ def _checked(folder: HuggingFaceFolder, converted: Converted) -> int:
     register_plugin()
     check_fit(str(folder), _checkpoint(converted), converted.options)
     check_finite(str(folder), converted.parameters.items())
-    tensors = {id(values): values for values in converted.parameters.values()}  # shared ones once
-    return sum(values.numel() for values in tensors.values())
+    shared = {}  # each is counted once
+    for name, values in converted.parameters.items():
+        if not name.endswith(".version"):  # of fairseq's layout: no parameter
+            shared[id(values)] = values.numel()
+    return sum(shared.values())
 
 
 def _loaded(part: Path, folder: HuggingFaceFolder) -> int:
@@ -144,7 +148,10 @@ def whole_folder(output: str) -> Iterator[Path]:
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         part.mkdir()
+        by_umask = part.stat().st_mode
+        part.chmod(PRIVATE)
         yield part
+        part.chmod(by_umask)
         part.replace(target)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None

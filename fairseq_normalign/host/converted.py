@@ -5,12 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
 MODEL = "model.pt"  # what the checkpoint is called
+HALVES = (torch.float16, torch.bfloat16)
 DIR = "DIR"  # stands for the folder that is written, in commands
 
 
@@ -30,10 +32,12 @@ class Parameters:
 
     Args:
         prefix: of the names of all parameters but the head's, where the model has a head.
+        halves: whether those in half precision stay so. Commands compute in single precision
+            whatever a checkpoint has; it is half as large.
     """
 
-    def __init__(self, folder: HuggingFaceFolder, prefix: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: HuggingFaceFolder, prefix: str, *, halves: bool = False) -> None:
+        self.folder, self.halves = folder, halves
         self.by_name: dict[str, Tensor] = {}
         for name, values in folder.parameters().items():
             name = name.replace("LayerNorm.gamma", "LayerNorm.weight")  # so in old files
@@ -50,9 +54,9 @@ class Parameters:
         return self.take(self.prefix + name, *shape)
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """A parameter in single precision, of the shape that the configuration promises.
+        """A parameter of the shape that the configuration promises.
 
-        One that is stored so stays in its file until it is written.
+        One that is not converted stays in its file until it is written.
         """
         if name not in self.by_name:
             raise InputError(f"{self.folder}: has no parameter {name!r}; are some files missing?")
@@ -67,7 +71,7 @@ class Parameters:
                 f"{self.folder}: {name!r} has the shape {tuple(values.shape)}; by its config.json "
                 f"expected {shape}"
             )
-        return values.float()
+        return values if self.halves and values.dtype in HALVES else values.float()
 
     def drop(self, *names: str) -> None:
         """Forgets parameters, not of the head, that are copies of others."""

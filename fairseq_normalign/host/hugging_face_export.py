@@ -227,21 +227,25 @@ def _tokeniser(
 ) -> dict[str, str | bytes]:
     """Marian's tokeniser, where there are SentencePiece models beside the dictionaries."""
     files: dict[str, str | bytes] = {"generation_config.json": _json(_generation(config))}
-    if getattr(options, "task", None) == MULTILINGUAL:
+    is_multilingual = getattr(options, "task", None) == MULTILINGUAL
+    if is_multilingual and kind != "marian":
         notes.append(
             "its tokeniser is that of the folder that it was imported from: copy its files"
         )
         return files
     languages = [options.source_lang, options.target_lang]
-    dictionaries = [_dictionary(data, language) for language in languages]
+    names = [f"dict.{language}.txt" for language in languages]
+    if is_multilingual:
+        names = ["dict.txt"] * 2
+    dictionaries = [_dictionary(data / name) for name in names]
     sizes = [config["vocab_size"], config.get("decoder_vocab_size", config["vocab_size"])]
-    for dictionary, language, size in zip(dictionaries, languages, sizes, strict=True):
+    for dictionary, name, size in zip(dictionaries, names, sizes, strict=True):
         if len(dictionary) != size:
             raise InputError(
-                f"{data}: dict.{language}.txt has {len(dictionary)} types, and the model {size}; "
+                f"{data}: {name} has {len(dictionary)} types, and the model {size}; "
                 "of another model?"
             )
-    is_shared = dictionaries[0] == dictionaries[1]
+    is_shared = config.get("share_encoder_decoder_embeddings", True)
     files["vocab.json"] = _json(dictionaries[0].indices)
     if not is_shared:
         files["target_vocab.json"] = _json(dictionaries[1].indices)
@@ -270,8 +274,7 @@ def _generation(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "max_length": longest, "num_beams": SEARCH["beam"]}
 
 
-def _dictionary(data: Path, language: str | None) -> Dictionary:
-    path = data / f"dict.{language}.txt"
+def _dictionary(path: Path) -> Dictionary:
     if not path.is_file():
         raise InputError(f"{path}: no such dictionary, which the model needs")
     return Dictionary.load(str(path))

@@ -26,6 +26,7 @@ class CodeLayout(NamedTuple):
         target: whether the target begins with its code, which is predicted behind </s>; else,
             the decoder reads ``start`` first.
         start: what the decoder reads first, ``</s>`` or the ``code``.
+        in_text: whether a source may itself begin with a code, as Marian's tokeniser reads it.
     """
 
     form: str
@@ -33,6 +34,7 @@ class CodeLayout(NamedTuple):
     source_names: str
     target: bool
     start: str
+    in_text: bool = False
 
     def symbol(self, language: str) -> str:
         return self.form.format(language)
@@ -44,6 +46,10 @@ class CodeLayout(NamedTuple):
         matches = map(code.fullmatch, symbols)
         return [match[1] for match in matches if match is not None]
 
+    def tokens(self, dictionary: Dictionary) -> list[int]:
+        """The codes that a dictionary has."""
+        return [dictionary.index(self.symbol(name)) for name in self.languages(dictionary.symbols)]
+
 
 LAYOUTS = {
     "m2m_100": CodeLayout("__{}__", "before", "source", target=True, start="</s>"),
@@ -51,7 +57,7 @@ LAYOUTS = {
     "nllb_legacy": CodeLayout("{}", "after", "source", target=True, start="</s>"),
     "mbart": CodeLayout("{}", "after", "source", target=False, start="code"),
     "mbart50": CodeLayout("{}", "before", "source", target=True, start="</s>"),
-    "marian": CodeLayout(">>{}<<", "before", "target", target=False, start="</s>"),
+    "marian": CodeLayout(">>{}<<", "before", "target", target=False, start="</s>", in_text=True),
 }
 
 

@@ -48,7 +48,7 @@ def convert_marian(folder: HuggingFaceFolder) -> Converted:
     config = folder.config
     vocabularies = _vocabularies(folder)
     search = read_search(folder)
-    parameters = Parameters(folder, "model.")
+    parameters = Parameters(folder, "model.", halves=True)
     embeddings = take_embeddings(parameters, config)
     state = embedding_parameters(embeddings, vocabularies)
     state.update(layer_parameters(parameters, config))

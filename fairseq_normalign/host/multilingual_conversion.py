@@ -53,7 +53,7 @@ class Tokens(NamedTuple):
 def convert_m2m(folder: HuggingFaceFolder) -> Converted:
     """M2M-100 and NLLB: sines of positions as in fairseq."""
     check_translation_settings(folder)
-    parameters = Parameters(folder, "model.")
+    parameters = Parameters(folder, "model.", halves=True)
     embeddings = take_embeddings(parameters, folder.config)
     tokens = _m2m_tokens(folder) if folder.has("vocab.json") else _nllb_tokens(folder)
     for side in SIDES:
@@ -65,7 +65,7 @@ def convert_mbart(folder: HuggingFaceFolder) -> Converted:
     """mBART: learned positions, and a LayerNorm over embeddings."""
     check_translation_settings(folder)
     config = folder.config
-    parameters = Parameters(folder, "model.")
+    parameters = Parameters(folder, "model.", halves=True)
     embeddings = take_embeddings(parameters, config)
     state = norm_parameters(parameters, config, "layernorm_embedding")
     rows = config["max_position_embeddings"] + RESERVED

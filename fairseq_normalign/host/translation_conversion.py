@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import fairseq
 import torch
 from torch import Tensor
 
@@ -32,6 +34,8 @@ SIZES = (
     *("encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads"),
 )
 FUNCTIONS = {**ACTIVATIONS, "swish": "swish", "silu": "swish"}
+SHARED, HEAD = "shared.weight", "lm_head.weight"
+EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}
 ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
 
 
@@ -77,24 +81,40 @@ def take_embeddings(parameters: Parameters, config: Mapping[str, Any]) -> Embedd
     """The embeddings of words, of which a folder has one or several copies if they are shared."""
     source, width = config["vocab_size"], config["d_model"]
     target = source
-    names = {side: f"{side}.embed_tokens.weight" for side in SIDES}
-    if config.get("share_encoder_decoder_embeddings", True):
-        copies = ["shared.weight", *names.values()]
-        there = [name for name in copies if parameters.has(name)]
-        if there or "lm_head.weight" not in parameters:
-            encoder = decoder = parameters.inner((there or copies)[0], source, width)
-            parameters.drop(*copies)
-        else:
-            encoder = decoder = parameters.take("lm_head.weight", source, width)
-    else:
+    is_tied = config.get("tie_word_embeddings", True)
+    if not config.get("share_encoder_decoder_embeddings", True):
         target = config.get("decoder_vocab_size") or source
-        encoder = parameters.inner(names["encoder"], source, width)
-        decoder = parameters.inner(names["decoder"], target, width)
-    output = decoder
-    if "lm_head.weight" in parameters:
-        head = parameters.take("lm_head.weight", target, width)
-        output = decoder if config.get("tie_word_embeddings", True) else head
-    return Embeddings(encoder, decoder, output)
+        encoder = parameters.inner(EMBEDDINGS["encoder"], source, width)
+        decoder = parameters.inner(EMBEDDINGS["decoder"], target, width)
+    elif is_tied:
+        encoder = decoder = _one_for_all(parameters, source, width)
+    else:
+        encoder, decoder = _one_for_each(parameters, source, width)
+    if not is_tied:
+        return Embeddings(encoder, decoder, parameters.take(HEAD, target, width))
+    if HEAD in parameters:
+        parameters.take(HEAD, target, width)  # a copy
+    return Embeddings(encoder, decoder, decoder)
+
+
+def _one_for_all(parameters: Parameters, size: int, width: int) -> Tensor:
+    """Embeddings that both sides and the logits share, by whichever name they are stored."""
+    names = [SHARED, *EMBEDDINGS.values()]
+    stored = [name for name in names if parameters.has(name)]
+    if not stored and HEAD in parameters:
+        return parameters.take(HEAD, size, width)
+    embeddings = parameters.inner((stored or names)[0], size, width)
+    parameters.drop(*names)
+    return embeddings
+
+
+def _one_for_each(parameters: Parameters, size: int, width: int) -> tuple[Tensor, Tensor]:
+    """Those of encoder and decoder, which are one tensor if they are the same."""
+    names = [name if parameters.has(name) else SHARED for name in EMBEDDINGS.values()]
+    stored = {name: parameters.inner(name, size, width) for name in dict.fromkeys(names)}
+    parameters.drop(SHARED)
+    encoder, decoder = (stored[name] for name in names)
+    return encoder, encoder if torch.equal(encoder, decoder) else decoder
 
 
 def layer_parameters(parameters: Parameters, config: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -208,9 +228,16 @@ def translation_commands(options: Namespace, search: Search, source_model: str) 
     align = ["normalign", "align", *model]
     if options.target_lang is None:
         align += languages
-    translate = ["fairseq-interactive", *model, "--user-dir", "fairseq_normalign", *task]
+    translate = ["fairseq-interactive", *model, "--user-dir", _user_dir(), *task]
     translate += [*languages, "--bpe", "sentencepiece", "--sentencepiece-model", source_model]
     return [
         [*align, "--source-file", "SOURCE", "--target-file", "TARGET"],
         [*translate, *search.options, "--input", "SOURCE"],
     ]
+
+
+def _user_dir() -> str:
+    """This package, by name where fairseq would find it: beside itself."""
+    package = Path(__file__).parents[1]
+    beside = Path(fairseq.__file__).parents[1] / package.name
+    return package.name if beside.is_dir() else str(package)

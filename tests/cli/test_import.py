@@ -7,16 +7,11 @@ import shlex
 
 import pytest
 
+from fairseq_normalign.host.checkpoint import load_single
 from tests.conftest import run
 from tests.hugging_face import BERT, ROBERTA, make_folder
-from tests.translation_folders import (
-    CODES,
-    SOURCE,
-    TARGET,
-    marian_folder,
-    multilingual_folder,
-    sentences,
-)
+from tests.imported import write_texts
+from tests.translation_folders import CODES, marian_folder, multilingual_folder
 
 TEXTS = {"bert": "the cat sat.\tthe mat\nunaffable cats , a b\n", "roberta": "the ab\tcab\na the\n"}
 
@@ -105,66 +100,48 @@ def test_the_vocabulary_is_looked_for_at_once(tmp_path):
     assert done.stderr == f"normalign mixing: {message}\n"
 
 
-def texts(tmp_path) -> tuple[str, str]:
-    """Files of two languages."""
-    for name, letters in (("x", SOURCE), ("y", TARGET)):
-        (tmp_path / name).write_text("\n".join(sentences(12, letters, seed=9)) + "\n")
-    return str(tmp_path / "x"), str(tmp_path / "y")
-
-
 def aligned(command: str, *more) -> list[list[str]]:
     done = run(*shlex.split(command), "--cpu", *more)
     return [line.split() for line in done.stdout.splitlines()]
 
 
-def test_an_opus_model_and_the_opposite_direction(tmp_path):
-    """What import prints works, also with a model that has other pieces."""
-    source, target = texts(tmp_path)
-    commands = {}
-    for name, is_reverse in (("xy", False), ("yx", True)):
-        marian_folder(tmp_path / name, reverse=is_reverse, steps=0)
-        done = run("normalign", "import", tmp_path / name, "-o", tmp_path / f"{name}-ours")
-        assert "fairseq's search ends with 4 translations" in done.stderr
-        commands[name], translate = done.stdout.splitlines()
-    assert "-s yy -t xx" in translate
+def test_the_commands_that_it_prints_for_an_opus_model(tmp_path):
+    """Text is split as reading.json says, which is as if options said so."""
+    source, target = write_texts(tmp_path, 12)
+    marian_folder(tmp_path / "theirs", steps=0)
+    ours = tmp_path / "ours"
+    done = run("normalign", "import", tmp_path / "theirs", "-o", ours)
+    assert "fairseq's search ends with 4 translations" in done.stderr
+    model, _ = load_single(str(ours / "model.pt"), str(ours))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert f"marian, {count:,} parameters, as transformer_normalign" in done.stderr
+    command, translate = done.stdout.splitlines()
+    assert "-s xx -t yy" in translate
     assert "--beam 4 --lenpen 1 --max-len-a 0 --max-len-b 58 --min-len 0" in translate
-    command = commands["xy"].replace("SOURCE", source).replace("TARGET", target)
-    links = aligned(command)
+    links = aligned(command.replace("SOURCE", str(source)).replace("TARGET", str(target)))
     assert len(links) == 12
     assert all(links)
-    model = tmp_path / "xy-ours/model.pt"
     explicit = aligned(
-        f"normalign align {tmp_path}/xy-ours --path {model} --bpe sentencepiece "
-        f"--source-sentencepiece-model {tmp_path}/xy-ours/source.spm "
-        f"--target-sentencepiece-model {tmp_path}/xy-ours/target.spm "
+        f"normalign align {ours} --path {ours}/model.pt --bpe sentencepiece "
+        f"--source-sentencepiece-model {ours}/source.spm "
+        f"--target-sentencepiece-model {ours}/target.spm "
         f"--source-file {source} --target-file {target}"
     )
     assert explicit == links
-    reverse = ("--reverse-path", tmp_path / "yx-ours/model.pt", "--combine", "product")
-    both = aligned(command, *reverse)
-    assert len(both) == 12
-    assert aligned(command, *reverse, "-s", "xx", "-t", "yy") == both
 
 
-@pytest.mark.parametrize("family", ["m2m", "mbart"])
-def test_languages_are_given_by_their_codes(family, tmp_path):
-    source, target = texts(tmp_path)
-    multilingual_folder(tmp_path / "theirs", family, steps=0)
+def test_languages_are_given_by_their_codes(tmp_path):
+    source, target = write_texts(tmp_path, 12)
+    multilingual_folder(tmp_path / "theirs", "mbart", steps=0)
     done = run("normalign", "import", tmp_path / "theirs", "-o", tmp_path / "ours")
     command, _ = done.stdout.splitlines()
-    codes = [code.strip("_") for code in CODES[family]]
-    command = command.replace("SOURCE", source).replace("TARGET", target)
+    command = command.replace("SOURCE", str(source)).replace("TARGET", str(target))
     wrong = run(*shlex.split(command), check=False)  # LANG is no language
     expected = "no language 'LANG' in the dictionary; expected one of: "
     assert wrong.stderr.startswith(f"normalign align: {expected}")
-    for code in codes:
+    for code in CODES["mbart"]:
         command = command.replace("LANG", code, 1)
-    links = aligned(command)
-    assert len(links) == 12
-    lengths = [len(line.split()) for line in sentences(12, seed=9)]
-    for line, length in zip(links, lengths, strict=True):  # codes are no words
-        assert all(int(link.split("-")[0]) < length for link in line)
+    assert len(aligned(command)) == 12
     model = tmp_path / "ours/model.pt"
-    assert aligned(command, "--reverse-path", model, "--combine", "product")
     none = run("normalign", "align", tmp_path / "ours", "--path", model, check=False)
     assert "a multilingual model needs a source and a target language" in none.stderr

@@ -15,7 +15,8 @@ from fairseq_normalign.host.conversion import import_folder
 from fairseq_normalign.host.hugging_face_export import export_folder
 from tests.conftest import ToyTask, build_model
 from tests.hugging_face import of_transformers
-from tests.translation_folders import marian_folder, multilingual_folder
+from tests.imported import LANGUAGES, MARIAN
+from tests.translation_folders import marian_folder, multilingual_folder, train_sentencepiece
 
 SIZES = {"max_source_positions": 64, "max_target_positions": 64}
 for _side in ("encoder", "decoder"):
@@ -109,18 +110,39 @@ def test_pruned_heads_are_zeros(tmp_path):
     check_same_logits(tmp_path / "hf", model, "MarianMTModel")
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_there_and_back(shared, tmp_path):
+@pytest.mark.parametrize("name", ["post-LN, shared", "post-LN, tied"])
+def test_back_and_there(name, tmp_path):
+    """What was written is imported again."""
+    options, _ = PLAIN[name]
+    model = stored(tmp_path / "ours", **options)
+    pieces = [f"w{number}" for number in range(30)]
+    spm = train_sentencepiece([" ".join(pieces)] * 50, 40, user_defined_symbols=pieces)
+    (tmp_path / "ours/spm.model").write_bytes(spm)
+    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    import_folder(str(tmp_path / "hf"), str(tmp_path / "again"))
+    again, _ = load_single(str(tmp_path / "again/model.pt"), str(tmp_path / "again"))
+    with torch.no_grad():
+        expected, logits = (
+            network(SOURCE, SOURCE.ne(1).sum(1), READ)[0] for network in (model, again)
+        )
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", MARIAN)
+def test_there_and_back(kind, tmp_path):
     """OPUS-MT in, and out again: transformers translates as with the first folder."""
-    theirs = marian_folder(tmp_path / "theirs", shared=shared, steps=100).eval()
+    theirs = marian_folder(tmp_path / "theirs", **MARIAN[kind], steps=100).eval()
     import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
     ours = tmp_path / "ours"
-    export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
-    model, _ = load_single(str(ours / "model.pt"), str(ours))
+    exported = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    assert exported.notes == []
+    source, target = LANGUAGES[kind]
+    languages = {"source_lang": source, "target_lang": target}
+    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
     check_same_logits(tmp_path / "back", model, "MarianMTModel")
     again = of_transformers("MarianMTModel").from_pretrained(tmp_path / "back").eval()
     tokenizer = of_transformers("MarianTokenizer")
-    texts = ["Aeio nrst.", "Tse ☃!"]
+    texts = ["Aeio nrst.", "Tse ☃!", ">>bbb<< Aeio nrst."]
     translations = []
     for network, folder in ((theirs, "theirs"), (again, "back")):
         tokens = tokenizer.from_pretrained(tmp_path / folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import sentencepiece
 import torch
 
 from fairseq_normalign.errors import InputError
@@ -17,26 +18,21 @@ from tests.imported import (
     check_same_translations,
     theirs_of,
 )
-from tests.translation_folders import ODD, TARGET, marian_folder, sentences, write_json
+from tests.translation_folders import (
+    ODD,
+    SPELLED,
+    TARGET,
+    marian_folder,
+    sentences,
+    write_json,
+)
+
+VOCABULARIES = ["marian", "apart"]  # one for both sides, and one for each
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory) -> Both:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("marian") / "theirs"
-    return Both(marian_folder(folder), folder)
-
-
-@pytest.fixture(scope="module")
-def apart(tmp_path_factory) -> Both:
-    """With a vocabulary for each side."""
-    folder = tmp_path_factory.mktemp("marian") / "apart"
-    return Both(marian_folder(folder, shared=False), folder)
-
-
-@pytest.mark.parametrize("name", ["both", "apart"])
-def test_states_logits_and_attention_stay(name, request):
-    both = request.getfixturevalue(name)
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_states_logits_and_attention_stay(name, imported):
+    both = imported[name]
     for source, target in zip(sentences(3, seed=5), sentences(3, TARGET, 6), strict=True):
         check_same_numbers(both, source, target)
 
@@ -52,9 +48,9 @@ def test_numbers_without_scaled_embeddings_and_with_fewer_layers(tmp_path):
     check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
 
 
-@pytest.mark.parametrize("name", ["both", "apart"])
-def test_pieces_and_numbers_are_those_of_the_tokeniser(name, request):
-    both = request.getfixturevalue(name)
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_pieces_and_numbers_are_those_of_the_tokeniser(name, imported):
+    both = imported[name]
     tokenizer = of_transformers("MarianTokenizer").from_pretrained(both.folder)
     for text in [*sentences(20, seed=7), *ODD]:
         pair = both.reader.pair(text, text, "line 1")
@@ -68,10 +64,10 @@ def test_pieces_and_numbers_are_those_of_the_tokeniser(name, request):
         assert unknown == [piece for piece in pieces if piece not in tokenizer.encoder]
 
 
-@pytest.mark.parametrize("name", ["both", "apart"])
+@pytest.mark.parametrize("name", VOCABULARIES)
 @pytest.mark.parametrize("search", SEARCHES)
-def test_translations_are_the_same(search, name, request):
-    both = request.getfixturevalue(name)
+def test_translations_are_the_same(search, name, imported):
+    both = imported[name]
     ours, theirs = SEARCHES[search]
     check_same_translations(both, ours, theirs, sentences(60, seed=9))
 
@@ -86,12 +82,19 @@ def test_sinusoids_by_their_formula():
     torch.testing.assert_close(table, twin.float())
 
 
-def test_a_model_of_several_targets(tmp_path):
-    """The code of the target is before the source, and is no word."""
-    folder = tmp_path / "theirs"
-    theirs = marian_folder(folder, codes=[">>aaa<<", ">>bbb<<"], steps=0)
-    both = Both(theirs, folder, {"target_lang": "bbb"})
-    tokenizer = of_transformers("MarianTokenizer").from_pretrained(folder)
+def test_special_tokens_that_a_text_spells_are_text(imported):
+    """transformers would end the sentence at the first </s>."""
+    both = imported["marian"]
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(both.folder / "source.spm"))
+    for text in [*SPELLED, ">>aaa<< aeio"]:
+        source = both.reader.pair(text, None, "line 1").source
+        assert both.reader.source.pieces(source) == processor.encode(text, out_type=str)
+        assert source.tokens.tolist().count(2) == 1
+
+
+def test_the_code_of_the_target_is_before_the_source(imported):
+    both = imported["targets"]
+    tokenizer = of_transformers("MarianTokenizer").from_pretrained(both.folder)
     for text in sentences(5, seed=7):
         source = both.reader.pair(text, None, "line 1").source
         numbers = theirs_of(both, source.tokens, "source")[0].tolist()
@@ -100,7 +103,28 @@ def test_a_model_of_several_targets(tmp_path):
         assert source.text == text.split()
     check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
     with pytest.raises(InputError, match="no language 'ccc' in the dictionary; expected one of: "):
-        Both(theirs, folder, {"target_lang": "ccc"}, name="again")
+        Both(both.theirs, both.folder, {"target_lang": "ccc"}, name="again")
+
+
+def test_a_code_in_the_text_goes_before_that_of_the_options(imported):
+    """It is a word of the text, which has no piece; any other place makes it text."""
+    both = imported["targets"]
+    tokenizer = of_transformers("MarianTokenizer").from_pretrained(both.folder)
+    for text in (">>aaa<< Aeio nrst.", ">>bbb<<  aeio", ">>aaa<<", [">>aaa<<", "nrst"]):
+        source = both.reader.pair(text, None, "line 1").source
+        line = text if isinstance(text, str) else " ".join(text)
+        numbers = theirs_of(both, source.tokens, "source")[0].tolist()
+        assert numbers == tokenizer(line)["input_ids"]
+        assert source.text == line.split()
+        assert 0 not in source.words
+    own = tokenizer.convert_tokens_to_ids(">>bbb<<")
+    for text in ("aeio >>aaa<<", ">>ccc<< aeio", ">>", ""):
+        source = both.reader.pair(text, None, "line 1").source
+        pieces = tokenizer.spm_source.encode(text, out_type=str)
+        assert both.reader.source.pieces(source) == pieces
+        assert theirs_of(both, source.tokens, "source")[0, 0] == own
+    target = both.reader.pair("a", ">>aaa<< uvw", "line 1").target
+    assert target.words[0] == 0
 
 
 def test_probabilities_without_padding(tmp_path):

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.conversion import import_folder
+from fairseq_normalign.host.hugging_face_export import export_folder
 from fairseq_normalign.host.safetensors_file import read_safetensors, write_safetensors
+from tests.imported import LANGUAGES, Both, check_same_numbers
 from tests.translation_folders import (
+    CODES,
     marian_folder,
     multilingual_folder,
     sentences,
@@ -52,15 +54,37 @@ def test_parameters_in_several_files_or_in_a_pickle(marian, tmp_path):
             torch.testing.assert_close(state[name], values)
 
 
-def test_half_precision(marian, tmp_path):
+@pytest.mark.parametrize("family", ["marian", "apart", "nllb", "mbart"])
+def test_embeddings_that_are_not_tied(family, tmp_path):
+    """Encoder, decoder and logits have their own, which a model of Hugging Face may share, too."""
+    folder = tmp_path / "theirs"
+    if family in CODES:
+        theirs = multilingual_folder(folder, family, steps=0, tie_word_embeddings=False)
+    else:
+        own = {"shared": family == "marian", "tie_word_embeddings": False}
+        theirs = marian_folder(folder, steps=0, **own)
+    torch.nn.init.normal_(theirs.lm_head.weight, std=0.1)
+    theirs.save_pretrained(folder)
+    languages = dict(zip(("source_lang", "target_lang"), LANGUAGES[family], strict=True))
+    check_same_numbers(Both(theirs, folder, languages), "Aeio nrst.", "Uvw xyz?")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype, marian, tmp_path):
+    """The checkpoint is as small as the folder; the model is in single precision, and the same."""
     shutil.copytree(marian[1], tmp_path / "half")
     path = tmp_path / "half/model.safetensors"
-    halved = {name: values.half() for name, values in read_safetensors(path).items()}
+    halved = {name: values.to(dtype) for name, values in read_safetensors(path).items()}
     path.unlink()
     write_safetensors(path, halved, {})
-    import_folder(str(tmp_path / "half"), str(tmp_path / "ours"))
-    model, _ = load_single(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"))
-    assert next(model.parameters()).dtype == torch.float32
+    both = Both(
+        marian[0].from_pretrained(tmp_path / "half", dtype=torch.float32), tmp_path / "half"
+    )
+    assert {parameter.dtype for parameter in both.model.parameters()} == {torch.float32}
+    stored = torch.load(both.ours / "model.pt", weights_only=False)["model"]
+    assert stored["encoder.embed_tokens.weight"].dtype == dtype
+    check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
+    export_folder(str(both.ours / "model.pt"), str(both.ours), str(tmp_path / "back"))
 
 
 def edited_config(**settings):
@@ -120,6 +144,14 @@ BAD_MARIAN = {
     "a number too large": (
         edited_vocabulary(lambda numbers: {**numbers, "new": 9999}),
         "'new' has the number 9999; the model knows ",
+    ),
+    "no output": (
+        edited_config(tie_word_embeddings=False),
+        "has no parameter 'lm_head.weight'; are some files missing?",
+    ),
+    "no vocabulary of the target": (
+        edited_config(share_encoder_decoder_embeddings=False),
+        "has no target_vocab.json; expected the tokeniser's vocabulary",
     ),
     "no whole number": (
         edited_vocabulary(lambda numbers: {**numbers, "new": "7"}),
@@ -193,6 +225,17 @@ def test_bad_folders_of_marian(name, marian, tmp_path):
     assert message in refused(marian[1], edit, tmp_path)
 
 
+def other_pieces(folder):
+    (folder / "sentencepiece.bpe.model").write_bytes(train_sentencepiece(sentences(200), 900))
+
+
+def other_pieces_and_a_list(folder):
+    other_pieces(folder)
+    (folder / "tokenizer_config.json").unlink()
+    languages = {"additional_special_tokens": ["ace_Arab", "deu_Latn"]}
+    write_json(folder / "special_tokens_map.json", languages)
+
+
 def told_numbers(folder):
     tokens = [{"id": 40, "content": "ace_Arab"}, {"id": 41, "content": "deu_Latn"}]
     write_json(folder / "tokenizer.json", {"added_tokens": tokens})
@@ -200,7 +243,7 @@ def told_numbers(folder):
 
 BAD_NLLB = {
     "no languages": (
-        lambda folder: (folder / "special_tokens_map.json").unlink(),
+        lambda folder: (folder / "tokenizer_config.json").unlink(),
         "no file names its languages; expected tokenizer.json, tokenizer_config.json or special",
     ),
     "damaged languages": (
@@ -210,9 +253,11 @@ BAD_NLLB = {
         "special_tokens_map.json: is damaged; expected a tokeniser's file",
     ),
     "another SentencePiece model": (
-        lambda folder: (folder / "sentencepiece.bpe.model").write_bytes(
-            train_sentencepiece(sentences(200), 900)
-        ),
+        other_pieces,
+        "the code 'ace_Arab' has the number 91, and 82 follows the pieces of sentencepiece.bpe.mod",
+    ),
+    "another SentencePiece model, and languages without numbers": (
+        other_pieces_and_a_list,
         "of the 96 tokens that the model knows; expected the tokeniser of the model",
     ),
     "numbers that do not follow the pieces": (
