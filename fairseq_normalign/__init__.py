@@ -12,13 +12,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.late import imported
+from fairseq_normalign.noise import first_import
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
+    from fairseq_normalign.alignment.aer import score_links
+    from fairseq_normalign.alignment.links import GoldFile
     from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
     from fairseq_normalign.analysis.alti import source_shares
     from fairseq_normalign.analysis.block_survey import BlockOptions, survey_blocks
     from fairseq_normalign.analysis.combined import CombinedAligner
+    from fairseq_normalign.analysis.error_table import error_table
     from fairseq_normalign.analysis.evaluation import compare
     from fairseq_normalign.analysis.head_scores import HEAD_SCORES, HeadScore
     from fairseq_normalign.analysis.methods import METHODS, Method
@@ -39,6 +43,7 @@ __all__ = [
     "AlignOptions",
     "BlockOptions",
     "CombinedAligner",
+    "GoldFile",
     "HeadScore",
     "InputError",
     "Method",
@@ -49,11 +54,13 @@ __all__ = [
     "__version__",
     "compare",
     "contributions",
+    "error_table",
     "open_export",
     "profile",
     "record",
     "record_blocks",
     "relevances",
+    "score_links",
     "source_shares",
     "survey_blocks",
     "text_pairs",
@@ -66,6 +73,7 @@ PLACES = {
     "AlignOptions": "analysis.aligner",
     "BlockOptions": "analysis.block_survey",
     "CombinedAligner": "analysis.combined",
+    "GoldFile": "alignment.links",
     "HeadScore": "analysis.head_scores",
     "InputError": "errors",
     "Method": "analysis.methods",
@@ -75,11 +83,13 @@ PLACES = {
     "ShiftAttAligner": "analysis.shift_att",
     "compare": "analysis.evaluation",
     "contributions": "heads.lrp_rules",
+    "error_table": "analysis.error_table",
     "open_export": "report.export",
     "profile": "analysis.profile",
     "record": "host.recorder",
     "record_blocks": "host.blocks",
     "relevances": "analysis.pair_relevance",
+    "score_links": "alignment.aer",
     "source_shares": "analysis.alti",
     "survey_blocks": "analysis.block_survey",
     "text_pairs": "host.pairs",
@@ -91,5 +101,6 @@ if "fairseq" in sys.modules:  # `--user-dir`: fairseq is the importer and looks 
 
 def __getattr__(name: str) -> Any:
     if name in PLACES:
-        return imported(f"{PLACES[name]}:{name}")
+        with first_import():
+            return imported(f"{PLACES[name]}:{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

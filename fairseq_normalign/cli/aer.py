@@ -16,6 +16,7 @@ from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, short_names
+from fairseq_normalign.progress import bar
 from fairseq_normalign.report.columns import columns
 
 MOST_SAMPLES = 1_000_000  # their AERs are all held at once
@@ -121,9 +122,6 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
         "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
     )
     group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals, 0 to 6")
-    group.add_argument(
-        "-q", "--quiet", action="store_true", help="no warnings about files that look misread"
-    )
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
@@ -155,14 +153,16 @@ def main(args: argparse.Namespace) -> None:
     if texts:
         names = [gold.name, *(system.name for system in systems)]
         bounds.append(breakdown.BoundsCheck(names, args.source, args.target))
-    scores = aer.score(
-        gold,
-        systems,
-        lines=args.lines,
-        keep=args.confidence or args.paired,
-        beside=texts,
-        watchers=[*bounds, *breakdowns, *samples],
-    )
+    with bar("pairs") as shown:
+        scores = aer.score(
+            gold,
+            systems,
+            lines=args.lines,
+            keep=args.confidence or args.paired,
+            beside=texts,
+            watchers=[*bounds, *breakdowns, *samples],
+            progress=shown.update,
+        )
     warn(args, samples)
     results = [result(args, scores, system, breakdowns) for system in range(len(scores))]
     write = {"text": as_text, "json": as_json}[args.format]

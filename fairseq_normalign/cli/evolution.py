@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
+from fairseq_normalign.progress import bar
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.evolution import Evolutions
@@ -125,8 +126,6 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from tqdm import tqdm
-
     from fairseq_normalign.analysis.evolution import measured
     from fairseq_normalign.analysis.evolution_plan import plan_of
     from fairseq_normalign.analysis.token_table import ReadText
@@ -141,8 +140,8 @@ def main(args: argparse.Namespace) -> None:
     for name, part, read in zip(short_names(args.path), parts, pairs, strict=True):
         texts.append(ReadText(name, part.states, part.reader, read))
     plan = plan_of(texts, measuring)
-    with tqdm(total=plan.sentences * len(texts), unit=" sentences", disable=None) as progress:
-        evolutions = measured(texts, plan, measuring, progress=progress.update)
+    with bar("states", total=plan.sentences * len(texts), unit="sentences") as shown:
+        evolutions = measured(texts, plan, measuring, progress=shown.update)
     sentences = sum(not pair.skipped for pair in pairs[0])
     signature = {
         "checkpoints": ",".join(text.name for text in texts),

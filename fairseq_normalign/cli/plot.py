@@ -115,6 +115,7 @@ def main(args: argparse.Namespace) -> None:
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
+    check_gold(args, of_gold, pair)
     figure = pictures.soft_alignments(
         panels_of(args, aligner, pair, of_gold),
         sentences_of(pair, model),
@@ -122,6 +123,18 @@ def main(args: argparse.Namespace) -> None:
         title=headline(args),
     )
     pictures.save(figure, args.output)
+
+
+def check_gold(args: argparse.Namespace, gold: Gold | None, pair: Pair) -> None:
+    """Refuses gold links of words that the pair has not."""
+    sizes = (len(pair.source.text), len(pair.target.text))
+    for source, target in sorted(gold.possible if gold else ()):
+        if source >= sizes[0] or target >= sizes[1]:
+            raise InputError(
+                f"{args.gold}: line {args.line} links word {source} with {target}, from 0, where "
+                f"there are {sizes[0]} and {sizes[1]} words; is it counted from 1 (--gold-index "
+                "1), or is the target's first (--reverse-gold)?"
+            )
 
 
 def aligner_of(args: argparse.Namespace, model: ReadyModel) -> NormAligner:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names, whole_file
+from fairseq_normalign.progress import bar
 
 if TYPE_CHECKING:
     from fairseq_normalign.heads.treebank import Tree
@@ -64,8 +65,6 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from tqdm import tqdm
-
     from fairseq_normalign.analysis.probing import probe
     from fairseq_normalign.host.options import complete
     from fairseq_normalign.host.parts import load_part, read_sentences
@@ -76,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
     complete(args)
     words = [tree.words for tree in trees]
     probings = []
-    with tqdm(total=len(trees) * len(args.path), unit=" sentences", disable=None) as progress:
+    with bar("states", total=len(trees) * len(args.path), unit="sentences") as shown:
         for name, path in zip(short_names(args.path), args.path, strict=True):
             part = load_part(args, path)
             measured = probe(
@@ -87,7 +86,7 @@ def main(args: argparse.Namespace) -> None:
                 test_share=args.test_share,
                 seed=args.seed,
                 max_tokens=args.max_tokens,
-                progress=progress.update,
+                progress=shown.update,
             )
             probings.append(measured)
     signature = {

@@ -12,6 +12,7 @@ from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, check_v
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.progress import bar
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -82,9 +83,11 @@ def lines(args: argparse.Namespace) -> Iterator[str]:
     forward = LinkFile(args.forward, index=args.index, format=args.format)
     target_first = args.rev_order == "target-source"
     reverse = LinkFile(args.reverse, index=args.index, format=args.format, reverse=target_first)
-    for forward_links, reverse_links in read_together(forward, reverse):
-        links = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
-        yield format_links(links, index=args.index) + "\n"
+    with bar("links") as shown:
+        for forward_links, reverse_links in read_together(forward, reverse):
+            links = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
+            yield format_links(links, index=args.index) + "\n"
+            shown.update()
 
 
 def signature_of(args: argparse.Namespace) -> dict:

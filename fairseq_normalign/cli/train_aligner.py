@@ -13,6 +13,7 @@ from fairseq_normalign.alignment.links import Link, LinkFile
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
+from fairseq_normalign.progress import bar
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.aligner_training import TrainingOptions
@@ -41,11 +42,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("training")
-    group.add_argument(
-        "--reverse-path",
-        metavar="CHECKPOINT",
-        help="the model of the other direction, which gets a head, too",
-    )
+    options.add_reverse_options(group, "which gets a head, too")
     group.add_argument(
         "--links",
         metavar="FILE",
@@ -81,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses texts that cannot be read more than once."""
+    options.check_reverse_options(args)
     for path in (args.source_file, args.target_file, args.hypotheses):
         if path is not None and is_stream(path):
             raise InputError(f"{name_of(path)}: can be read only once; expected a file")
@@ -146,8 +144,6 @@ def count_pairs(args: argparse.Namespace, model: ReadyModel) -> int:
 
 def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
-    from tqdm import tqdm
-
     from fairseq_normalign.analysis.aligner import NormAligner
     from fairseq_normalign.analysis.combined import CombinedAligner
 
@@ -155,8 +151,8 @@ def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> lis
     aligner = CombinedAligner(*aligners, combine="learned")
     streams = read_streams(args, models)
     decided, again = aligner.decide(*streams)
-    with tqdm(desc="links", unit=" pairs", disable=None) as progress:
-        return [decided.links(soft) for soft in decided.run(*again, progress=progress.update)]
+    with bar("links", total=count_pairs(args, models[0])) as shown:
+        return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
 
 
 def read_streams(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list:
@@ -179,9 +175,7 @@ def train(
     reverse: bool,
 ) -> TrainedHead:
     """The head of one model; tells how each epoch went."""
-    from tqdm import tqdm
-
-    from fairseq_normalign.analysis.aligner_training import Corpus, train_head
+    from fairseq_normalign.analysis.aligner_training import Corpus, held_out_size, train_head
     from fairseq_normalign.host.aligner_file import TrainedHead
     from fairseq_normalign.host.alignment_states import fingerprint
     from fairseq_normalign.host.special_tokens import languages_of
@@ -189,20 +183,21 @@ def train(
     languages = "-".join(map(str, languages_of(model.reader.task)))
     if reverse:
         links = [[(target, source) for source, target in of_pair] for of_pair in links]
-    with tqdm(desc=f"{languages} states", total=len(links), unit=" pairs", disable=None) as bar:
+    with bar(f"{languages} states", total=len(links)) as shown:
         corpus = Corpus.read(
             model.forcing,
             pairs_of(args, model, reverse=reverse),
             links,
             null_weight=training.null_weight,
             max_tokens=args.max_tokens,
-            progress=bar.update,
+            progress=shown.update,
         )
-    with tqdm(desc=f"{languages} head", unit=" pairs", disable=None) as bar:
+    learned = len(corpus.labels) - held_out_size(len(corpus.labels), training.held_out)
+    with bar(f"{languages} head", total=training.epochs * learned) as shown:
 
         def show(pairs: int, loss: float) -> None:
-            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            bar.update(pairs)
+            shown.set_postfix_str(f"loss {loss:.3f}", refresh=False)
+            shown.update(pairs)
 
         head, epochs = train_head(corpus, training, progress=show)
     for number, loss, held_out in epochs:

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.analysis.evolution import SHUFFLED, Evolution, Evolutions
 from fairseq_normalign.analysis.evolution_plan import ALL, ANY
+from fairseq_normalign.report.style import HEAT, in_style
 
 MEASURES = {
     "identity": "same token",
@@ -25,6 +26,7 @@ CHANCE: dict[str, Any] = {"color": "grey", "ls": "--", "lw": 1}
 COLUMNS = 3
 
 
+@in_style
 def picture(evolutions: Evolutions) -> Figure:
     """Curves over layers: of all models in each panel, then change and influence of each model."""
     rows = 2 + len(evolutions.models)
@@ -100,7 +102,7 @@ def _draw_layers(axes: Axes, model: Evolution) -> None:
     if not model.layers:
         axes.set_axis_off()
         return
-    image = axes.imshow(model.layers, cmap="viridis", vmin=0)
+    image = axes.imshow(model.layers, cmap=HEAT, vmin=0)
     axes.figure.colorbar(image, ax=axes)
     layers = range(len(model.layers))
     axes.set_xticks(layers)
@@ -115,6 +117,7 @@ def _finish(axes: Axes, title: str) -> None:
     axes.legend(fontsize="x-small")
 
 
+@in_style
 def words_picture(evolutions: Evolutions) -> Figure:
     """States of words by their first two principal components: models × layers."""
     models = evolutions.models

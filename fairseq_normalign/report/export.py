@@ -6,18 +6,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairseq_normalign.analysis.export_writer import METADATA, array_name, tokens_name
 from fairseq_normalign.errors import InputError
+
+# What Python and NumPy raise over an archive that was changed on its way.
+DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, NotImplementedError),
+    *(EOFError, KeyError, TypeError, ValueError, OverflowError, RecursionError, RuntimeError),
+    MemoryError,  # a header that promises more numbers than there is room for
+)
 
 
 class Item(NamedTuple):
@@ -32,17 +42,16 @@ class Export:
     """An export to read: a sequence of :class:`Item`, each read from the file when asked for."""
 
     def __init__(self, path: str | Path):
-        refusal = InputError(f"{path}: not an export; expected a file that normalign export wrote")
-        try:
+        self.path = path
+        with self._undamaged("not an export"):
             self._archive = zipfile.ZipFile(path)
-        except zipfile.BadZipFile:
-            raise refusal from None
         try:
-            self.metadata = json.loads(self._archive.read(METADATA))
-            self._sentences = operator.index(self.metadata["sentences"])
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError):
+            with self._undamaged("not an export"):
+                self.metadata = json.loads(self._archive.read(METADATA))
+                self._sentences = operator.index(self.metadata["sentences"])
+        except InputError:
             self._archive.close()
-            raise refusal from None
+            raise
 
     def __len__(self) -> int:
         return self._sentences
@@ -53,10 +62,22 @@ class Export:
             place += len(self)
         if not 0 <= place < len(self):
             raise IndexError(f"sentence {index} of an export of {len(self)}")
-        tokens = json.loads(self._archive.read(tokens_name(place)))
-        with self._archive.open(array_name(place)) as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
-        return Item(array, tokens["source"], tokens["target"])
+        with self._undamaged(f"sentence {place} is damaged or missing"):
+            tokens = json.loads(self._archive.read(tokens_name(place)))
+            with self._archive.open(array_name(place)) as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+            return Item(array, _texts(tokens["source"]), _texts(tokens["target"]))
+
+    @contextlib.contextmanager
+    def _undamaged(self, found: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, *DAMAGED) as error:
+            if getattr(error, "filename", None) is not None:  # there is no such file
+                raise
+            raise InputError(
+                f"{self.path}: {found}; expected a file that normalign export wrote"
+            ) from None
 
     def __iter__(self) -> Iterator[Item]:
         return (self[index] for index in range(len(self)))
@@ -71,11 +92,18 @@ class Export:
         self._archive.close()
 
 
+def _texts(tokens: Any) -> list[str]:
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise TypeError("no list of tokens")
+    return tokens
+
+
 def open_export(path: str | Path) -> Export:
     """Opens what ``normalign export``, or ``--export-attention`` of fairseq's commands, wrote.
 
-    >>> with open_export("norms.npz") as export:
-    ...     item = export[3]
-    ...     item.array.shape, item.source, item.target, export.metadata["axes"]
+    Examples:
+        >>> with open_export("norms.npz") as export:
+        ...     item = export[3]
+        ...     item.array.shape, item.source, item.target, export.metadata["axes"]
     """
     return Export(path)

@@ -18,6 +18,7 @@ from fairseq_normalign.heads.relevance_log import (
     mean_relevance,
 )
 from fairseq_normalign.report.columns import columns
+from fairseq_normalign.report.style import COLOURS, in_style
 
 NOTHING = "–"
 LEGEND = """\
@@ -25,7 +26,7 @@ Open heads at test time; the mean relevance of heads that are open after the las
 of those that are closed (go); the rank correlation of P(open) with the relevance of the same line
 (now) and of the first line (first)."""
 GAP = 0.045  # between labels, as a share of the height
-KEPT, GONE = "tab:blue", "tab:orange"
+KEPT, GONE = COLOURS[:2]
 PANELS = {"relevance": "share of the layer's relevance", "open": "P(gate open)"}
 
 
@@ -55,6 +56,7 @@ def _rho(value: float | None) -> str:
     return NOTHING if value is None else f"{value:+.2f}"
 
 
+@in_style
 def picture(entries: Sequence[Entry]) -> Figure:
     """Relevance and P(open) of every head by updates, a column of panels for each kind.
 

@@ -14,10 +14,12 @@ from fairseq_normalign.heads.names import Head, by_kind
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.report.role_pictures import GONE, draw_functions, label_heads, legend
 from fairseq_normalign.report.roles import Does
+from fairseq_normalign.report.style import HEAT, in_style
 
 PANEL = (2.6, 2.4)  # inches
 
 
+@in_style
 def picture(profile: Profile, criteria: Criteria) -> Figure:
     """Layers × heads: a row of panels for each kind of attention, a column for each score.
 
@@ -63,7 +65,7 @@ def draw(axes: Axes, values: np.ndarray, title: str) -> None:
         axes.set_axis_off()
         return
     axes.set_facecolor(GONE)
-    image = axes.imshow(values, cmap="viridis", aspect="auto")
+    image = axes.imshow(values, cmap=HEAT, aspect="auto")
     axes.figure.colorbar(image, ax=axes)
     label_heads(axes, values.shape, title)
 

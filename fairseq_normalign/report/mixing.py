@@ -19,13 +19,14 @@ from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.norms.analyses import ANALYSES
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.spread import spread
+from fairseq_normalign.report.style import HEAT, in_style
 
 NOTHING = "–"
 TITLES = {
     "macro": "mean of each sentence, then of all that have such tokens",
     "micro": "mean of all tokens",
 }
-HEADROOM = 1.6  # of a heat map's greys over its largest number, so that black text can be read
+HEADROOM = 1.6  # of a heat map's colours over its largest number, so that black text can be read
 
 ByKind = Mapping[str, Mixing]
 
@@ -145,6 +146,7 @@ def table_as_json(values: np.ndarray, names: Sequence[str]) -> list[dict[str, fl
     return layers
 
 
+@in_style
 def picture(models: Sequence[ByKind], analyses: Sequence[str], average: str) -> Figure:
     """Layers × categories, a row of panels for each kind of attention, a column an analysis."""
     kinds = list(models[0])
@@ -170,8 +172,8 @@ def picture(models: Sequence[ByKind], analyses: Sequence[str], average: str) -> 
 
 
 def draw(axes: Axes, values: np.ndarray, names: Sequence[str], darkest: float) -> None:
-    """One heat map in grey, the number in each cell."""
-    axes.imshow(values, cmap="Greys", vmin=0, vmax=max(darkest, 1e-9), aspect="auto")
+    """One heat map, the number in each cell."""
+    axes.imshow(values, cmap=HEAT, vmin=0, vmax=max(darkest, 1e-9), aspect="auto")
     for (layer, place), number in np.ndenumerate(values):
         text = NOTHING if math.isnan(number) else f"{number:.0f}"
         axes.text(place, layer, text, ha="center", va="center", fontsize=9)

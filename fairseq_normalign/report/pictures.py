@@ -12,11 +12,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -24,6 +22,7 @@ from fairseq_normalign.alignment.links import Gold, Link
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.report.columns import display_width
 from fairseq_normalign.report.fonts import families_for
+from fairseq_normalign.report.style import HEAT, in_style
 
 INCH_PER_CELL = (0.14, 0.32)  # of a long sentence, of a short one
 PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become too small
@@ -31,7 +30,6 @@ POINTS_PER_INCH = 72
 LETTER = 0.62  # width of a letter, in heights
 FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
 FORMATS = (".png", ".pdf", ".svg")
-SCALE = ListedColormap(mpl.colormaps["Blues"](np.linspace(0, 0.6, 256)))
 INK = "black"
 
 
@@ -70,6 +68,7 @@ class Sentences(NamedTuple):
         return beside, below
 
 
+@in_style
 def soft_alignments(
     panels: Sequence[Sequence[Panel]],
     sentences: Sentences,
@@ -171,7 +170,7 @@ def _name_outer_axes(axes: Axes, sentences: Sentences, *, below: bool, left: boo
 def draw_panel(axes: Axes, panel: Panel, gold: Gold | None) -> None:
     """A heat map with its own links framed, or else those of the gold."""
     row_maxima = np.maximum(panel.soft.max(axis=1, keepdims=True), 1e-12)
-    axes.imshow(panel.soft / row_maxima, cmap=SCALE, vmin=0, vmax=1)
+    axes.imshow(panel.soft / row_maxima, cmap=HEAT, vmin=0, vmax=1)
     axes.set_title(panel.title, fontsize=10)
     if panel.links is not None:
         for link in sorted(panel.links):
@@ -187,7 +186,7 @@ def draw_reference(axes: Axes, gold: Gold) -> None:
     axes.set_title("reference:\nsure filled, possible hatched", fontsize=10)
     for link in sorted(gold.possible):
         if link in gold.sure:
-            axes.add_patch(_cell(link, facecolor=SCALE(1.0), lw=1.0))
+            axes.add_patch(_cell(link, facecolor=HEAT(1.0), lw=1.0))
         else:
             axes.add_patch(_cell(link, facecolor="white", hatch="/////", lw=0.8))
 
@@ -207,10 +206,10 @@ def _add_scale(figure: Figure, grid: np.ndarray) -> None:
     scale.ax.tick_params(labelsize=8)
 
 
+@in_style
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a picture in the format that its name asks for; in PDF and SVG, text stays text."""
     with (
-        mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}),
         warnings.catch_warnings(),
         whole_file(path, binary=True) as file,
     ):

@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.analysis.probing import Probing
 from fairseq_normalign.report.columns import columns
+from fairseq_normalign.report.style import in_style
 
 NOTHING = "–"
 
@@ -34,6 +35,7 @@ def as_text(probings: Sequence[Probing]) -> str:
     return "\n".join([*columns(rows), last])
 
 
+@in_style
 def picture(probings: Sequence[Probing]) -> Figure:
     """Accuracies by layer, those of shuffled tags and of the most frequent tag below."""
     figure = Figure(figsize=(5, 3.6), layout="constrained")

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.report.columns import columns
+from fairseq_normalign.report.style import HEAT, in_style
 
 if TYPE_CHECKING:
     from fairseq_normalign.analysis.evaluation import Row
@@ -111,6 +112,7 @@ def _row_as_json(row: Row) -> dict:
     }
 
 
+@in_style
 def pruning_picture(rows: Sequence[Row]) -> Figure:
     """BLEU, AER and heads of each kind against heads left, heads of each layer.
 
@@ -183,11 +185,10 @@ def draw_layers(axes: Axes, rows: Sequence[Row]) -> None:
     names = _attentions(rows)
     counts = [_counts(row, names) for row in rows]
     most = max(map(max, counts))
-    axes.imshow(counts, cmap="Blues", vmin=0, vmax=1.4 * max(most, 1), aspect="auto")
+    axes.imshow(counts, cmap=HEAT, vmin=0, vmax=1.4 * max(most, 1), aspect="auto")
     for y, of_model in enumerate(counts):
         for x, heads in enumerate(of_model):
-            colour = "white" if 1.3 * heads > most else "black"
-            axes.text(x, y, str(heads), ha="center", va="center", color=colour)
+            axes.text(x, y, str(heads), ha="center", va="center")
     for x in range(1, len(names)):
         if names[x][0] != names[x - 1][0]:
             axes.axvline(x - 0.5, color="black", lw=1)

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.heads.names import KINDS, Head
 from fairseq_normalign.report.roles import CATEGORIES, Does, Model
+from fairseq_normalign.report.style import in_style
 
 
 class Look(NamedTuple):
@@ -35,6 +36,7 @@ GONE = "lightgrey"
 EDGE: dict[str, Any] = {"edgecolor": "black", "lw": 0.6}
 
 
+@in_style
 def columns_picture(models: Sequence[Model], kinds: Sequence[str]) -> Figure:
     """One stacked column of heads for each model (Voita et al., 2019, Fig. 8), a panel for a kind.
 

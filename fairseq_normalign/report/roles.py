@@ -5,7 +5,6 @@ As in Voita et al. (2019), Fig. 8: the functions of the heads that pruning leave
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,9 @@ from fairseq_normalign.files import read_lines, short_names
 from fairseq_normalign.heads.criteria import FUNCTIONS
 from fairseq_normalign.heads.names import KINDS, Head, parse_head
 from fairseq_normalign.report.columns import columns
+from fairseq_normalign.strict_json import parse_json
 
+EXPECTED = "expected what `normalign heads -o` writes"
 SEVERAL, NONE = "several", "none"
 CATEGORIES = (*FUNCTIONS, SEVERAL, NONE)
 NOTHING, REMOVED = "–", "removed"
@@ -64,14 +65,12 @@ def read_models(paths: Sequence[str]) -> list[Model]:
     """What ``normalign heads -o`` wrote of several models, measured alike."""
     contents = [_read(path) for path in paths]
     _check_measured_alike(paths, contents)
-    names = [str(of_model["signature"]["checkpoint"]) for of_model in contents]
+    names = [of_model["signature"]["checkpoint"] for of_model in contents]
     if len(set(names)) < len(names):
         names = short_names(paths)
     models = []
-    for name, of_model in zip(names, contents, strict=True):
-        heads = {}
-        for entry in of_model["heads"]:
-            heads[parse_head(entry["head"])] = Does(entry["functions"], entry["roles"])
+    for path, name, of_model in zip(paths, names, contents, strict=True):
+        heads = _heads(path, of_model)
         measured = [function for function in FUNCTIONS if _measured(of_model, function)]
         models.append(Model(name, heads, tuple(measured)))
     return models
@@ -79,16 +78,44 @@ def read_models(paths: Sequence[str]) -> list[Model]:
 
 def _read(path: str) -> dict[str, Any]:
     """The JSON of one model."""
-    expected = "expected what `normalign heads -o` writes"
+    text = "".join(read_lines(path))
     try:
-        contents = json.loads("\n".join(read_lines(path)))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: no JSON ({error}); {expected}") from None
+        contents = parse_json(text)
+    except ValueError as error:
+        raise InputError(f"{path}: no JSON ({error}); {EXPECTED}") from None
     if not isinstance(contents, dict) or not {"signature", "heads"} <= contents.keys():
-        raise InputError(f"{path}: has no heads and signature; {expected}")
-    if not all("functions" in entry for entry in contents["heads"]):
-        raise InputError(f"{path}: does not say what heads are for; {expected} in this version")
+        raise InputError(f"{path}: has no heads and signature; {EXPECTED}")
+    signature, heads = contents["signature"], contents["heads"]
+    if not isinstance(heads, list) or not all(isinstance(entry, dict) for entry in heads):
+        raise InputError(f"{path}: its heads are no list of heads; {EXPECTED}")
+    if not all("functions" in entry for entry in heads):
+        raise InputError(f"{path}: does not say what heads are for; {EXPECTED} in this version")
+    if not isinstance(signature, dict) or not isinstance(signature.get("checkpoint"), str):
+        raise InputError(f"{path}: its signature names no checkpoint; {EXPECTED}")
     return contents
+
+
+def _heads(path: str, contents: Mapping[str, Any]) -> dict[Head, Does]:
+    """What each head does."""
+    heads: dict[Head, Does] = {}
+    for number, entry in enumerate(contents["heads"], 1):
+        functions, roles = entry["functions"], entry.get("roles")
+        try:
+            head = parse_head(entry.get("head"))
+        except (InputError, TypeError):
+            head = None
+        are_known = _are_texts(functions) and set(functions) <= set(FUNCTIONS)
+        if head is None or head in heads or not are_known or not _are_texts(roles):
+            raise InputError(
+                f"{path}: entry {number} of its heads is no head with functions and roles, or one "
+                f"that comes twice; {EXPECTED}"
+            )
+        heads[head] = Does(functions, roles)
+    return heads
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def _measured(contents: Mapping[str, Any], function: str) -> bool:
@@ -103,7 +130,7 @@ def _check_measured_alike(paths: Sequence[str], contents: Sequence[Mapping[str, 
     """
     with_encoder = []
     for path, of_model in zip(paths, contents, strict=True):
-        if any(entry["head"].startswith("encoder.") for entry in of_model["heads"]):
+        if any(head.kind == "encoder" for head in _heads(path, of_model)):
             with_encoder.append((path, of_model["signature"]))
     for path, signature in with_encoder:
         first_path, first = with_encoder[0]

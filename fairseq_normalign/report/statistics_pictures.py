@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from fairseq_normalign.analysis.statistics import LayerStatistics, Statistics
 from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.report.statistics import ByKind, shown_categories
+from fairseq_normalign.report.style import in_style
 
 POINTS = 400  # of a cloud, of each category
 SMALLEST = 1e-4  # weight that is drawn
@@ -200,6 +201,7 @@ FIGURES: dict[str, Callable[[Axes, Statistics], None]] = {
 }
 
 
+@in_style
 def picture(by_kind: ByKind, names: Sequence[str]) -> Figure:
     """Some of FIGURES: a row for each kind of attention, a column for each.
 

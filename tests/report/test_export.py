@@ -63,7 +63,7 @@ def test_one_sentence_is_read_when_asked_for(path):
     path.write_bytes(content)
     with open_export(path) as export:
         np.testing.assert_array_equal(export[3].array, array(3))
-        with pytest.raises(Exception, match="Bad magic number"):
+        with pytest.raises(Exception, match="sentence 4 is damaged or missing; expected a file"):
             export[4]
 
 

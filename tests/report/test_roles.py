@@ -32,6 +32,12 @@ def write(path, heads, **settings) -> str:
     return str(path)
 
 
+def entries(*heads, **changes) -> str:
+    """The JSON of some heads, right but for what is given."""
+    listed = [{"head": head, "functions": [], "roles": [], **changes} for head in heads]
+    return json.dumps({"signature": {"checkpoint": "a.pt"}, "heads": listed})
+
+
 @pytest.fixture
 def files(tmp_path):
     return [write(tmp_path / "full.json", FULL), write(tmp_path / "small.json", SMALL)]
@@ -153,6 +159,17 @@ def test_roles_that_were_measured_otherwise(settings, message, tmp_path):
             '{"signature": {}, "heads": [{"head": "encoder.1.1", "roles": []}]}',
             "a.json: does not say what heads are for; expected .* in this version",
         ),
+        (
+            '{"signature": {}, "signature": {}, "heads": []}',
+            "a.json: no JSON .a name comes twice.;",
+        ),
+        ('{"signature": {}, "heads": []}', "a.json: its signature names no checkpoint; expected"),
+        ('{"signature": {}, "heads": {"a": 1}}', "a.json: its heads are no list of heads; exp"),
+        (entries("encoder.1.1", "x"), "a.json: entry 2 of its heads is no head with functions"),
+        (entries("cross.1.1", "cross.1.1"), "entry 2 of its heads .* or one that comes twice;"),
+        (entries("encoder.1.1", None), "entry 2 of its heads is no head with functions and roles"),
+        (entries("encoder.1.1", roles=None), "entry 1 of its heads is no head with functions and"),
+        (entries("encoder.1.1", functions=["cook"]), "entry 1 of its heads is no head with funct"),
     ],
 )
 def test_files_of_something_else(text, message, tmp_path):

@@ -1,0 +1,1 @@
+"""One page of HTML with everything that was measured."""

@@ -1,0 +1,522 @@
+// The browser of alignments: a list of sentence pairs, and one pair in one way or in two.
+
+const LINKED = 0x80, STEPS_OF_SHARE = 0x7f, UNDEFINED = 0xffff;
+const EOS = "</s>";
+const SORTS = {
+  "corpus order": (browser) => browser.pairs.map((pair) => -pair.line),
+  "AER of A": (browser) => browser.aers(browser.panels[0]),
+  "AER of B": (browser) => browser.aers(browser.panels[1]),
+  "A worse than B": (browser) => browser.differences(),
+  "length": (browser) => browser.pairs.map((pair) => pair.source.length + pair.target.length),
+  "disagreement": (browser) => browser.disagreements(),
+};
+const NEED_GOLD = ["AER of A", "AER of B", "A worse than B"];
+
+// One way to align: a system and one of its evidences.
+class Way {
+  constructor(systems, system, evidence) {
+    this.systems = systems;
+    this.system = system;
+    this.evidence = evidence;
+  }
+
+  get evidences() { return this.systems[this.system].evidences; }
+
+  get place() { return this.evidences[this.evidence]; }
+
+  get key() { return `${this.system}.${this.evidence}`; }
+
+  get title() {
+    const { method, layer, head, step } = this.place;
+    const where = layer === null ? "all layers" : `layer ${layer}`;
+    const part = head === null ? "" : `, head ${head}`;
+    const name = this.systems.length > 1 ? `${this.systems[this.system].name}: ` : "";
+    return `${name}${method}, ${where}${part}, align with ${step}`;
+  }
+
+  // The values that a field can have, the fields before it being as they are.
+  choices(field) {
+    const fields = ["method", "layer", "head", "step"];
+    const fixed = fields.slice(0, fields.indexOf(field));
+    const alike = this.evidences.filter((place) => fixed.every((name) => place[name] === this.place[name]));
+    return [...new Set(alike.map((place) => place[field]))];
+  }
+
+  // The same with another value of a field; what does not go with it takes its first value.
+  set(field, value) {
+    const wanted = { ...this.place, [field]: value };
+    let near = this.evidences.map((place, number) => ({ place, number }));
+    for (const name of [field, "method", "layer", "head", "step"]) {
+      const same = near.filter(({ place }) => place[name] === wanted[name]);
+      near = same.length ? same : near;
+    }
+    this.evidence = near[0].number;
+  }
+
+  setSystem(number) {
+    const wanted = this.place;
+    this.system = number;
+    this.evidence = 0;
+    this.evidence = this.evidences.findIndex((place) => ["method", "layer", "head", "step"].every((name) => place[name] === wanted[name]));
+    if (this.evidence < 0) this.evidence = this.systems[number].openings[0];
+  }
+}
+
+// One pair as one way sees it.
+class Soft {
+  constructor(cells, pair, levels) {
+    this.cells = cells;
+    this.columns = pair.source.length + 1;
+    this.rows = pair.target.length;
+    this.levels = levels;
+  }
+
+  share(row, column) { return (this.cells[row * this.columns + column] & STEPS_OF_SHARE) / this.levels; }
+
+  linked(row, column) { return (this.cells[row * this.columns + column] & LINKED) !== 0; }
+
+  rowMaximum(row) {
+    let most = 0;
+    for (let column = 0; column < this.columns; column++) most = Math.max(most, this.share(row, column));
+    return most;
+  }
+
+  links() {
+    const links = [];
+    for (let row = 0; row < this.rows; row++) {
+      for (let column = 0; column < this.columns; column++) if (this.linked(row, column)) links.push([column, row]);
+    }
+    return links;
+  }
+}
+
+// Counts of links against gold: error rate, precision and recall.
+function scores(links, pair) {
+  const key = ([source, target]) => `${source}-${target}`;
+  const sure = new Set(pair.sure.map(key)), possible = new Set(pair.possible.map(key));
+  const inSure = links.filter((link) => sure.has(key(link))).length;
+  const inPossible = inSure + links.filter((link) => possible.has(key(link))).length;
+  const ratio = (part, whole) => whole ? part / whole : null;
+  const right = ratio(inPossible + inSure, links.length + sure.size);
+  return { aer: right === null ? null : 1 - right, precision: ratio(inPossible, links.length), recall: ratio(inSure, sure.size) };
+}
+
+function percent(share) {
+  return share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(1)} %`;
+}
+
+class Browser {
+  constructor(contents) {
+    this.contents = contents;
+    this.pairs = contents.pairs;
+    this.systems = contents.systems;
+    this.hasGold = this.pairs.some((pair) => pair.sure);
+    this.panels = this.openingPanels();
+    this.compares = this.panels[0].key !== this.panels[1].key;
+    this.byRow = true;
+    this.sort = "corpus order";
+    this.upwards = false;
+    this.query = "";
+    this.chosen = 0;
+    this.errorRates = new Map();
+    this.found = new Map(); // disagreements, by the keys of both panels
+    this.kept = new Map(); // the last sentences that were unpacked
+  }
+
+  // The first method of the first system; beside it that of the second system, or a second method.
+  openingPanels() {
+    const [first, ...others] = this.systems;
+    const left = new Way(this.systems, 0, first.openings[0]);
+    if (others.length) {
+      const right = new Way(this.systems, 0, first.openings[0]);
+      right.setSystem(1);
+      return [left, right];
+    }
+    return [left, new Way(this.systems, 0, first.openings[Math.min(1, first.openings.length - 1)])];
+  }
+
+  async aers(way) {
+    if (!this.errorRates.has(way.system)) {
+      const bytes = await unpacked(`aer-${way.system}`);
+      this.errorRates.set(way.system, new DataView(bytes.buffer));
+    }
+    const rates = this.errorRates.get(way.system);
+    return this.pairs.map((_, number) => {
+      const rate = rates.getUint16(2 * (number * way.evidences.length + way.evidence), true);
+      return rate === UNDEFINED ? -1 : rate / 1000;
+    });
+  }
+
+  async differences() {
+    const [left, right] = [await this.aers(this.panels[0]), await this.aers(this.panels[1])];
+    return left.map((aer, number) => aer - right[number]);
+  }
+
+  bytesOf(id) {
+    if (!this.kept.has(id)) {
+      if (this.kept.size > 3) this.kept.delete(this.kept.keys().next().value);
+      this.kept.set(id, unpacked(id));
+    }
+    return this.kept.get(id);
+  }
+
+  async softOf(way, number) {
+    const pair = this.pairs[number];
+    const size = pair.target.length * (pair.source.length + 1);
+    const bytes = await this.bytesOf(`soft-${way.system}-${number}`);
+    const levels = this.contents.levels[way.place.head === null ? "layers" : "heads"];
+    return new Soft(bytes.subarray(way.evidence * size, (way.evidence + 1) * size), pair, levels);
+  }
+
+  // 1 - F1 of the links of both panels, for every pair.
+  async disagreements() {
+    const key = `${this.panels[0].key} ${this.panels[1].key}`;
+    if (!this.found.has(key)) {
+      const values = [];
+      for (let number = 0; number < this.pairs.length; number++) {
+        if (number % 50 === 0) this.say(`Comparing ${number} of ${this.pairs.length} pairs …`);
+        const [left, right] = [await this.softOf(this.panels[0], number), await this.softOf(this.panels[1], number)];
+        const [ours, theirs] = [left.links(), right.links()];
+        const common = ours.filter(([source, target]) => right.linked(target, source)).length;
+        values.push(ours.length + theirs.length ? 1 - 2 * common / (ours.length + theirs.length) : 0);
+      }
+      this.found.set(key, values);
+      this.say("");
+    }
+    return this.found.get(key);
+  }
+
+  say(text) { this.status.textContent = text; }
+
+  // ---- The list ----
+
+  draw() {
+    this.list = html("ul", { class: "pairs", role: "listbox", tabindex: "0", "aria-label": "Sentence pairs" });
+    this.status = html("p", { class: "note", role: "status", "aria-live": "polite" });
+    this.view = html("div", { class: "pair" });
+    const search = html("input", { type: "search", id: "search", placeholder: "Words, or a line number", "aria-label": "Search in both sentences" });
+    search.addEventListener("input", () => { this.query = search.value; this.fill(); });
+    const sorts = Object.keys(SORTS).filter((name) => this.hasGold || !NEED_GOLD.includes(name));
+    const order = html("button", { type: "button", "aria-pressed": "false" }, "Reverse");
+    order.addEventListener("click", () => {
+      this.upwards = !this.upwards;
+      order.setAttribute("aria-pressed", String(this.upwards));
+      this.fill();
+    });
+    const sorting = menu("sort by", sorts, 0, (place) => { this.sort = sorts[place]; this.fill(); });
+    this.list.addEventListener("click", (event) => {
+      const item = event.target.closest("li");
+      if (item) this.choose(Number(item.dataset.number));
+    });
+    this.list.addEventListener("keydown", (event) => this.moveBy({ ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 }[event.key], event));
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.closest && event.target.closest("input, select, textarea");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "/") { event.preventDefault(); search.focus(); }
+      else this.moveBy({ n: 1, p: -1 }[event.key], event);
+    });
+    const left = html("div", { class: "finder" }, search, html("div", { class: "sorting" }, sorting, order), this.status, this.list, html("p", { class: "note" }, "Keys: n and p go to the next and previous pair, / searches."));
+    const heading = html("h2", { id: "browser", tabindex: "-1" }, "Alignments");
+    const notes = this.contents.notes.map((note) => html("p", { class: "note" }, note));
+    const body = html("div", { class: "browser" }, left, this.view);
+    const section = html("section", { "aria-labelledby": "browser" }, heading, body, notes);
+    this.fill().then(() => this.choose(this.order.length ? this.order[0] : 0, false));
+    new ResizeObserver(() => this.redrawLines && this.redrawLines()).observe(this.view);
+    return section;
+  }
+
+  matches(pair) {
+    const query = this.query.trim().toLowerCase();
+    if (!query) return true;
+    if (/^#?\d+$/.test(query) && pair.line === Number(query.replace("#", ""))) return true;
+    return [pair.source, pair.target].some((words) => words.join(" ").toLowerCase().includes(query));
+  }
+
+  async fill() {
+    const asked = this.asked = Symbol("order");
+    const values = await SORTS[this.sort](this);
+    if (asked !== this.asked) return; // the order was changed meanwhile
+    const sign = this.upwards ? -1 : 1;
+    this.values = values;
+    this.order = this.pairs.map((_, number) => number).filter((number) => this.matches(this.pairs[number]));
+    this.order.sort((a, b) => sign * (values[b] - values[a]) || a - b);
+    this.list.replaceChildren(...this.order.map((number) => this.item(number)));
+    this.list.dataset.sorted = this.sort + (this.upwards ? ", reversed" : "");
+    this.say(`${this.order.length} of ${this.pairs.length} pairs`);
+    this.markChosen(false);
+  }
+
+  item(number) {
+    const pair = this.pairs[number];
+    const value = this.values[number];
+    const told = { "corpus order": "", "length": `${value} words` }[this.sort] ?? (value === -1 && this.sort.startsWith("AER") ? "–" : `${(100 * value).toFixed(1)} %`);
+    return html("li", { role: "option", id: `pair-${number}`, "data-number": number },
+      html("span", { class: "where" }, `${pair.line}`), html("span", { class: "value" }, told),
+      html("span", { class: "text", dir: "auto" }, shortened(pair.source.join(" "), 90)));
+  }
+
+  moveBy(steps, event) {
+    if (steps === undefined || !this.order.length) return;
+    event.preventDefault();
+    const at = this.order.indexOf(this.chosen);
+    const place = at < 0 ? 0 : Math.min(Math.max(at + steps, 0), this.order.length - 1);
+    this.choose(this.order[place]);
+  }
+
+  markChosen(scroll) {
+    for (const item of this.list.querySelectorAll("[aria-selected]")) item.removeAttribute("aria-selected");
+    const item = document.getElementById(`pair-${this.chosen}`);
+    if (!item) return;
+    item.setAttribute("aria-selected", "true");
+    this.list.setAttribute("aria-activedescendant", item.id);
+    if (scroll) {
+      const above = item.offsetTop - this.list.offsetTop;
+      if (above < this.list.scrollTop) this.list.scrollTop = above;
+      else if (above + item.offsetHeight > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = above + item.offsetHeight - this.list.clientHeight;
+    }
+  }
+
+  choose(number, scroll = true) {
+    this.chosen = number;
+    this.markChosen(scroll);
+    return this.show();
+  }
+
+  // ---- One pair ----
+
+  async show() {
+    const asked = this.showing = Symbol("pair");
+    const pair = this.pairs[this.chosen];
+    if (!pair) return;
+    const ways = this.compares ? this.panels : this.panels.slice(0, 1);
+    const softs = await Promise.all(ways.map((way) => this.softOf(way, this.chosen)));
+    if (asked !== this.showing) return; // another pair was chosen meanwhile
+    const strip = this.strip(pair, softs);
+    const panels = ways.map((way, number) => this.panel(pair, way, softs[number], number, strip));
+    const focus = document.activeElement && document.activeElement.closest("[data-menu]");
+    const kept = focus ? focus.dataset.menu : null;
+    const title = html("h3", {}, `Pair ${pair.line}`);
+    this.view.replaceChildren(html("div", { class: "options" }, title, this.toggles()), strip.node, html("div", { class: `panels${ways.length > 1 ? " two" : ""}` }, panels), this.key(ways.length > 1));
+    this.redrawLines = strip.draw;
+    strip.draw();
+    if (kept) {
+      const again = this.view.querySelector(`[data-menu="${kept}"] select, input[data-menu="${kept}"]`);
+      if (again) again.focus();
+    }
+  }
+
+  toggles() {
+    const box = (name, label, isOn, change) => {
+      const input = html("input", { type: "checkbox", "data-menu": name });
+      input.checked = isOn;
+      input.addEventListener("change", () => { change(input.checked); this.show(); });
+      return html("label", { class: "toggle" }, input, label);
+    };
+    return html("div", { class: "toggles" },
+      box("two", "side by side", this.compares, (isOn) => { this.compares = isOn; }),
+      box("rows", "colours by row", this.byRow, (isOn) => { this.byRow = isOn; }));
+  }
+
+  menus(way, number) {
+    const letter = "AB"[number];
+    const change = (act) => { act(); this.changed(); };
+    const pick = (name, label, values, value, names, act) => {
+      const node = menu(label, names, values.indexOf(value), (place) => change(() => act(values[place])));
+      node.dataset.menu = `${letter}-${name}`;
+      return node;
+    };
+    const parts = [];
+    if (this.systems.length > 1) {
+      const numbers = this.systems.map((_, place) => place);
+      parts.push(pick("system", "model", numbers, way.system, this.systems.map((system) => system.name), (value) => way.setSystem(value)));
+    }
+    const nameOf = { method: String, layer: (value) => value === null ? "all" : String(value), head: (value) => value === null ? "all" : String(value), step: String };
+    for (const field of ["method", "layer", "head", "step"]) {
+      const values = way.choices(field);
+      parts.push(pick(field, field, values, way.place[field], values.map(nameOf[field]), (value) => way.set(field, value)));
+    }
+    return html("div", { class: "menus", role: "group", "aria-label": `Panel ${letter}` }, parts);
+  }
+
+  changed() {
+    this.show();
+    if (!["corpus order", "length"].includes(this.sort)) this.fill();
+  }
+
+  panel(pair, way, soft, number, strip) {
+    const letter = "AB"[number];
+    const columns = [...pair.source, EOS];
+    const beside = this.compares && window.innerWidth > 900; // as in the style
+    const room = Math.max(260, this.view.clientWidth / (beside ? 2 : 1) - 24);
+    const size = Math.max(13, Math.min(26, (room - labelRoom(pair.target, 6.4) - 16) / columns.length));
+    const frame = heatMap({
+      title: `${letter}: ${way.title}`,
+      rows: pair.target,
+      columns,
+      rowTitle: `target (${this.systems[way.system].languages[1]})`,
+      columnTitle: `source (${this.systems[way.system].languages[0]})`,
+      width: size,
+      height: size,
+      strength: (row, column) => {
+        const most = this.byRow ? soft.rowMaximum(row) : 1;
+        return most ? soft.share(row, column) / most : 0;
+      },
+      describe: (row, column) => this.describe(pair, soft, row, column),
+      extras: (row, column, box) => this.marks(pair, soft, row, column, box),
+      moved: (row, column) => strip.follow(number, row, column),
+    });
+    frame.querySelector("svg").append(...goldFrames(pair, frame, size));
+    const links = soft.links();
+    const told = [links.length === 1 ? "1 link" : `${links.length} links`];
+    if (pair.sure) {
+      const measured = scores(links, pair);
+      told.unshift(`AER ${percent(measured.aer)}`, `precision ${percent(measured.precision)}`, `recall ${percent(measured.recall)}`);
+    }
+    const colours = scale("0", this.byRow ? "1" : "100 %", this.byRow ? "share of the row's maximum" : "share of the row");
+    return html("figure", { class: `panel ${letter}` }, html("figcaption", {}, html("b", { class: "letter" }, letter), ` ${way.title}`), this.menus(way, number), html("p", { class: "told" }, told.join(", ")), frame, colours, asTable(() => this.linkTable(pair, soft)));
+  }
+
+  describe(pair, soft, row, column) {
+    const source = column < pair.source.length ? pair.source[column] : EOS;
+    const parts = [`“${pair.target[row]}” takes ${(100 * soft.share(row, column)).toFixed(0)} % from “${source}”`];
+    if (soft.linked(row, column)) parts.push("linked");
+    const is = (links) => links && links.some(([s, t]) => s === column && t === row);
+    if (is(pair.sure)) parts.push("gold: sure");
+    if (is(pair.possible)) parts.push("gold: possible");
+    return parts.join("; ");
+  }
+
+  marks(pair, soft, row, column, box) {
+    if (!soft.linked(row, column)) return null;
+    return [svg("circle", { cx: box.x + box.width / 2, cy: box.y + box.height / 2, r: Math.max(2, box.width / 7), class: "link" })];
+  }
+
+  linkTable(pair, soft) {
+    const rows = soft.links().map(([source, target]) => {
+      const is = (links) => links && links.some(([s, t]) => s === source && t === target);
+      const gold = is(pair.sure) ? "sure" : is(pair.possible) ? "possible" : "";
+      return [`${source + 1} ${pair.source[source]}`, `${target + 1} ${pair.target[target]}`, 100 * soft.share(target, source), gold];
+    });
+    return drawTable({ columns: ["source", "target", "share in %", "gold"], rows, title: "Links", decimals: 0 });
+  }
+
+  key(two) {
+    const items = [["link", "link"]];
+    if (this.hasGold) items.push(["sure", "gold: sure"], ["possible", "gold: possible"]);
+    items.push(["line-a", two ? "link of A alone" : "link"]);
+    if (two) items.push(["line-b", "link of B alone"], ["line-both", "link of both"]);
+    if (this.hasGold) items.push(["line-gold", "sure link that is missing"]);
+    const list = items.map(([name, text]) => html("li", {}, keySign(name), text));
+    return html("ul", { class: "legend" }, list);
+  }
+
+  // ---- The two sentences and the lines between them ----
+
+  strip(pair, softs) {
+    const sentence = (words, side) => html("div", { class: `words ${side}`, dir: isRightToLeft(words) ? "rtl" : "ltr" }, words.map((word, place) => html("span", { class: "word", dir: "auto", "data-side": side, "data-place": place }, word)));
+    const source = sentence(pair.source, "source"), target = sentence(pair.target, "target");
+    const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
+    const inner = html("div", { class: "strip" }, source, target, lines);
+    const node = html("div", { class: "scroll stripped", tabindex: "0", role: "region", "aria-label": "The two sentences and their links" }, inner);
+    const hard = hardLines(pair, softs);
+    let hovered = null;
+    const draw = () => drawLines(lines, inner, source, target, hovered ? softLines(softs, hovered) : hard);
+    const mark = (cells) => {
+      for (const word of inner.querySelectorAll(".on")) word.classList.remove("on");
+      for (const [side, place] of cells) side.children[place]?.classList.add("on");
+    };
+    const follow = (number, row, column) => {
+      hovered = row === null ? null : { number, side: "cell", row, column };
+      mark(row === null ? [] : [[source, column], [target, row]]);
+      draw();
+    };
+    inner.addEventListener("pointerover", (event) => {
+      const word = event.target.closest(".word");
+      if (!word) return;
+      hovered = { side: word.dataset.side, place: Number(word.dataset.place) };
+      mark([[word.parentNode, hovered.place]]);
+      draw();
+    });
+    inner.addEventListener("pointerleave", () => { hovered = null; mark([]); draw(); });
+    return { node, draw, follow };
+  }
+}
+
+// Gold links as frames: solid if sure, dotted if possible.
+function goldFrames(pair, frame, size) {
+  if (!pair.sure) return [];
+  const cursor = frame.querySelector(".cursor");
+  const left = labelRoom(pair.target, 6.4) + 16, above = 4;
+  const box = ([source, target], name) => svg("rect", { x: left + source * size + 1, y: above + target * size + 1, width: size - 2, height: size - 2, class: name });
+  const frames = [...pair.possible.map((link) => box(link, "possible")), ...pair.sure.map((link) => box(link, "sure"))];
+  return [...frames, cursor];
+}
+
+function keySign(name) {
+  const shapes = {
+    link: () => svg("circle", { cx: 13, cy: 7, r: 3, class: "link" }),
+    sure: () => svg("rect", { x: 7, y: 1, width: 12, height: 12, class: "sure" }),
+    possible: () => svg("rect", { x: 7, y: 1, width: 12, height: 12, class: "possible" }),
+  };
+  const shape = shapes[name] ? shapes[name]() : svg("path", { d: "M1 7h24", class: name });
+  return svg("svg", { width: 26, height: 14, "aria-hidden": "true" }, shape);
+}
+
+// The links of one way or two, told apart by who has them, and sure links that nobody has.
+function hardLines(pair, softs) {
+  const lines = [];
+  const [first, second] = softs;
+  for (const [source, target] of first.links()) {
+    const both = second && second.linked(target, source);
+    lines.push({ source, target, name: both ? "line-both" : "line-a", opacity: 0.85 });
+  }
+  for (const [source, target] of second ? second.links() : []) {
+    if (!first.linked(target, source)) lines.push({ source, target, name: "line-b", opacity: 0.85 });
+  }
+  for (const [source, target] of pair.sure || []) {
+    if (!softs.some((soft) => soft.linked(target, source))) lines.push({ source, target, name: "line-gold", opacity: 0.7 });
+  }
+  return lines;
+}
+
+// What the word under the mouse takes, or gives: the stronger, the wider the line.
+function softLines(softs, hovered) {
+  const lines = [];
+  softs.forEach((soft, number) => {
+    const name = number ? "line-b" : "line-a";
+    const shift = softs.length > 1 ? 5 * number - 2.5 : 0; // lines of A and B stay apart
+    const add = (source, target) => {
+      const share = soft.share(target, source);
+      if (share > 0.02) lines.push({ source, target, name, shift, width: 0.6 + 5 * share, opacity: 0.3 + 0.7 * share });
+    };
+    const words = soft.columns - 1;
+    if (hovered.side === "cell" && hovered.number === number) {
+      if (hovered.column < words) lines.push({ source: hovered.column, target: hovered.row, name, width: 2.5, opacity: 1 });
+    } else if (hovered.side === "target") for (let source = 0; source < words; source++) add(source, hovered.place);
+    else if (hovered.side === "source") for (let target = 0; target < soft.rows; target++) add(hovered.place, target);
+  });
+  return lines;
+}
+
+function drawLines(lines, inner, source, target, links) {
+  const box = inner.getBoundingClientRect();
+  lines.setAttribute("width", inner.scrollWidth);
+  lines.setAttribute("height", inner.scrollHeight);
+  const middle = (word, shift = 0) => {
+    const place = word.getBoundingClientRect();
+    return { x: place.left - box.left + place.width / 2 + shift, top: place.top - box.top, bottom: place.bottom - box.top };
+  };
+  lines.replaceChildren(...links.filter((link) => source.children[link.source] && target.children[link.target]).map((link) => {
+    const from = middle(source.children[link.source], link.shift), to = middle(target.children[link.target], link.shift);
+    const half = (from.bottom + to.top) / 2;
+    return svg("path", { d: `M${from.x} ${from.bottom}C${from.x} ${half} ${to.x} ${half} ${to.x} ${to.top}`, class: link.name, "stroke-width": link.width || 1.6, opacity: link.opacity.toFixed(2) });
+  }));
+}
+
+function drawBrowser(contents) {
+  if (typeof DecompressionStream === "undefined") {
+    const heading = html("h2", { id: "browser" }, "Alignments");
+    return html("section", { "aria-labelledby": "browser" }, heading, html("p", { class: "note" }, "This browser cannot unpack alignments; expected one with DecompressionStream: Chrome or Edge 80, Firefox 113, Safari 16.4, or later."));
+  }
+  return new Browser(contents).draw();
+}

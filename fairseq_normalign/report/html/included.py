@@ -1,0 +1,264 @@
+"""JSON that other commands wrote, told apart by what it holds, as sections of the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines, short_names
+from fairseq_normalign.heads.relevance_log import read_log
+from fairseq_normalign.report.html import (
+    attention_blocks,
+    error_blocks,
+    head_blocks,
+    layer_blocks,
+    pruning_blocks,
+)
+from fairseq_normalign.report.html.blocks import Block, as_json, facts_of
+
+MOST_CHARACTERS = 100_000_000  # of one file
+
+# What a damaged file makes of the code that reads it.
+DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+
+
+class Kind(NamedTuple):
+    """One kind of JSON: how it is told apart, which section it belongs to, how it is shown."""
+
+    command: str  # that writes it
+    section: str
+    fits: Callable[[Any], bool]
+    blocks: Callable[[Any], list[Block]]
+
+
+class Included(NamedTuple):
+    """What one file brings to one section."""
+
+    name: str  # of the file
+    kind: Kind
+    blocks: Sequence[Block]
+    signature: Mapping[str, object]
+
+
+# The sections of the page, in their order.
+SECTIONS = {
+    "alignments": "Alignment error rates",
+    "heads": "Attention heads",
+    "gates": "Gates during training",
+    "pruning": "Heads left and quality",
+    "mixing": "Mixing of context",
+    "statistics": "Attention weights and norms",
+    "evolution": "States of layers",
+    "links": "Signatures of alignments",
+}
+
+
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda contents: isinstance(contents, dict) and set(names) <= contents.keys()
+
+
+def _first_has(*names: str) -> Callable[[Any], bool]:
+    """Whether it is a list of dicts with these keys."""
+    return lambda contents: (
+        isinstance(contents, list) and bool(contents) and _has(*names)(contents[0])
+    )
+
+
+def _model_has(*names: str) -> Callable[[Any], bool]:
+    """Whether it has models, the first one with these keys."""
+
+    def fits(contents: Any) -> bool:
+        models = contents.get("models") if isinstance(contents, dict) else None
+        values = list(models.values()) if isinstance(models, dict) else models
+        return isinstance(values, list) and bool(values) and _has(*names)(values[0])
+
+    return fits
+
+
+def _is_table(contents: Any) -> bool:
+    """One table of error rates, or those of several models and their mean."""
+    is_one = _first_has("method", "layer", "step", "aer")
+    if not (isinstance(contents, dict) and isinstance(contents.get("models"), dict)):
+        return is_one(contents)
+    return "mean" in contents and all(map(is_one, contents["models"].values()))
+
+
+def _is_scores(contents: Any) -> bool:
+    names = ("system", "signature", "aer", "precision")
+    return _has(*names)(contents) or _first_has(*names)(contents)
+
+
+def _of_attentions(name: str) -> Callable[[Any], bool]:
+    """Whether models have attentions, and these this key."""
+
+    def fits(contents: Any) -> bool:
+        if not _model_has("checkpoint", "attentions")(contents):
+            return False
+        attentions = contents["models"][0]["attentions"]
+        return isinstance(attentions, dict) and all(map(_has(name), attentions.values()))
+
+    return fits
+
+
+def _heads_of_one(contents: Any) -> bool:
+    return _has("signature", "heads", "correlations")(contents) and isinstance(
+        contents["heads"], list
+    )
+
+
+KINDS = (
+    Kind("align --all --json", "alignments", _is_table, error_blocks.blocks_of),
+    Kind("aer --format json", "alignments", _is_scores, error_blocks.score_blocks),
+    Kind("heads -o", "heads", _heads_of_one, head_blocks.blocks_of),
+    Kind("heads -o", "heads", _model_has("heads", "correlations"), head_blocks.blocks_of),
+    Kind(
+        "evaluate -o",
+        "pruning",
+        _first_has("model", "heads", "parameters"),
+        pruning_blocks.comparison_blocks,
+    ),
+    Kind(
+        "mixing -o",
+        "mixing",
+        _of_attentions("analyses"),
+        lambda contents: attention_blocks.mixing_blocks(contents["models"]),
+    ),
+    Kind(
+        "stats -o",
+        "statistics",
+        _of_attentions("norms_of_f"),
+        lambda contents: attention_blocks.statistics_blocks(contents["models"]),
+    ),
+    Kind(
+        "evolution -o",
+        "evolution",
+        _model_has("name", "identity", "information"),
+        layer_blocks.evolution_blocks,
+    ),
+    Kind(
+        "probe -o",
+        "evolution",
+        _model_has("name", "accuracy", "shuffled"),
+        layer_blocks.probing_blocks,
+    ),
+    Kind(
+        "align -o",
+        "links",
+        lambda contents: _has("signature", "size")(contents) and len(contents) == 2,
+        lambda contents: [facts_of(contents["signature"])],
+    ),
+)
+GATE_LOG = Kind(
+    "--log-relevance",
+    "gates",
+    _has("updates", "sentences", "rules", "heads"),
+    pruning_blocks.gate_blocks,
+)
+MIXING = next(kind for kind in KINDS if kind.section == "mixing")
+
+
+def read_included(paths: Sequence[str]) -> list[Included]:
+    """What files bring; one of ``stats --mixing`` has two sections."""
+    included: list[Included] = []
+    for path, name in zip(paths, short_names(paths), strict=True):
+        text = _text(path)
+        if _is_gate_log(text):
+            blocks = _shown(GATE_LOG, read_log(path), path)
+            included.append(Included(name, GATE_LOG, blocks, {}))
+        else:
+            items = shown(_parsed(text, path), path)
+            included += [item._replace(name=name) for item in items]
+    return included
+
+
+def shown(contents: Any, name: str) -> list[Included]:
+    """The sections of parsed JSON."""
+    kind = _kind_of(contents, name)
+    signature = _signature(contents)
+    included = [Included(name, kind, _shown(kind, contents, name), signature)]
+    if kind.section == "statistics" and "mixing" in contents:
+        models = {"models": contents["mixing"]}
+        included.append(Included(name, MIXING, _shown(MIXING, models, name), signature))
+    return included
+
+
+def _text(path: str) -> str:
+    if Path(path).is_dir():
+        raise InputError(f"{path}: is a directory; expected JSON")
+    lines, characters = [], 0
+    for line in read_lines(path):
+        lines.append(line)
+        characters += len(line)
+        if characters > MOST_CHARACTERS:
+            raise InputError(
+                f"{name_of(path)}: more than {MOST_CHARACTERS:,} characters; expected JSON that "
+                "normalign wrote"
+            )
+    return "".join(lines)
+
+
+def _is_gate_log(text: str) -> bool:
+    """Whether the first line is one of ``--log-relevance``."""
+    first, _, _ = text.lstrip().partition("\n")
+    try:
+        contents = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return GATE_LOG.fits(contents) and isinstance(contents["heads"], dict)
+
+
+def _parsed(text: str, path: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name_of(path)}: no JSON ({error}); {_expected()}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _kind_of(contents: Any, path: str) -> Kind:
+    for kind in KINDS:
+        try:
+            if kind.fits(contents):
+                return kind
+        except DAMAGE:
+            continue
+    raise InputError(f"{name_of(path)}: JSON of no kind that is known; {_expected()}")
+
+
+def _expected() -> str:
+    commands = dict.fromkeys(kind.command for kind in KINDS)
+    return f"expected what normalign {', '.join(commands)} or fairseq-train --log-relevance writes"
+
+
+def _shown(kind: Kind, contents: Any, path: str) -> list[Block]:
+    """The blocks of a file, if JSON can hold them: no number is infinite, no text a number."""
+    try:
+        blocks = kind.blocks(contents)
+        json.dumps(as_json(blocks), allow_nan=False)
+    except DAMAGE as error:
+        raise InputError(
+            f"{name_of(path)}: looks like what {kind.command} writes, but is damaged "
+            f"({type(error).__name__}: {error})"
+        ) from None
+    return blocks
+
+
+def _signature(contents: Any) -> Mapping[str, object]:
+    """What a file says about how it was made."""
+    if isinstance(contents, dict) and isinstance(contents.get("signature"), dict):
+        return contents["signature"]
+    return {}

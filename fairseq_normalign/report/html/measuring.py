@@ -1,0 +1,264 @@
+"""What the page shows of checkpoints and a corpus: measured here, shown as other commands' JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from fairseq_normalign.alignment.error_table import ErrorTable
+from fairseq_normalign.alignment.links import Gold, GoldFile
+from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
+from fairseq_normalign.analysis.block_survey import BlockOptions, survey_blocks
+from fairseq_normalign.analysis.error_table import error_table, passes
+from fairseq_normalign.analysis.profile import profile
+from fairseq_normalign.analysis.sentence_views import Aligned, every_evidence, sentence_views
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.criteria import Criteria
+from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.special_tokens import languages_of
+from fairseq_normalign.progress import bar
+from fairseq_normalign.report import heads as heads_report
+from fairseq_normalign.report import mixing as mixing_report
+from fairseq_normalign.report import statistics as statistics_report
+from fairseq_normalign.report.html.browser import (
+    Browser,
+    System,
+    TextPair,
+    View,
+    quality_within,
+    rounding_note,
+    sample_places,
+)
+from fairseq_normalign.report.html.included import Included, shown
+from fairseq_normalign.report.html.packing import shares_of
+from fairseq_normalign.version import __version__
+
+SAMPLE = 48  # pairs that tell how many bytes the others will take
+CAUTION = 0.92  # of the budget is used, as the others may take a little more
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is measured, and how much of it is shown.
+
+    Args:
+        methods: soft methods of the browser and of the table of error rates.
+        heads: single heads are in the browser, too.
+        parts: what is measured beside alignments: ``heads``, ``mixing``, ``statistics``.
+        pairs: how many pairs can be browsed at most.
+        limit: how many pairs heads and blocks are measured on.
+        budget: bytes that all soft alignments together may take.
+        align: how soft alignments become links.
+    """
+
+    methods: Sequence[str]
+    heads: bool
+    parts: Sequence[str]
+    pairs: int
+    limit: int
+    budget: int
+    align: AlignOptions
+
+
+@dataclass
+class Material:
+    """A model, the pairs as it reads them, and the rest of the corpus."""
+
+    name: str
+    path: str
+    model: ReadyModel
+    first: list[Pair]
+    rest: Iterator[Pair]
+    total: int | None
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        source, target = languages_of(self.model.reader.task)
+        return source or "source", target or "target"
+
+
+@dataclass
+class Gatherer:
+    """Measures one model after the other.
+
+    Attributes:
+        included: what was measured so far, by section.
+        systems: the models as the browser has them.
+    """
+
+    options: ReportOptions
+    gold: Callable[[], GoldFile] | None = None
+
+    def __post_init__(self) -> None:
+        self.included: list[Included] = []
+        self.systems: list[System] = []
+        self.texts: list[TextPair] = []
+        self.quality: Any = None
+        self.measured_on = 0
+        self.left_out = 0
+
+    def add(self, material: Material, *, systems: int) -> None:
+        """Measures a model, one of so many."""
+        golds = None
+        if self.gold is not None:
+            golds = list(islice(self.gold(), self.options.pairs))
+        texts, pairs = self._texts(material, golds)
+        openings = self._alignments(material)
+        self._browse(material, texts, pairs, openings, self.options.budget // systems)
+        self._parts(material)
+
+    def _texts(
+        self, material: Material, golds: Sequence[Gold] | None
+    ) -> tuple[list[TextPair], list[Pair]]:
+        """The pairs to be browsed; those of a second model must be the same."""
+        texts, pairs = [], []
+        for place, pair in enumerate(material.first[: self.options.pairs]):
+            if pair.skipped or not (pair.source.text and pair.target.text):
+                continue
+            gold = golds[place] if golds is not None and place < len(golds) else None
+            texts.append(TextPair(place + 1, pair.source.text, pair.target.text, gold))
+            pairs.append(pair)
+        if not texts:
+            raise InputError("the corpus has no pair with words on both sides: nothing to show")
+        if self.texts and self.texts != texts:
+            raise InputError(
+                f"{material.path}: reads other words than {self.systems[0].name} does; expected "
+                "models that read the same text"
+            )
+        self.texts = texts
+        self.left_out = len(material.first[: self.options.pairs]) - len(texts)
+        return texts, pairs
+
+    def _alignments(self, material: Material) -> dict[str, Evidence]:
+        """What is shown first of each method: chosen without gold; with gold, error rates too."""
+        if self.gold is None:
+            return self._choices(material)
+        methods = self.options.methods
+        runs = None if material.total is None else material.total * len(passes(methods))
+        with bar(f"{material.name}, error rates", total=runs) as progress:
+            table = error_table(
+                material.model,
+                chain(material.first, material.rest),
+                self.gold(),
+                methods,
+                options=self.options.align,
+                heads=self.options.heads,
+                progress=progress.update,
+            )
+        self.included += _named(shown(table.as_json(), material.name), self._signature(table))
+        return {method: table.choice(method) for method in methods}
+
+    def _signature(self, table: ErrorTable) -> dict[str, Any]:
+        options = self.options.align
+        signature: dict[str, Any] = {"eos": options.eos, "merge": str(options.merges)}
+        signature["extract"] = ",".join(dict.fromkeys(table.rules.values()))
+        return {**signature, "version": __version__}
+
+    def _choices(self, material: Material) -> dict[str, Evidence]:
+        choices = {}
+        for method in self.options.methods:
+            aligner = NormAligner(*material.model, self.options.align, method=method)
+            decided, _ = aligner.decide(material.first)
+            choices[method] = decided.place
+        return choices
+
+    def _browse(
+        self,
+        material: Material,
+        texts: Sequence[TextPair],
+        pairs: Sequence[Pair],
+        openings: dict[str, Evidence],
+        budget: int,
+    ) -> None:
+        aligner = NormAligner(*material.model, self.options.align)
+        evidences = every_evidence(aligner.forcing, self.options.methods, heads=self.options.heads)
+        system = System(material.name, evidences, openings, material.languages)
+        self.systems.append(system)
+        if self.quality is None:
+            places = sample_places(len(pairs), SAMPLE)
+            sample = _views(aligner, [pairs[place] for place in places], evidences)
+            known = zip([texts[place] for place in places], sample, strict=True)
+            self.quality = quality_within(int(CAUTION * budget), texts, evidences, known)
+        size = 0
+        with bar(f"{material.name}, sentences", total=len(pairs)) as progress:
+            views = _views(aligner, pairs, evidences)
+            for text, view in zip(texts, views, strict=True):
+                size += system.add(text, view, self.quality)
+                progress.update()
+                if size > budget:
+                    break
+
+    def _parts(self, material: Material) -> None:
+        pairs = [pair for pair in material.first[: self.options.limit] if not pair.skipped]
+        self.measured_on = len(pairs)
+        if "heads" in self.options.parts:
+            self.included += shown(self._heads(material, pairs), material.name)
+        if {"mixing", "statistics"} & set(self.options.parts):
+            self._blocks(material, pairs)
+
+    def _heads(self, material: Material, pairs: Sequence[Pair]) -> dict[str, Any]:
+        criteria = Criteria()
+        measured = profile(material.model, pairs, max_tokens=self.options.align.batch_tokens)
+        signature = {"checkpoint": material.name, **measured.signature}
+        if measured.positions:
+            signature["positional"] = criteria.positional
+        if measured.rare:
+            signature["rare"] = criteria.rare
+        return heads_report.as_json(measured, criteria, signature)
+
+    def _blocks(self, material: Material, pairs: Sequence[Pair]) -> None:
+        parts = self.options.parts
+        options = BlockOptions(
+            mixing="mixing" in parts,
+            statistics="statistics" in parts,
+            max_tokens=self.options.align.batch_tokens,
+        )
+        with bar(f"{material.name}, blocks", total=len(pairs)) as progress:
+            survey = survey_blocks(material.model, pairs, options, progress=progress.update)
+        signature = {
+            "checkpoints": material.name,
+            "sentences": survey.sentences,
+            "categories": "pieces",
+            "ranks": options.ranks,
+            "version": __version__,
+        }
+        paths = [material.name]
+        if options.mixing:
+            contents = mixing_report.as_json([survey.mixing], paths, signature)
+            self.included += shown(contents, material.name)
+        if options.statistics:
+            contents = statistics_report.as_json([survey.statistics], paths, signature)
+            self.included += shown(contents, material.name)
+
+    def browser(self) -> Browser:
+        """All models side by side, with as many pairs as all of them have."""
+        fitting = min(len(system.packed) for system in self.systems)
+        notes = [rounding_note(self.quality)]
+        if self.left_out:
+            notes.append(f"{self.left_out} pairs are left out: too long, or a side is empty.")
+        if fitting < len(self.texts):
+            notes.append(
+                f"The first {fitting} of {len(self.texts)} pairs are shown: more would make the "
+                "file larger than --max-megabytes allows."
+            )
+        return Browser(self.texts[:fitting], self.systems, self.quality, notes)
+
+
+def _named(items: Iterable[Included], signature: dict[str, Any]) -> list[Included]:
+    return [item._replace(signature=signature) for item in items]
+
+
+def _views(
+    aligner: NormAligner, pairs: Sequence[Pair], evidences: Sequence[Evidence]
+) -> Iterator[View]:
+    for of_pair in sentence_views(aligner, pairs, evidences):
+        yield _view(of_pair)
+
+
+def _view(of_pair: Sequence[Aligned]) -> View:
+    shares = [shares_of(aligned.soft, null=aligned.null) for aligned in of_pair]
+    return View(shares, [aligned.links for aligned in of_pair])

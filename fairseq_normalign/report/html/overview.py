@@ -1,0 +1,76 @@
+"""The first section of the page, and all sections in their order."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+
+from fairseq_normalign.report.html.blocks import (
+    Block,
+    Facts,
+    Heading,
+    Note,
+    Row,
+    Section,
+    Table,
+)
+from fairseq_normalign.report.html.included import SECTIONS, Included
+from fairseq_normalign.version import __version__
+
+PACKAGES = ("torch", "fairseq", "fairseq-fixed", "numpy")
+
+
+def versions() -> Facts:
+    """What the numbers were made with."""
+    items = [("normalign", __version__), ("Python", platform.python_version())]
+    for package in PACKAGES:
+        try:
+            items.append((package, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            continue
+    return Facts(items, "Versions on this machine")
+
+
+def overview(
+    facts: Sequence[tuple[str, str]], models: Table | None, included: Sequence[Included]
+) -> Section:
+    """Models, data, versions, and what was measured with which settings.
+
+    Args:
+        facts: what is to be told of corpus and models.
+    """
+    blocks: list[Block] = []
+    if models is not None:
+        blocks.append(models)
+    corpus = [Facts(list(facts), "Data")] if facts else []
+    blocks += [Row([*corpus, versions()]), measured_table(included)]
+    return Section("overview", "Overview", blocks)
+
+
+def measured_table(included: Sequence[Included]) -> Block:
+    """What each file or model brings, and its signature."""
+    if not included:
+        return Note("Nothing was measured beside the alignments.")
+    rows = []
+    for item in included:
+        signature = "|".join(f"{name}:{value}" for name, value in item.signature.items())
+        rows.append([SECTIONS[item.kind.section], item.name, item.kind.command, signature or "–"])
+    columns = ["section", "of", "as written by", "signature"]
+    return Table(columns, rows, "What was measured")
+
+
+def sections(included: Sequence[Included]) -> list[Section]:
+    """A section for each kind of result, every file or model under its name."""
+    by_section: Mapping[str, list[Included]] = {name: [] for name in SECTIONS}
+    for item in included:
+        by_section[item.kind.section].append(item)
+    made = []
+    for name, items in by_section.items():
+        blocks: list[Block] = []
+        for item in items:
+            blocks.append(Heading(item.name, item.kind.command))
+            blocks += item.blocks
+        if blocks:
+            made.append(Section(name, SECTIONS[name], blocks))
+    return made

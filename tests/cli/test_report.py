@@ -1,0 +1,226 @@
+"""``normalign report`` on small random models, in this process."""
+
+import base64
+import json
+import re
+import zlib
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.alignment.extract import row_shares
+from fairseq_normalign.analysis.aligner import NormAligner
+from tests.conftest import run
+from tests.report.html.made_up import HEADS
+from tests.stored import OPTIONS, state
+
+SOURCES = ["w1 w2 w13", "w4", "w25 w6 w7 w28", ""]
+TARGETS = ["w11 w2", "w4 w5", "w15 w6 w7", "w3"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two small models, dictionaries, a text and its gold."""
+    folder = tmp_path_factory.mktemp("report")
+    lines = [f"w{number} {100 - number}\n" for number in range(30)]
+    for language in ("a", "b"):
+        (folder / f"dict.{language}.txt").write_text("".join(lines))
+    checkpoint = state(args=Namespace(**OPTIONS))
+    torch.save(checkpoint, folder / "one.pt")
+    for name, parameter in checkpoint["model"].items():
+        if name.endswith("weight"):
+            parameter *= 1.5
+    torch.save(checkpoint, folder / "two.pt")
+    (folder / "text.a").write_text("".join(f"{line}\n" for line in SOURCES))
+    (folder / "text.b").write_text("".join(f"{line}\n" for line in TARGETS))
+    (folder / "gold").write_text("0-0 1p1\n0-0\n0-0 1-1 2-2\n\n")
+    (folder / "heads.json").write_text(json.dumps(HEADS))
+    return folder
+
+
+def report(folder, *options, path=("one.pt",), output="x.html", **more):
+    texts = ["--source-file", folder / "text.a", "--target-file", folder / "text.b"]
+    paths = [folder / name for name in path]
+    words = [folder, "--path", *paths, *texts, "--cpu", "-o", folder / output, *options]
+    return run("normalign", "report", *words, **more)
+
+
+def contents_of(path):
+    text = path.read_text(encoding="utf-8")
+    elements = dict(
+        re.findall(r'<script type="application/json" id="([^"]*)">(.*?)</script>', text)
+    )
+    return json.loads(elements.pop("contents")), elements
+
+
+def cells_of(packed, evidence, pair):
+    """The bytes of one soft alignment, (T, S+1)."""
+    cells = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
+    shape = (-1, len(pair["target"]), len(pair["source"]) + 1)
+    return cells.reshape(shape)[evidence]
+
+
+@pytest.fixture(scope="module")
+def made(folder):
+    done = report(
+        folder,
+        *("--gold", folder / "gold", "--include", folder / "heads.json"),
+        *("--measure", "heads", "mixing", "statistics", "--title", "Two <models>"),
+        path=("one.pt", "two.pt"),
+    )
+    assert done.stdout == ""
+    assert re.search(r"x\.html: 0\.\d MB", done.stderr)
+    return folder / "x.html"
+
+
+def test_everything_has_its_section(made):
+    contents, _ = contents_of(made)
+    assert [section["id"] for section in contents["sections"]] == [
+        *("overview", "alignments", "heads", "mixing", "statistics")
+    ]
+    models, data, measured = contents["sections"][0]["blocks"]
+    assert [row[:3] for row in models["rows"]] == [
+        [name, "a–b", "encoder 4 4; decoder 4 4; cross 4 4"] for name in ("one.pt", "two.pt")
+    ]
+    assert ["gold", "gold"] in data["blocks"][0]["items"]
+    assert ["pairs to browse", "3, of 8 and 7 words"] in data["blocks"][0]["items"]
+    assert [row[1] for row in measured["rows"]].count("one.pt") == 4
+    assert ["heads -o", "heads.json"] in [row[2:0:-1] for row in measured["rows"]]
+
+
+def test_sentences_have_their_lines_and_gold(made):
+    contents, _ = contents_of(made)
+    browser = contents["browser"]
+    assert [pair["line"] for pair in browser["pairs"]] == [1, 2, 3]
+    assert browser["pairs"][0]["sure"] == [[0, 0]]
+    assert browser["pairs"][0]["possible"] == [[1, 1]]
+    assert browser["notes"][1] == "1 pairs are left out: too long, or a side is empty."
+    assert [system["name"] for system in browser["systems"]] == ["one.pt", "two.pt"]
+    assert len(browser["systems"][0]["evidences"]) == 2 * 2 * 5 * 2
+
+
+@pytest.mark.parametrize("evidence", [0, 3, 21, 39])
+def test_shares_and_links_are_those_of_the_aligner(folder, made, evidence):
+    contents, packed = contents_of(made)
+    browser = contents["browser"]
+    place = browser["systems"][1]["evidences"][evidence]
+    aligner = NormAligner.from_checkpoint(str(folder / "two.pt"), str(folder), **place)
+    for number, pair in enumerate(browser["pairs"]):
+        soft = aligner.soft(pair["source"], pair["target"])
+        cells = cells_of(packed[f"soft-1-{number}"], evidence, pair)
+        shares = row_shares(np.column_stack([soft.words, soft.null]))
+        assert np.abs((cells & 127) / 127 - shares).max() <= 0.5 / 127 + 1e-4
+        links = [(source, target) for target, source in np.argwhere(cells & 128).tolist()]
+        assert links == aligner.links(soft)
+
+
+def test_error_rates_of_pairs(made):
+    contents, packed = contents_of(made)
+    browser = contents["browser"]
+    numbers = np.frombuffer(zlib.decompress(base64.b64decode(packed["aer-0"])), "<u2")
+    by_pair = numbers.reshape(len(browser["pairs"]), -1)
+    cells = cells_of(packed["soft-0-2"], 7, browser["pairs"][2])
+    links = {(source, target) for target, source in np.argwhere(cells & 128).tolist()}
+    sure = {(0, 0), (1, 1), (2, 2)}
+    expected = 1 - 2 * len(links & sure) / (len(links) + len(sure))
+    assert by_pair[2, 7] == round(1000 * expected)
+
+
+def test_error_rates_of_layers_are_those_of_align(folder, made, tmp_path):
+    contents, _ = contents_of(made)
+    table = contents["sections"][1]["blocks"][1]["blocks"][1]
+    texts = ["--source-file", folder / "text.a", "--target-file", folder / "text.b"]
+    options = ["--path", folder / "one.pt", *texts, "--cpu", "--all", "--gold", folder / "gold"]
+    methods = ["--methods", "norms", "weights", "--json", tmp_path / "x.json"]
+    run("normalign", "align", folder, *options, *methods)
+    lines = json.loads((tmp_path / "x.json").read_text())
+    aers = {(row[0], row[1], row[2]): row[3] for row in table["rows"]}
+    expected = {
+        (line["method"], line["step"], line["layer"]): line["aer"]
+        for line in lines
+        if line["layer"] != "mean"
+    }
+    assert aers == expected
+
+
+def test_one_model_without_gold_or_heads(folder):
+    done = report(folder, "--no-heads", "--measure", "--max-sentences", 1, output="small.html")
+    assert "decided on 4 pairs" in done.stderr
+    contents, packed = contents_of(folder / "small.html")
+    assert [section["id"] for section in contents["sections"]] == ["overview"]
+    assert [pair["line"] for pair in contents["browser"]["pairs"]] == [1]
+    assert "sure" not in contents["browser"]["pairs"][0]
+    heads = {place["head"] for place in contents["browser"]["systems"][0]["evidences"]}
+    assert heads == {None}
+    assert list(packed) == ["soft-0-0"]
+
+
+def test_json_alone_needs_no_model(folder):
+    output = folder / "json.html"
+    run("normalign", "report", "--include", folder / "heads.json", "-o", output)
+    contents, packed = contents_of(output)
+    assert [section["id"] for section in contents["sections"]] == ["overview", "heads"]
+    assert contents["browser"] is None
+    assert packed == {}
+
+
+def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
+    monkeypatch.setattr("fairseq_normalign.cli.report.PAGE_BYTES", 1_000_000 - 2)
+    report(folder, "--max-megabytes", 1, "--measure", output="cut.html")
+    contents, _ = contents_of(folder / "cut.html")
+    browser = contents["browser"]
+    assert len(browser["pairs"]) == 1
+    assert browser["levels"] == {"layers": 127, "heads": 15}
+    assert browser["notes"][-1].startswith("The first 1 of 3 pairs are shown: more would make")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "x.pdf"], "--output x.pdf: expected a name that ends in .html"),
+        (["-o", "x.html", "--methods", "magic"], "unknown method 'magic'"),
+        (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
+        (["-o", "x.html", "--extract", "magic"], "magic"),
+    ],
+)
+def test_options_that_cannot_be_meant(folder, options, message):
+    words = ["--path", folder / "one.pt", *options]
+    done = run("normalign", "report", folder, *words, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "the following arguments are required: -o/--output"),
+        (["-o", "x.html"], "nothing to show; expected --path CHECKPOINT, or --include FILE.json"),
+        (["data-bin", "-o", "x.html"], "data-bin: belongs to a model; expected --path CHECKPOINT"),
+        (["--include", "x.json", "-o", "x.json"], "expected a name that ends in .html"),
+    ],
+)
+def test_json_alone_refused(options, message):
+    done = run("normalign", "report", *options, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+
+
+def test_a_refused_file_leaves_the_old_page(folder, tmp_path):
+    page, odd = tmp_path / "x.html", tmp_path / "odd.json"
+    page.write_text("old")
+    odd.write_text("{}")
+    done = run("normalign", "report", "--include", odd, "-o", page, check=False)
+    assert done.returncode == 2
+    assert "odd.json: JSON of no kind that is known" in done.stderr
+    assert page.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.json", "x.html"]
+
+
+def test_the_page_does_not_replace_what_it_shows(folder, tmp_path):
+    page = tmp_path / "x.html"
+    page.write_text(json.dumps(HEADS))
+    done = run("normalign", "report", "--include", page, "-o", page, check=False)
+    assert done.returncode == 2
+    assert "would overwrite the input" in done.stderr

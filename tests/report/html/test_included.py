@@ -1,0 +1,317 @@
+"""JSON of other commands: what it is recognised by, and what becomes of it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line
+from fairseq_normalign.report import heads
+from fairseq_normalign.report.html import head_blocks
+from fairseq_normalign.report.html.blocks import Choice, Curves, Grid, Row, Table, as_json
+from fairseq_normalign.report.html.included import KINDS, SECTIONS, read_included, shown
+from fairseq_normalign.report.html.overview import measured_table, sections
+from tests.report.html.made_up import ERRORS, HEADS
+
+ANALYSES = {
+    "ATTN-W": {
+        **{"mean": 0.5, "min": 0.1, "max": 0.9, "rho": None, "rho_without_specials": 0.5},
+        "macro": [{"word": 0.25, "special": None, "overall": 0.5}],
+        "micro": [{"word": 0.75, "special": None, "overall": 0.5}],
+    }
+}
+MIXING = {"tokens": {"word": 10, "special": 0, "overall": 10}, "analyses": ANALYSES}
+LENGTHS = {"mean": 1.0, "deviation": 0.5, "CV": 0.5, "min": 0.1, "max": 2.0}
+BY_CATEGORY = {"word": 0.25, "special": None}
+RELATION = {"rho": 0.5, "points": 5, "of": 10}
+STATISTICS = {
+    "norms_of_x": LENGTHS,
+    "norms_of_f": LENGTHS,
+    "layers": [
+        {
+            "layer": 1,
+            "norms_of_x": LENGTHS,
+            "expansion_rate": 0.5,
+            "heads": {
+                "encoder.1.2": {
+                    "norms_of_f": LENGTHS,
+                    "expansion_rate": 0.25,
+                    "weights": BY_CATEGORY,
+                    "weighted_norms": BY_CATEGORY,
+                    "mean_norms_of_f": BY_CATEGORY,
+                }
+            },
+        }
+    ],
+    "weight_with_norm": {"word": RELATION, "special": {"rho": None, "points": 0, "of": 0}},
+    "rank_with_weight": RELATION,
+    "rank_with_norm": RELATION,
+}
+EVOLUTION = {
+    "models": [
+        {
+            "name": "a.pt",
+            **{name: [0.9, 0.5] for name in ("identity", "left", "right", "position")},
+            **{name: [2.0, 1.0] for name in ("information", "shuffled_information")},
+            "change": {"all": [0.1], "<100": [0.2]},
+            "influence": {},
+        }
+    ],
+    "random": dict.fromkeys(("identity", "left", "right", "position"), 0.1),
+    "information_ceiling": 3.0,
+    "between": [{"models": ["a.pt", "b.pt"], "distances": [[0.1, 0.2], [0.3, 0.4]]}],
+    "signature": {"seed": 1},
+}
+PROBING = {
+    "models": [
+        {
+            **{"name": "a.pt", "accuracy": [0.5], "shuffled": [0.1], "majority": 0.2},
+            **{"train_words": 10, "test_words": 5},
+        }
+    ],
+    "signature": {},
+}
+
+
+def evaluated(name, heads, bleu):
+    by_kind = {f"{kind}_heads": [heads] for kind in ("encoder", "decoder", "cross")}
+    sizes = {"parameters": 1000, "megabytes": 0.5, "speed": 1.0}
+    return {"model": name, "names": [], "heads": 3 * heads, **by_kind, **sizes, "BLEU": bleu} | {
+        "signatures": {"BLEU": "tok:13a"}
+    }
+
+
+EVALUATED = [
+    evaluated("full.pt", 4, 20.0),
+    {**evaluated("pruned.pt", 2, 18.0), "scratch": evaluated("new.pt", 2, 15.0)},
+]
+SCORED = {
+    "system": "x/norms",
+    "signature": "AER|ref-index:0",
+    **{"aer": 10.0, "precision": 90.0, "recall": 91.0, "f1": 90.5, "links": 5, "sure": 4},
+    "interval": [9.0, 11.0],
+    "breakdown": {"length": {"1–10": {"aer": 5.0, "links": 3}, "11–20": {"aer": None, "links": 0}}},
+}
+MEAN = [{**line, "deviation": 1.0} for line in ERRORS]
+SPREAD = {"mean": 0.5, "deviation": 0.1}
+LAYER = {"score": "norm", "attention": "cross", "layer": 1}
+SUMMARY = dict.fromkeys(("lowest", "mean", "highest"), SPREAD)
+ALL = {
+    "align --all of one": (ERRORS, "alignments"),
+    "align --all of two": ({"models": {"a": ERRORS, "b": ERRORS}, "mean": MEAN}, "alignments"),
+    "aer of one": (SCORED, "alignments"),
+    "aer of two": ([SCORED, {**SCORED, "system": "x/weights", "p": 0.0123}], "alignments"),
+    "heads of one": (HEADS, "heads"),
+    "heads of two": (
+        {
+            "models": {"a": HEADS, "b": HEADS},
+            "layers": [{**LAYER, **SUMMARY}],
+            "correlations": {"encoder": [{"scores": ["norm", "AER"], **SPREAD}]},
+        },
+        "heads",
+    ),
+    "evaluate": (EVALUATED, "pruning"),
+    "mixing": (
+        {"signature": {}, "models": [{"checkpoint": "x/a.pt", "attentions": {"encoder": MIXING}}]},
+        "mixing",
+    ),
+    "stats": (
+        {"signature": {}, "models": [{"checkpoint": "a", "attentions": {"encoder": STATISTICS}}]},
+        "statistics",
+    ),
+    "evolution": (EVOLUTION, "evolution"),
+    "probe": (PROBING, "evolution"),
+    "signature": ({"signature": {"method": "norms"}, "size": 12}, "links"),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_kind_is_known_by_what_it_holds(name):
+    contents, section = ALL[name]
+    (item,) = shown(json.loads(json.dumps(contents)), "x.json")
+    assert item.kind.section == section
+    json.dumps(as_json(item.blocks), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_is_of_two_kinds(name):
+    contents, _ = ALL[name]
+    assert sum(kind.fits(contents) for kind in KINDS) == 1
+
+
+def test_statistics_with_mixing_have_two_sections():
+    contents, _ = ALL["stats"]
+    mixing, _ = ALL["mixing"]
+    items = shown({**contents, "mixing": mixing["models"]}, "x.json")
+    assert [item.kind.section for item in items] == ["statistics", "mixing"]
+
+
+def test_a_log_of_gates(tmp_path):
+    log = tmp_path / "gates"
+    entries = []
+    for updates, gate in ((10, 0.5), (20, 0.0)):
+        state = GatedHead(gate, gate, 0.25)
+        entries.append(Entry(updates, 5, "voita", {Head("encoder", 0, 1): state}))
+    log.write_text("".join(f"{as_line(entry)}\n" for entry in entries))
+    (item,) = read_included([str(log)])
+    assert item.kind.section == "gates"
+    opened, gates, relevance = item.blocks
+    assert [point.y for point in opened.curves[0].points] == [1, 0]
+    (curve,) = gates.blocks[0].curves
+    assert (curve.name, curve.dashed) == ("encoder.1.2", True)
+    assert [(point.x, point.y) for point in curve.points] == [(10, 0.5), (20, 0.0)]
+    assert relevance.blocks[0].curves[0].points[0].y == 0.25
+
+
+def test_curves_of_layers_have_intervals_and_say_what_was_chosen():
+    (item,) = shown(ERRORS, "x.json")
+    curves, table = item.blocks[0].blocks
+    by_name = {curve.name: curve for curve in curves.curves}
+    assert list(by_name) == ["norms, input", "norms, output", "saliency, output"]
+    first, second = by_name["norms, input"].points
+    assert (first.x, first.y, first.low, first.high, first.marked) == ("1", 30, 28, 32, True)
+    assert not second.marked
+    assert by_name["saliency, output"].points[0].x == "all"
+    assert table.rows[0][:5] == ["norms", "input", 1, 30.0, "28.0–32.0"]
+
+
+def test_maps_of_single_heads():
+    lines = [{**ERRORS[0], "head": head, "aer": 10.0 * head} for head in (1, 3)]
+    (item,) = shown([*ERRORS, *lines], "x.json")
+    (grid,) = item.blocks[1].blocks
+    assert (grid.rows, grid.columns, grid.values) == (["1"], ["1", "3"], [[10.0, 30.0]])
+    assert grid.notes[0][0] == "95 % interval 28.0 to 32.0"
+
+
+def test_percent_is_what_tables_call_so():
+    assert head_blocks.PERCENT == heads.PERCENT
+
+
+def test_json_needs_no_pytorch():
+    code = "import sys, fairseq_normalign.report.html.included; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_maps_of_scores_with_roles():
+    (item,) = shown(HEADS, "x.json")
+    note, choice, relations, correlations = item.blocks
+    assert note.text == "Marks are roles: P positional, S syntactic, R rare, L last."
+    assert [option.name for option in choice.options] == [
+        "encoder self-attention",
+        "source–target attention",
+    ]
+    confidence, aer = choice.options[0].blocks[0].blocks
+    assert confidence.values == [[0.25, 0.75], [None, 0.5]]
+    assert confidence.marks == [["P", ""], ["", "RL"]]
+    assert confidence.notes == [
+        ["roles: positional (95 %)", ""],
+        ["removed", "roles: rare (95 %), last (95 %)"],
+    ]
+    assert aer.values[0] == [50.0, None]
+    assert relations.rows == [["nsubj→head", 10, 50.0, "", None]]
+    assert correlations.options[0].blocks[0].rows == [["confidence", "AER", 0.5, "+0.10 to +0.90"]]
+
+
+def test_mixing_ratios_in_percent_without_empty_categories():
+    contents, _ = ALL["mixing"]
+    (item,) = shown(contents, "x.json")
+    choice, summary = item.blocks
+    assert isinstance(choice, Choice)
+    grid = choice.options[0].blocks[0].blocks[0]
+    assert (grid.columns, grid.values) == (["word", "overall"], [[25.0, 50.0]])
+    assert choice.options[1].blocks[0].blocks[0].values == [[75.0, 50.0]]
+    assert summary.rows == [["encoder self-attention", "ATTN-W", 50.0, 10.0, 90.0, None, 0.5]]
+
+
+def test_heads_left_against_quality():
+    (item,) = shown(EVALUATED, "x.json")
+    (curves,) = item.blocks[0].blocks
+    trained, scratch = curves.curves
+    assert [(point.x, point.y, point.note) for point in trained.points] == [
+        (6, 18.0, "pruned.pt"),
+        (12, 20.0, "full.pt"),
+    ]
+    assert [(point.x, point.y) for point in scratch.points] == [(6, 15.0)]
+    assert item.blocks[2].rows == [("BLEU", "tok:13a")]
+
+
+def test_statistics_by_category_and_head():
+    contents, _ = ALL["stats"]
+    (item,) = shown(contents, "x.json")
+    _, categories, heads, lengths, relations = item.blocks
+    assert isinstance(categories, Row)
+    assert categories.blocks[0].values == [[0.25, None]]
+    assert isinstance(heads.blocks[0], Grid)
+    assert heads.blocks[0].values == [[None, 1.0]]
+    assert isinstance(lengths, Table)
+    assert [row[0] for row in relations.rows] == [
+        "α with ‖f(x)‖: word",
+        "frequency rank with α",
+        "frequency rank with ‖f(x)‖",
+    ]
+
+
+def test_evolution_as_curves():
+    (item,) = shown(EVOLUTION, "x.json")
+    measures, _, groups, between = item.blocks
+    assert [curves.title for curves in measures.blocks] == [
+        *("identity", "left", "right", "position", "information")
+    ]
+    assert [curve.name for curve in groups.blocks[0].curves] == ["all", "<100"]
+    assert isinstance(between, Curves)
+    assert [point.y for point in between.curves[0].points] == [0.1, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ("[1, 2]", "x.json: JSON of no kind that is known; expected what normalign align --all"),
+        ("{}", "JSON of no kind that is known"),
+        (
+            '{"signature": {}, "correlations": {}, "heads": [{"head": "cross.1.999999999", '
+            '"scores": {}, "roles": [], "functions": []}]}',
+            "number 999999999; expected at most 1000",
+        ),
+        (json.dumps([{**EVALUATED[0], "heads": "x"}, EVALUATED[0]]), "is damaged"),
+        (
+            json.dumps([{**EVALUATED[0], "heads": "x"}, {**EVALUATED[1], "heads": "y"}]),
+            "expected numbers on its axis, or names, not both",
+        ),
+        ("no", r"x.json: no JSON \(Expecting value"),
+        ('{"models": NaN}', "no JSON .NaN is no number of JSON."),
+        ("[" * 100_000, "no JSON"),
+        (
+            '{"signature": {}, "heads": [{"head": "x"}], "correlations": {}}',
+            "looks like what heads",
+        ),
+        ('[{"method": "a", "layer": 1, "step": "b", "aer": "high", "head": null}]', "is damaged"),
+        ('[{"method": "a", "layer": 1, "step": "b", "aer": 1e999, "head": null}]', "is damaged"),
+        ('{"models": [{"checkpoint": "a", "attentions": {"x": {"analyses": {}}}}]}', "is damaged"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(contents, message, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(contents)
+    with pytest.raises(InputError, match=message) as refused:
+        read_included([str(path)])
+    assert "\n" not in str(refused.value)
+
+
+def test_folders_are_refused(tmp_path):
+    with pytest.raises(InputError, match="is a directory; expected JSON"):
+        read_included([str(tmp_path)])
+
+
+def test_sections_stand_in_their_order_under_the_names_of_files(tmp_path):
+    for name, contents in {"b.json": HEADS, "a.json": ERRORS}.items():
+        (tmp_path / name).write_text(json.dumps(contents))
+    included = read_included([str(tmp_path / "b.json"), str(tmp_path / "a.json")])
+    made = sections(included)
+    assert [section.title for section in made] == [SECTIONS["alignments"], SECTIONS["heads"]]
+    assert made[0].blocks[0].text == "a.json"
+    table = measured_table(included)
+    assert table.rows[0][:3] == ["Attention heads", "b.json", "heads -o"]

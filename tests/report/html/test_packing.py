@@ -1,0 +1,116 @@
+"""Soft alignments as bytes, against a slow twin that takes them apart again."""
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+
+from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.alignment.soft import Soft
+from fairseq_normalign.report.html.browser import (
+    System,
+    TextPair,
+    View,
+    quality_within,
+    rounding_note,
+    sample_places,
+)
+from fairseq_normalign.report.html.packing import (
+    QUALITIES,
+    UNDEFINED,
+    Quality,
+    packed_error_rates,
+    packed_sentence,
+    qualities_of,
+    rounded,
+    shares_of,
+)
+from tests.report.html.made_up import EVIDENCES, PAIRS, view_of
+
+
+def unpacked(text):
+    return zlib.decompress(base64.b64decode(text))
+
+
+def slow_cells(shares, links, quality):
+    """Each cell by itself: the number of steps, and 128 more if it is a link."""
+    cells = []
+    for target, row in enumerate(shares):
+        for source, share in enumerate(row):
+            steps = round(quality.levels * share) if share >= quality.floor else 0
+            cells.append(steps + 128 * ((source, target) in links))
+    return cells
+
+
+@pytest.mark.parametrize("of_heads", QUALITIES)
+def test_cells_are_those_of_the_slow_twin(of_heads):
+    for place, pair in enumerate(PAIRS):
+        view = view_of(pair, place)
+        text = packed_sentence(*view, qualities_of(EVIDENCES, of_heads))
+        expected = []
+        for evidence, shares, links in zip(EVIDENCES, *view, strict=True):
+            quality = Quality(127, 0) if evidence.head is None else of_heads
+            expected += slow_cells(shares, links, quality)
+        assert list(unpacked(text)) == expected
+
+
+def test_shares_are_off_by_half_a_step_at_most():
+    shares = np.random.default_rng(1).dirichlet(np.ones(9), 20)
+    cells = rounded(shares, [(3, 4)], Quality(127, 0.0))
+    assert np.abs((cells & 127) / 127 - shares).max() <= 0.5 / 127 + 1e-9
+    assert np.argwhere(cells & 128).tolist() == [[4, 3]]
+
+
+def test_a_share_of_everything_and_small_ones():
+    cells = rounded(np.array([[1.0, 0.0], [0.98, 0.02]]), [], Quality(31, 0.05))
+    assert cells.tolist() == [[31, 0], [30, 0]]
+
+
+def test_shares_with_and_without_the_end_of_the_sentence():
+    soft = Soft(np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([1.0, 0.0]))
+    np.testing.assert_allclose(shares_of(soft, null=True), [[0.25, 0.5, 0.25], [0, 0, 0]])
+    np.testing.assert_allclose(shares_of(soft, null=False), [[1 / 3, 2 / 3, 0], [0, 0, 0]])
+
+
+def test_error_rates_in_thousandths():
+    packed = packed_error_rates(np.array([[0.1234, 1.0], [np.nan, 0.0]]))
+    numbers = np.frombuffer(unpacked(packed), "<u2").tolist()
+    assert numbers == [123, 1000, UNDEFINED, 0]
+
+
+def test_the_finest_quality_that_fits():
+    sample = [(pair, view_of(pair, place)) for place, pair in enumerate(PAIRS)]
+    sizes = []
+    for quality in QUALITIES:
+        qualities = qualities_of(EVIDENCES, quality)
+        sizes.append(sum(len(packed_sentence(*view, qualities)) for _, view in sample))
+    assert sizes == sorted(sizes, reverse=True)
+    assert quality_within(sizes[0], PAIRS, EVIDENCES, sample) == QUALITIES[0]
+    assert quality_within(sizes[3], PAIRS, EVIDENCES, sample) == QUALITIES[3]
+    assert quality_within(1, PAIRS, EVIDENCES, sample) == QUALITIES[-1]
+    twice = [*PAIRS, *PAIRS]
+    assert quality_within(2 * sizes[3], twice, EVIDENCES, sample) == QUALITIES[3]
+
+
+def test_places_of_a_sample_are_spread():
+    assert sample_places(3, 5) == [0, 1, 2]
+    assert sample_places(100, 4) == [0, 25, 50, 75]
+
+
+def test_what_rounding_does_is_told():
+    assert rounding_note(Quality(127, 0)) == (
+        "Shares are rounded to 1/127; links are taken before that."
+    )
+    assert rounding_note(Quality(63, 0.03)) == (
+        "Shares are rounded to 1/127, those of single heads to 1/63, and below 3 % to none; links "
+        "are taken before that."
+    )
+
+
+def test_error_rates_of_each_pair_and_evidence():
+    pair = TextPair(1, ["x", "y"], ["z"], Gold({(0, 0)}, {(0, 0), (1, 0)}))
+    shares = [np.array([[0.5, 0.5, 0.0]])] * 2
+    system = System("a", EVIDENCES[:2], {"norms": EVIDENCES[0]})
+    system.add(pair, View(shares, [[(0, 0)], [(1, 0)]]), QUALITIES[0])
+    assert system.aers == [[0.0, 0.5]]
