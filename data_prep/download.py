@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import BinaryIO
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.progress import bar
 
 TIMEOUT = 60  # seconds without an answer
+MEGABYTE = 1 << 20
 NOTHING_LEFT = 416  # HTTP status: the range asked for begins at the end of the file
 
 
@@ -51,5 +53,13 @@ def _fetch(url: str, partial: Path, done: int) -> int:
         resumed = answer.status == 206
         length = int(answer.headers["Content-Length"])
         with partial.open("ab" if resumed else "wb") as file:
-            shutil.copyfileobj(answer, file)
+            _copy(answer, file, length)
     return done + length if resumed else length
+
+
+def _copy(answer: BinaryIO, file: BinaryIO, length: int) -> None:
+    """Copies, and shows how many megabytes have come."""
+    with bar(total=max(1, length // MEGABYTE), unit="MB") as shown:
+        while block := answer.read(MEGABYTE):
+            file.write(block)
+            shown.update()

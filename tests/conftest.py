@@ -98,6 +98,15 @@ def build_model(arch: str = "transformer", task=None, **options):
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task or ToyTask()).eval()
 
 
+@pytest.fixture(scope="session")
+def imported(tmp_path_factory):
+    """Models of Hugging Face beside ours, by family (see ``tests.imported.FAMILIES``)."""
+    from tests.imported import Families
+
+    torch.set_num_threads(1)
+    return Families(tmp_path_factory.mktemp("imported"))
+
+
 @pytest.fixture
 def batch() -> dict:
     """Two sentence pairs of different lengths, sources padded on the left as fairseq does."""

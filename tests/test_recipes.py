@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING, run as they are documented."""
+"""The worked examples of docs/add-a-method.md, run as they are documented."""
 
 import re
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 def recipe(name: str) -> tuple[str, str]:
     """The code of an example plugin, and the command that uses it."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/add-a-method.md").read_text(encoding="utf-8")
     code = re.search(rf"```python\n(# {name}/__init__\.py\n.*?)```", text, re.DOTALL)[1]
     command = re.search(rf"```\n(normalign [^\n]*--user-dir {name} .*?)\n```", text)[1]
     assert len(code.splitlines()) <= 40

@@ -8,6 +8,7 @@ import numpy as np
 
 SIZE = 250_000  # rows: all are kept while there are no more; of so many, ρ is known to ±0.004
 SEED = 12345
+MANY = 1000  # batches whose rows are put together
 
 
 class Sample:
@@ -44,6 +45,9 @@ class Sample:
         self._waiting += len(places)
         if self._waiting > 2 * self.size:
             self._shrink()
+        elif len(self._draws) > MANY:
+            self._draws = [np.concatenate(self._draws)]
+            self._parts = [np.concatenate(self._parts)]
 
     def _shrink(self) -> None:
         draws = np.concatenate(self._draws)

@@ -50,6 +50,17 @@ def test_pip_shows_what_it_is_doing(clone):
     assert max(map(len, lines)) <= 102
 
 
+@pytest.mark.parametrize(("torch", "are_taken"), [({}, True), ({"TORCH": "torch==2.6"}, False)])
+def test_the_versions_that_were_checked_are_taken(clone, torch, are_taken):
+    (clone / "constraints.txt").touch()
+    pretend(clone)
+    set_up(clone, env=torch)
+    calls = (clone / "calls").read_text().splitlines()
+    assert len(calls) == 3
+    for call in calls:
+        assert (f" -c {clone}/constraints.txt " in call) == are_taken
+
+
 def test_what_is_installed_is_not_installed_again(clone):
     pretend(clone)
     set_up(clone)
@@ -64,3 +75,9 @@ def test_a_failure_of_pip_ends_the_setup(clone):
     assert done.returncode == 1
     assert "ERROR: no torch" in done.stderr
     assert (clone / "calls").read_text().count("pip install") == 1
+
+
+def test_silence_of_pip_is_no_hang(clone):
+    pretend(clone, "sleep 0.7")
+    lines = set_up(clone, env={"BEAT": "0.2"}).stdout.splitlines()
+    assert "  installing for 0 min" in lines
