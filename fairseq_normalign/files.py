@@ -21,6 +21,7 @@ import fcntl
 import glob
 import gzip
 import hashlib
+import io
 import itertools
 import os
 import re
@@ -31,11 +32,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 from fairseq_normalign.errors import InputError
 
 ASCII_SPACE = re.compile("[ \t\n\r\f\v]+")  # a no-break space is part of its word
+PACKED = ".gz"
 BYTE_ORDER = "\ufeff"  # a mark that may begin a file; utf-8-sig would also drop half a mark
 
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
@@ -97,18 +99,26 @@ def read_lines(path: str | Path) -> Iterator[str]:
     name = name_of(path)
     try:
         with _open(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, encoded in enumerate(file, 1):
+                line = _decoded(encoded, f"{name}:{number}")
                 if number == 1:
                     line = line.removeprefix(BYTE_ORDER)
                     if not line:  # a file of this mark alone has no lines
                         return
                 yield _without_return(line, f"{name}:{number}") if "\r" in line else line
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not UTF-8 text ({error.reason}); expected a text file") from None
     except (EOFError, zlib.error) as error:
         raise InputError(f"{name}: damaged: {error}; expected a whole gzip file") from None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
+
+
+def _decoded(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where}: not UTF-8 text ({error.reason}); expected a text file"
+        ) from None
 
 
 def _without_return(line: str, where: str) -> str:
@@ -120,15 +130,15 @@ def _without_return(line: str, where: str) -> str:
     return f"{text}\n" if line.endswith("\n") else text
 
 
-def _open(path: str | Path) -> TextIO:
+def _open(path: str | Path) -> IO[bytes]:
     _refuse_null(path)
     if str(path) == "-":
         if sys.stdin is None or sys.stdin.closed:
             raise InputError("<stdin>: is closed; expected text from a file or a pipe")
-        return open(sys.stdin.fileno(), encoding="utf-8", newline="\n", closefd=False)
-    if str(path).endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
-    return Path(path).open(encoding="utf-8", newline="\n")
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    if str(path).endswith(PACKED):
+        return gzip.open(path)
+    return Path(path).open("rb")
 
 
 def _refuse_null(path: str | Path) -> None:
@@ -177,8 +187,9 @@ def _descriptor(path: str | Path) -> int | None:
 def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
     """A file to write that appears under its name only when complete.
 
-    An error, or Ctrl-C, leaves the old file as it was and nothing else. See the top of this module
-    for links, permissions, devices and two runs at once.
+    An error, or Ctrl-C, leaves the old file as it was and nothing else. Text for ``*.gz`` is packed,
+    the same text as the same bytes. See the top of this module for links, permissions, devices and
+    two runs at once.
     """
     _refuse_null(path)
     writing = _straight(path, binary) if is_stream(path) else _replacing(path, binary)
@@ -216,13 +227,34 @@ def _straight(path: str | Path, binary: bool) -> Iterator[IO]:
     if descriptor is not None and sys.stdout is not None:
         sys.stdout.flush()  # what was printed before comes before
     copy = os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor)
-    with _file_of(copy, binary) as file:
+    with _file_of(copy) as raw, _as_asked(raw, path, binary) as file:
         yield file
 
 
 @contextlib.contextmanager
-def _file_of(descriptor: int, binary: bool) -> Iterator[IO]:
-    file = os.fdopen(descriptor, "wb") if binary else os.fdopen(descriptor, "w", **TEXT)
+def _as_asked(raw: IO[bytes], path: str | Path, binary: bool) -> Iterator[IO]:
+    """The file for bytes, or one for text, whose bytes are packed if the name says so."""
+    if binary:
+        yield raw
+        return
+    is_packed = str(path).endswith(PACKED)
+    # Neither name nor time: they would make other bytes of the same text.
+    stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
+    text = io.TextIOWrapper(stream, **TEXT)
+    try:
+        yield text
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error counts
+            text.detach()  # a stream shows what came before the error
+        raise
+    text.detach()
+    if stream is not raw:
+        stream.close()
+
+
+@contextlib.contextmanager
+def _file_of(descriptor: int) -> Iterator[IO[bytes]]:
+    file = os.fdopen(descriptor, "wb")
     try:
         yield file
     except BaseException:
@@ -244,11 +276,12 @@ def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(part, flags, 0o666)
         try:
-            with _file_of(descriptor, binary) as file:
+            with _file_of(descriptor) as raw:
                 by_umask = os.fstat(descriptor)
                 _permit(descriptor, PRIVATE)
-                yield file
-                _to_disk(file)
+                with _as_asked(raw, path, binary) as file:
+                    yield file
+                _to_disk(raw)
                 _hand_on(old or by_umask, descriptor)
             part.replace(target)
         finally:

@@ -9,7 +9,11 @@ import importlib.util
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -60,13 +64,27 @@ def of_transformers(name: str) -> Any:
     """A class of the package; tests that compare with it are skipped where it is not there."""
     if importlib.util.find_spec("transformers") is None:
         pytest.skip(f"transformers is not installed, whose {name} is compared")
-    # It imports torchaudio if there is one, which may be of another PyTorch and fail.
-    sys.modules.setdefault("torchaudio", None)  # type: ignore[arg-type]
-    try:
+    with without_torchaudio():
         return getattr(importlib.import_module("transformers"), name)
+
+
+@contextmanager
+def without_torchaudio() -> Iterator[None]:
+    """An empty module instead of torchaudio, unless it is imported already.
+
+    transformers imports it if it is installed, which it remembers. Here it may be of another
+    PyTorch and fail, and nothing of it is needed.
+    """
+    if "torchaudio" in sys.modules:
+        yield
+        return
+    empty = ModuleType("torchaudio")
+    empty.__spec__ = ModuleSpec("torchaudio", None)
+    sys.modules["torchaudio"] = empty
+    try:
+        yield
     finally:
-        if sys.modules["torchaudio"] is None:
-            del sys.modules["torchaudio"]
+        del sys.modules["torchaudio"]
 
 
 def random_parameters(config: dict, *, head: bool = True, seed: int = 1) -> dict[str, Tensor]:

@@ -32,7 +32,9 @@ PACKED = gzip.compress(b"0-0 1-1\n" * 5000, mtime=0)
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("binary", b"\xff\xfe\x00\x80", "binary: not UTF-8 text .*; expected a text file$"),
+        ("binary", b"\xff\xfe\x00\x80", "binary:1: not UTF-8 text .*; expected a text file$"),
+        ("later", b"0-0\n" * 9999 + b"\xe4\n", "later:10000: not UTF-8 text"),
+        ("later.gz", gzip.compress(b"0-0\n\xe4", mtime=0), "later.gz:2: not UTF-8 text"),
         ("short.gz", b"\x1f\x8b\x08\x00\x00", "short.gz: damaged: .*; expected a whole gzip file$"),
         ("cut.gz", PACKED[:-12], "cut.gz: damaged: .*; expected a whole gzip file$"),
         ("flipped.gz", PACKED[:20] + b"\xff" * 9 + PACKED[29:], "flipped.gz: damaged: "),
@@ -368,12 +370,28 @@ def test_half_a_mark_of_the_byte_order_is_no_text(tmp_path, content):
     """Python's utf-8-sig reads it as an empty file."""
     path = tmp_path / "text"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="text: not UTF-8 text"):
+    with pytest.raises(InputError, match="text:1: not UTF-8 text"):
         list(read_lines(path))
     path.write_bytes(b"\xef\xbb\xbf")
     assert list(read_lines(path)) == []
     path.write_bytes(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n")
     assert list(read_lines(path)) == ["a\n", "\ufeffb\n"]
+
+
+def test_text_for_a_packed_file_is_packed(tmp_path):
+    """The same text is the same bytes, whatever the file is called and whenever it is written."""
+    lines = ["0-0 1-1\n", "\n", "ä\n"]
+    for name in ("a.gz", "b.gz"):
+        with whole_file(tmp_path / name) as file:
+            file.writelines(lines)
+    assert list(read_lines(tmp_path / "a.gz")) == lines
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+    before = (tmp_path / "a.gz").read_bytes()
+    with pytest.raises(InputError, match="bad line"), whole_file(tmp_path / "a.gz") as file:
+        file.write("half")
+        raise InputError("bad line")
+    assert (tmp_path / "a.gz").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_disk_that_is_full_when_all_is_written(tmp_path, monkeypatch):

@@ -200,7 +200,7 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
             ["gold", "--ref-index", "1", "-i", "short"],
             "line counts differ: gold has 3, short has 1 lines",
         ),
-        (["gold", "-i", "garbage"], "garbage: not UTF-8 text"),
+        (["gold", "-i", "garbage"], "garbage:1: not UTF-8 text"),
         (["-", "-i", "-"], "stdin ('-') can be read only once"),
         (
             ["gold", "-i", "good", "--paired"],
@@ -236,7 +236,7 @@ def test_bad_input_is_one_line_and_status_2(
 ):
     (tmp_path / "short").write_text("0-0\n")
     (tmp_path / "text").write_text("a b c d\n")
-    (tmp_path / "garbage").write_bytes(bytes(range(256)))
+    (tmp_path / "garbage").write_bytes(bytes(range(255, 0, -1)))
     (tmp_path / "huge").write_text("0-4294967296\n")
     (tmp_path / "far").write_text("1000000000 1 1\n")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"0-0\n")[:-4])
