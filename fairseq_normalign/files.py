@@ -187,9 +187,9 @@ def _descriptor(path: str | Path) -> int | None:
 def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
     """A file to write that appears under its name only when complete.
 
-    An error, or Ctrl-C, leaves the old file as it was and nothing else. Text for ``*.gz`` is packed,
-    the same text as the same bytes. See the top of this module for links, permissions, devices and
-    two runs at once.
+    An error, or Ctrl-C, leaves the old file as it was and nothing else. Text for ``*.gz`` is
+    packed, the same text as the same bytes. See the top of this module for links, permissions,
+    devices and two runs at once.
     """
     _refuse_null(path)
     writing = _straight(path, binary) if is_stream(path) else _replacing(path, binary)
