@@ -130,7 +130,7 @@ def _without_return(line: str, where: str) -> str:
     return f"{text}\n" if line.endswith("\n") else text
 
 
-def _open(path: str | Path) -> IO[bytes]:
+def _open(path: str | Path) -> io.BufferedIOBase:
     _refuse_null(path)
     if str(path) == "-":
         if sys.stdin is None or sys.stdin.closed:
