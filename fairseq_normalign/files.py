@@ -96,16 +96,20 @@ def read_lines(path: str | Path) -> Iterator[str]:
     They end in LF or CR LF, and come with LF. A CR elsewhere is refused: it ends a line for some
     programs, and is a blank for others.
     """
-    name = name_of(path)
+    name, number = name_of(path), 0
     try:
         with _open(path) as file:
             for number, encoded in enumerate(file, 1):
-                line = _decoded(encoded, f"{name}:{number}")
+                line = encoded.decode("utf-8")
                 if number == 1:
                     line = line.removeprefix(BYTE_ORDER)
                     if not line:  # a file of this mark alone has no lines
                         return
                 yield _without_return(line, f"{name}:{number}") if "\r" in line else line
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}:{number}: not UTF-8 text ({error.reason}); expected a text file"
+        ) from None
     except (EOFError, zlib.error) as error:
         raise InputError(f"{name}: damaged: {error}; expected a whole gzip file") from None
     except OSError as error:
