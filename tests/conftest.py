@@ -152,3 +152,12 @@ def checkpoint(corpus, tmp_path_factory) -> Path:
         cwd=folder,
     )
     return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def own_gold(corpus, checkpoint, tmp_path_factory) -> Path:
+    """Links of the model itself, numbered from 1: read from 0, they look misread."""
+    path = tmp_path_factory.mktemp("own") / "own.talp"
+    data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu"]
+    run("normalign", "align", *data, "--path", checkpoint, "--index", 1, "--output", path)
+    return path

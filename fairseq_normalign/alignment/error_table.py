@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ class ErrorTable(NamedTuple):
     intervals: Mapping[Evidence, tuple[float, float]] = NOTHING  # of AER, 95 %
     rules: Mapping[str, str] = NOTHING  # by method: how links are taken
     costs: Costs | None = None
+    advice: Sequence[str] = ()  # what looks wrong with the gold
 
     @property
     def aers(self) -> dict[Evidence, float]:

@@ -277,6 +277,11 @@ class GoldFile(LinkFile):
         super().__init__(path, **options)
         self.sure, self.possible = sure, possible
 
+    def read_as(self) -> dict[str, Any]:
+        """How it is read, as signatures tell it."""
+        reverse = "ref" if self.reverse else "none"
+        return {"ref-index": self.index, "reverse": reverse, "possible": self.possible}
+
     def _parse(self, line: str, links: _Links) -> Any:
         possible, unsure = gold = _gold(line, links, self.sure)
         if self.possible == "keep":

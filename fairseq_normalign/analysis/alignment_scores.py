@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import PIECE_ARGMAX, links_of
-from fairseq_normalign.alignment.links import Gold, InMemory, Link, read_together
+from fairseq_normalign.alignment.links import (
+    Gold,
+    GoldFile,
+    InMemory,
+    Link,
+    read_together,
+)
 from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
 from fairseq_normalign.analysis.attention_pass import running_heads
+from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
 from fairseq_normalign.analysis.kept_sums import text_of_batch
 from fairseq_normalign.analysis.methods import check_head_method, full_spec, method_of
 from fairseq_normalign.analysis.profile import Survey
@@ -22,6 +32,7 @@ from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import cut
 
+SAMPLE = 200  # pairs that tell whether the gold is read right
 WINDOW = 100  # pairs sorted by length at a time: their matrices are held
 
 
@@ -45,12 +56,32 @@ def error_rates(survey: Survey) -> Finding:
     aers = {head: aer for head, (aer, _) in best.items()}
     steps = {head: step for head, (_, step) in best.items()}
     only = steps_asked[0] if len(steps_asked) == 1 else "best"
-    settings = {
+    settings: dict[str, Any] = {
         "method": full_spec(survey.options.method),
         "step": only,
         "extract": survey.options.extract,
     }
+    file = survey.options.gold_file
+    if file is not None:
+        settings |= {"gold": Path(file.name).name, **file.read_as()}
+        _check_gold(survey, gold, file)
     return Finding(aers, details={"steps": steps}, settings=settings)
+
+
+def _check_gold(survey: Survey, gold: Sequence[Gold], file: GoldFile) -> None:
+    """Says if the gold looks misread.
+
+    Links of single heads may look absurd. Those of the layer that is chosen without gold should
+    not.
+    """
+    if not survey.forcing.layers_with_heads():
+        return
+    options = AlignOptions(method=survey.options.method, batch_tokens=survey.options.max_tokens)
+    aligner = NormAligner(survey.forcing, survey.reader, options)
+    pairs = survey.pairs[:SAMPLE]
+    aligner = aligner.decided(aligner.choice(pairs))
+    links = [set(of_pair) for of_pair in aligner.links_many(pairs)]
+    warn_of_misread_gold(links, gold[:SAMPLE], file)
 
 
 def _steps(survey: Survey) -> list[str]:
@@ -81,7 +112,8 @@ def _totals(
         return tally.totals
     by_pieces = evidences if options.extract == PIECE_ARGMAX else ()
     run = partial(soft_alignments, survey.forcing, evidences=evidences, keep_pieces=by_pieces)
-    golds = InMemory(options.gold_name, gold)
+    name = "the gold" if options.gold_file is None else options.gold_file.name
+    golds = InMemory(name, gold)
     both = read_together(golds, InMemory("the corpus", survey.pairs))
     windows = (window.items for window in cut(both, WINDOW))
     this_pass = survey.sums.begin("AER", [tally])

@@ -66,7 +66,7 @@ def error_table(
             if vote_along:
                 election.add(of_pair)
     choices = election.choices()
-    _check_gold(sample, _likely(methods[0], choices), gold)
+    advice = _check_gold(sample, _likely(methods[0], choices), gold)
     by_pair = np.asarray(counts).reshape(-1, len(evidences), 4)
     totals = [Counts(*total) for total in by_pair.sum(axis=0).astype(int).tolist()]
     return ErrorTable(
@@ -74,6 +74,7 @@ def error_table(
         choices,
         dict(zip(evidences, intervals(by_pair), strict=True)),
         {method: options.rule_of(method) for method in methods},
+        advice=advice,
     )
 
 
@@ -169,11 +170,12 @@ def _of_method(links: Mapping[Evidence, set[Link]], method: str) -> dict[Evidenc
 
 def _check_gold(
     sample: Sequence[tuple[Mapping[Evidence, set[Link]], Gold]], likely: Evidence, gold: GoldFile
-) -> None:
+) -> list[str]:
     """Says if the gold looks misread, by links that should not look absurd."""
-    if sample:
-        links = [by_evidence[likely] for by_evidence, _ in sample]
-        warn_of_misread_gold(links, [golds for _, golds in sample], gold)
+    if not sample:
+        return []
+    links = [by_evidence[likely] for by_evidence, _ in sample]
+    return warn_of_misread_gold(links, [golds for _, golds in sample], gold)
 
 
 def _evidences(

@@ -267,7 +267,7 @@ def aer_scores(
         if not scores:
             warn_of_misread_gold(links, golds, gold.gold)
         total = sum(map(count, links, golds), Counts())
-        scores.append((100 * total.aer, _aer_signature(gold.gold, made_with)))
+        scores.append((100 * total.aer, signature({**gold.gold.read_as(), **made_with})))
     return scores
 
 
@@ -279,12 +279,3 @@ def align(
         return [set() for _ in pairs], {"method": "none"}
     aligner, (again,) = NormAligner(forcing, reader, options).decide(pairs)
     return list(map(set, aligner.links_many(again))), aligner.signature()
-
-
-def _aer_signature(gold: GoldFile, made_with: dict[str, Any]) -> str:
-    read = {
-        "ref-index": gold.index,
-        "reverse": "ref" if gold.reverse else "none",
-        "possible": gold.possible,
-    }
-    return signature({**read, **made_with})

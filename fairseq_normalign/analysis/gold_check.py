@@ -9,12 +9,16 @@ from fairseq_normalign.alignment import doctor
 from fairseq_normalign.alignment.links import Gold, GoldFile, Link
 
 
-def warn_of_misread_gold(links: Sequence[set[Link]], golds: Sequence[Gold], file: GoldFile) -> None:
-    """Warns with the flags of the commands that take ``--gold``.
+def warn_of_misread_gold(
+    links: Sequence[set[Link]], golds: Sequence[Gold], file: GoldFile
+) -> list[str]:
+    """Warns with the flags of the commands that take ``--gold``; returns what it said.
 
     Args:
         links: what should be near the gold, from 0.
     """
     read = doctor.Conventions(file.index, 0, file.reverse)
-    for advice in doctor.diagnose(links, golds, read):
-        warnings.warn(advice.words(doctor.GOLD_FLAGS), stacklevel=2)
+    advice = [advice.words(doctor.GOLD_FLAGS) for advice in doctor.diagnose(links, golds, read)]
+    for sentence in advice:
+        warnings.warn(sentence, stacklevel=2)
+    return advice

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.alignment.links import Gold, GoldFile
 from fairseq_normalign.alignment.soft import STEPS
 from fairseq_normalign.analysis.attention_pass import running_heads, watch
 from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
@@ -33,7 +33,7 @@ class ProfileOptions:
         bleu: how many sentences are translated with each head off.
         tokenize: sacrebleu's tokeniser for BLEU.
         search: fairseq's options of beam search, where they are not to be the usual ones.
-        gold: links of the first pairs, for AER; ``gold_name`` is their file.
+        gold: links of the first pairs, for AER; ``gold_file`` is where they are from.
         method: what AER is of: a method in ``methods.METHODS`` that each head has.
         extract: how links are taken for AER (see ``AlignOptions``).
         steps: which steps AER is measured at; the better one counts.
@@ -54,7 +54,7 @@ class ProfileOptions:
     tokenize: str = "13a"
     search: Mapping[str, Any] = field(default_factory=dict)
     gold: Sequence[Gold] | None = None
-    gold_name: str = "the gold"
+    gold_file: GoldFile | None = None
     method: str = "norms"
     extract: str = "argmax"
     steps: tuple[str, ...] = tuple(STEPS)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.analysis.methods import method_of, methods_without_files
@@ -55,6 +56,7 @@ def table_methods(names: list[str] | None) -> list[str]:
 
 def print_table(args: argparse.Namespace) -> None:
     """Prints the tables, of several checkpoints together if several are named."""
+    from fairseq_normalign.host.options import gold
     from fairseq_normalign.report.method_table import method_table
     from fairseq_normalign.report.tables import aer_table, write_tables
 
@@ -67,7 +69,8 @@ def print_table(args: argparse.Namespace) -> None:
     print(method_table(*tables.values()))
     if args.json:
         write_tables(tables, args.json)
-    signature = {"checkpoint": ",".join(tables), **table_signature(args, methods)}
+    of_gold = {"gold": Path(args.gold).name, **gold(args).read_as()}
+    signature = {"checkpoint": ",".join(tables), **of_gold, **table_signature(args, methods)}
     print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
 
 

@@ -308,8 +308,8 @@ def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, An
     if args.ablation_bleu:
         measuring["bleu"] = args.ablation_bleu
     if args.gold:
-        measuring["gold"] = list(islice(gold(args), args.limit))
-        measuring["gold_name"] = args.gold
+        measuring["gold_file"] = gold(args)
+        measuring["gold"] = list(islice(measuring["gold_file"], args.limit))
         measuring["method"] = args.method
         measuring["extract"] = args.extract
     if args.step:

@@ -20,7 +20,7 @@ from fairseq_normalign.files import refuse_overwriting, short_names, whole_file
 from fairseq_normalign.progress import is_quiet
 
 if TYPE_CHECKING:
-    from fairseq_normalign.report.html.blocks import Table
+    from fairseq_normalign.report.html.blocks import Section, Table
     from fairseq_normalign.report.html.browser import Browser
     from fairseq_normalign.report.html.included import Included
     from fairseq_normalign.report.html.measuring import Gatherer, Material
@@ -160,13 +160,16 @@ def check_page(args: argparse.Namespace) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.report.html.included import read_included
+    from fairseq_normalign.report.html.overview import overview
 
     included = read_included(args.include)
     if not args.path:
-        write(args, included)
+        write(args, overview([], None, included), included)
         return
     gatherer, facts, models = gathered(args)
-    write(args, [*gatherer.included, *included], facts, models, gatherer.browser())
+    everything = [*gatherer.included, *included]
+    first = overview(facts, models, everything, gatherer.advice)
+    write(args, first, everything, gatherer.browser())
 
 
 def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]], Table]:
@@ -250,18 +253,17 @@ def facts_of(args: argparse.Namespace, gatherer: Gatherer) -> list[tuple[str, st
 
 def write(
     args: argparse.Namespace,
+    first: Section,
     included: Sequence[Included],
-    facts: Sequence[tuple[str, str]] = (),
-    models: Table | None = None,
     browser: Browser | None = None,
 ) -> None:
     """Writes the page, and says how large it is."""
     from fairseq_normalign.report.html.blocks import as_json
-    from fairseq_normalign.report.html.overview import overview, sections
+    from fairseq_normalign.report.html.overview import sections
     from fairseq_normalign.report.html.page import page, written
 
     contents = {
-        "sections": as_json([overview(facts, models, included), *sections(included)]),
+        "sections": as_json([first, *sections(included)]),
         "browser": None if browser is None else browser.as_json(),
     }
     packed = {} if browser is None else dict(browser.packed())

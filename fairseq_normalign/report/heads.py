@@ -169,8 +169,10 @@ def as_text(profile: Profile, criteria: Criteria) -> str:
         parts.append(relevance_lines(profile.deviation, profile.contributions))
     if profile.rare_influence is not None:
         parts.append(influence_line(profile.rare_influence))
-    parts.append(f"rank correlations (Spearman) between scores{low_scores(profile)}")
-    parts += [correlations_table(name, pairs) for name, pairs in all_correlations(profile).items()]
+    if len(profile.scores) > 1:
+        parts.append(f"rank correlations (Spearman) between scores{low_scores(profile)}")
+        tables = all_correlations(profile)
+        parts += [correlations_table(name, pairs) for name, pairs in tables.items()]
     return "\n\n".join(parts)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.extract import argmax
-from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.alignment.links import Gold, GoldFile
 from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.ablation import ablated, ablation, token_loss
 from fairseq_normalign.analysis.aligner import NormAligner
@@ -349,7 +349,7 @@ def test_the_aer_of_each_head_by_another_extraction(rule, forcing, pairs):
 def test_gold_of_another_length(forcing, pairs):
     with pytest.raises(InputError, match="line counts differ: gold has 1, the corpus has 3 lines"):
         gold = [Gold(set(), set())]
-        profile(ready(forcing), pairs, ["AER"], gold=gold, gold_name="gold")
+        profile(ready(forcing), pairs, ["AER"], gold=gold, gold_file=GoldFile("gold"))
 
 
 def test_the_encoder_alone(task):

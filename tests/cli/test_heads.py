@@ -35,6 +35,17 @@ def text(corpus):
     return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
 
 
+def test_gold_that_is_misread(corpus, checkpoint, text, own_gold):
+    options = [*text, "--scores", "AER", "--gold", own_gold]
+    misread = heads(corpus, checkpoint, *options)
+    assert re.search(r"warning: AER would be .* with --gold-index 1\n", misread.stderr)
+    assert "|gold:own.talp|ref-index:0|reverse:none|possible:keep" in misread.stderr
+    assert "rank correlations" not in misread.stdout
+    read = heads(corpus, checkpoint, *options, "--gold-index", 1)
+    assert "warning" not in read.stderr
+    assert "|gold:own.talp|ref-index:1|" in read.stderr
+
+
 def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     options = ["--conllu", corpus / "test.src.conllu", "--frequencies", corpus / "freq.src.txt"]
     options += ["--rare-top", 20]

@@ -90,6 +90,20 @@ def test_everything_has_its_section(made):
     assert ["heads -o", "heads.json"] in [row[2:0:-1] for row in measured["rows"]]
 
 
+def test_gold_that_is_misread_is_told_on_the_page(corpus, checkpoint, own_gold, tmp_path):
+    data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu", "--path", checkpoint]
+    options = ["--no-heads", "--measure", "--methods", "norms", "-o", tmp_path / "x.html"]
+    run("normalign", "report", *data, *options, "--gold", own_gold)
+    contents, _ = contents_of(tmp_path / "x.html")
+    overview, errors = contents["sections"]
+    told = r"Is the gold read right\? AER would be .* with --gold-index 1\."
+    for note in (overview["blocks"][0], errors["blocks"][1]):
+        assert note["urgent"]
+        assert re.fullmatch(told, note["text"])
+    signature = overview["blocks"][-1]["rows"][0][-1]
+    assert signature.startswith("gold:own.talp|ref-index:0|reverse:none|possible:keep|eos:null|")
+
+
 def test_sentences_have_their_lines_and_gold(made):
     contents, _ = contents_of(made)
     browser = contents["browser"]

@@ -21,6 +21,7 @@ class Note:
 
     type: ClassVar[str] = "note"
     text: str
+    urgent: bool = False  # numbers may be wrong
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.alignment.error_table import ErrorTable
@@ -24,6 +25,7 @@ from fairseq_normalign.progress import bar
 from fairseq_normalign.report import heads as heads_report
 from fairseq_normalign.report import mixing as mixing_report
 from fairseq_normalign.report import statistics as statistics_report
+from fairseq_normalign.report.html.blocks import Note
 from fairseq_normalign.report.html.browser import (
     Browser,
     System,
@@ -87,6 +89,7 @@ class Gatherer:
 
     Attributes:
         included: what was measured so far, by section.
+        advice: what looks wrong with the gold.
         systems: the models as the browser has them.
     """
 
@@ -97,6 +100,7 @@ class Gatherer:
         self.included: list[Included] = []
         self.systems: list[System] = []
         self.texts: list[TextPair] = []
+        self.advice: list[Note] = []
         self.quality: Any = None
         self.measured_on = 0
         self.left_out = 0
@@ -137,26 +141,36 @@ class Gatherer:
         """What is shown first of each method: chosen without gold; with gold, error rates too."""
         if self.gold is None:
             return self._choices(material)
-        methods = self.options.methods
+        gold, methods = self.gold(), self.options.methods
         runs = None if material.total is None else material.total * len(passes(methods))
         with bar(f"{material.name}, error rates", total=runs) as progress:
             table = error_table(
                 material.model,
                 chain(material.first, material.rest),
-                self.gold(),
+                gold,
                 methods,
                 options=self.options.align,
                 heads=self.options.heads,
                 progress=progress.update,
             )
-        self.included += _named(shown(table.as_json(), material.name), self._signature(table))
+        signature = self._signature(gold, table)
+        advice = [Note(f"Is the gold read right? {said}.", urgent=True) for said in table.advice]
+        for item in shown(table.as_json(), material.name):
+            blocks = [*advice, *item.blocks]
+            self.included.append(item._replace(signature=signature, blocks=blocks))
+        self.advice += advice
         return {method: table.choice(method) for method in methods}
 
-    def _signature(self, table: ErrorTable) -> dict[str, Any]:
+    def _signature(self, gold: GoldFile, table: ErrorTable) -> dict[str, Any]:
         options = self.options.align
-        signature: dict[str, Any] = {"eos": options.eos, "merge": str(options.merges)}
-        signature["extract"] = ",".join(dict.fromkeys(table.rules.values()))
-        return {**signature, "version": __version__}
+        return {
+            "gold": Path(gold.name).name,
+            **gold.read_as(),
+            "eos": options.eos,
+            "merge": str(options.merges),
+            "extract": ",".join(dict.fromkeys(table.rules.values())),
+            "version": __version__,
+        }
 
     def _choices(self, material: Material) -> dict[str, Evidence]:
         choices = {}
@@ -246,10 +260,6 @@ class Gatherer:
                 "file larger than --max-megabytes allows."
             )
         return Browser(self.texts[:fitting], self.systems, self.quality, notes)
-
-
-def _named(items: Iterable[Included], signature: dict[str, Any]) -> list[Included]:
-    return [item._replace(signature=signature) for item in items]
 
 
 def _views(

@@ -33,14 +33,18 @@ def versions() -> Facts:
 
 
 def overview(
-    facts: Sequence[tuple[str, str]], models: Table | None, included: Sequence[Included]
+    facts: Sequence[tuple[str, str]],
+    models: Table | None,
+    included: Sequence[Included],
+    advice: Sequence[Note] = (),
 ) -> Section:
     """Models, data, versions, and what was measured with which settings.
 
     Args:
         facts: what is to be told of corpus and models.
+        advice: what looks wrong and comes first.
     """
-    blocks: list[Block] = []
+    blocks: list[Block] = [*advice]
     if models is not None:
         blocks.append(models)
     corpus = [Facts(list(facts), "Data")] if facts else []

@@ -2,7 +2,7 @@
 
 const PAINTERS = {
   heading: (block) => html("h3", { class: "source", dir: "auto" }, block.text, block.note ? html("span", { class: "note" }, block.note) : null),
-  note: (block) => html("p", { class: "note" }, block.text),
+  note: (block) => html("p", { class: block.urgent ? "note urgent" : "note" }, block.text),
   facts: drawFacts,
   table: drawTable,
   curves: drawCurves,
