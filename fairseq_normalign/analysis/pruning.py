@@ -121,11 +121,20 @@ class Prunable:
             warnings.warn(
                 f"{len(idle)} of the heads kept have closed gates: they do nothing", stacklevel=2
             )
+        self._warn_of_lost_kinds(kept)
         self.options.alive_heads = format_heads(kept, self.all_heads)
         self.options.gate_heads = None
         rename(self.state, self.options, VARIANT)
         self._forget_training()
         save(self.state, output)
+
+    def _warn_of_lost_kinds(self, kept: Sequence[Head]) -> None:
+        """Says which kinds of attention lose their last head, as a ranking may do in passing."""
+        had, have = ({head.kind for head in heads} for heads in (self.heads, kept))
+        for kind in KINDS:
+            if kind in had - have:
+                blind = ": the decoder no longer sees the source" if kind == "cross" else ""
+                warnings.warn(f"no head of {KINDS[kind].title} is left{blind}", stacklevel=3)
 
     def _forget_training(self) -> None:
         """Drops what belongs to more parameters than are left, and a criterion that needs gates."""

@@ -129,7 +129,7 @@ def test_several_checkpoints_are_a_mean_of_their_tables(
         assert mean["aer"] == pytest.approx((of_one["aer"] + of_other["aer"]) / 2)
         assert mean["deviation"] == pytest.approx(abs(of_one["aer"] - of_other["aer"]) / 2**0.5)
     assert "Mean ± sample deviation of 2 models." in done.stdout
-    assert "checkpoint:checkpoint_last.pt,other.pt|eos:null|merge:sum+mean" in done.stderr
+    assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr
 
 
 def test_generated_translations_are_aligned_as_they_are_generated(

@@ -153,6 +153,12 @@ def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
         "heads kept have closed gates"
         in prune("--path", gated, "--keep", "all", "--out", out).stderr
     )
+    none_of = ["--path", checkpoint, "--out", out, "--keep-top", 0, "--by", "random", "--kinds"]
+    lost = prune(*none_of, "cross").stderr
+    assert "no head of source–target attention is left: the decoder no longer sees the sour" in lost
+    assert (
+        "warning: no head of encoder self-attention is left\n" in prune(*none_of, "encoder").stderr
+    )
     random = [
         prune(
             "--path", checkpoint, "--keep-top", 9, "--by", "random", "--seed", n, "--out", out
