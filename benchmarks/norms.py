@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.models import BASE, TINY, Shape, build_model, build_task, texts, token_batch
+from benchmarks.models import BASE, SMALL, TINY, Shape, build_model, build_task, texts, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
 from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.analysis.aligner import NormAligner
@@ -129,13 +129,17 @@ def aligner_tasks(
 
 
 def corpus(
-    shape: Shape = TINY, sizes: Sequence[int] = (1_000, 4_000, 16_000), batch_tokens: int = 4000
+    cases: Sequence[tuple[Shape, int]] = (
+        *((TINY, size) for size in (1_000, 4_000, 16_000)),
+        (SMALL, 1_000),
+    ),
+    batch_tokens: int = 4000,
 ) -> Iterator[Row]:
     """From text to links, against the model's forward passes, for corpora of several sizes."""
-    aligner = build_aligner(shape)
-    for size in sizes:
+    for shape, size in cases:
+        aligner = build_aligner(shape)
         tasks = aligner_tasks(aligner, list(texts(shape, size)), batch_tokens)
-        seconds = interleaved(tasks, rounds=max(1, 4 * sizes[0] // size))
+        seconds = interleaved(tasks, rounds=max(1, min(4, 4_000 // size)))
         align_times = [1000 * time / size for time in seconds["align"]]
         forward_times = [1000 * time / size for time in seconds["forward"]]
         what = f"text to links against forward, {shape.name}, each 1,000 of {size:,} pairs"
