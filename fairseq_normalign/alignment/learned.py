@@ -35,7 +35,7 @@ from fairseq_normalign.alignment.combine import (
 )
 from fairseq_normalign.alignment.extract import relative
 from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.alignment.link_matrix import as_matrix
 from fairseq_normalign.alignment.word_gain import Linked, word_gain
 
 # Cells of a product that count as links when a model is learned: its own share.
@@ -210,14 +210,6 @@ def _links_of(sample: Sequence[Example], votes: Sequence[Vote]) -> list[np.ndarr
         product = geometric_mean([example.shares[vote.place] for vote in votes])
         matrices.append(as_matrix(relative(product, share=AGREED_SHARE), product.shape))
     return matrices
-
-
-def as_matrix(links: Iterable[Link], shape: tuple[int, ...]) -> np.ndarray:
-    """True where there is a link, (T, S)."""
-    matrix = np.zeros(shape, dtype=bool)
-    for source, target in links:
-        matrix[target, source] = True
-    return matrix
 
 
 def _fit(

@@ -20,10 +20,10 @@ from fairseq_normalign.alignment.learned import (
     Example,
     Group,
     LearnedLinks,
-    as_matrix,
     learn_links,
 )
 from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.link_matrix import link_matrix
 from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.alignment.soft import Evidence, Soft
 from fairseq_normalign.analysis.aligner import Aligner, NormAligner, Progress, Text, checked_layer
@@ -282,7 +282,7 @@ class CombinedAligner(Aligner):
         for pair, matrices, *links in _together(texts, shares, of_links):
             check_same_sentences(matrices, pair.where)
             shape = (len(pair.target.text), len(pair.source.text))
-            known = [_link_matrix(of_pair, shape, pair.where) for of_pair in links]
+            known = [link_matrix(of_pair, shape, pair.where) for of_pair in links]
             yield Example(pair.source.text, pair.target.text, [*matrices, *known])
 
     def _shares(
@@ -392,15 +392,3 @@ def _together(
 def _says_something(example: Example) -> bool:
     """Whether there is something to learn from: a pair that is too long has shares of 0."""
     return any(shares.any() for shares in example.shares)
-
-
-def _link_matrix(links: Iterable[Link], shape: tuple[int, int], where: str) -> np.ndarray:
-    """1 where another aligner has a link, (T, S)."""
-    links = list(links)
-    for source, target in links:
-        if not (0 <= source < shape[1] and 0 <= target < shape[0]):
-            raise InputError(
-                f"{where}: another aligner's link {source}-{target} where there are {shape[1]} "
-                f"source and {shape[0]} target words; expected links of the same pairs"
-            )
-    return as_matrix(links, shape).astype(np.float32)

@@ -80,6 +80,14 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     )
     options.add_gold_options(group, "gold links: framed, and error rates of all layers and heads")
     group.add_argument(
+        "--links",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="links of the same pairs to browse beside: of two models combined, of another "
+        "aligner; words from 0",
+    )
+    group.add_argument(
         "--extract",
         metavar="NAME",
         help=f"how links are chosen: {', '.join(RULES)} (default: each method's own)",
@@ -195,6 +203,8 @@ def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]],
         material = material_of(args, name, path)
         gatherer.add(material, systems=len(args.path))
         rows.append(model_row(material))
+    for name, path in zip(short_names(args.links), args.links, strict=True):
+        gatherer.add_links(path, name, material.total)
     return gatherer, facts_of(args, gatherer), models_table(rows)
 
 

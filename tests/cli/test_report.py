@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
     (folder / "text.a").write_text("".join(f"{line}\n" for line in SOURCES))
     (folder / "text.b").write_text("".join(f"{line}\n" for line in TARGETS))
     (folder / "gold").write_text("0-0 1p1\n0-0\n0-0 1-1 2-2\n\n")
+    (folder / "links").write_text("0-0\n0-1\n0-0 2-2\n\n")
     (folder / "heads.json").write_text(json.dumps(HEADS))
     return folder
 
@@ -68,6 +69,7 @@ def made(folder):
         folder,
         *("--gold", folder / "gold", "--include", folder / "heads.json"),
         *("--measure", "heads", "mixing", "statistics", "--title", "Two <models>"),
+        *("--links", folder / "links"),
         path=("one.pt", "two.pt"),
     )
     assert done.stdout == ""
@@ -111,7 +113,7 @@ def test_sentences_have_their_lines_and_gold(made):
     assert browser["pairs"][0]["sure"] == [[0, 0]]
     assert browser["pairs"][0]["possible"] == [[1, 1]]
     assert browser["notes"][1] == "1 pairs are left out: too long, or a side is empty."
-    assert [system["name"] for system in browser["systems"]] == ["one.pt", "two.pt"]
+    assert [system["name"] for system in browser["systems"]] == ["one.pt", "two.pt", "links"]
     assert len(browser["systems"][0]["evidences"]) == 2 * 2 * 5 * 2
 
 

@@ -47,12 +47,13 @@ class View(NamedTuple):
 
 @dataclass
 class System:
-    """One model: in which ways it aligns, and the pairs that are packed so far."""
+    """One model, or a file of links: in which ways it aligns, and the pairs packed so far."""
 
     name: str
     evidences: Sequence[Evidence]
     openings: Mapping[str, Evidence]  # for each method what is shown first
     languages: tuple[str, str] = ("source", "target")
+    soft: bool = True  # whether it has shares, and not links alone
     packed: list[str] = field(default_factory=list)
     aers: list[list[float]] = field(default_factory=list)  # by pair and evidence
 
@@ -69,6 +70,7 @@ class System:
         return {
             "name": self.name,
             "languages": list(self.languages),
+            "soft": self.soft,
             "evidences": [place_as_json(evidence) for evidence in self.evidences],
             "openings": [self.evidences.index(first) for first in self.openings.values()],
         }

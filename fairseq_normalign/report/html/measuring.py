@@ -36,6 +36,7 @@ from fairseq_normalign.report.html.browser import (
     sample_places,
 )
 from fairseq_normalign.report.html.included import Included, shown
+from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
 from fairseq_normalign.version import __version__
 
@@ -90,7 +91,7 @@ class Gatherer:
     Attributes:
         included: what was measured so far, by section.
         advice: what looks wrong with the gold.
-        systems: the models as the browser has them.
+        systems: the models, and files of links, as the browser has them.
     """
 
     options: ReportOptions
@@ -114,6 +115,11 @@ class Gatherer:
         openings = self._alignments(material)
         self._browse(material, texts, pairs, openings, self.options.budget // systems)
         self._parts(material)
+
+    def add_links(self, path: str, name: str, total: int | None) -> None:
+        """Lets the links of a file be browsed beside what the models make of the same pairs."""
+        languages = self.systems[0].languages
+        self.systems.append(system_of_links(path, name, self.texts, languages, total))
 
     def _texts(
         self, material: Material, golds: Sequence[Gold] | None

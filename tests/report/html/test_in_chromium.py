@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.report.html.link_files import system_of_links
 from tests.report.html.made_up import EVIDENCES, NASTY, PAIRS, browser, html_of, views
 
 playwright = pytest.importorskip(
@@ -31,11 +32,16 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Pages of one model and of two, and one without alignments."""
+    """Pages of one model and of two, of a file of links, and one without alignments."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "one.html").write_text(html_of(browser("one.pt")), encoding="utf-8")
     (folder / "two.html").write_text(html_of(browser("one.pt", "two.pt")), encoding="utf-8")
     (folder / "none.html").write_text(html_of(), encoding="utf-8")
+    (folder / "links").write_text("0-0 1-1\n\n\n\n\n")
+    with_links = browser("one.pt")
+    links = system_of_links(str(folder / "links"), "links", PAIRS, ("de", "en"), 5)
+    with_links.systems.append(links)
+    (folder / "links.html").write_text(html_of(with_links), encoding="utf-8")
     return folder
 
 
@@ -260,6 +266,19 @@ def test_a_menu_keeps_the_focus_when_it_is_used(opened):
     page.keyboard.press("ArrowDown")
     page.wait_for_selector(".panel.A figcaption:has-text('layer 2')")
     assert page.evaluate("document.activeElement.parentNode.dataset.menu") == "A-layer"
+
+
+def test_links_of_a_file_beside_a_model(opened):
+    page = opened("links.html")
+    panel = page.locator(".panel.B")
+    assert panel.locator("figcaption").text_content() == "B links: links"
+    # Both are in gold, which has one sure link: 1 - (1 + 2) / (2 + 1).
+    assert panel.locator(".told").text_content().startswith("AER 0.0 %, precision 100.0 %, ")
+    assert panel.locator("select").count() == 1
+    assert hover_cell(page, 1, 1, 1) == "“house” and “haus”; linked; gold: possible"
+    assert "</s>" not in panel.text_content()
+    page.locator("[data-menu='B-system'] select").select_option("one.pt")
+    assert panel.locator("select").count() == 5
 
 
 def test_lines_follow_the_mouse_over_words(opened):

@@ -24,10 +24,13 @@ class Way {
 
   get place() { return this.evidences[this.evidence]; }
 
+  get soft() { return this.systems[this.system].soft; }
+
   get key() { return `${this.system}.${this.evidence}`; }
 
   get title() {
     const { method, layer, head, step } = this.place;
+    if (!this.soft) return `${this.systems[this.system].name}: links`;
     const where = layer === null ? "all layers" : `layer ${layer}`;
     const part = head === null ? "" : `, head ${head}`;
     const name = this.systems.length > 1 ? `${this.systems[this.system].name}: ` : "";
@@ -328,10 +331,10 @@ class Browser {
     const parts = [];
     if (this.systems.length > 1) {
       const numbers = this.systems.map((_, place) => place);
-      parts.push(pick("system", "model", numbers, way.system, this.systems.map((system) => system.name), (value) => way.setSystem(value)));
+      parts.push(pick("system", "of", numbers, way.system, this.systems.map((system) => system.name), (value) => way.setSystem(value)));
     }
     const nameOf = { method: String, layer: (value) => value === null ? "all" : String(value), head: (value) => value === null ? "all" : String(value), step: String };
-    for (const field of ["method", "layer", "head", "step"]) {
+    for (const field of way.soft ? ["method", "layer", "head", "step"] : []) {
       const values = way.choices(field);
       parts.push(pick(field, field, values, way.place[field], values.map(nameOf[field]), (value) => way.set(field, value)));
     }
@@ -345,7 +348,7 @@ class Browser {
 
   panel(pair, way, soft, number, strip) {
     const letter = "AB"[number];
-    const columns = [...pair.source, EOS];
+    const columns = way.soft ? [...pair.source, EOS] : pair.source;
     const beside = this.compares && window.innerWidth > 900; // as in the style
     const room = Math.max(260, this.view.clientWidth / (beside ? 2 : 1) - 24);
     const size = Math.max(13, Math.min(26, (room - labelRoom(pair.target, 6.4) - 16) / columns.length));
@@ -361,7 +364,7 @@ class Browser {
         const most = this.byRow ? soft.rowMaximum(row) : 1;
         return most ? soft.share(row, column) / most : 0;
       },
-      describe: (row, column) => this.describe(pair, soft, row, column),
+      describe: (row, column) => this.describe(pair, way, soft, row, column),
       extras: (row, column, box) => this.marks(pair, soft, row, column, box),
       moved: (row, column) => strip.follow(number, row, column),
     });
@@ -372,13 +375,14 @@ class Browser {
       const measured = scores(links, pair);
       told.unshift(`AER ${percent(measured.aer)}`, `precision ${percent(measured.precision)}`, `recall ${percent(measured.recall)}`);
     }
-    const colours = scale("0", this.byRow ? "1" : "100 %", this.byRow ? "share of the row's maximum" : "share of the row");
-    return html("figure", { class: `panel ${letter}` }, html("figcaption", {}, html("b", { class: "letter" }, letter), ` ${way.title}`), this.menus(way, number), html("p", { class: "told" }, told.join(", ")), frame, colours, asTable(() => this.linkTable(pair, soft)));
+    const colours = way.soft ? scale("0", this.byRow ? "1" : "100 %", this.byRow ? "share of the row's maximum" : "share of the row") : null;
+    return html("figure", { class: `panel ${letter}` }, html("figcaption", {}, html("b", { class: "letter" }, letter), ` ${way.title}`), this.menus(way, number), html("p", { class: "told" }, told.join(", ")), frame, colours, asTable(() => this.linkTable(pair, way, soft)));
   }
 
-  describe(pair, soft, row, column) {
+  describe(pair, way, soft, row, column) {
     const source = column < pair.source.length ? pair.source[column] : EOS;
-    const parts = [`“${pair.target[row]}” takes ${(100 * soft.share(row, column)).toFixed(0)} % from “${source}”`];
+    const target = pair.target[row];
+    const parts = [way.soft ? `“${target}” takes ${(100 * soft.share(row, column)).toFixed(0)} % from “${source}”` : `“${target}” and “${source}”`];
     if (soft.linked(row, column)) parts.push("linked");
     const is = (links) => links && links.some(([s, t]) => s === column && t === row);
     if (is(pair.sure)) parts.push("gold: sure");
@@ -391,13 +395,15 @@ class Browser {
     return [svg("circle", { cx: box.x + box.width / 2, cy: box.y + box.height / 2, r: Math.max(2, box.width / 7), class: "link" })];
   }
 
-  linkTable(pair, soft) {
+  linkTable(pair, way, soft) {
     const rows = soft.links().map(([source, target]) => {
       const is = (links) => links && links.some(([s, t]) => s === source && t === target);
       const gold = is(pair.sure) ? "sure" : is(pair.possible) ? "possible" : "";
-      return [`${source + 1} ${pair.source[source]}`, `${target + 1} ${pair.target[target]}`, 100 * soft.share(target, source), gold];
+      const share = way.soft ? [100 * soft.share(target, source)] : [];
+      return [`${source + 1} ${pair.source[source]}`, `${target + 1} ${pair.target[target]}`, ...share, gold];
     });
-    return drawTable({ columns: ["source", "target", "share in %", "gold"], rows, title: "Links", decimals: 0 });
+    const share = way.soft ? ["share in %"] : [];
+    return drawTable({ columns: ["source", "target", ...share, "gold"], rows, title: "Links", decimals: 0 });
   }
 
   key(two) {
