@@ -20,6 +20,23 @@ Item = TypeVar("Item")
 _quiet = ContextVar("quiet", default=False)
 
 
+class Pulse:
+    """When the last line came.
+
+    The bars of one command share it, so that many short runs are not silent together.
+
+    Args:
+        clock: tells the seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self.clock = clock
+        self.told = clock()
+
+
+_pulse: ContextVar[Pulse | None] = ContextVar("pulse", default=None)
+
+
 class Bar(Protocol):
     """What a run tells of itself."""
 
@@ -43,7 +60,7 @@ def bar(title: str = "", *, total: int | None = None, unit: str = "pairs") -> It
         ) as shown:
             yield shown
     else:
-        lines = Lines(title, total=total, unit=unit)
+        lines = Lines(title, total=total, unit=unit, pulse=_pulse.get())
         yield lines
         lines.close()
 
@@ -66,6 +83,16 @@ def quiet(silent: bool = True) -> Iterator[None]:
         _quiet.reset(token)
 
 
+@contextmanager
+def one_pulse() -> Iterator[None]:
+    """Within it, lines come every half minute, whichever bar they are of."""
+    token = _pulse.set(Pulse())
+    try:
+        yield
+    finally:
+        _pulse.reset(token)
+
+
 def is_quiet() -> bool:
     """Whether progress and warnings stay off the screen."""
     return _quiet.get()
@@ -82,28 +109,19 @@ class Nothing:
 
 
 class Lines:
-    """A line on stderr every half minute; none of a run that is shorter.
+    """A line on stderr every half minute; none of a run that is shorter."""
 
-    Args:
-        clock: tells the seconds.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        *,
-        total: int | None,
-        unit: str,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.title, self.total, self.unit, self.clock = title, total, unit, clock
+    def __init__(self, title: str, *, total: int | None, unit: str, pulse: Pulse | None = None):
+        self.title, self.total, self.unit = title, total, unit
+        self.pulse = pulse or Pulse()
         self.done = 0
         self.note = ""
-        self.began = self.told = clock()
+        self.began = self.pulse.clock()
+        self.has_told = False
 
     def update(self, done: int = 1) -> None:
         self.done += done
-        if self.clock() - self.told >= EVERY:
+        if self.pulse.clock() - self.pulse.told >= EVERY:
             self._tell()
 
     def set_postfix_str(self, note: str, refresh: bool = True) -> None:
@@ -111,16 +129,17 @@ class Lines:
 
     def close(self) -> None:
         """The last line, of a run that has shown one before."""
-        if self.told > self.began:
+        if self.has_told:
             self._tell()
 
     def _tell(self) -> None:
-        self.told = self.clock()
+        self.has_told = True
+        self.pulse.told = self.pulse.clock()
         print(self.line(), file=sys.stderr, flush=True)
 
     def line(self) -> str:
         """``relevance: 120 of 500 pairs, 24 %, 0:01:02 so far, 0:03:16 left``."""
-        spent = self.clock() - self.began
+        spent = self.pulse.clock() - self.began
         of_total = "" if self.total is None else f" of {self.total}"
         parts = [f"{self.done}{of_total} {self.unit}"]
         if self.total:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fairseq_normalign.decimals import PATTERN
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines, split_words
+from fairseq_normalign.files import is_stream, name_of, read_lines, split_words
 
 Link = tuple[int, int]
 FORMATS = ("auto", "pharaoh", "talp", "naacl")
@@ -375,6 +375,21 @@ def read_together(*files: Any, packed: bool = False) -> Iterator[tuple]:
     streams = [_stream(file, packed) for file in files]
     for number, items in enumerate(itertools.zip_longest(*streams)):
         yield _filled_up(files, items, streams, number) if None in items else items
+
+
+def refuse_other_count(file: LinkFile, total: int | None) -> None:
+    """Refuses links of fewer or more pairs than the corpus has, before it is worked on.
+
+    Nothing is said of a pipe, which can be read only once, and of a corpus that is one.
+    """
+    if total is None or is_stream(file.path):
+        return
+    count = sum(1 for _ in file)
+    if count > total or (count < total and not file.open_ended):
+        raise InputError(
+            f"line counts differ: {file.name} has {count}, the corpus has {total} lines; expected "
+            "one line per sentence pair in each"
+        )
 
 
 def _stream(file: Any, packed: bool) -> Iterator[Any]:

@@ -35,8 +35,8 @@ def decisive_pairs(first: list[Pair], reader: PairReader, forcing: TeacherForcin
         valid = islice(binarised_pairs("valid", reader)[0], SAMPLE)
     except MissingSubset:
         warnings.warn(
-            f"layer and step are decided on {len(first)} pairs, as there is no validation set; "
-            "better name them",
+            f"layer and step are decided on {len(first)} pairs, as there is no validation set; on "
+            f"{FEW} or more the choice is surer",
             stacklevel=2,
         )
         return first

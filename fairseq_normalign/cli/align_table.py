@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_normalign.alignment.links import refuse_other_count
 from fairseq_normalign.analysis.methods import method_of, methods_without_files
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align_options_of
@@ -94,6 +95,8 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
 
     model = load(args)
     unfitted, total = corpus(args, model.reader)
+    links = gold(args)
+    refuse_other_count(links, total)
     (pairs,) = fitted(args, [unfitted], [model.forcing])
     sample = list(islice(pairs, SAMPLE))
     methods = table_methods(args.methods)
@@ -102,7 +105,7 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
         table = error_table(
             model,
             chain(sample, pairs),
-            gold(args),
+            links,
             methods,
             options=align_options_of(args),
             heads=args.heads,

@@ -99,7 +99,7 @@ def run(argv: list[str]) -> int:
     module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     args = command.parse_args(rest)
-    with progress.quiet(args.quiet):
+    with progress.quiet(args.quiet), progress.one_pulse():
         command.main(args)
     return 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.alignment.extract import RULES, check_extract
+from fairseq_normalign.alignment.links import refuse_other_count
 from fairseq_normalign.alignment.soft import EOS
 from fairseq_normalign.analysis.methods import METHODS, method_of
 from fairseq_normalign.cli import options
@@ -198,13 +199,17 @@ def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]],
         align=AlignOptions(extract=args.extract, eos=args.eos, batch_tokens=args.max_tokens),
     )
     gatherer = Gatherer(measuring, (lambda: gold(args)) if args.gold else None)
-    rows = []
-    for name, path in zip(short_names(args.path), args.path, strict=True):
-        material = material_of(args, name, path)
-        gatherer.add(material, systems=len(args.path))
-        rows.append(model_row(material))
+    names = short_names(args.path)
+    # All are read before the first is measured: what cannot be read is refused at once.
+    materials = [material_of(args, *model) for model in zip(names, args.path, strict=True)]
+    total = materials[0].total
+    if args.gold:
+        refuse_other_count(gold(args), total)
+    for material in materials:
+        gatherer.add(material, systems=len(materials))
     for name, path in zip(short_names(args.links), args.links, strict=True):
-        gatherer.add_links(path, name, material.total)
+        gatherer.add_links(path, name, total)
+    rows = [model_row(material) for material in materials]
     return gatherer, facts_of(args, gatherer), models_table(rows)
 
 

@@ -23,6 +23,7 @@ from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import TooLong, fit_streams
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.reading import apply_reading, has_reading
+from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.runs.engines import Place
 
@@ -164,6 +165,8 @@ def corpus(
     total = count_lines(texts[0])
     if reverse:
         texts.reverse()
+    else:
+        warn_of_swapped_texts(texts, reader)
     return Corpus(text_pairs(read_together(*texts), reader), total)
 
 
@@ -199,6 +202,21 @@ def count_lines(text: Iterable) -> int | None:
     if isinstance(text, TextFile) and is_stream(text.path):
         return None
     return sum(1 for _ in text)
+
+
+def warn_of_swapped_texts(texts: Sequence[Any], reader: PairReader) -> None:
+    """Says if the files are named after the languages of the model, but the other way round.
+
+    With a joint dictionary nothing else would tell: the model reads either language.
+    """
+    endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
+    source, target = languages_of(reader.task)
+    if source != target and endings == [target, source]:
+        warnings.warn(
+            f"{texts[0].name} and {texts[1].name} are read as {source} and {target}, as the model "
+            "translates; are they swapped?",
+            stacklevel=2,
+        )
 
 
 def corpus_texts(args: argparse.Namespace) -> list:

@@ -20,6 +20,7 @@ from fairseq_normalign.alignment.links import (
     parse_gold,
     parse_links,
     read_together,
+    refuse_other_count,
     unpack,
 )
 from fairseq_normalign.errors import InputError
@@ -208,6 +209,21 @@ def test_unequal_line_counts_state_both(tmp_path):
         InputError, match=r"line counts differ: \S*a has 5, \S*b has 2, \S*c has 3 lines"
     ):
         list(read_together(*map(LinkFile, paths)))
+
+
+def test_links_of_another_corpus_are_refused_before_the_work(tmp_path):
+    gold = GoldFile(write(tmp_path / "gold", "0-0\n" * 3))
+    refuse_other_count(gold, 3)
+    refuse_other_count(gold, None)
+    refuse_other_count(GoldFile("/dev/stdin"), 2)  # would be empty for whoever reads it next
+    for total in (2, 4):
+        message = f"line counts differ: .*gold has 3, the corpus has {total} lines"
+        with pytest.raises(InputError, match=message):
+            refuse_other_count(gold, total)
+    naacl = GoldFile(write(tmp_path / "naacl", "2 1 1 S\n"), index=1)
+    refuse_other_count(naacl, 4)  # the last sentences have no links
+    with pytest.raises(InputError, match="naacl has 2, the corpus has 1 lines"):
+        refuse_other_count(naacl, 1)
 
 
 @pytest.mark.parametrize("made", [True, False])

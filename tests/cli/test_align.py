@@ -363,6 +363,16 @@ def test_plot_of_layers_frames_the_links_that_align_prints(corpus, checkpoint, t
     assert panel.title == f"norms, layer 3, align with output\nAER {100 * scored:.1f}"
 
 
+def test_texts_that_are_named_the_other_way_round(corpus, checkpoint):
+    bpe = ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model", "--cpu"]
+    model = [corpus / "data-bin", "--path", checkpoint, "--layer", 1, "--step", "input", *bpe]
+    source, target = corpus / "test.src", corpus / "test.tgt"
+    swapped = run("normalign", "align", *model, "--source-file", target, "--target-file", source)
+    assert "test.src are read as src and tgt, as the model translates; are they" in swapped.stderr
+    right = run("normalign", "align", *model, "--source-file", source, "--target-file", target)
+    assert "swapped" not in right.stderr
+
+
 def all_sure(links):
     return Gold(links, links)
 
