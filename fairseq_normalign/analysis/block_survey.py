@@ -68,13 +68,11 @@ class BlockSurvey:
     statistics: Mapping[str, Statistics]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the mixing ratios of each kind of attention."""
+        """What a notebook shows: mixing ratios and statistics of each kind of attention."""
         parts = [f"<p>{self.sentences} sentences</p>"]
-        for kind, mixing in self.mixing.items():
-            parts.append(f"<h4>{escape(KINDS[kind].title)}</h4>{mixing._repr_html_()}")
-        if self.statistics:
-            kinds = ", ".join(self.statistics)
-            parts.append(f"<p>statistics of {escape(kinds)}: in <code>.statistics</code></p>")
+        for results in (self.mixing, self.statistics):
+            for kind, of_kind in results.items():
+                parts.append(f"<h4>{escape(KINDS[kind].title)}</h4>{of_kind._repr_html_()}")
         return "\n".join(parts)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from fairseq_normalign.analysis.evolution_plan import ALL, EvolutionOptions, Plan, plan_of
 from fairseq_normalign.analysis.state_pass import Progress, kept_states, states_with_and_without
 from fairseq_normalign.analysis.token_table import ReadText
+from fairseq_normalign.html_table import html_table, number_text
 from fairseq_normalign.representations.cca import View, distance, shuffled, view_of
 from fairseq_normalign.representations.clustering import kmeans
 from fairseq_normalign.representations.information import mutual_information, shuffled_information
@@ -28,6 +29,7 @@ from fairseq_normalign.representations.neighbours import (
 from fairseq_normalign.representations.projection import principal_plane
 
 SHUFFLED = "shuffled"
+BY_LAYER = ("identity", "left", "right", "position", "information")
 Matrix = list[list[float]]
 
 
@@ -60,6 +62,14 @@ class Evolution:
     layers: Matrix = field(default_factory=list)
     planes: list[tuple[np.ndarray, float]] = field(default_factory=list)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each layer, a column for what neighbours share."""
+        rows = []
+        for layer in range(len(self.identity)):
+            numbers = [getattr(self, name)[layer] for name in BY_LAYER]
+            rows.append([str(layer), *(number_text(number, ".3f") for number in numbers)])
+        return html_table(["layer", *BY_LAYER], rows, caption=f"{self.name}, {self.part}")
+
 
 @dataclass
 class Evolutions:
@@ -78,6 +88,10 @@ class Evolutions:
     between: dict[tuple[str, str], Matrix]
     pictured: list[str]
     signature: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table for each model."""
+        return "\n".join(model._repr_html_() for model in self.models)
 
 
 def evolution(

@@ -17,6 +17,7 @@ from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.states import States
+from fairseq_normalign.html_table import Cell, html_table, percent_text
 from fairseq_normalign.progress import over
 from fairseq_normalign.representations.linear_probe import train
 
@@ -42,6 +43,15 @@ class Probing:
     train_words: int
     test_words: int
     tags: list[str]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each layer, and what chance would reach."""
+        rows: list[list[str | Cell]] = []
+        for layer, both in enumerate(zip(self.accuracy, self.shuffled, strict=True)):
+            rows.append([str(layer), *(Cell(percent_text(share), share) for share in both)])
+        caption = f"{self.name}, {self.test_words} words; most frequent tag "
+        caption += percent_text(self.majority)
+        return html_table(["layer", "accuracy in %", "shuffled tags"], rows, caption=caption)
 
 
 class Split:

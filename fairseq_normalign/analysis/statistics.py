@@ -21,6 +21,7 @@ from fairseq_normalign.host.attention import (
     out_weight,
     value_projection,
 )
+from fairseq_normalign.html_table import Cell, html_table, percent_text
 from fairseq_normalign.norms.categories import Categories
 from fairseq_normalign.norms.finite import check_finite
 from fairseq_normalign.norms.moments import Moments, pooled
@@ -71,6 +72,21 @@ class Statistics:
     rank_norms: Relation  # frequency rank and ‖f(x)‖
     sampled_cells: list[np.ndarray]  # α and ‖f(x)‖, (N, 2), by category: for pictures
     occurrences: np.ndarray  # rank, category, α, ‖f(x)‖, (N, 4)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: of each layer the shares of α and of ‖αf(x)‖, by category."""
+        header = ["layer"]
+        for name in self.categories:
+            header += [f"α, {name}", f"‖αf(x)‖, {name}"]
+        rows = []
+        for layer in self.layers:
+            weights = layer.weights.mean(0)  # (K,)
+            norms = (layer.weighted / layer.weighted.sum(1, keepdims=True)).mean(0)
+            cells: list[str | Cell] = [str(layer.layer + 1)]
+            for share in np.column_stack([weights, norms]).ravel().tolist():
+                cells.append(Cell(percent_text(share), share))
+            rows.append(cells)
+        return html_table(header, rows, caption="shares in %, mean of the heads of a layer")
 
 
 class StatisticsWatcher:
