@@ -24,6 +24,7 @@ from fairseq_normalign.analysis.layer_choice import (
 )
 from fairseq_normalign.analysis.methods import method_of
 from fairseq_normalign.analysis.profile import Model
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
@@ -50,6 +51,8 @@ def error_table(
     aligner = NormAligner(model.forcing, model.reader, options)
     rest = iter(pairs)
     first = list(islice(rest, SAMPLE))
+    if not first:
+        raise InputError("error rates cannot be measured on a corpus without pairs")
     election = _Election(aligner, methods)
     vote_along = election.is_decided_by(first)
     evidences = list(_evidences(aligner.forcing, methods, heads=heads))

@@ -166,7 +166,7 @@ def corpus(
     if reverse:
         texts.reverse()
     else:
-        warn_of_swapped_texts(texts, reader)
+        warn_of_texts(texts, total, reader)
     return Corpus(text_pairs(read_together(*texts), reader), total)
 
 
@@ -204,11 +204,17 @@ def count_lines(text: Iterable) -> int | None:
     return sum(1 for _ in text)
 
 
-def warn_of_swapped_texts(texts: Sequence[Any], reader: PairReader) -> None:
-    """Says if the files are named after the languages of the model, but the other way round.
+def warn_of_texts(texts: Sequence[Any], total: int | None, reader: PairReader) -> None:
+    """Says if there are no lines, or if the files seem to be swapped.
 
-    With a joint dictionary nothing else would tell: the model reads either language.
+    They do if they are named after the languages of the model, but the other way round. With a
+    joint dictionary nothing else would tell: the model reads either language.
+
+    Args:
+        total: how many lines there are, if that is known.
     """
+    if total == 0:
+        warnings.warn(f"{texts[0].name} and {texts[1].name} have no lines", stacklevel=2)
     endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
     source, target = languages_of(reader.task)
     if source != target and endings == [target, source]:

@@ -17,7 +17,7 @@ from fairseq_normalign.alignment.words import LineFile, TextFile, split_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.binarised import binarised_sides, say_if_unjoined
 from fairseq_normalign.host.lengths import TooLong, fit_streams
-from fairseq_normalign.host.options import corpus_texts, count_lines, warn_of_swapped_texts
+from fairseq_normalign.host.options import corpus_texts, count_lines, warn_of_texts
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.runs.chunks import Chunk
@@ -55,8 +55,8 @@ def raw_corpus(
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         return _binarised(args.gen_subset, models, links)
     source, target = corpus_texts(args)
-    warn_of_swapped_texts([source, target], models[0].reader)
     total = _equal_count(source, target)
+    warn_of_texts([source, target], total, models[0].reader)
     both = read_together(_lines(source), _lines(target), *links)
     items = (
         Item([(source, target), (target, source)][: len(models)], _sorted(of_pair))

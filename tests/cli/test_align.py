@@ -373,6 +373,20 @@ def test_texts_that_are_named_the_other_way_round(corpus, checkpoint):
     assert "swapped" not in right.stderr
 
 
+def test_texts_without_lines(corpus, checkpoint, tmp_path):
+    for name in ("a", "b", "gold"):
+        (tmp_path / name).write_text("")
+    texts = ["--source-file", tmp_path / "a", "--target-file", tmp_path / "b"]
+    options = [*texts, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
+    done = align(corpus, checkpoint, *options, "--layer", 1, "--step", "input")
+    assert done.stdout == ""
+    assert re.search(r"warning: \S*/a and \S*/b have no lines\n", done.stderr)
+    table = ["--all", "--gold", tmp_path / "gold"]
+    done = align(corpus, checkpoint, *options, *table, check=False)
+    assert done.returncode == 2
+    assert "error rates cannot be measured on a corpus without pairs" in done.stderr
+
+
 def all_sure(links):
     return Gold(links, links)
 
