@@ -263,7 +263,7 @@ def facts_of(args: argparse.Namespace, gatherer: Gatherer) -> list[tuple[str, st
     ]
     if args.measure:
         facts.append(("pairs that heads and blocks are measured on", f"{gatherer.measured_on:,}"))
-    return facts
+    return facts + gatherer.facts()
 
 
 def write(

@@ -88,6 +88,8 @@ def test_everything_has_its_section(made):
     ]
     assert ["gold", "gold"] in data["blocks"][0]["items"]
     assert ["pairs to browse", "3, of 8 and 7 words"] in data["blocks"][0]["items"]
+    assert ["pairs that AER is measured on", "4"] in data["blocks"][0]["items"]
+    assert ["pairs that cannot be browsed", "1"] in data["blocks"][0]["items"]
     assert [row[1] for row in measured["rows"]].count("one.pt") == 4
     assert ["heads -o", "heads.json"] in [row[2:0:-1] for row in measured["rows"]]
 

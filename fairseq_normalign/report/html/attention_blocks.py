@@ -8,7 +8,16 @@ from statistics import fmean
 from typing import Any
 
 from fairseq_normalign.heads.names import KINDS, parse_head
-from fairseq_normalign.report.html.blocks import Block, Grid, Note, Row, Table, chosen_from, up_to
+from fairseq_normalign.report.html.blocks import (
+    Block,
+    Grid,
+    Note,
+    Row,
+    Table,
+    chosen_from,
+    on_one_scale,
+    up_to,
+)
 
 ByCategory = Mapping[str, float | None]
 AVERAGES = {
@@ -16,6 +25,13 @@ AVERAGES = {
     "micro": "mean of all tokens",
 }
 LENGTHS = ("mean", "deviation", "CV", "min", "max")
+ANALYSES = {
+    "ATTN-W": "attention alone, by its weights α",
+    "ATTN-N": "attention alone, by the lengths of the vectors it adds, ‖αf(x)‖",
+    "ATTNRES-W": "attention and the residual connection, by weights: half of each",
+    "ATTNRES-N": "attention and the residual connection, by lengths of vectors",
+    "ATTNRESLN-N": "attention, residual connection and layer normalization, by lengths of vectors",
+}
 RESIDUAL = "ATTNRESLN-N"  # the whole block: what Kobayashi et al. (2021) recommend
 
 
@@ -41,12 +57,13 @@ def _mixing_of_model(attentions: Mapping[str, Any]) -> list[Block]:
     for analysis in analyses:
         by_average = {}
         for average, meaning in AVERAGES.items():
-            maps: list[Block] = []
+            maps = []
             for kind, mixing in attentions.items():
                 layers = mixing["analyses"][analysis][average]
                 maps.append(_map(f"{KINDS[kind].title}: {analysis}", layers, mixing["tokens"]))
-            by_average[meaning] = [Row(maps)]
-        by_analysis[analysis] = chosen_from("average", by_average)
+            by_average[meaning] = [Row(on_one_scale(maps))]
+        about = [Note(f"{analysis}: {ANALYSES[analysis]}.")] if analysis in ANALYSES else []
+        by_analysis[analysis] = [*about, *chosen_from("average", by_average)]
     blocks = chosen_from("analysis", by_analysis, RESIDUAL)
     blocks.append(_summary(attentions))
     return blocks
@@ -111,8 +128,11 @@ def _statistics_of_kind(measured: Mapping[str, Any]) -> list[Block]:
         _head_map("coefficient of variation of ‖f(x)‖", layers, _variation),
         _head_map("expansion rate", layers, lambda head: head["expansion_rate"]),
     ]
-    means = Note("Maps of categories show means over heads; ρ is Spearman's rank correlation.")
-    return [means, Row(categories), Row(heads), _lengths(measured), _relations(measured)]
+    means = Note(
+        "Maps of categories show means over heads; ρ is Spearman's rank correlation. The expansion "
+        "rate is how much longer f(x) is than x, for vectors of any direction."
+    )
+    return [means, Row(categories), Row(heads), _lengths(measured), *_relations(measured)]
 
 
 def _variation(head: Mapping[str, Any]) -> float | None:
@@ -154,7 +174,7 @@ def _head_map(
         values.append(row)
     rows = [str(layer["layer"]) for layer in layers]
     columns = [str(head + 1) for head in heads]
-    return Grid(title, "layer", "head", rows, columns, values)
+    return Grid(title, "layer", "head", rows, columns, values, absent="removed")
 
 
 def _lengths(measured: Mapping[str, Any]) -> Table:
@@ -167,7 +187,7 @@ def _lengths(measured: Mapping[str, Any]) -> Table:
     return Table(["", *LENGTHS, "expansion rate"], rows, "Lengths of vectors")
 
 
-def _relations(measured: Mapping[str, Any]) -> Table:
+def _relations(measured: Mapping[str, Any]) -> list[Block]:
     relations = {
         f"α with ‖f(x)‖: {name}": relation
         for name, relation in measured["weight_with_norm"].items()
@@ -178,4 +198,4 @@ def _relations(measured: Mapping[str, Any]) -> Table:
     for name, relation in relations.items():
         if relation["of"]:
             rows.append([name, relation["rho"], f"{relation['points']:,} of {relation['of']:,}"])
-    return Table(["", "ρ", "points"], rows, "Rank correlations (Spearman)")
+    return [Table(["", "ρ", "points"], rows, "Rank correlations (Spearman)")] if rows else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 Cell = str | float | None
@@ -80,9 +80,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
+    """Points that a line goes through; curves that belong together may have one colour."""
+
     name: str
     points: Sequence[Point]
     dashed: bool = False
+    colour: int | None = None  # its place among the curves unless it is given
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,9 @@ class Curves:
     decimals: int = 2
     zero: bool = False  # the axis of y begins at 0
     mark: str = ""  # what a marked point means
+    dashes: str = ""  # what a dashed line means
+    colours: Sequence[str] = ()  # what colours mean, if they are not those of single curves
+    about: str = ""  # what a reader may not know
 
     def __post_init__(self) -> None:
         kinds: set[bool] = set()
@@ -122,6 +128,10 @@ class Grid:
     marks: Sequence[Sequence[str]] = ()  # a letter or two in each cell
     notes: Sequence[Sequence[str]] = ()  # more to be told of each cell
     numbers: bool = False  # printed in the cells
+    low: bool = False  # the lower, the better: low values are dark
+    ends: tuple[float, float] | None = None  # of the colours, if not those of its own values
+    absent: str = "no value"  # what it means that a cell has none
+    about: str = ""  # what a reader may not know
 
     def __post_init__(self) -> None:
         _check_length(self.values, self.rows)
@@ -167,6 +177,7 @@ class Section:
     id: str
     title: str
     blocks: Sequence[Block]
+    about: str = ""  # what a reader may not know
 
 
 def _check_number(value: object) -> None:
@@ -213,6 +224,15 @@ def without_empty(
             kept.append(place)
     names = [columns[place] for place in kept]
     return Table(names, [[row[place] for place in kept] for row in rows], title, decimals)
+
+
+def on_one_scale(grids: Sequence[Grid]) -> list[Block]:
+    """Maps of the same measure, which have the same colour for the same value."""
+    values = [value for grid in grids for row in grid.values for value in row if value is not None]
+    if not values:
+        return list(grids)
+    ends = min(values), max(values)
+    return [replace(grid, ends=ends) for grid in grids]
 
 
 def up_to(last: int) -> range:

@@ -16,11 +16,18 @@ from fairseq_normalign.report.html.blocks import (
     Row,
     Table,
     chosen_from,
+    on_one_scale,
+    up_to,
     without_empty,
 )
 
 Line = Mapping[str, Any]  # what ``align --all --json`` says of one layer, head, method and step
 CHOSEN = "chosen without gold"
+REMOVED = "removed"
+STEPS = (
+    "Dashed: align with output, where the decoder predicts a word; else with input, where it "
+    "reads the word."
+)
 MEASURES = ("aer", "precision", "recall", "f1", "f_alpha", "p", "links", "sure")
 
 
@@ -58,7 +65,7 @@ def model_blocks(lines: Sequence[Line], interval: str = "95 % interval") -> list
 
 
 def _curves(lines: Iterable[Line]) -> Curves:
-    points: dict[str, list[Point]] = {}
+    points: dict[tuple[str, str], list[Point]] = {}
     for line in lines:
         if line["aer"] is None:
             continue
@@ -67,10 +74,12 @@ def _curves(lines: Iterable[Line]) -> Curves:
         # In the mean of several models this is how many of them choose it.
         is_chosen = line.get("chosen_without_gold") and line.get("better_step_without_gold")
         point = Point(layer, line["aer"], low, high, marked=bool(is_chosen))
-        points.setdefault(f"{line['method']}, {line['step']}", []).append(point)
+        points.setdefault((line["method"], line["step"]), []).append(point)
+    methods = list(dict.fromkeys(method for method, _ in points))
     curves = []
-    for name, of_method in points.items():
-        curves.append(Curve(name, of_method, dashed=name.endswith("output")))
+    for (method, step), of_method in points.items():
+        colour = methods.index(method)
+        curves.append(Curve(f"{method}, {step}", of_method, step == "output", colour))
     return Curves(
         "Alignment error rate by layer and method",
         "decoder layer",
@@ -78,6 +87,7 @@ def _curves(lines: Iterable[Line]) -> Curves:
         curves,
         decimals=1,
         mark=CHOSEN,
+        dashes=STEPS,
     )
 
 
@@ -100,25 +110,38 @@ def _table(lines: Sequence[Line], interval_title: str) -> Table:
 
 
 def _head_maps(lines: Iterable[Line]) -> list[Block]:
-    """A map of layers and heads for each method and step."""
+    """A map of layers and heads for each method and step, all on one scale."""
     by_map: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         by_map.setdefault((line["method"], line["step"]), []).append(line)
-    maps: list[Block] = []
+    maps = []
     for (method, step), of_map in by_map.items():
         cells = {(line["layer"], line["head"]): line for line in of_map}
-        layers = sorted({layer for layer, _ in cells})
-        heads = sorted({head for _, head in cells})
+        layers = [place + 1 for place in up_to(max(layer for layer, _ in cells) - 1)]
+        heads = [place + 1 for place in up_to(max(head for _, head in cells) - 1)]
         values, notes = [], []
         for layer in layers:
-            of_layer = [cells.get((layer, head), {}) for head in heads]
-            values.append([line.get("aer") for line in of_layer])
-            notes.append([_interval(line) for line in of_layer])
+            of_layer = [cells.get((layer, head)) for head in heads]
+            values.append([None if line is None else line["aer"] for line in of_layer])
+            notes.append([REMOVED if line is None else _interval(line) for line in of_layer])
         title = f"AER of single heads: {method}, {step}"
         rows, columns = list(map(str, layers)), list(map(str, heads))
-        shown = Grid(title, "layer", "head", rows, columns, values, "%", 1, notes=notes)
-        maps.append(shown)
-    return maps
+        maps.append(
+            Grid(
+                title,
+                "layer",
+                "head",
+                rows,
+                columns,
+                values,
+                unit="%",
+                decimals=1,
+                notes=notes,
+                low=True,
+                absent=REMOVED,
+            )
+        )
+    return on_one_scale(maps)
 
 
 def _interval(line: Line) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from fairseq_normalign.heads.criteria import FUNCTIONS
@@ -21,6 +22,24 @@ from fairseq_normalign.report.html.blocks import (
 )
 
 PERCENT = ("AER", "UAS")  # as in report.heads, which would import PyTorch
+LOW = ("AER", "entropy")  # the lower, the better, as analysis.head_scores has it
+ABOUT = {
+    "relevance": "share of its layer's relevance by layer-wise relevance propagation",
+    "confidence": "mean of the largest attention weight",
+    "entropy": "mean entropy of the attention weights, in nats",
+    "norm-confidence": "confidence of the shares of ‖αf(x)‖ instead of the weights α",
+    "norm": "sum of ‖αf(x)‖ over the keys, mean over queries",
+    "importance": "how much the loss depends on the head, mean of |∂loss/∂ξ|",
+    "ablation": "growth of the loss per target token with the head off",
+    "AER": "alignment error rate of the head alone",
+    "UAS": "attachments of a dependency tree that the head finds",
+    "BLEU": "points of BLEU that are lost with the head off",
+    "position share": "share of its maxima at one distance, the most frequent one",
+    "rare-token share": "share of its maxima on the rarest token of the sentence",
+}
+POSITION = "position share"
+RARE = "rare-token share"
+THRESHOLDS = {"positional": POSITION, "rare": RARE}
 LETTERS = {name: name[0].upper() for name in FUNCTIONS}
 LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items())
 Entry = Mapping[str, Any]  # what is known of one head
@@ -60,11 +79,34 @@ def model_blocks(contents: Mapping[str, Any]) -> list[Block]:
     for kind, heads in by_kind(entries).items():
         kinds[KINDS[kind].title] = [Row(_maps(heads, entries))]
     blocks += chosen_from("attention", kinds)
+    blocks += _missed(contents["signature"], entries)
     if contents.get("relations"):
         blocks.append(_relations(contents["relations"], entries))
-    if contents.get("correlations"):
-        blocks.append(_correlations(contents["correlations"]))
+    blocks += _correlations(contents.get("correlations") or {})
     return blocks
+
+
+def _missed(signature: Mapping[str, Any], entries: Mapping[Head, Entry]) -> list[Block]:
+    """The roles that no head has, and how much the best one lacks."""
+    notes: list[Block] = []
+    for role, name in THRESHOLDS.items():
+        shares = {}
+        for head, entry in entries.items():
+            share = _value(name, entry)
+            if share is not None:
+                shares[str(head)] = share
+        if role not in signature or not shares:
+            continue
+        if any(role in entry["functions"] for entry in entries.values()):
+            continue
+        best = max(shares, key=lambda head: shares[head])
+        notes.append(
+            Note(
+                f"No head is {role}: that needs {100 * float(signature[role]):.0f} % of the "
+                f"maxima; {best} has {shares[best]:.1f} %."
+            )
+        )
+    return notes
 
 
 def _maps(heads: Sequence[Head], entries: Mapping[Head, Entry]) -> list[Block]:
@@ -72,6 +114,9 @@ def _maps(heads: Sequence[Head], entries: Mapping[Head, Entry]) -> list[Block]:
     names: dict[str, None] = {}
     for head in heads:
         names.update(dict.fromkeys(entries[head]["scores"]))
+    for name in THRESHOLDS.values():
+        if any(_value(name, entries[head]) is not None for head in heads):
+            names[name] = None
     return [_map(name, heads, entries) for name in names or ["no scores"]]
 
 
@@ -85,7 +130,7 @@ def _map(name: str, heads: Sequence[Head], entries: Mapping[Head, Entry]) -> Gri
         of_layer = [entries.get(Head(kind, layer, head)) for head in columns]
         values.append([_value(name, entry) for entry in of_layer])
         marks.append([_letters(entry) for entry in of_layer])
-        notes.append([_roles(entry) for entry in of_layer])
+        notes.append([_notes(name, entry) for entry in of_layer])
     return Grid(
         name,
         "layer",
@@ -93,29 +138,62 @@ def _map(name: str, heads: Sequence[Head], entries: Mapping[Head, Entry]) -> Gri
         [str(layer + 1) for layer in layers],
         [str(head + 1) for head in columns],
         values,
-        unit="%" if name in PERCENT else "",
-        decimals=1 if name in PERCENT else 3,
+        unit="%" if _is_percent(name) else "",
+        decimals=1 if _is_percent(name) else 3,
         marks=marks,
         notes=notes,
+        low=name in LOW,
+        absent=_absent(
+            name, [entries.get(Head(kind, *place)) for place in product(layers, columns)]
+        ),
+        about=ABOUT.get(name, ""),
     )
 
 
+def _is_percent(name: str) -> bool:
+    return name in PERCENT or name in THRESHOLDS.values()
+
+
+def _absent(name: str, entries: Sequence[Entry | None]) -> str:
+    """What cells without a value have in common."""
+    without = [entry for entry in entries if _value(name, entry) is None]
+    return "no value" if any(entry is not None for entry in without) else "removed"
+
+
 def _value(name: str, entry: Entry | None) -> float | None:
-    if entry is None or name not in entry["scores"]:
+    if entry is None:
         return None
-    value = float(entry["scores"][name])
-    return 100 * value if name in PERCENT else value
+    if name == POSITION:
+        value = (entry.get("position") or {}).get("share")
+    elif name == RARE:
+        value = (entry.get("rare") or {}).get("rarest", {}).get("tokens")
+    else:
+        value = entry["scores"].get(name)
+    if value is None:
+        return None
+    return 100 * float(value) if _is_percent(name) else float(value)
 
 
 def _letters(entry: Entry | None) -> str:
     return "" if entry is None else "".join(LETTERS.get(name, "") for name in entry["functions"])
 
 
-def _roles(entry: Entry | None) -> str:
+def _notes(name: str, entry: Entry | None) -> str:
+    """Roles of a head; how far off the position is that most of its maxima have."""
     if entry is None:
         return "removed"
+    notes = []
+    if name == POSITION and _value(name, entry) is not None:
+        notes.append(f"at {_signed(int(entry['position']['offset']), 0)}")
     roles = [str(role) for role in entry["roles"]]
-    return f"roles: {', '.join(roles)}" if roles else ""
+    if roles:
+        notes.append(f"roles: {', '.join(roles)}")
+    return "; ".join(notes)
+
+
+def _signed(value: float, decimals: int) -> str:
+    """With its sign, as the page shows numbers."""
+    return f"{value:+.{decimals}f}".replace("-", "−")
 
 
 def _relations(relations: Mapping[str, Any], entries: Mapping[Head, Entry]) -> Table:
@@ -135,7 +213,7 @@ def _relations(relations: Mapping[str, Any], entries: Mapping[Head, Entry]) -> T
     return Table(columns, rows, "Syntactic relations", decimals=1)
 
 
-def _correlations(correlations: Mapping[str, Sequence[Mapping[str, Any]]]) -> Choice:
+def _correlations(correlations: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Block]:
     """Spearman's ρ between scores, for each kind of attention."""
     options = []
     for name, pairs in correlations.items():
@@ -143,10 +221,11 @@ def _correlations(correlations: Mapping[str, Sequence[Mapping[str, Any]]]) -> Ch
         for pair in pairs:
             if pair.get("rho", pair.get("mean")) is None:
                 continue
-            low, high = pair.get("interval") or (None, None)
-            interval = None if low is None else f"{low:+.2f} to {high:+.2f}"
+            ends = pair.get("interval")
+            interval = " to ".join(_signed(end, 2) for end in ends) if ends else None
             rows.append([*pair["scores"], pair.get("rho", pair.get("mean")), interval])
-        columns = ["score", "and score", "ρ", "95 % interval"]
-        table = without_empty(columns, rows, "Rank correlations (Spearman)")
-        options.append(Option(name, [table]))
-    return Choice("over the heads of", options)
+        if rows:
+            columns = ["score", "and score", "ρ", "95 % interval"]
+            table = without_empty(columns, rows, "Rank correlations (Spearman)")
+            options.append(Option(name, [table]))
+    return [Choice("over the heads of", options)] if options else []

@@ -41,6 +41,14 @@ class Kind(NamedTuple):
     fits: Callable[[Any], bool]
     blocks: Callable[[Any], list[Block]]
 
+    @property
+    def tool(self) -> str:
+        """The command as people know it: without its options for output."""
+        if self.command.startswith("--"):
+            return f"fairseq-train {self.command}"
+        name, *options = self.command.split()
+        return " ".join(["normalign", name, *(word for word in options if word == "--all")])
+
 
 class Included(NamedTuple):
     """What one file brings to one section."""
@@ -48,8 +56,32 @@ class Included(NamedTuple):
     name: str  # of the file
     kind: Kind
     blocks: Sequence[Block]
-    signature: Mapping[str, object]
+    signature: Mapping[str, object] | str
 
+    @property
+    def signature_text(self) -> str:
+        """How it was made, in one line; nothing if it does not say so."""
+        if isinstance(self.signature, str):
+            return self.signature
+        return _joined(self.signature)
+
+
+# What a reader who got the page alone may not know.
+ABOUT = {
+    "alignments": "AER, the alignment error rate: the lower, the better. Methods: norms takes "
+    "‖αf(x)‖, the length of the vector that attention adds for a source word; weights takes the "
+    "attention weight α alone.",
+    "heads": "Every map shows one score of all heads: a row for each layer, a column for each "
+    "head.",
+    "gates": "Heads were pruned while the model was trained: a head whose gate is closed is gone.",
+    "pruning": "The same model with fewer heads.",
+    "mixing": "The mixing ratio is how much of a new state comes from other tokens, not from the "
+    "token itself.",
+    "statistics": "α is an attention weight, x the vector that is attended to, f(x) what the head "
+    "makes of it, and ‖αf(x)‖ the length of what it adds.",
+    "evolution": "What the states after each layer still tell of the token itself and of its "
+    "neighbours; layer 0 are embeddings.",
+}
 
 # The sections of the page, in their order.
 SECTIONS = {
@@ -174,8 +206,11 @@ def read_included(paths: Sequence[str]) -> list[Included]:
     for path, name in zip(paths, short_names(paths), strict=True):
         text = _text(path)
         if _is_gate_log(text):
-            blocks = _shown(GATE_LOG, read_log(path), path)
-            included.append(Included(name, GATE_LOG, blocks, {}))
+            entries = read_log(path)
+            blocks = _shown(GATE_LOG, entries, path)
+            first = entries[0]
+            signature = {"sentences": first.sentences, "rules": first.rules}
+            included.append(Included(name, GATE_LOG, blocks, signature))
         else:
             items = shown(_parsed(text, path), path)
             included += [item._replace(name=name) for item in items]
@@ -257,8 +292,33 @@ def _shown(kind: Kind, contents: Any, path: str) -> list[Block]:
     return blocks
 
 
-def _signature(contents: Any) -> Mapping[str, object]:
+def _signature(contents: Any) -> Mapping[str, object] | str:
     """What a file says about how it was made."""
     if isinstance(contents, dict) and isinstance(contents.get("signature"), dict):
         return contents["signature"]
-    return {}
+    parts = contents if isinstance(contents, list) else [contents]
+    if isinstance(contents, dict) and isinstance(contents.get("models"), dict):
+        parts = list(contents["models"].values())
+    texts: dict[str, None] = {}
+    for part in parts:
+        texts.update(dict.fromkeys(_signatures(part)))
+    return "; ".join(texts)
+
+
+def _signatures(part: Any) -> list[str]:
+    """The signatures of one result: its own, or one for each score; or how links were taken."""
+    if not isinstance(part, dict):
+        return []
+    own = part.get("signature")
+    if isinstance(own, dict):
+        return [_joined(own)]
+    if isinstance(own, str):
+        return [own]
+    if isinstance(part.get("signatures"), dict):
+        named = part["signatures"].items()
+        return [text if text.startswith(f"{name}|") else f"{name}|{text}" for name, text in named]
+    return [f"extract:{part['extract']}"] if isinstance(part.get("extract"), str) else []
+
+
+def _joined(signature: Mapping[str, object]) -> str:
+    return "|".join(f"{name}:{value}" for name, value in signature.items())

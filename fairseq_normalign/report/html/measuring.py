@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -92,6 +92,10 @@ class Gatherer:
         included: what was measured so far, by section.
         advice: what looks wrong with the gold.
         systems: the models, and files of links, as the browser has them.
+        measured_on: pairs that heads and blocks are measured on.
+        total: pairs of the corpus, if that is known.
+        scored_on: pairs that error rates are measured on.
+        left_out: pairs that are too long for the model, or have an empty side.
     """
 
     options: ReportOptions
@@ -104,10 +108,14 @@ class Gatherer:
         self.advice: list[Note] = []
         self.quality: Any = None
         self.measured_on = 0
+        self.total: int | None = None
+        self.scored_on = 0
         self.left_out = 0
 
     def add(self, material: Material, *, systems: int) -> None:
         """Measures a model, one of so many."""
+        self._check_direction(material)
+        self.total = material.total
         golds = None
         if self.gold is not None:
             golds = list(islice(self.gold(), self.options.pairs))
@@ -120,6 +128,30 @@ class Gatherer:
         """Lets the links of a file be browsed beside what the models make of the same pairs."""
         languages = self.systems[0].languages
         self.systems.append(system_of_links(path, name, self.texts, languages, total))
+
+    def facts(self) -> list[tuple[str, str]]:
+        """How many pairs there are, on how many AER is measured, and how many are not browsed."""
+        facts = []
+        total = self.total if self.total is not None else self.scored_on or None
+        if total is not None:
+            facts.append(("pairs of the corpus", f"{total:,}"))
+        if self.scored_on:
+            facts.append(("pairs that AER is measured on", f"{self.scored_on:,}"))
+        if total is not None:
+            rest = total - len(self.browser().pairs)
+            facts.append(("pairs that cannot be browsed", f"{rest:,}"))
+        return facts
+
+    def _check_direction(self, material: Material) -> None:
+        """Refuses a model that translates from or to another language than the first one."""
+        if not self.systems:
+            return
+        first, other = self.systems[0], material.languages
+        if other != first.languages:
+            raise InputError(
+                f"{first.name}: translates {'–'.join(first.languages)}, {material.name} "
+                f"{'–'.join(other)}; expected models of one direction"
+            )
 
     def _texts(
         self, material: Material, golds: Sequence[Gold] | None
@@ -152,7 +184,7 @@ class Gatherer:
         with bar(f"{material.name}, error rates", total=runs) as progress:
             table = error_table(
                 material.model,
-                chain(material.first, material.rest),
+                self._counted(chain(material.first, material.rest)),
                 gold,
                 methods,
                 options=self.options.align,
@@ -166,6 +198,13 @@ class Gatherer:
             self.included.append(item._replace(signature=signature, blocks=blocks))
         self.advice += advice
         return {method: table.choice(method) for method in methods}
+
+    def _counted(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """The pairs, counted as they are read."""
+        self.scored_on = 0
+        for pair in pairs:
+            self.scored_on += 1
+            yield pair
 
     def _signature(self, gold: GoldFile, table: ErrorTable) -> dict[str, Any]:
         options = self.options.align

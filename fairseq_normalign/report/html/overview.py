@@ -15,10 +15,16 @@ from fairseq_normalign.report.html.blocks import (
     Section,
     Table,
 )
-from fairseq_normalign.report.html.included import SECTIONS, Included
+from fairseq_normalign.report.html.included import ABOUT, SECTIONS, Included
 from fairseq_normalign.version import __version__
 
 PACKAGES = ("torch", "fairseq", "fairseq-fixed", "numpy")
+
+
+def written_with() -> Facts:
+    """What wrote a page of files alone: numbers in them may be of other versions."""
+    items = [("normalign", __version__), ("numbers", "from the files below; see their signatures")]
+    return Facts(items, "This page was written with")
 
 
 def versions() -> Facts:
@@ -29,7 +35,7 @@ def versions() -> Facts:
             items.append((package, metadata.version(package)))
         except metadata.PackageNotFoundError:
             continue
-    return Facts(items, "Versions on this machine")
+    return Facts(items, "Measured with")
 
 
 def overview(
@@ -48,7 +54,8 @@ def overview(
     if models is not None:
         blocks.append(models)
     corpus = [Facts(list(facts), "Data")] if facts else []
-    blocks += [Row([*corpus, versions()]), measured_table(included)]
+    made_with = versions() if models is not None else written_with()
+    blocks += [Row([*corpus, made_with]), measured_table(included)]
     return Section("overview", "Overview", blocks)
 
 
@@ -58,8 +65,8 @@ def measured_table(included: Sequence[Included]) -> Block:
         return Note("Nothing was measured beside the alignments.")
     rows = []
     for item in included:
-        signature = "|".join(f"{name}:{value}" for name, value in item.signature.items())
-        rows.append([SECTIONS[item.kind.section], item.name, item.kind.command, signature or "–"])
+        signature = item.signature_text or "–"
+        rows.append([SECTIONS[item.kind.section], item.name, item.kind.command, signature])
     columns = ["section", "of", "as written by", "signature"]
     return Table(columns, rows, "What was measured")
 
@@ -73,8 +80,8 @@ def sections(included: Sequence[Included]) -> list[Section]:
     for name, items in by_section.items():
         blocks: list[Block] = []
         for item in items:
-            blocks.append(Heading(item.name, item.kind.command))
+            blocks.append(Heading(item.name, item.kind.tool))
             blocks += item.blocks
         if blocks:
-            made.append(Section(name, SECTIONS[name], blocks))
+            made.append(Section(name, SECTIONS[name], blocks, ABOUT.get(name, "")))
     return made

@@ -11,6 +11,8 @@ from fairseq_normalign.report.html.blocks import Block, Curve, Curves, Point, Ro
 
 SIZES = ("heads", "parameters", "megabytes", "speed")
 KNOWN = ("model", "names", "signatures", "scratch", *SIZES, *(f"{kind}_heads" for kind in KINDS))
+LOW = ("AER", "TER")  # the lower, the better
+CLOSED = "Dashed: closed in the end."
 GATES = {"open": "P(gate open)", "relevance": "share of the layer's relevance"}
 
 
@@ -28,7 +30,14 @@ def _against_heads(metric: str, models: Sequence[Mapping[str, Any]]) -> Curves:
     if from_scratch:
         points = [_point(metric, model) for model in from_scratch]
         curves.append(Curve("from scratch", points, dashed=True))
-    return Curves(f"{metric} against heads left", "heads", metric, curves, decimals=1)
+    return Curves(
+        f"{metric} against heads left",
+        "heads",
+        metric,
+        curves,
+        decimals=1,
+        about="lower is better" if metric in LOW else "",
+    )
 
 
 def _point(metric: str, model: Mapping[str, Any]) -> Point:
@@ -63,13 +72,22 @@ def gate_blocks(entries: Sequence[Entry]) -> list[Block]:
         place = GatedHead._fields.index(name)
         panels: list[Block] = []
         for kind, heads in kinds.items():
+            layers = sorted({head.layer for head in heads})
             curves = []
             for head in heads:
                 points = [Point(entry.updates, entry.heads[head][place]) for entry in entries]
                 is_closed = not entries[-1].heads[head].gate > 0
-                curves.append(Curve(str(head), points, dashed=is_closed))
+                curves.append(Curve(str(head), points, is_closed, layers.index(head.layer)))
             panels.append(
-                Curves(f"{KINDS[kind].title}: {title}", "updates", title, curves, zero=True)
+                Curves(
+                    f"{KINDS[kind].title}: {title}",
+                    "updates",
+                    title,
+                    curves,
+                    zero=True,
+                    dashes=CLOSED,
+                    colours=[f"layer {layer + 1}" for layer in layers],
+                )
             )
         rows.append(Row(panels))
     return [_open_heads(entries), *rows]

@@ -5,7 +5,7 @@ import numpy as np
 from fairseq_normalign.alignment.extract import argmax
 from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.report.html.blocks import as_json
+from fairseq_normalign.report.html.blocks import Section, as_json
 from fairseq_normalign.report.html.browser import Browser, System, TextPair, View
 from fairseq_normalign.report.html.included import shown
 from fairseq_normalign.report.html.overview import overview, sections
@@ -25,6 +25,12 @@ PAIRS = [
         4, ["שלום", "עולם", "."], ["你好", "世界", "。"], Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1)})
     ),
     TextPair(5, ["مرحبا"], ["bonjour", "à", "tous"], Gold(set(), set())),
+]
+LONG_PAIRS = [
+    TextPair(1, [f"wort{place}" for place in range(50)], [f"word{place}" for place in range(45)]),
+    TextPair(2, ["שלום"] * 60, ["peace"] * 60),
+    TextPair(3, ["a", "short", "one"], ["سلام"] * 60),
+    TextPair(4, [f"noch{place}" for place in range(50)], [f"more{place}" for place in range(45)]),
 ]
 EVIDENCES = [
     Evidence(method, layer, step, head)
@@ -47,8 +53,8 @@ def view_of(pair, seed):
     return View(shares, links)
 
 
-def views(system):
-    return [view_of(pair, 100 * system + place) for place, pair in enumerate(PAIRS)]
+def views(system, pairs=PAIRS):
+    return [view_of(pair, 100 * system + place) for place, pair in enumerate(pairs)]
 
 
 def browser(*names, pairs=PAIRS):
@@ -56,7 +62,7 @@ def browser(*names, pairs=PAIRS):
     for number, name in enumerate(names):
         openings = {"norms": EVIDENCES[0], "weights": EVIDENCES[12]}
         system = System(name, EVIDENCES, openings, ("de", "en"))
-        for pair, view in zip(pairs, views(number), strict=False):
+        for pair, view in zip(pairs, views(number, pairs), strict=True):
             system.add(pair, view, QUALITY)
         systems.append(system)
     return Browser(pairs, systems, QUALITY, ["a note"])
@@ -96,6 +102,12 @@ ERRORS = [
         ("saliency", None, "output", 45.0),
     ]
 ]
+
+
+def html_of_blocks(*blocks):
+    """A page of one section."""
+    section = Section("made-up", "Made up", blocks)
+    return "".join(page("Blocks", {"sections": as_json([section]), "browser": None}, {}))
 
 
 def html_of(made_browser=None, title=f"A title {NASTY}"):

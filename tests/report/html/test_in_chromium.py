@@ -8,8 +8,30 @@ import shutil
 import pytest
 
 from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.report.html.blocks import (
+    Choice,
+    Curve,
+    Curves,
+    Grid,
+    Note,
+    Option,
+    Point,
+    Table,
+)
+from fairseq_normalign.report.html.browser import Browser, TextPair
 from fairseq_normalign.report.html.link_files import system_of_links
-from tests.report.html.made_up import EVIDENCES, NASTY, PAIRS, browser, html_of, views
+from tests.report.html.made_up import (
+    EVIDENCES,
+    LONG_PAIRS,
+    NASTY,
+    PAIRS,
+    QUALITY,
+    browser,
+    html_of,
+    html_of_blocks,
+    views,
+)
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: it drives the browser"
@@ -17,6 +39,7 @@ playwright = pytest.importorskip(
 
 pytestmark = pytest.mark.slow
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+NO_BREAK = "\u00a0"  # between a number and its unit
 WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -28,6 +51,63 @@ def chromium():
         opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+LONG_TITLE = "a title of an axis that is much longer than the axis is high, and then some"
+
+
+def grid(title, values, **look):
+    columns = [str(number + 1) for number in range(len(values))]
+    return Grid(title, "a long title of rows", "head", ["1"], columns, [values], **look)
+
+
+def wide_table(columns, rows):
+    names = ["a name", *(f"column {number}" for number in range(1, columns))]
+    first = ["a rather long name", None, *[1234.5] * (columns - 2)]
+    others = [["another name", *[1234.5] * (columns - 1)] for _ in range(rows - 1)]
+    return Table(names, [first, *others], f"{rows} rows")
+
+
+BLOCKS = [
+    wide_table(14, 20),
+    wide_table(5, 60),
+    grid("low", [10.0, 20.0, 30.0, None], unit="%", low=True, absent="removed", about="a rate"),
+    grid("high", [10.0, 20.0, 30.0]),
+    grid("shared", [20.0], ends=(10.0, 30.0)),
+    grid("lone", [20.0]),
+    grid(
+        "numbers",
+        [number - 0.001 * (number == 20) for number in range(21)],
+        numbers=True,
+        decimals=1,
+    ),
+    Curves("long", "layer", LONG_TITLE, [Curve("a", [Point(0, 1e6), Point(1, 123456789.0)])]),
+    Curves(
+        "bands",
+        "band",
+        "AER",
+        [Curve("a", [Point(f"a band {number}", number / 1000) for number in range(12)])],
+    ),
+]
+MANY = Choice(
+    "of many", [Option(f"option {number}", [Note(f"text {number}")]) for number in range(9)]
+)
+
+
+def undefined(folder):
+    """Two files of links: A is worse, better, alike, and a pair has neither links nor gold."""
+    gold = Gold({(0, 0)}, {(0, 0)})
+    pairs = [
+        TextPair(1, ["a", "b"], ["c"], gold),
+        TextPair(2, ["a", "b"], ["c"], gold),
+        TextPair(3, ["a", "b"], ["c"], gold),
+        TextPair(4, ["a", "b"], ["c"], Gold(set(), set())),
+    ]
+    systems = []
+    for name, lines in {"A": "0-0 1-0\n0-0\n0-0\n\n", "B": "0-0\n1-0\n0-0\n\n"}.items():
+        (folder / name).write_text(lines)
+        systems.append(system_of_links(str(folder / name), name, pairs, ("de", "en"), 4))
+    return Browser(pairs, systems, QUALITY)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +122,11 @@ def pages(tmp_path_factory):
     links = system_of_links(str(folder / "links"), "links", PAIRS, ("de", "en"), 5)
     with_links.systems.append(links)
     (folder / "links.html").write_text(html_of(with_links), encoding="utf-8")
+    long = html_of(browser("one.pt", pairs=LONG_PAIRS))
+    (folder / "long.html").write_text(long, encoding="utf-8")
+    (folder / "undefined.html").write_text(html_of(undefined(folder)), encoding="utf-8")
+    (folder / "blocks.html").write_text(html_of_blocks(*BLOCKS), encoding="utf-8")
+    (folder / "many.html").write_text(html_of_blocks(MANY), encoding="utf-8")
     return folder
 
 
@@ -99,7 +184,7 @@ def hover_cell(page, panel, row, column):
 def told(pair, shares, links, row, column, levels=127):
     source = [*pair.source, "</s>"][column]
     share = 100 * round(levels * shares[row, column]) / levels
-    parts = [f"“{pair.target[row]}” takes {share:.0f} % from “{source}”"]
+    parts = [f"“{pair.target[row]}” takes {share:.0f}{NO_BREAK}% from “{source}”"]
     if (column, row) in links:
         parts.append("linked")
     if (column, row) in pair.gold.sure:
@@ -138,7 +223,7 @@ def test_a_pair_that_is_chosen_has_its_scores(opened, number):
     for panel, evidence in enumerate((0, 12)):
         links = set(view.links[evidence])
         counts = count(links, pair.gold)
-        aer = "–" if counts.links + counts.sure == 0 else f"{100 * counts.aer:.1f} %"
+        aer = "–" if counts.links + counts.sure == 0 else f"{100 * counts.aer:.1f}{NO_BREAK}%"
         text = page.locator(".panel .told").nth(panel).text_content()
         assert text.startswith(f"AER {aer}, ")
         assert text.endswith(", 1 link" if len(links) == 1 else f", {len(links)} links")
@@ -224,7 +309,8 @@ def test_sorting_by_length_error_and_disagreement(opened):
     page.get_by_role("button", name="Reverse").click()
     page.wait_for_selector(".pairs[data-sorted='AER of A, reversed']")
     shown = page.locator(".pairs .where").all_text_contents()
-    assert [aers[line] for line in shown] == sorted(aers.values())
+    assert [aers[line] for line in shown[:-1]] == sorted(aers.values())[1:]
+    assert aers[shown[-1]] == -1  # what has no error rate is last, whatever the order
     page.get_by_role("button", name="Reverse").click()
     apart = {}
     for pair, view in zip(PAIRS, of_pairs, strict=True):
@@ -273,10 +359,16 @@ def test_links_of_a_file_beside_a_model(opened):
     panel = page.locator(".panel.B")
     assert panel.locator("figcaption").text_content() == "B links: links"
     # Both are in gold, which has one sure link: 1 - (1 + 2) / (2 + 1).
-    assert panel.locator(".told").text_content().startswith("AER 0.0 %, precision 100.0 %, ")
+    assert (
+        panel.locator(".told").text_content().startswith("AER 0.0\u00a0%, precision 100.0\u00a0%, ")
+    )
     assert panel.locator("select").count() == 1
     assert hover_cell(page, 1, 1, 1) == "“house” and “haus”; linked; gold: possible"
     assert "</s>" not in panel.text_content()
+    words = page.locator(".words.target .word")
+    for place, linked in enumerate(("“ein”", "“haus”", "no word")):
+        words.nth(place).hover()
+        assert page.locator("#tip").text_content().endswith(f"; B: is linked with {linked}")
     page.locator("[data-menu='B-system'] select").select_option("one.pt")
     assert panel.locator("select").count() == 5
 
@@ -377,3 +469,433 @@ def test_a_telephone_scrolls_up_and_down_alone(opened):
     page = opened("two.html", viewport=PHONE)
     choose_pair(page, 1)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+# ---- Print ----
+
+PAPER = {"width": 688, "height": 1000}  # A4 between its margins
+
+
+def lay_on(page, media):
+    """Shows the page as on paper, or on the screen again."""
+    page.emulate_media(media=media)
+    page.wait_for_selector("html[data-paper]" if media == "print" else "html:not([data-paper])")
+
+
+ENDS_OF_LINES = """() => {
+  const strip = document.querySelector('.strip').getBoundingClientRect();
+  const place = (word, edge) => {
+    const box = word.getBoundingClientRect();
+    return [box.left + box.width / 2 - strip.left, box[edge] - strip.top];
+  };
+  const words = (side) => [...document.querySelectorAll(`.words.${side} .word`)];
+  const places = (side, edge) => words(side).map((word) => place(word, edge));
+  const near = (point, known) => {
+    return Math.min(...known.map(([x, y]) => Math.hypot(x - point[0], y - point[1])));
+  };
+  const sources = places('source', 'bottom'), targets = places('target', 'top');
+  return [...document.querySelectorAll('.lines path')].map((path) => {
+    const numbers = path.getAttribute('d').match(/-?[\\d.]+/g).map(Number);
+    return Math.max(near(numbers.slice(0, 2), sources), near(numbers.slice(-2), targets));
+  });
+}"""
+
+
+@pytest.mark.parametrize("name", ["one.html", "long.html"])
+def test_printed_lines_end_at_their_words(opened, name):
+    page = opened(name)
+    page.wait_for_selector(".lines path")
+    lay_on(page, "print")
+    distances = page.evaluate(ENDS_OF_LINES)
+    assert len(distances) > 2
+    assert max(distances) < 1
+
+
+def test_a_long_pair_is_printed_whole(opened):
+    page = opened("long.html", viewport=PAPER)
+    page.wait_for_selector(".lines path")
+    lay_on(page, "print")
+    for name in (".word", ".panel svg.map"):
+        boxes = [found.bounding_box() for found in page.locator(name).all()]
+        assert max(box["x"] + box["width"] for box in boxes) <= PAPER["width"]
+    assert page.locator(".panels.two").count() == 0  # side by side, nobody could read them
+    lay_on(page, "screen")
+    assert page.locator(".words.source").bounding_box()["width"] > PAPER["width"]
+
+
+def test_print_tells_the_page_so(opened):
+    page = opened("long.html")
+    page.wait_for_selector(".lines path")
+    page.evaluate(
+        "window.addEventListener('afterprint', () => { window.printed = true; });"
+        "window.addEventListener('beforeprint', () => {"
+        "  window.wraps = document.querySelector('.strip').clientWidth; });"
+    )
+    page.pdf()
+    assert page.evaluate("[window.wraps, window.printed]") == [660, True]
+
+
+def test_all_that_can_be_chosen_is_printed(opened):
+    page = opened("none.html")
+    choice = page.locator("section:has(#heads) .choice").first
+    lay_on(page, "print")
+    names = choice.locator(".printed h4").all_text_contents()
+    assert names == ["attention: encoder self-attention", "attention: source–target attention"]
+    assert choice.locator("select").is_hidden()
+    maps = choice.locator("figcaption:visible").all_text_contents()
+    assert maps == ["confidence", "AER", "confidence", "AER"]
+    lay_on(page, "screen")
+    assert choice.locator("figcaption").all_text_contents() == ["confidence", "AER"]
+    assert choice.locator("select").is_visible()
+
+
+def test_what_is_not_printed_is_told(opened):
+    page = opened("many.html")
+    page.locator(".choice select").first.select_option(label="option 3")
+    lay_on(page, "print")
+    text = page.locator(".printed:visible").inner_text()
+    assert text.startswith("of many: option 3\n")
+    assert "text 3" in text
+    assert "text 4" not in text
+    others = ", ".join(f"option {number}" for number in range(9) if number != 3)
+    assert text.endswith(f"Not printed: {others}.")
+
+
+def test_wide_tables_are_printed_whole(opened):
+    page = opened("blocks.html", viewport=PAPER)
+    lay_on(page, "print")
+    for table in page.locator("table").all():
+        assert table.bounding_box()["width"] <= PAPER["width"]
+
+
+# ---- Heat maps ----
+
+
+def strengths(page, title):
+    figure = page.locator("figure", has=page.locator(f"figcaption:text-is('{title}')"))
+    cells = figure.locator(".heat").all()
+    return figure, [float(cell.get_attribute("fill-opacity")) for cell in cells]
+
+
+def test_the_lowest_is_dark_where_low_is_good(opened):
+    page = opened("blocks.html")
+    figure, dark = strengths(page, "low")
+    assert dark == [1.0, 0.54, 0.08]
+    assert figure.locator(".about").text_content() == "a rate; lower is better"
+    assert figure.locator(".scale").text_content() == f"30{NO_BREAK}%10{NO_BREAK}%removed"
+    assert figure.locator(".map .hatching").count() == 1
+    _, dark = strengths(page, "high")
+    assert dark == [0.08, 0.54, 1.0]
+
+
+def test_maps_on_one_scale_and_a_lone_value(opened):
+    page = opened("blocks.html")
+    _, dark = strengths(page, "shared")
+    assert dark == [0.54]
+    _, dark = strengths(page, "lone")
+    assert dark == [1.0]
+
+
+def test_cells_of_a_table_of_zero_and_decimals(opened):
+    page = opened("blocks.html")
+    figure, _ = strengths(page, "numbers")
+    numbers = figure.locator("text.cell").all_text_contents()
+    assert numbers[0] == "0.0"
+    assert numbers[10] == "10.0"
+
+
+def test_titles_of_single_rows_are_whole(opened):
+    page = opened("blocks.html")
+    figure, _ = strengths(page, "lone")
+    assert texts_outside(figure.locator("svg.map")) == []
+    assert figure.locator(".axis:text-is('a long title of rows')").count() == 1
+
+
+def texts_outside(picture):
+    """The texts that the edge of a picture cuts."""
+    return picture.evaluate(
+        """(picture) => {
+          const frame = picture.getBoundingClientRect();
+          return [...picture.querySelectorAll('text')].filter((text) => {
+            const box = text.getBoundingClientRect();
+            return box.left < frame.left - 1 || box.right > frame.right + 1
+              || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;
+          }).map((text) => text.textContent);
+        }"""
+    )
+
+
+CONTRASTS = """(picture) => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const linear = (value) => {
+    return value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+  };
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const paper = numbers(getComputedStyle(document.body).backgroundColor);
+  const heats = [...picture.querySelectorAll('.heat')];
+  return [...picture.querySelectorAll('text.cell')].map((text, place) => {
+    const heat = numbers(getComputedStyle(heats[place]).fill);
+    const share = Number(heats[place].getAttribute('fill-opacity'));
+    const ground = light(paper.map((value, at) => value + (heat[at] - value) * share));
+    const own = ratio(light(numbers(getComputedStyle(text).fill)), ground);
+    return [own, Math.max(ratio(0, ground), ratio(1, ground))];
+  });
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_numbers_have_the_better_contrast(opened, theme):
+    page = opened("blocks.html", color_scheme=theme)
+    figure, dark = strengths(page, "numbers")
+    assert len(dark) == 21
+    for own, best in figure.locator("svg.map").evaluate(CONTRASTS):
+        assert own == pytest.approx(best, abs=0.1)
+        assert own > 4.4
+
+
+# ---- Curves ----
+
+
+def test_labels_of_charts_are_whole(opened):
+    page = opened("blocks.html")
+    for chart in page.locator("svg.chart").all():
+        assert texts_outside(chart) == []
+    assert page.locator(".y-title").first.text_content() == LONG_TITLE
+
+
+def test_labels_of_charts_do_not_overlap(opened):
+    page = opened("blocks.html")
+    overlaps = page.locator("svg.chart").evaluate_all(
+        """(charts) => charts.map((chart) => {
+          const texts = [...chart.querySelectorAll('text')];
+          const boxes = texts.map((text) => text.getBoundingClientRect());
+          const across = (a, b) => a.left < b.right && b.left < a.right;
+          const meet = (a, b) => across(a, b) && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+          return boxes.flatMap((a, at) => boxes.slice(at + 1).filter((b) => meet(a, b))).length;
+        })"""
+    )
+    assert overlaps == [0] * len(overlaps)
+
+
+def test_one_colour_for_a_method_and_dashes_that_are_told(opened):
+    page = opened("none.html")
+    figure = page.locator("figure.wide").first
+    classes = [curve.get_attribute("class") for curve in figure.locator(".chart .curve").all()]
+    assert classes == ["curve c0", "curve c0 dashed", "curve c1 dashed"]
+    assert "Dashed: align with output" in figure.text_content()
+    widths = [
+        curve.evaluate("(line) => getComputedStyle(line).strokeWidth")
+        for curve in figure.locator(".chart .line").all()
+    ]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] != widths[-1]
+
+
+def test_a_pressed_name_stays_chosen_when_the_mouse_was_in_the_chart(opened):
+    page = opened("none.html")
+    figure = page.locator("figure.wide").first
+    figure.locator(".legend button").first.click()
+    figure.locator(".chart .dot").nth(1).hover()
+    page.mouse.move(2, 2)
+    assert figure.locator(".chart .curve.faint").count() == 2
+
+
+def test_stronger_shares_have_wider_lines(opened):
+    page = opened()
+    page.locator(".words.target .word").first.hover()
+    lines = page.locator(".lines path")
+    widths = {
+        lines.nth(at).evaluate("(line) => getComputedStyle(line).strokeWidth") for at in (0, 1)
+    }
+    assert len(widths) == 2
+
+
+# ---- Keyboard and touch ----
+
+
+def is_inside(page, inner, outer):
+    return page.evaluate(
+        """([inner, outer]) => {
+          const box = (name) => document.querySelector(name).getBoundingClientRect();
+          const [a, b] = [box(inner), box(outer)];
+          const across = a.left >= b.left - 1 && a.right <= b.right + 1;
+          return across && a.top >= -1 && a.bottom <= innerHeight + 1;
+        }""",
+        [inner, outer],
+    )
+
+
+def test_the_cursor_of_a_wide_map_is_in_sight(opened):
+    page = opened("long.html", viewport=PHONE)
+    page.locator(".panel.A .mapped").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    assert page.locator(".panel.A .mapped").evaluate("(frame) => frame.scrollLeft") > 0
+    assert is_inside(page, ".panel.A .cursor", ".panel.A .mapped")
+    for _ in range(44):
+        page.keyboard.press("ArrowDown")
+    assert is_inside(page, ".panel.A .cursor", ".panel.A .mapped")
+    assert page.locator("#tip").text_content().startswith("“word44” takes")
+    # The names of rows stay where they can be seen.
+    page.wait_for_timeout(100)
+    assert is_inside(page, ".panel.A .names .label:nth-of-type(2)", ".panel.A .mapped")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    left = page.evaluate(
+        """() => document.querySelector('.panel.A .cursor').getBoundingClientRect().left
+          - document.querySelector('.panel.A .names rect').getBoundingClientRect().right"""
+    )
+    assert left >= -2  # and do not hide the cursor
+
+
+def test_a_map_keeps_the_focus_when_another_pair_is_chosen(opened):
+    page = opened()
+    page.locator(".panel.B .mapped").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("n")
+    page.wait_for_selector(".pair h3:text-is('Pair 2')")
+    assert page.evaluate("document.activeElement.closest('.panel').className") == "panel B"
+    assert page.evaluate("document.activeElement.classList.contains('mapped')")
+    assert page.locator("#tip").is_hidden()
+
+
+def test_a_cell_is_marked_in_both_maps_with_the_names_of_its_words(opened):
+    page = opened()
+    hover_cell(page, 0, 1, 2)
+    assert page.locator(".panel.A .label.on").evaluate_all(
+        "(names) => names.map((name) => name.lastChild.textContent)"
+    ) == [".", "house"]
+    assert page.locator(".panel.B .twin").get_attribute("visibility") == "visible"
+    assert page.locator(".panel.B .label.on").count() == 2
+    page.mouse.move(2, 2)
+    assert page.locator(".panel.B .twin").get_attribute("visibility") == "hidden"
+    assert page.locator(".label.on").count() == 0
+
+
+def tap(page, locator, x=0.5, y=0.5):
+    locator.scroll_into_view_if_needed()
+    box = locator.bounding_box()
+    page.touchscreen.tap(box["x"] + x * box["width"], box["y"] + y * box["height"])
+
+
+def test_a_touch_tells_until_the_next_one(opened):
+    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
+    tip = page.locator("#tip")
+    tap(page, page.locator(".panel.A .heat").first)
+    assert tip.text_content().startswith("“a” takes ")
+    assert tip.is_visible()
+    assert page.locator(".word.on").count() == 2
+    tap(page, page.locator(".pair h3"))
+    assert tip.is_hidden()
+    assert page.locator(".word.on").count() == 0
+    tap(page, page.locator(".words.target .word").nth(1))
+    assert page.locator(".word.on").all_text_contents() == ["house"]
+    assert tip.text_content().startswith("“house” takes A: ")
+    tap(page, page.locator("h2").first)
+    assert page.locator(".word.on").count() == 0
+    tap(page, page.locator("figure.wide .dot").first)
+    assert tip.text_content().startswith("norms, input: decoder layer 1: 30")
+    assert tip.is_visible()
+
+
+@pytest.mark.parametrize("name", ["side by side", "colours by row"])
+def test_keys_work_beside_a_checkbox(opened, name):
+    page = opened()
+    page.get_by_label(name).focus()
+    page.keyboard.press("n")
+    page.wait_for_selector(".pair h3:text-is('Pair 2')")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+
+
+@pytest.mark.parametrize("key", ["Enter", "ArrowDown"])
+def test_the_first_match_of_a_search_is_a_key_away(opened, key):
+    page = opened()
+    page.keyboard.press("/")
+    page.keyboard.type("世界")
+    page.keyboard.press(key)
+    page.wait_for_selector(".pair h3:text-is('Pair 4')")
+
+
+def test_another_order_is_shown_from_its_top(opened):
+    page = opened(viewport=PHONE)
+    page.locator(".pairs").evaluate(
+        "(list) => { list.style.height = '60px'; list.scrollTop = 90; }"
+    )
+    assert page.locator(".pairs").evaluate("(list) => list.scrollTop") > 0
+    sorted_lines(page, "length")
+    page.wait_for_function("document.querySelector('.pairs').scrollTop === 0")
+
+
+# ---- Sentences ----
+
+
+def test_a_long_sentence_from_right_to_left_opens_at_its_start(opened):
+    page = opened("long.html")
+    page.keyboard.press("n")
+    page.wait_for_selector(".pair h3:text-is('Pair 2')")
+    assert is_inside(page, ".words.source .word", ".stripped")
+    page.keyboard.press("n")
+    page.wait_for_selector(".pair h3:text-is('Pair 3')")
+    for side in ("source", "target"):
+        assert is_inside(page, f".words.{side} .word", ".stripped")
+    assert max(page.evaluate(ENDS_OF_LINES)) < 1
+    page.keyboard.press("n")
+    page.wait_for_selector(".pair h3:text-is('Pair 4')")
+    assert is_inside(page, ".words.source .word", ".stripped")
+
+
+def test_maps_follow_the_width_of_the_window(opened):
+    page = opened("long.html", viewport={"width": 1800, "height": 900})
+    page.wait_for_selector(".panel .cursor", state="attached")
+    sizes = []
+    for width in (1800, 1000):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(200)
+        sizes.append(float(page.locator(".panel.A .cursor").get_attribute("width")))
+    assert sizes[0] > sizes[1] >= 8
+
+
+def test_differences_have_a_sign_and_what_is_undefined_is_last(opened):
+    page = opened("undefined.html")
+    for order in ("A worse than B", "A worse than B, reversed"):
+        if order.endswith("reversed"):
+            page.get_by_role("button", name="Reverse").click()
+            page.wait_for_selector(f".pairs[data-sorted='{order}']")
+        else:
+            sorted_lines(page, order)
+        values = page.locator(".pairs .value").all_text_contents()
+        assert values[-1] == "–"
+        assert set(values[:-1]) == {"+33.3 points", "−100.0 points", "0.0 points"}
+    assert values[0] == "−100.0 points"
+
+
+# ---- The rest of the page ----
+
+
+def test_only_long_tables_scroll(opened):
+    page = opened("blocks.html")
+    tables = page.locator(".tabular .scroll")
+    heights = tables.evaluate_all("(all) => all.map((one) => [one.scrollHeight, one.clientHeight])")
+    assert [whole > seen + 1 for whole, seen in heights] == [False, True]
+
+
+def test_nothing_stands_where_numbers_do_and_is_sorted_last(opened):
+    page = opened("blocks.html")
+    table = page.locator("table").first
+    column = table.locator("tbody td:nth-child(2)")
+    button = table.locator("th:nth-child(2) button")
+    for _ in range(2):
+        button.click()
+        assert column.last.text_content() == "–"
+        assert column.last.evaluate("(cell) => getComputedStyle(cell).textAlign") == "end"
+
+
+def test_the_theme_is_kept(opened):
+    page = opened(color_scheme="light")
+    page.click("#theme")
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert ground(page) == "rgb(18, 22, 27)"

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from fairseq_normalign.analysis.head_scores import HEAD_SCORES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line
@@ -13,7 +14,7 @@ from fairseq_normalign.report import heads
 from fairseq_normalign.report.html import head_blocks
 from fairseq_normalign.report.html.blocks import Choice, Curves, Grid, Row, Table, as_json
 from fairseq_normalign.report.html.included import KINDS, SECTIONS, read_included, shown
-from fairseq_normalign.report.html.overview import measured_table, sections
+from fairseq_normalign.report.html.overview import measured_table, overview, sections
 from tests.report.html.made_up import ERRORS, HEADS
 
 ANALYSES = {
@@ -182,8 +183,10 @@ def test_maps_of_single_heads():
     lines = [{**ERRORS[0], "head": head, "aer": 10.0 * head} for head in (1, 3)]
     (item,) = shown([*ERRORS, *lines], "x.json")
     (grid,) = item.blocks[1].blocks
-    assert (grid.rows, grid.columns, grid.values) == (["1"], ["1", "3"], [[10.0, 30.0]])
-    assert grid.notes[0][0] == "95 % interval 28.0 to 32.0"
+    assert (grid.rows, grid.columns) == (["1"], ["1", "2", "3"])
+    assert grid.values == [[10.0, None, 30.0]]
+    assert grid.notes[0][:2] == ["95 % interval 28.0 to 32.0", "removed"]
+    assert (grid.low, grid.absent) == (True, "removed")
 
 
 def test_percent_is_what_tables_call_so():
@@ -219,7 +222,8 @@ def test_maps_of_scores_with_roles():
 def test_mixing_ratios_in_percent_without_empty_categories():
     contents, _ = ALL["mixing"]
     (item,) = shown(contents, "x.json")
-    choice, summary = item.blocks
+    about, choice, summary = item.blocks
+    assert about.text == "ATTN-W: attention alone, by its weights α."
     assert isinstance(choice, Choice)
     grid = choice.options[0].blocks[0].blocks[0]
     assert (grid.columns, grid.values) == (["word", "overall"], [[25.0, 50.0]])
@@ -315,3 +319,122 @@ def test_sections_stand_in_their_order_under_the_names_of_files(tmp_path):
     assert made[0].blocks[0].text == "a.json"
     table = measured_table(included)
     assert table.rows[0][:3] == ["Attention heads", "b.json", "heads -o"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("aer of one", "AER|ref-index:0"),
+        ("aer of two", "AER|ref-index:0"),
+        ("evaluate", "BLEU|tok:13a"),
+        ("heads of two", "checkpoint:<script>window.hacked=1</script>|version:0"),
+        ("signature", "method:norms"),
+        ("align --all of one", "–"),
+    ],
+)
+def test_the_overview_has_the_signatures_of_files(name, expected):
+    contents, _ = ALL[name]
+    assert measured_table(shown(contents, "x.json")).rows[0][-1] == expected
+
+
+def test_signatures_that_differ_are_all_told():
+    other = {**SCORED, "system": "y", "signature": "AER|ref-index:1"}
+    table = measured_table(shown([SCORED, other], "x.json"))
+    assert table.rows[0][-1] == "AER|ref-index:0; AER|ref-index:1"
+
+
+def test_how_links_were_taken_is_the_signature_of_error_rates():
+    lines = [{**line, "extract": "argmax"} for line in ERRORS]
+    assert shown(lines, "x.json")[0].signature_text == "extract:argmax"
+
+
+def test_a_page_of_files_does_not_say_what_they_were_measured_with():
+    (row, _) = overview([], None, shown(HEADS, "x.json")).blocks
+    (facts,) = row.blocks
+    assert facts.title == "This page was written with"
+    assert [name for name, _ in facts.items] == ["normalign", "numbers"]
+    (_, row, _) = overview([], Table(["model"], [["a.pt"]]), shown(HEADS, "x.json")).blocks
+    assert "Python" in [name for name, _ in row.blocks[0].items]
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("align --all of one", "normalign align --all"),
+        ("aer of one", "normalign aer"),
+        ("heads of one", "normalign heads"),
+        ("mixing", "normalign mixing"),
+    ],
+)
+def test_headings_name_the_command_as_people_know_it(name, tool):
+    contents, _ = ALL[name]
+    (section,) = sections(shown(contents, "x.json"))
+    assert section.blocks[0].note == tool
+
+
+def test_maps_of_one_measure_have_one_scale():
+    lines = []
+    for method, aer in (("norms", 10.0), ("weights", 90.0)):
+        lines += [
+            {**ERRORS[0], "method": method, "head": head, "aer": aer + head} for head in (1, 2)
+        ]
+    (item,) = shown([*ERRORS, *lines], "x.json")
+    assert [grid.ends for grid in item.blocks[1].blocks] == [(11.0, 92.0)] * 2
+    contents, _ = ALL["mixing"]
+    (item,) = shown(contents, "x.json")
+    assert item.blocks[1].options[0].blocks[0].blocks[0].ends == (25.0, 50.0)
+
+
+def test_low_is_good_in_what_head_scores_say():
+    low = [name for name, score in HEAD_SCORES.items() if score.low]
+    assert sorted(head_blocks.LOW) == sorted(low)
+    (item,) = shown(HEADS, "x.json")
+    confidence, aer = item.blocks[1].options[0].blocks[0].blocks
+    assert (confidence.low, aer.low) == (False, True)
+    assert (confidence.absent, aer.absent) == ("removed", "no value")
+
+
+def of_roles(position, rare):
+    """A head with the shares that roles are awarded by."""
+    head = {"head": "encoder.1.1", "scores": {"norm": 1.0}, "roles": [], "functions": []}
+    head["position"] = {"offset": -2, "share": position, "patterns": {}}
+    head["rare"] = {"rarest": {"tokens": rare, "sentences": 0.5, "chance": 0.1}}
+    return {
+        "signature": {"positional": 0.9, "rare": 0.5},
+        "heads": [head],
+        "correlations": {"encoder": [{"scores": ["norm", "AER"], "rho": None, "heads": 1}]},
+    }
+
+
+def test_shares_that_make_roles_are_maps_and_roles_that_no_head_has_are_told():
+    (item,) = shown(of_roles(0.625, 0.25), "x.json")
+    row, positional, rare = item.blocks  # no empty table of correlations
+    assert [grid.title for grid in row.blocks] == ["norm", "position share", "rare-token share"]
+    assert [grid.values for grid in row.blocks] == [[[1.0]], [[62.5]], [[25.0]]]
+    assert row.blocks[1].notes == [["at −2"]]
+    assert positional.text == (
+        "No head is positional: that needs 90 % of the maxima; encoder.1.1 has 62.5 %."
+    )
+    assert rare.text == "No head is rare: that needs 50 % of the maxima; encoder.1.1 has 25.0 %."
+
+
+def test_roles_that_a_head_has_are_not_missed():
+    contents = of_roles(0.95, 0.25)
+    contents["heads"][0]["functions"] = ["positional"]
+    (item,) = shown(contents, "x.json")
+    assert [block.text[:17] for block in item.blocks if block.type == "note"] == [
+        "Marks are roles: ",
+        "No head is rare: ",
+    ]
+
+
+def test_gates_have_the_colours_of_their_layers(tmp_path):
+    log = tmp_path / "gates"
+    state = GatedHead(0.5, 0.5, 0.25)
+    heads = {Head("encoder", layer, head): state for layer in (0, 2) for head in (0, 1)}
+    log.write_text(f"{as_line(Entry(10, 5, 'voita', heads))}\n")
+    (item,) = read_included([str(log)])
+    gates = item.blocks[1].blocks[0]
+    assert [curve.colour for curve in gates.curves] == [0, 0, 1, 1]
+    assert gates.colours == ["layer 1", "layer 3"]
+    assert item.signature_text == "sentences:5|rules:voita"

@@ -2,6 +2,9 @@
 
 const LINKED = 0x80, STEPS_OF_SHARE = 0x7f, UNDEFINED = 0xffff;
 const EOS = "</s>";
+const SMALLEST = 8.5, SMALLEST_PRINTED = 12; // cells of a map, in pixels
+const HALF_A_PAGE = 440; // pixels that all rows together have on paper
+const LEAST_SHOWN = 0.02; // a smaller share has no line
 const SORTS = {
   "corpus order": (browser) => browser.pairs.map((pair) => -pair.line),
   "AER of A": (browser) => browser.aers(browser.panels[0]),
@@ -105,7 +108,7 @@ function scores(links, pair) {
 }
 
 function percent(share) {
-  return share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(1)} %`;
+  return share === null ? "–" : `${(100 * share).toFixed(1)}${NO_BREAK}%`;
 }
 
 class Browser {
@@ -138,6 +141,7 @@ class Browser {
     return [left, new Way(this.systems, 0, first.openings[Math.min(1, first.openings.length - 1)])];
   }
 
+  // Of every pair; null where there is neither a link nor gold.
   async aers(way) {
     if (!this.errorRates.has(way.system)) {
       const bytes = await unpacked(`aer-${way.system}`);
@@ -146,13 +150,13 @@ class Browser {
     const rates = this.errorRates.get(way.system);
     return this.pairs.map((_, number) => {
       const rate = rates.getUint16(2 * (number * way.evidences.length + way.evidence), true);
-      return rate === UNDEFINED ? -1 : rate / 1000;
+      return rate === UNDEFINED ? null : rate / 1000;
     });
   }
 
   async differences() {
     const [left, right] = [await this.aers(this.panels[0]), await this.aers(this.panels[1])];
-    return left.map((aer, number) => aer - right[number]);
+    return left.map((aer, number) => aer === null || right[number] === null ? null : aer - right[number]);
   }
 
   bytesOf(id) {
@@ -198,22 +202,30 @@ class Browser {
     this.status = html("p", { class: "note", role: "status", "aria-live": "polite" });
     this.view = html("div", { class: "pair" });
     const search = html("input", { type: "search", id: "search", placeholder: "Words, or a line number", "aria-label": "Search in both sentences" });
-    search.addEventListener("input", () => { this.query = search.value; this.fill(); });
+    search.addEventListener("input", () => { this.query = search.value; this.refill(); });
+    search.addEventListener("keydown", (event) => {
+      if (!["Enter", "ArrowDown"].includes(event.key)) return;
+      event.preventDefault();
+      this.filling.then(() => {
+        if (this.order.length) this.choose(this.order[0]);
+        if (event.key === "ArrowDown") this.list.focus();
+      });
+    });
     const sorts = Object.keys(SORTS).filter((name) => this.hasGold || !NEED_GOLD.includes(name));
     const order = html("button", { type: "button", "aria-pressed": "false" }, "Reverse");
     order.addEventListener("click", () => {
       this.upwards = !this.upwards;
       order.setAttribute("aria-pressed", String(this.upwards));
-      this.fill();
+      this.refill();
     });
-    const sorting = menu("sort by", sorts, 0, (place) => { this.sort = sorts[place]; this.fill(); });
+    const sorting = menu("sort by", sorts, 0, (place) => { this.sort = sorts[place]; this.refill(); });
     this.list.addEventListener("click", (event) => {
       const item = event.target.closest("li");
       if (item) this.choose(Number(item.dataset.number));
     });
     this.list.addEventListener("keydown", (event) => this.moveBy({ ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 }[event.key], event));
     document.addEventListener("keydown", (event) => {
-      const typing = event.target.closest && event.target.closest("input, select, textarea");
+      const typing = event.target.closest && event.target.closest("input:not([type=checkbox]), select, textarea");
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "/") { event.preventDefault(); search.focus(); }
       else this.moveBy({ n: 1, p: -1 }[event.key], event);
@@ -223,9 +235,23 @@ class Browser {
     const notes = this.contents.notes.map((note) => html("p", { class: "note" }, note));
     const body = html("div", { class: "browser" }, left, this.view);
     const section = html("section", { "aria-labelledby": "browser" }, heading, body, notes);
-    this.fill().then(() => this.choose(this.order.length ? this.order[0] : 0, false));
-    new ResizeObserver(() => this.redrawLines && this.redrawLines()).observe(this.view);
+    this.filling = this.fill();
+    this.filling.then(() => this.choose(this.order.length ? this.order[0] : 0, false));
+    new ResizeObserver(() => this.fit()).observe(this.view);
+    paper.listen(() => this.paint());
     return section;
+  }
+
+  // Fills the list anew, from its top.
+  refill() {
+    this.filling = this.fill().then(() => { this.list.scrollTop = 0; });
+  }
+
+  // Draws the pair anew if there is more or less room for it.
+  fit() {
+    if (!this.shown || paper.isOn) return;
+    if (Math.abs(this.view.clientWidth - this.painted) > 8) this.paint();
+    else this.shown.strip.draw();
   }
 
   matches(pair) {
@@ -242,7 +268,8 @@ class Browser {
     const sign = this.upwards ? -1 : 1;
     this.values = values;
     this.order = this.pairs.map((_, number) => number).filter((number) => this.matches(this.pairs[number]));
-    this.order.sort((a, b) => sign * (values[b] - values[a]) || a - b);
+    const isLast = (number) => Number(values[number] === null);
+    this.order.sort((a, b) => isLast(a) - isLast(b) || sign * (values[b] - values[a]) || a - b);
     this.list.replaceChildren(...this.order.map((number) => this.item(number)));
     this.list.dataset.sorted = this.sort + (this.upwards ? ", reversed" : "");
     this.say(`${this.order.length} of ${this.pairs.length} pairs`);
@@ -251,11 +278,17 @@ class Browser {
 
   item(number) {
     const pair = this.pairs[number];
-    const value = this.values[number];
-    const told = { "corpus order": "", "length": `${value} words` }[this.sort] ?? (value === -1 && this.sort.startsWith("AER") ? "–" : `${(100 * value).toFixed(1)} %`);
+    const told = this.toldOf(this.values[number]);
     return html("li", { role: "option", id: `pair-${number}`, "data-number": number },
       html("span", { class: "where" }, `${pair.line}`), html("span", { class: "value" }, told),
       html("span", { class: "text", dir: "auto" }, shortened(pair.source.join(" "), 90)));
+  }
+
+  toldOf(value) {
+    if (this.sort === "corpus order") return "";
+    if (this.sort === "length") return `${value} words`;
+    if (this.sort === "A worse than B" && value !== null) return `${signed(100 * value, 1)} points`;
+    return percent(value);
   }
 
   moveBy(steps, event) {
@@ -294,18 +327,46 @@ class Browser {
     const ways = this.compares ? this.panels : this.panels.slice(0, 1);
     const softs = await Promise.all(ways.map((way) => this.softOf(way, this.chosen)));
     if (asked !== this.showing) return; // another pair was chosen meanwhile
-    const strip = this.strip(pair, softs);
-    const panels = ways.map((way, number) => this.panel(pair, way, softs[number], number, strip));
+    this.shown = { pair, ways, softs };
+    this.paint();
+  }
+
+  // Draws what is shown, for the room that there is.
+  paint() {
+    if (!this.shown) return;
+    const { pair, ways, softs } = this.shown;
+    const strip = this.shown.strip = this.strip(pair, ways, softs);
+    const { beside, room } = this.roomFor(pair, ways.length);
+    this.frames = [];
+    const panels = ways.map((way, number) => this.panel(pair, way, softs[number], number, strip, room));
     const focus = document.activeElement && document.activeElement.closest("[data-menu]");
     const kept = focus ? focus.dataset.menu : null;
     const title = html("h3", {}, `Pair ${pair.line}`);
-    this.view.replaceChildren(html("div", { class: "options" }, title, this.toggles()), strip.node, html("div", { class: `panels${ways.length > 1 ? " two" : ""}` }, panels), this.key(ways.length > 1));
-    this.redrawLines = strip.draw;
+    tip.hide();
+    this.view.replaceChildren(html("div", { class: "options" }, title, this.toggles()), strip.node, html("div", { class: `panels${beside ? " two" : ""}` }, panels), this.key(ways.length > 1));
+    this.painted = this.view.clientWidth;
     strip.draw();
+    strip.toStart();
     if (kept) {
-      const again = this.view.querySelector(`[data-menu="${kept}"] select, input[data-menu="${kept}"]`);
-      if (again) again.focus();
+      const again = this.view.querySelector(`[data-menu="${kept}"] select, input[data-menu="${kept}"], div[data-menu="${kept}"]`);
+      if (again) again.focus({ preventScroll: true });
     }
+  }
+
+  // Two maps stand side by side if the window is wide; on paper, if their words can be read there.
+  roomFor(pair, count) {
+    const whole = paper.isOn ? paper.width : this.view.clientWidth;
+    const half = whole / 2 - 24;
+    const isWide = paper.isOn ? this.sizeIn(half, pair) >= SMALLEST_PRINTED : window.innerWidth > 900; // as in the style
+    const beside = count > 1 && isWide;
+    return { beside, room: Math.max(260, beside ? half : whole - 24) };
+  }
+
+  // How large the cells of a map can be.
+  sizeIn(room, pair) {
+    const names = labelRoom(pair.target, LETTER) + 20;
+    const down = paper.isOn ? HALF_A_PAGE / pair.target.length : 26;
+    return Math.max(SMALLEST, Math.min(26, down, (room - names) / (pair.source.length + 1)));
   }
 
   toggles() {
@@ -346,12 +407,10 @@ class Browser {
     if (!["corpus order", "length"].includes(this.sort)) this.fill();
   }
 
-  panel(pair, way, soft, number, strip) {
+  panel(pair, way, soft, number, strip, room) {
     const letter = "AB"[number];
     const columns = way.soft ? [...pair.source, EOS] : pair.source;
-    const beside = this.compares && window.innerWidth > 900; // as in the style
-    const room = Math.max(260, this.view.clientWidth / (beside ? 2 : 1) - 24);
-    const size = Math.max(13, Math.min(26, (room - labelRoom(pair.target, 6.4) - 16) / columns.length));
+    const size = this.sizeIn(room, pair);
     const frame = heatMap({
       title: `${letter}: ${way.title}`,
       rows: pair.target,
@@ -366,9 +425,14 @@ class Browser {
       },
       describe: (row, column) => this.describe(pair, way, soft, row, column),
       extras: (row, column, box) => this.marks(pair, soft, row, column, box),
-      moved: (row, column) => strip.follow(number, row, column),
+      over: (place) => goldFrames(pair, place),
+      moved: (row, column) => {
+        strip.follow(number, row, column);
+        this.frames.forEach((other, at) => { if (at !== number) other.follow(row, column); });
+      },
     });
-    frame.querySelector("svg").append(...goldFrames(pair, frame, size));
+    frame.dataset.menu = `${letter}-map`; // keeps the focus when another pair is chosen
+    this.frames.push(frame);
     const links = soft.links();
     const told = [links.length === 1 ? "1 link" : `${links.length} links`];
     if (pair.sure) {
@@ -382,7 +446,7 @@ class Browser {
   describe(pair, way, soft, row, column) {
     const source = column < pair.source.length ? pair.source[column] : EOS;
     const target = pair.target[row];
-    const parts = [way.soft ? `“${target}” takes ${(100 * soft.share(row, column)).toFixed(0)} % from “${source}”` : `“${target}” and “${source}”`];
+    const parts = [way.soft ? `“${target}” takes ${wholePercent(soft.share(row, column))} from “${source}”` : `“${target}” and “${source}”`];
     if (soft.linked(row, column)) parts.push("linked");
     const is = (links) => links && links.some(([s, t]) => s === column && t === row);
     if (is(pair.sure)) parts.push("gold: sure");
@@ -418,12 +482,12 @@ class Browser {
 
   // ---- The two sentences and the lines between them ----
 
-  strip(pair, softs) {
+  strip(pair, ways, softs) {
     const sentence = (words, side) => html("div", { class: `words ${side}`, dir: isRightToLeft(words) ? "rtl" : "ltr" }, words.map((word, place) => html("span", { class: "word", dir: "auto", "data-side": side, "data-place": place }, word)));
     const source = sentence(pair.source, "source"), target = sentence(pair.target, "target");
     const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
     const inner = html("div", { class: "strip" }, source, target, lines);
-    const node = html("div", { class: "scroll stripped", tabindex: "0", role: "region", "aria-label": "The two sentences and their links" }, inner);
+    const node = html("div", { class: "scroll stripped", tabindex: "0", "data-menu": "strip", role: "region", "aria-label": "The two sentences and their links" }, inner);
     const hard = hardLines(pair, softs);
     let hovered = null;
     const draw = () => drawLines(lines, inner, source, target, hovered ? softLines(softs, hovered) : hard);
@@ -436,26 +500,74 @@ class Browser {
       mark(row === null ? [] : [[source, column], [target, row]]);
       draw();
     };
-    inner.addEventListener("pointerover", (event) => {
-      const word = event.target.closest(".word");
-      if (!word) return;
-      hovered = { side: word.dataset.side, place: Number(word.dataset.place) };
-      mark([[word.parentNode, hovered.place]]);
+    const leave = () => {
+      hovered = null;
+      mark([]);
       draw();
-    });
-    inner.addEventListener("pointerleave", () => { hovered = null; mark([]); draw(); });
-    return { node, draw, follow };
+      tip.hide();
+    };
+    watch(inner, (event) => {
+      const word = event.target.closest(".word");
+      if (!word) return leave();
+      const { side } = word.dataset, place = Number(word.dataset.place);
+      if (hovered && hovered.side === side && hovered.place === place) return;
+      hovered = { side, place };
+      mark([[word.parentNode, place]]);
+      draw();
+      const text = describeWord(pair, ways, softs, side, place);
+      if (side === "source") tip.above(word, text);
+      else tip.beside(word, text);
+    }, leave);
+    // Opens where a sentence begins that is too long for the window, with the other one beside it.
+    const toStart = () => {
+      const long = [source, target].find((words) => widthOf(words) > node.clientWidth);
+      if (!long || paper.isOn) return;
+      const isFromRight = long.dir === "rtl";
+      for (const words of [source, target]) words.style.alignSelf = isFromRight ? "flex-end" : "flex-start";
+      node.scrollLeft = isFromRight ? node.scrollWidth : 0;
+      draw();
+    };
+    return { node, draw, follow, toStart };
   }
 }
 
+function wholePercent(share) {
+  return `${(100 * share).toFixed(0)}${NO_BREAK}%`;
+}
+
+// From the first word to the last one.
+function widthOf(words) {
+  const boxes = [...words.children].map((word) => word.getBoundingClientRect());
+  return Math.max(...boxes.map((box) => box.right)) - Math.min(...boxes.map((box) => box.left));
+}
+
+const MOST_TOLD = 3; // words that a word takes most from
+
+// What a target word takes, or what is taken from a source word, in each way.
+function describeWord(pair, ways, softs, side, place) {
+  const isTarget = side === "target";
+  const others = isTarget ? [...pair.source, EOS] : pair.target;
+  const isSoft = ways.some((way) => way.soft);
+  const told = ways.map((way, number) => {
+    const soft = softs[number];
+    const at = others.map((word, other) => {
+      const [row, column] = isTarget ? [place, other] : [other, place];
+      return { word, share: way.soft ? soft.share(row, column) : Number(soft.linked(row, column)) };
+    });
+    const most = at.filter((one) => one.share > LEAST_SHOWN).sort((a, b) => b.share - a.share).slice(0, MOST_TOLD);
+    const parts = most.map(({ word, share }) => way.soft ? `${wholePercent(share)} ${isTarget ? "from" : "by"} “${word}”` : `“${word}”`);
+    const listed = parts.join(", ") || (way.soft ? "nothing" : "no word");
+    return `${ways.length > 1 ? `${"AB"[number]}: ` : ""}${way.soft || !isSoft ? "" : "is linked with "}${listed}`;
+  });
+  const verb = !isSoft ? "is linked with" : isTarget ? "takes" : "is taken";
+  return `“${pair[side][place]}” ${verb} ${told.join("; ")}`;
+}
+
 // Gold links as frames: solid if sure, dotted if possible.
-function goldFrames(pair, frame, size) {
+function goldFrames(pair, { left, above, width: size }) {
   if (!pair.sure) return [];
-  const cursor = frame.querySelector(".cursor");
-  const left = labelRoom(pair.target, 6.4) + 16, above = 4;
   const box = ([source, target], name) => svg("rect", { x: left + source * size + 1, y: above + target * size + 1, width: size - 2, height: size - 2, class: name });
-  const frames = [...pair.possible.map((link) => box(link, "possible")), ...pair.sure.map((link) => box(link, "sure"))];
-  return [...frames, cursor];
+  return [...pair.possible.map((link) => box(link, "possible")), ...pair.sure.map((link) => box(link, "sure"))];
 }
 
 function keySign(name) {
@@ -493,7 +605,7 @@ function softLines(softs, hovered) {
     const shift = softs.length > 1 ? 5 * number - 2.5 : 0; // lines of A and B stay apart
     const add = (source, target) => {
       const share = soft.share(target, source);
-      if (share > 0.02) lines.push({ source, target, name, shift, width: 0.6 + 5 * share, opacity: 0.3 + 0.7 * share });
+      if (share > LEAST_SHOWN) lines.push({ source, target, name, shift, width: 0.6 + 5 * share, opacity: 0.3 + 0.7 * share });
     };
     const words = soft.columns - 1;
     if (hovered.side === "cell" && hovered.number === number) {

@@ -23,12 +23,59 @@ function drawFacts(block) {
   return html("div", {}, block.title ? html("h3", { dir: "auto" }, block.title) : null, list);
 }
 
+const MOST_PRINTED = 6; // groups that a choice prints; of more, the chosen one alone
+const printers = new WeakMap(); // what a choice does before it is printed, and after
+
 function drawChoice(block) {
+  let chosen = block.opening;
   const place = html("div", { class: "chosen" });
-  const choose = (number) => place.replaceChildren(...block.options[number].blocks.map(drawBlock));
-  choose(block.opening);
+  const printed = html("div", { class: "printed" });
+  const choose = (number) => {
+    chosen = number;
+    place.replaceChildren(...block.options[number].blocks.map(drawBlock));
+  };
+  choose(chosen);
   const names = block.options.map((option) => option.name);
-  return html("div", { class: "choice" }, menu(block.label, names, block.opening, choose), place);
+  const node = html("div", { class: "choice" }, menu(block.label, names, chosen, choose), place, printed);
+  printers.set(node, (isOn) => {
+    place.hidden = isOn;
+    printed.replaceChildren(...isOn ? printedOptions(block, chosen) : []);
+  });
+  return node;
+}
+
+// Every group under its name; if there are too many, the chosen one and the names of the others.
+function printedOptions(block, chosen) {
+  const isAll = groupsOf(block) <= MOST_PRINTED;
+  const nodes = [];
+  block.options.forEach((option, number) => {
+    if (!isAll && number !== chosen) return;
+    const body = html("div", {}, option.blocks.map(drawBlock));
+    for (const choice of body.querySelectorAll(".choice")) printers.get(choice)(true);
+    nodes.push(html("h4", { dir: "auto" }, `${block.label}: ${option.name}`), body);
+  });
+  const others = block.options.filter((_, number) => number !== chosen).map((option) => option.name);
+  if (!isAll) nodes.push(html("p", { class: "note" }, `Not printed: ${others.join(", ")}.`));
+  return nodes;
+}
+
+// How many groups a choice leads to, those of choices inside it counted.
+function groupsOf(block) {
+  if (block.type !== "choice") return block.blocks ? Math.max(1, ...block.blocks.map(groupsOf)) : 1;
+  return block.options.reduce((sum, option) => sum + Math.max(1, ...option.blocks.map(groupsOf)), 0);
+}
+
+function printChoices(isOn) {
+  for (const choice of document.querySelectorAll(".choice")) printers.get(choice)(isOn);
+}
+
+const LONG_TABLE = 30; // rows; longer ones scroll
+const LONG_CELL = 60; // letters
+
+// A signature, which may go on in the next line after any of its parts.
+function breakable(text) {
+  const parts = text.split("|");
+  return parts.flatMap((part, place) => place + 1 < parts.length ? [`${part}|`, html("wbr")] : [part]);
 }
 
 // A click on a heading sorts by that column, a second click the other way round.
@@ -37,25 +84,29 @@ function drawTable(block) {
   let rows = block.rows;
   let sorted = null;
   // Counts have no decimals; other columns have them in every row.
-  const decimals = block.columns.map((_, place) => block.rows.every((row) => typeof row[place] !== "number" || Number.isInteger(row[place])) ? 0 : block.decimals);
-  const cellOf = (cell, place) => typeof cell === "number"
-    ? html("td", { class: "number" }, fixed(cell, decimals[place]))
-    : html("td", { dir: "auto", class: cell !== null && cell.length > 60 ? "long" : null }, cell === null ? "–" : cell);
+  const decimals = block.columns.map((_, place) => decimalsOf(block.rows.map((row) => row[place]), block.decimals));
+  const numeric = block.columns.map((_, place) => block.rows.some((row) => typeof row[place] === "number"));
+  const cellOf = (cell, place) => {
+    if (typeof cell === "number") return html("td", { class: "number" }, fixed(cell, decimals[place]));
+    if (cell === null) return html("td", { class: numeric[place] ? "number" : null }, "–");
+    if (cell.length > LONG_CELL) return html("td", { dir: "auto", class: "long" }, breakable(cell));
+    return html("td", { dir: "auto" }, cell);
+  };
   const fill = () => body.replaceChildren(...rows.map((row) => html("tr", {}, row.map(cellOf))));
   const headings = block.columns.map((name, place) => {
-    const numeric = block.rows.some((row) => typeof row[place] === "number");
-    const heading = html("th", { scope: "col", class: numeric ? "number" : null });
+    const heading = html("th", { scope: "col", class: numeric[place] ? "number" : null });
     heading.append(html("button", { type: "button", onclick: () => sortBy(place) }, name || "name"));
     return heading;
   });
   function sortBy(place) {
     const up = sorted !== place;
     sorted = up ? place : null;
-    const order = (a, b) => {
+    const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+    rows = [...block.rows].sort((one, other) => {
+      const [a, b] = [one[place], other[place]];
       if (a === null || b === null) return (a === null) - (b === null);
-      return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
-    };
-    rows = [...block.rows].sort((a, b) => (up ? 1 : -1) * order(a[place], b[place]));
+      return (up ? 1 : -1) * order(a, b);
+    });
     headings.forEach((heading, number) => {
       if (number === place) heading.setAttribute("aria-sort", up ? "ascending" : "descending");
       else heading.removeAttribute("aria-sort");
@@ -63,14 +114,16 @@ function drawTable(block) {
     fill();
   }
   fill();
-  const table = html("table", {}, html("thead", {}, html("tr", {}, headings)), body);
+  const table = html("table", { class: block.columns.length > 9 ? "many" : null }, html("thead", {}, html("tr", {}, headings)), body);
   const caption = block.title ? html("h3", { dir: "auto" }, block.title) : null;
-  return html("div", { class: "tabular" }, caption, html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": block.title || "table" }, table));
+  const height = block.rows.length > LONG_TABLE ? " long" : "";
+  return html("div", { class: "tabular" }, caption, html("div", { class: `scroll${height}`, tabindex: "0", role: "region", "aria-label": block.title || "table" }, table));
 }
 
 // ---- Heat maps -------------------------------------------------------------------------------
 
 const LONGEST_LABEL = 22;
+const LETTERS = 12, LETTER = 6.4; // their size, and how wide one is
 
 function labelRoom(names, letter) {
   const widest = Math.max(1, ...names.map((name) => letterWidth(shortened(name, LONGEST_LABEL))));
@@ -84,44 +137,68 @@ function letterWidth(text) {
   return width;
 }
 
-// A heat map that mouse and arrow keys can read.
+// A heat map that mouse, finger and arrow keys can read.
 //   strength(row, column): 0 to 1, or null where there is nothing.
 //   describe(row, column): what is told of a cell.
 //   extras(row, column, box): more to draw in a cell.
+//   over(place): more to draw above all cells.
 //   moved(row, column): called when a cell is looked at, with nulls when none is.
 function heatMap(map) {
   const { rows, columns, width, height } = map;
-  const letter = map.letter || 6.4;
+  const type = Math.max(8, Math.min(LETTERS, height, width)); // small cells have small letters
+  const letter = LETTER * type / LETTERS;
   const turned = columns.some((name) => letterWidth(name) * letter > width - 2);
-  const left = labelRoom(rows, letter) + 16;
-  const above = 4;
-  const below = (turned ? labelRoom(columns, letter) : 16) + 18;
   const across = columns.length * width, down = rows.length * height;
-  const picture = svg("svg", { class: "map", width: left + across + 4, height: above + down + below, viewBox: `0 0 ${left + across + 4} ${above + down + below}`, "aria-hidden": "true" });
+  const titles = [map.rowTitle, map.columnTitle].map((title) => letterWidth(title) * LETTER);
+  const lying = titles[0] > down; // the title of few rows is not turned
+  const left = labelRoom(rows, letter) + (lying ? titles[0] + 8 : 16);
+  const above = 4, below = (turned ? labelRoom(columns, letter) : 16) + 18;
+  const right = Math.max(4, (titles[1] - across) / 2 + 4);
+  const size = { width: left + across + right, height: above + down + below };
+  const place = { left, above, width, height };
+  const picture = svg("svg", { class: "map", ...size, viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" });
+  picture.style.setProperty("--type", `${type}px`);
+  picture.append(drawnCells(map, place), ...gridLines(left, above, across, down, width, height), ...map.over ? map.over(place) : []);
+  const columnNames = columns.map((name, column) => {
+    const x = left + (column + 0.5) * width;
+    const text = turned ? label(name, 0, 0, "end") : label(name, x, above + down + 14, "middle");
+    if (turned) text.setAttribute("transform", `translate(${x + type / 3} ${above + down + 6}) rotate(-90)`);
+    return text;
+  });
+  const twin = svg("rect", { class: "twin", width, height, visibility: "hidden" });
+  const cursor = svg("rect", { class: "cursor", width, height, visibility: "hidden" });
+  picture.append(...columnNames, svg("text", { x: left + across / 2, y: size.height - 4, "text-anchor": "middle", class: "axis" }, map.columnTitle), twin, cursor);
+  const rowNames = rows.map((name, row) => label(name, left - 5, above + (row + 0.5) * height + type / 3, "end"));
+  const rowTitle = lying
+    ? svg("text", { x: 2, y: above + down / 2 + 4, class: "axis" }, map.rowTitle)
+    : svg("text", { transform: `translate(11 ${above + down / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }, map.rowTitle);
+  const names = svg("g", { class: "names" }, svg("rect", { width: left - 1, height: size.height, class: "ground" }), ...rowNames, rowTitle);
+  picture.append(names);
+  return readable(map, { picture, cursor, twin, names, rowNames, columnNames }, place);
+}
+
+function drawnCells(map, { left, above, width, height }) {
   const cells = svg("g", {});
-  for (let row = 0; row < rows.length; row++) {
-    for (let column = 0; column < columns.length; column++) {
+  for (let row = 0; row < map.rows.length; row++) {
+    for (let column = 0; column < map.columns.length; column++) {
       const strength = map.strength(row, column);
       const box = { x: left + column * width, y: above + row * height, width, height };
-      if (strength === null) cells.append(svg("rect", { ...box, class: "nothing" }));
+      if (strength === null) cells.append(svg("rect", { ...box, class: "nothing" }), hatching(box));
       else if (strength > 0) cells.append(svg("rect", { ...box, class: "heat", "fill-opacity": strength.toFixed(3) }));
       const more = map.extras ? map.extras(row, column, box) : null;
       if (more) cells.append(...more);
     }
   }
-  picture.append(cells, ...gridLines(left, above, across, down, width, height));
-  rows.forEach((name, row) => picture.append(label(name, left - 5, above + (row + 0.5) * height + 4, "end")));
-  columns.forEach((name, column) => {
-    const x = left + (column + 0.5) * width;
-    const text = turned ? label(name, 0, 0, "end") : label(name, x, above + down + 14, "middle");
-    if (turned) text.setAttribute("transform", `translate(${x + 4} ${above + down + 6}) rotate(-90)`);
-    picture.append(text);
-  });
-  picture.append(svg("text", { x: left + across / 2, y: above + down + below - 4, "text-anchor": "middle", class: "axis" }, map.columnTitle));
-  picture.append(svg("text", { transform: `translate(11 ${above + down / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }, map.rowTitle));
-  const cursor = svg("rect", { class: "cursor", width, height, visibility: "hidden" });
-  picture.append(cursor);
-  return readable(map, picture, cursor, { left, above, width, height });
+  return cells;
+}
+
+// Slanted lines that fill a box: there is no value.
+function hatching({ x, y, width, height }) {
+  let path = "";
+  for (let at = 5; at < width + height; at += 6) {
+    path += `M${x + Math.max(0, at - height)} ${y + Math.min(at, height)}L${x + Math.min(at, width)} ${y + Math.max(0, at - width)}`;
+  }
+  return svg("path", { d: path, class: "hatching" });
 }
 
 function gridLines(left, above, across, down, width, height) {
@@ -135,30 +212,49 @@ function label(text, x, y, anchor) {
   return svg("text", { x, y, "text-anchor": anchor, class: "label" }, svg("title", {}, text), shortened(text, LONGEST_LABEL));
 }
 
-function readable(map, picture, cursor, place) {
+function readable(map, parts, place) {
+  const { picture, cursor, twin, names, rowNames, columnNames } = parts;
   const frame = html("div", { class: "scroll mapped", tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": `${map.title}. Arrow keys move from cell to cell.` }, picture);
+  frame.style.scrollPaddingLeft = `${place.left}px`;
+  frame.addEventListener("scroll", () => names.setAttribute("transform", `translate(${frame.scrollLeft} 0)`)); // they stay in sight
   let at = null;
-  const look = (row, column, tell) => {
+  const put = (mark, row, column) => {
+    mark.setAttribute("x", place.left + column * place.width);
+    mark.setAttribute("y", place.above + row * place.height);
+    mark.setAttribute("visibility", "visible");
+  };
+  const name = (row, column) => {
+    rowNames.forEach((node, number) => node.classList.toggle("on", number === row));
+    columnNames.forEach((node, number) => node.classList.toggle("on", number === column));
+  };
+  const look = (row, column) => {
     at = [row, column];
-    cursor.setAttribute("x", place.left + column * place.width);
-    cursor.setAttribute("y", place.above + row * place.height);
-    cursor.setAttribute("visibility", "visible");
+    put(cursor, row, column);
+    name(row, column);
     if (map.moved) map.moved(row, column);
-    tell(map.describe(row, column));
+    return map.describe(row, column);
   };
   const leave = () => {
     cursor.setAttribute("visibility", "hidden");
+    name(null, null);
     if (map.moved) map.moved(null, null);
     tip.hide();
   };
-  picture.addEventListener("pointermove", (event) => {
+  // Marks the cell that is looked at in the map beside this one.
+  frame.follow = (row, column) => {
+    const isThere = row !== null && row < map.rows.length && column < map.columns.length;
+    if (isThere) put(twin, row, column);
+    else twin.setAttribute("visibility", "hidden");
+    name(isThere ? row : null, isThere ? column : null);
+  };
+  watch(picture, (event) => {
     const box = picture.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left - place.left) / place.width);
     const row = Math.floor((event.clientY - box.top - place.above) / place.height);
-    if (row < 0 || column < 0 || row >= map.rows.length || column >= map.columns.length) leave();
-    else look(row, column, (text) => tip.show(text, event.clientX, event.clientY));
-  });
-  picture.addEventListener("pointerleave", leave);
+    const isOnNames = event.clientX < frame.getBoundingClientRect().left + place.left;
+    if (isOnNames || row < 0 || column < 0 || row >= map.rows.length || column >= map.columns.length) leave();
+    else tip.show(look(row, column), event.clientX, event.clientY);
+  }, leave);
   frame.addEventListener("blur", leave);
   frame.addEventListener("keydown", (event) => {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -1e6], End: [0, 1e6] };
@@ -169,22 +265,44 @@ function readable(map, picture, cursor, place) {
     const bounded = (number, length) => Math.min(Math.max(number, 0), length - 1);
     const row = bounded((at ? at[0] : 0) + down, map.rows.length);
     const column = bounded((at ? at[1] : 0) + right, map.columns.length);
-    look(row, column, (text) => tip.beside(cursor, text));
+    const text = look(row, column);
+    cursor.scrollIntoView({ block: "nearest", inline: "nearest" });
+    tip.beside(cursor, text);
   });
   return frame;
 }
 
 // The scale of the colours.
 function scale(low, high, title) {
-  return html("div", { class: "scale", "aria-hidden": "true" }, html("span", {}, low), html("span", { class: "bar" }), html("span", {}, high), html("span", { class: "axis" }, title));
+  return html("div", { class: "scale", "aria-hidden": "true" }, html("span", {}, low), html("span", { class: "bar" }), html("span", {}, high), title ? html("span", { class: "axis" }, title) : null);
+}
+
+function absentSign(text) {
+  const box = { x: 0.5, y: 0.5, width: 21, height: 11 };
+  const sign = svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { ...box, class: "nothing framed" }), hatching(box));
+  return html("span", { class: "absent" }, sign, text);
+}
+
+// From these strengths on, white letters are easier to read than black ones on light paper, and
+// black ones easier than white ones on dark paper.
+const TURNS = { light: 0.928, dark: 0.623 };
+
+function lettersOn(strength) {
+  const inLight = strength > TURNS.light, inDark = strength > TURNS.dark;
+  if (inLight && inDark) return " strong";
+  return inDark ? " middle" : "";
 }
 
 function drawGrid(block) {
   const numbers = block.values.flat().filter((value) => value !== null);
-  const [low, high] = ends(numbers);
-  const span = high > low ? high - low : 1;
-  const strengthOf = (value) => 0.06 + 0.94 * (value - low) / span;
-  const withUnit = (value) => shown(value, block.decimals) + (block.unit && value !== null ? ` ${block.unit}` : "");
+  const [low, high] = block.ends || ends(numbers);
+  const decimals = decimalsOf(numbers, block.decimals);
+  const strengthOf = (value) => {
+    if (!(high > low)) return 1;
+    const share = (value - low) / (high - low);
+    return 0.08 + 0.92 * (block.low ? 1 - share : share);
+  };
+  const withUnit = (value) => shown(value, decimals) + (block.unit && value !== null ? NO_BREAK + block.unit : "");
   const describe = (row, column) => {
     const parts = [`${block.title}: ${block.row_title} ${block.rows[row]}, ${block.column_title} ${block.columns[column]}: ${withUnit(block.values[row][column])}`];
     if (block.notes.length && block.notes[row][column]) parts.push(block.notes[row][column]);
@@ -192,11 +310,11 @@ function drawGrid(block) {
   };
   const inCell = (row, column, box) => {
     const value = block.values[row][column];
-    const strong = value !== null && strengthOf(value) > 0.55 ? " strong" : "";
+    const letters = value === null ? " without" : lettersOn(strengthOf(value));
     const middle = { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle" };
-    if (block.numbers) return [svg("text", { ...middle, class: `cell${strong}` }, shown(value, block.decimals))];
+    if (block.numbers && value !== null) return [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals))];
     const mark = block.marks.length ? block.marks[row][column] : "";
-    return mark ? [svg("text", { ...middle, class: `cell role${strong}` }, mark)] : null;
+    return mark ? [svg("text", { ...middle, class: `cell role${letters}` }, mark)] : null;
   };
   const frame = heatMap({
     title: block.title,
@@ -214,20 +332,34 @@ function drawGrid(block) {
     columns: [block.row_title, ...block.columns.map((name) => `${block.column_title} ${name}`)],
     rows: block.rows.map((name, row) => [name, ...block.values[row].map((value, column) => {
       const mark = block.marks.length ? block.marks[row][column] : "";
-      return mark ? `${shown(value, block.decimals)} ${mark}` : value;
+      return mark ? `${shown(value, decimals)} ${mark}` : value;
     })]),
     title: "",
     decimals: block.decimals,
   });
-  const colours = numbers.length ? scale(withUnit(low), withUnit(high), "") : null;
-  return html("figure", {}, html("figcaption", { dir: "auto" }, block.title), frame, colours, asTable(table));
+  return html("figure", {}, html("figcaption", { dir: "auto" }, block.title), about(block), frame, gridScale(block, numbers.length, low, high, withUnit), asTable(table));
+}
+
+function gridScale(block, count, low, high, withUnit) {
+  const [light, dark] = block.low ? [high, low] : [low, high];
+  const node = count ? scale(high > low ? withUnit(light) : "", withUnit(dark), "") : html("div", { class: "scale" });
+  if (block.values.flat().includes(null)) node.append(absentSign(block.absent));
+  return node;
+}
+
+// A line for readers who do not know the term.
+function about(block) {
+  const parts = [block.about, block.low ? "lower is better" : ""].filter(Boolean);
+  const room = block.about && block.type === "grid" ? " two-lines" : "";
+  return parts.length ? html("p", { class: `note about${room}` }, parts.join("; ")) : null;
 }
 
 // ---- Curves ----------------------------------------------------------------------------------
 
-const CHART = { width: 430, height: 270, left: 52, right: 14, above: 12, below: 42 };
+const CHART = { width: 430, height: 270, right: 14, above: 12, below: 42 };
 const COLOURS = 8;
 const MOST_NAMED = 16;
+const LONGEST_NAME = 14; // of a place on an axis of names
 
 function ticks(low, high, wanted) {
   const rough = (high - low) / wanted || 1;
@@ -245,6 +377,7 @@ function axesOf(block) {
   const xOf = (point) => isNamed ? names.indexOf(String(point.x)) : point.x;
   const xs = isNamed ? names.map((_, place) => place) : points.map((point) => point.x);
   const ys = points.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]);
+  const decimals = decimalsOf(ys, block.decimals);
   let [bottom, top] = ends(ys);
   const margin = (top - bottom || Math.abs(top) || 1) * 0.06;
   if (block.zero) bottom = Math.min(0, bottom);
@@ -254,12 +387,26 @@ function axesOf(block) {
   const padding = isNamed ? 0.35 : (last - first || 1) * 0.04;
   first -= padding;
   last += padding;
-  const { width, height, left, right, above, below } = CHART;
+  const { width, height, right, above } = CHART;
+  const vertical = ticks(bottom, top, 5);
+  const upright = vertical.marks.map((y) => [y, fixed(y, vertical.decimals)]);
+  const horizontal = isNamed ? names.map((name, place) => [place, shortened(name, LONGEST_NAME)]) : wholeTicks(first, last);
+  const left = 14 + LETTER * Math.max(...upright.map(([, name]) => name.length));
+  const widest = LETTER * Math.max(...horizontal.map(([, name]) => letterWidth(name)));
+  const turned = widest > (width - left - right) / horizontal.length - 4;
+  const below = turned ? CHART.below + widest - 10 : CHART.below;
   return {
-    isNamed, names, xOf, bottom, top, first, last,
+    isNamed, names, xOf, decimals, upright, horizontal, turned, left, below,
     across: (x) => left + (x - first) / (last - first) * (width - left - right),
     up: (y) => height - below - (y - bottom) / (top - bottom) * (height - above - below),
   };
+}
+
+// Layers, heads and updates are whole numbers.
+function wholeTicks(first, last) {
+  const { marks, decimals } = ticks(first, last, 7);
+  const whole = marks.filter((x) => Number.isInteger(Number(x.toFixed(9))));
+  return whole.length ? whole.map((x) => [x, fixed(x, 0)]) : marks.map((x) => [x, fixed(x, decimals)]);
 }
 
 function drawCurves(block) {
@@ -268,44 +415,53 @@ function drawCurves(block) {
   const { width, height } = CHART;
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   picture.append(...drawnAxes(block, axes));
-  const groups = block.curves.map((curve, number) => drawnCurve(curve, number, axes));
+  const groups = block.curves.map((curve, number) => drawnCurve(curve, colourOf(curve, number), axes));
+  if (groups.length <= MOST_NAMED) widenLower(groups);
   picture.append(...groups);
   const frame = html("div", { class: "charted", tabindex: "0", role: "application", "aria-roledescription": "chart", "aria-label": `${block.title}. Left and right move along a curve, up and down between curves.` }, picture);
-  followPoints(block, axes, picture, frame, groups);
-  const mark = block.mark && block.curves.some((curve) => curve.points.some((point) => point.marked));
+  const kept = { number: null }; // the curve whose name is pressed
+  followPoints(block, axes, picture, frame, groups, kept);
+  const mark = block.mark && block.curves.some((curve) => curve.points.some((point) => point.marked)) ? `◎ ${block.mark}` : "";
+  const dashes = block.curves.some((curve) => curve.dashed) ? block.dashes : "";
+  const notes = [mark, dashes].filter(Boolean).map((text) => html("p", { class: "note" }, text));
   const table = () => drawTable(curvesAsTable(block, axes));
-  return html("figure", { class: "wide" }, html("figcaption", { dir: "auto" }, block.title), frame, legend(block, groups), mark ? html("p", { class: "note" }, `◎ ${block.mark}`) : null, asTable(table));
+  return html("figure", { class: "wide" }, html("figcaption", { dir: "auto" }, block.title), about(block), block.title.endsWith(block.y_title) ? null : html("p", { class: "y-title", dir: "auto" }, block.y_title), frame, legend(block, groups, kept), notes, asTable(table));
+}
+
+function colourOf(curve, number) {
+  return (curve.colour ?? number) % COLOURS;
+}
+
+// The first curves, which later ones may cover, are wider: both are seen where they meet.
+function widenLower(groups) {
+  const last = groups.length - 1;
+  groups.forEach((group, number) => {
+    const share = last ? (last - number) / last : 0;
+    group.style.setProperty("--width", `${(1.5 + 1.8 * share).toFixed(2)}px`);
+  });
 }
 
 function drawnAxes(block, axes) {
-  const { width, height, left, right, above, below } = CHART;
+  const { width, height, right } = CHART;
+  const { left, below } = axes;
   const parts = [];
-  const vertical = ticks(axes.bottom, axes.top, 5);
-  for (const y of vertical.marks) {
+  for (const [y, name] of axes.upright) {
     parts.push(svg("line", { x1: left, x2: width - right, y1: axes.up(y), y2: axes.up(y), class: "grid" }));
-    parts.push(svg("text", { x: left - 6, y: axes.up(y) + 4, "text-anchor": "end", class: "label" }, y.toFixed(vertical.decimals)));
+    parts.push(svg("text", { x: left - 6, y: axes.up(y) + 4, "text-anchor": "end", class: "label" }, name));
   }
-  const horizontal = axes.isNamed
-    ? axes.names.map((name, place) => [place, name])
-    : wholeTicks(block, axes).map((x) => [x, fixed(x, 0)]);
-  for (const [x, name] of horizontal) {
-    parts.push(svg("text", { x: axes.across(x), y: height - below + 16, "text-anchor": "middle", class: "label" }, shortened(name, 10)));
+  for (const [x, name] of axes.horizontal) {
+    const place = axes.turned
+      ? { transform: `translate(${axes.across(x) + 4} ${height - below + 8}) rotate(-90)`, "text-anchor": "end" }
+      : { x: axes.across(x), y: height - below + 16, "text-anchor": "middle" };
+    parts.push(svg("text", { ...place, class: "label" }, name));
   }
   parts.push(svg("line", { x1: left, x2: width - right, y1: height - below, y2: height - below, class: "frame" }));
   parts.push(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle", class: "axis" }, block.x_title));
-  parts.push(svg("text", { transform: `translate(12 ${(above + height - below) / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }, shortened(block.y_title, 44)));
   return parts;
 }
 
-// Layers, heads and updates are whole numbers.
-function wholeTicks(block, axes) {
-  const marks = ticks(axes.first, axes.last, 7).marks;
-  const whole = marks.filter((x) => Number.isInteger(Number(x.toFixed(9))));
-  return whole.length ? whole.map(Math.round) : marks;
-}
-
-function drawnCurve(curve, number, axes) {
-  const group = svg("g", { class: `curve c${number % COLOURS}${curve.dashed ? " dashed" : ""}` });
+function drawnCurve(curve, colour, axes) {
+  const group = svg("g", { class: `curve c${colour}${curve.dashed ? " dashed" : ""}` });
   const places = curve.points.map((point) => [axes.across(axes.xOf(point)), axes.up(point.y)]);
   if (places.length > 1) group.append(svg("path", { d: "M" + places.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L"), class: "line" }));
   curve.points.forEach((point, place) => {
@@ -320,25 +476,27 @@ function drawnCurve(curve, number, axes) {
   return group;
 }
 
-function legend(block, groups) {
+function swatch(colour, dashed) {
+  return svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, svg("g", { class: `curve c${colour}${dashed ? " dashed" : ""}` }, svg("path", { d: "M1 5h24", class: "line" })));
+}
+
+// Names of curves, which can be pressed; of many curves, what their colours mean.
+function legend(block, groups, kept) {
   if (block.curves.length < 2) return null;
-  if (block.curves.length > MOST_NAMED) return html("p", { class: "note" }, `${block.curves.length} lines; each is named where the mouse is.`);
+  if (block.curves.length > MOST_NAMED) {
+    const colours = block.colours.map((name, colour) => html("li", {}, swatch(colour % COLOURS, false), name));
+    return html("div", {}, html("ul", { class: "legend" }, colours), html("p", { class: "note" }, `${block.curves.length} lines; each is named where the mouse is.`));
+  }
   const list = html("ul", { class: "legend" });
   block.curves.forEach((curve, number) => {
-    const swatch = svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, svg("g", { class: `curve c${number % COLOURS}${curve.dashed ? " dashed" : ""}` }, svg("path", { d: "M1 5h24", class: "line" })));
-    const button = html("button", { type: "button", "aria-pressed": "false" }, swatch, html("span", { dir: "auto" }, curve.name));
-    const only = () => highlight(groups, button.getAttribute("aria-pressed") === "true" ? number : null);
+    const button = html("button", { type: "button", "aria-pressed": "false" }, swatch(colourOf(curve, number), curve.dashed), html("span", { dir: "auto" }, curve.name));
     button.addEventListener("click", () => {
-      const isOn = button.getAttribute("aria-pressed") === "true";
-      list.querySelectorAll("button").forEach((other) => other.setAttribute("aria-pressed", "false"));
-      button.setAttribute("aria-pressed", String(!isOn));
-      only();
+      kept.number = kept.number === number ? null : number;
+      list.querySelectorAll("button").forEach((other, place) => other.setAttribute("aria-pressed", String(place === kept.number)));
+      highlight(groups, kept.number);
     });
     button.addEventListener("pointerenter", () => highlight(groups, number));
-    button.addEventListener("pointerleave", () => {
-      const pressed = [...list.querySelectorAll("button")].findIndex((other) => other.getAttribute("aria-pressed") === "true");
-      highlight(groups, pressed < 0 ? null : pressed);
-    });
+    button.addEventListener("pointerleave", () => highlight(groups, kept.number));
     list.append(html("li", {}, button));
   });
   return list;
@@ -348,39 +506,40 @@ function highlight(groups, number) {
   groups.forEach((group, place) => group.classList.toggle("faint", number !== null && place !== number));
 }
 
-function describePoint(block, curve, point) {
-  const interval = point.low !== null && point.high !== null ? ` (${shown(point.low, block.decimals)} to ${shown(point.high, block.decimals)})` : "";
+function describePoint(block, axes, curve, point) {
+  const number = (value) => shown(value, axes.decimals);
+  const interval = point.low !== null && point.high !== null ? ` (${number(point.low)} to ${number(point.high)})` : "";
   const note = [point.note, point.marked ? block.mark : ""].filter(Boolean).join(", ");
-  return `${curve.name}: ${block.x_title} ${shown(point.x, block.decimals)}: ${shown(point.y, block.decimals)}${interval}${note ? `; ${note}` : ""}`;
+  const x = shown(point.x, decimalsOf([point.x], block.decimals));
+  return `${curve.name}: ${block.x_title} ${x}: ${number(point.y)}${interval}${note ? `; ${note}` : ""}`;
 }
 
 // The point that is nearest to the mouse, or that arrow keys have reached, is told.
-function followPoints(block, axes, picture, frame, groups) {
+function followPoints(block, axes, picture, frame, groups, kept) {
   const known = [];
   block.curves.forEach((curve, number) => curve.points.forEach((point, place) => known.push({ number, place, curve, point, x: axes.across(axes.xOf(point)), y: axes.up(point.y) })));
   const ring = svg("circle", { r: 6, class: "cursor", visibility: "hidden" });
   picture.append(ring);
-  const look = (near, tell) => {
+  const look = (near) => {
     ring.setAttribute("cx", near.x);
     ring.setAttribute("cy", near.y);
     ring.setAttribute("visibility", "visible");
     highlight(groups, groups.length > 1 ? near.number : null);
-    tell(describePoint(block, near.curve, near.point));
+    return describePoint(block, axes, near.curve, near.point);
   };
   const leave = () => {
     ring.setAttribute("visibility", "hidden");
-    highlight(groups, null);
+    highlight(groups, kept.number);
     tip.hide();
   };
-  picture.addEventListener("pointermove", (event) => {
+  watch(picture, (event) => {
     const box = picture.getBoundingClientRect();
     const x = (event.clientX - box.left) * CHART.width / box.width, y = (event.clientY - box.top) * CHART.height / box.height;
     const distance = (one) => Math.hypot(one.x - x, one.y - y);
     const near = known.reduce((best, one) => distance(one) < distance(best) ? one : best);
-    if (distance(near) < 40) look(near, (text) => tip.show(text, event.clientX, event.clientY));
+    if (distance(near) < 40) tip.show(look(near), event.clientX, event.clientY);
     else leave();
-  });
-  picture.addEventListener("pointerleave", leave);
+  }, leave);
   frame.addEventListener("blur", leave);
   let at = null;
   frame.addEventListener("keydown", (event) => {
@@ -394,17 +553,18 @@ function followPoints(block, axes, picture, frame, groups) {
     const next = filled[(filled.indexOf(from.number) + other + filled.length) % filled.length];
     const place = Math.min(Math.max(from.place + along, 0), block.curves[next].points.length - 1);
     at = known.find((one) => one.number === next && one.place === place);
-    look(at, (text) => tip.beside(ring, text));
+    tip.beside(ring, look(at));
   });
 }
 
 function curvesAsTable(block, axes) {
   const xs = [...new Set(block.curves.flatMap((curve) => curve.points.map((point) => point.x)))];
   if (!axes.isNamed) xs.sort((a, b) => a - b);
+  const number = (value) => shown(value, axes.decimals);
   const rows = xs.map((x) => [x, ...block.curves.map((curve) => {
     const point = curve.points.find((one) => one.x === x);
     if (!point) return null;
-    return point.low === null ? point.y : `${shown(point.y, block.decimals)} (${shown(point.low, block.decimals)} to ${shown(point.high, block.decimals)})`;
+    return point.low === null ? point.y : `${number(point.y)} (${number(point.low)} to ${number(point.high)})`;
   })]);
   return { columns: [block.x_title, ...block.curves.map((curve) => curve.name)], rows, title: "", decimals: block.decimals };
 }

@@ -27,11 +27,25 @@ function fixed(value, decimals) {
   return text.replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 }
 
-// What JSON gave; counts have no decimals, nothing is a dash.
+// A difference with its sign.
+function signed(value, decimals) {
+  const text = fixed(value, decimals);
+  return value > 0 && /[1-9]/.test(text) ? `+${text}` : text;
+}
+
+// What JSON gave; nothing is a dash.
 function shown(value, decimals) {
   if (value === null || value === undefined || value === "") return "–";
-  return typeof value === "number" ? fixed(value, Number.isInteger(value) ? 0 : decimals) : String(value);
+  return typeof value === "number" ? fixed(value, decimals) : String(value);
 }
+
+// As many decimals for all numbers: none if they are counts.
+function decimalsOf(numbers, decimals) {
+  return numbers.every((value) => typeof value !== "number" || Number.isInteger(value)) ? 0 : decimals;
+}
+
+// A number and its unit stay on one line.
+const NO_BREAK = "\u00a0";
 
 // The smallest and the largest of many numbers.
 function ends(numbers) {
@@ -69,7 +83,56 @@ const tip = {
     const place = node.getBoundingClientRect();
     this.show(text, place.left + place.width / 2, place.bottom - 12);
   },
+  above(node, text) {
+    const place = node.getBoundingClientRect();
+    this.show(text, place.left, place.bottom);
+    this.box.style.top = `${Math.max(4, place.top - this.box.offsetHeight - 8)}px`;
+  },
 };
+
+// What a finger has touched stays told until the next touch elsewhere.
+const touched = {
+  node: null,
+  leave: null,
+  hold(node, leave) {
+    this.node = node;
+    this.leave = leave;
+  },
+  release(event) {
+    if (this.node === null || this.node.contains(event.target)) return;
+    this.leave();
+    this.node = null;
+  },
+};
+document.addEventListener("pointerdown", (event) => touched.release(event), true);
+
+// Calls look with what the mouse is over or a finger touches, and leave when that is over.
+function watch(node, look, leave) {
+  const unlessTouch = (act) => (event) => { if (event.pointerType !== "touch") act(event); };
+  node.addEventListener("pointermove", unlessTouch(look));
+  node.addEventListener("pointerleave", unlessTouch(leave));
+  node.addEventListener("click", (event) => {
+    look(event);
+    touched.hold(node, leave);
+  });
+}
+
+// On paper nothing scrolls and nothing can be chosen: what has another look there is drawn again.
+const paper = {
+  isOn: false,
+  acts: [],
+  width: 660, // A4 and Letter have that, between their margins
+  listen(act) { this.acts.push(act); },
+  turn(isOn) {
+    if (isOn === this.isOn) return;
+    this.isOn = isOn;
+    document.documentElement.toggleAttribute("data-paper", isOn);
+    for (const act of this.acts) act(isOn);
+  },
+};
+window.addEventListener("beforeprint", () => paper.turn(true));
+window.addEventListener("afterprint", () => paper.turn(false));
+window.matchMedia("print").addEventListener("change", (event) => paper.turn(event.matches));
 
 // A drop-down list of names; answers with the place of what is chosen.
 function menu(label, names, chosen, change) {
