@@ -28,6 +28,7 @@ import re
 import secrets
 import stat
 import sys
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -44,11 +45,19 @@ DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
 NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 PRIVATE = 0o600  # until an output is complete
 CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # says a file system that knows no fsync
+# … that knows no hard links
+NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 LONG_NAME = 200  # bytes; file systems take 255, and the names of lock and part are longer
+
+TRIES, PAUSE = 3, 0.01  # to take a lock, seconds between
 
 # Text that UTF-8 cannot hold, as in names of files in another encoding, is written as \udcff, which
 # JSON reads back.
 TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
+
+
+class Busy(InputError):
+    """Another run is writing the same output."""
 
 
 def name_of(path: str | Path) -> str:
@@ -288,6 +297,7 @@ def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
                 _to_disk(raw)
                 _hand_on(old or by_umask, descriptor)
             part.replace(target)
+            _name_to_disk(target)
         finally:
             part.unlink(missing_ok=True)
 
@@ -311,6 +321,7 @@ def take_name(part: Path, path: str | Path) -> None:
             if old is not None:
                 _hand_on(old, file.fileno())
         part.replace(target)
+        _name_to_disk(target)
 
 
 def _to_disk(file: IO) -> None:
@@ -324,6 +335,16 @@ def _to_disk(file: IO) -> None:
     except OSError as error:
         if error.errno not in CANNOT:
             raise
+
+
+def _name_to_disk(target: Path) -> None:
+    """A power failure must not take back the new name when what it was made of is removed."""
+    with contextlib.suppress(OSError):
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def new_file(path: Path, text: str) -> None:
@@ -345,12 +366,17 @@ def new_file(path: Path, text: str) -> None:
 def _link(part: Path, path: Path, text: str) -> None:
     try:
         os.link(part, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        with path.open("x", **TEXT) as file:
+        return
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+    with path.open("x", **TEXT) as file:
+        try:
             file.write(text)
             _to_disk(file)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _lock_of(target: Path) -> Path:
@@ -398,12 +424,20 @@ def _permit(descriptor: int, mode: int) -> None:
 
 
 def is_locked(target: Path) -> bool:
-    """Whether another run holds the lock of an output."""
+    """Whether a run holds the lock of an output."""
     try:
-        with locked(target):
-            return False
-    except InputError:
+        descriptor = os.open(_lock_of(target), os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextlib.contextmanager
@@ -420,20 +454,23 @@ def locked(target: Path) -> Iterator[bool]:
 
 
 def _take(lock: Path, target: Path) -> tuple[int, bool]:
+    refusals = 0
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise InputError(
-                f"{target}: another run is writing it; expected one at a time"
-            ) from None
+            refusals += 1
+            if refusals == TRIES:
+                raise Busy(f"{target}: another run is writing it; expected one at a time") from None
+            time.sleep(PAUSE)  # it may be but somebody who asks (``is_locked``)
         except OSError:
             return descriptor, False  # a file system without locks
-        if _is_at(lock, descriptor):
-            return descriptor, True
-        os.close(descriptor)  # its owner removed it after we had opened it
+        else:
+            if _is_at(lock, descriptor):
+                return descriptor, True
+            os.close(descriptor)  # its owner removed it after we had opened it
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

@@ -16,7 +16,10 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
+    Busy,
+    is_locked,
     is_stream,
+    locked,
     new_file,
     read_lines,
     refuse_overwriting,
@@ -422,6 +425,35 @@ def test_a_file_system_without_fsync(tmp_path, monkeypatch):
     with whole_file(tmp_path / "out") as file:
         file.write("new")
     assert (tmp_path / "out").read_text() == "new"
+
+
+def test_a_new_file_that_fails_without_hard_links_leaves_nothing(tmp_path, monkeypatch):
+    def no_links(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    calls = []
+
+    def full_at_last(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "fsync", full_at_last)
+    with pytest.raises(InputError, match="out: cannot be written: No space left"):
+        new_file(tmp_path / "out", "text")
+    assert not list(tmp_path.iterdir())
+
+
+def test_asking_for_a_lock_leaves_no_trace(tmp_path):
+    target = tmp_path / "out"
+    assert not is_locked(target)
+    with locked(target):
+        assert is_locked(target)
+        with pytest.raises(Busy, match="out: another run is writing it"), locked(target):
+            pass
+    assert not is_locked(target)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("hard_links", [True, False])

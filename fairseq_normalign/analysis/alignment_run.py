@@ -20,6 +20,8 @@ from fairseq_normalign.host.raw_corpus import TOKENS, ChunkReader
 from fairseq_normalign.runs.chunks import Chunk, Result
 from fairseq_normalign.runs.folder import RunFolder, read_json
 
+PARTS = {"decision", "signature", "pairs", "policy"}  # of what is decided
+
 
 class ChunkAligner:
     """Turns chunks into lines of links.
@@ -99,15 +101,19 @@ def decide(
     """
     pairs = Chunk(0, 0, first[: aligner.sample_size])
     known = None if folder is None else folder.decided()
+    if known is not None and not known.keys() >= PARTS:
+        raise InputError("what this run has decided is damaged; expected --restart")
     if known is None:
+        too_long = TooLong()
         if path is not None and Path(path).exists():
             decided = read_decision(path, aligner)
         else:
-            decided, _ = aligner.decide(*reader.streams(pairs))
+            decided, _ = aligner.decide(*reader.streams(pairs, too_long))
         known = {
             "decision": decided.decision(),
             "signature": {**decided.signature(), **more},
             "pairs": pairs.digest(),
+            "policy": reader.too_long if too_long.count else None,  # for the long ones of them
         }
         if folder is not None:
             known = folder.decide(known)
@@ -117,6 +123,11 @@ def decide(
         text = json.dumps({"decision": known["decision"]}, indent=1, allow_nan=False)
         with contextlib.suppress(FileExistsError):  # another shard has it, too
             new_file(Path(os.path.realpath(path)), text)
+    if known["policy"] not in (None, reader.too_long):
+        raise InputError(
+            f"this run was decided with --too-long {known['policy']}, and this command is with "
+            f"--too-long {reader.too_long}; expected the same, or --restart"
+        )
     if known["pairs"] != pairs.digest():
         raise InputError(
             f"the first {len(pairs.items)} pairs are others than those on which this run was "

@@ -27,6 +27,7 @@ from fairseq_normalign.cli.runs import (
 )
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
+from fairseq_normalign.progress import is_quiet
 
 AUTO = "auto"
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
@@ -274,9 +275,7 @@ def main(args: argparse.Namespace) -> None:
     command["device"] = args.device.type
     with kept_run(args, command, plan.shard) as folder:
         align(args, plan, folder)
-    if folder is None:
-        return
-    if plan.shard.of == 1:
-        merge_run(folder)
-    else:
+        if folder is not None and plan.shard.of == 1:
+            merge_run(folder)
+    if plan.shard.of > 1 and not is_quiet():
         print(f"{plan.shard} is done; when all are: normalign merge {args.output}", file=sys.stderr)

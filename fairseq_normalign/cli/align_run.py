@@ -6,7 +6,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from fairseq_normalign.alignment.links import LinkFile
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.analysis.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.cli import shell
-from fairseq_normalign.files import is_locked
+from fairseq_normalign.files import Busy
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.engines import Make, Place
 from fairseq_normalign.runs.folder import RunFolder
@@ -163,11 +163,12 @@ def keep_lexicon(path: str | None, aligner: Aligner) -> None:
     """Writes what a combined aligner has counted, if it is to be kept and is not yet."""
     from fairseq_normalign.analysis.combined import CombinedAligner
 
-    if path is None or Path(path).exists() or is_locked(Path(path)):  # another shard keeps it
+    if path is None or Path(path).exists():
         return
     if isinstance(aligner, CombinedAligner) and aligner.model is not None:
         lexicon = aligner.model.lexicon
         if not lexicon.pairs:
             warnings.warn(f"{path}: not written, as no lexicon is used here", stacklevel=2)
             return
-        lexicon.write(path)
+        with suppress(Busy):  # another shard keeps it
+            lexicon.write(path)

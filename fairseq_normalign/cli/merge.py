@@ -9,6 +9,7 @@ from pathlib import Path
 from fairseq_normalign.alignment.merge import merge_run
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import locked
 from fairseq_normalign.runs.folder import RunFolder
 
 DESCRIPTION = """Join what `normalign align --num-shards N --shard-id K --output OUTPUT` has made of
@@ -35,6 +36,7 @@ def main(args: argparse.Namespace) -> None:
     for path in (folder.path, *map(Path, args.folders)):
         if not path.is_dir():
             raise InputError(f"{path}: no such folder; expected what the shards have made")
-    for path in args.folders:
-        folder.add(Path(path))
-    merge_run(folder)
+    with locked(folder.path / "merge"):
+        for path in args.folders:
+            folder.add(Path(path))
+        merge_run(folder)

@@ -23,6 +23,7 @@ from fairseq_normalign.version import __version__
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
     *("output", "lexicon", "decision", "own", "fairseq_argv", *options.TEXTS),
+    "cpu",  # the device is compared
 }
 PARTS_OF_DATA = ("dict.*", "reading.json")
 
@@ -110,6 +111,8 @@ def command_of(args: argparse.Namespace) -> dict[str, Any]:
     """All that the result depends on, as options that fairseq has not completed yet."""
     command: dict[str, Any] = {"version": __version__}
     for name, value in vars(args).items():
+        if name == "max_tokens" and not args.confidence:
+            continue  # whoever ran out of memory may go on with smaller batches
         if name not in NOT_COMPARED and value not in (None, False, []):
             command[_flag(name)] = _with_digests(name, value)
     return command
@@ -168,6 +171,6 @@ def kept_run(
         if not kept:
             raise
         raise InputError(f"{error} ({kept} finished chunks are kept in {folder.path})") from None
-    except BaseException:
-        folder.leave()
+    except BaseException:  # as a cluster ends what it wants to run again
+        folder.leave(keep_decision=True)
         raise

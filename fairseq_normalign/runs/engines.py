@@ -1,6 +1,7 @@
 """Who works on the chunks: this process, several processes, or a Ray cluster.
 
-Each engine takes chunks as they come, holds a few at a time, and yields results in their order.
+Each engine hands out a few chunks at a time, and yields results as they come. What is finished is
+so never behind what is not.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import socket
 import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import cycle
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 from fairseq_normalign.errors import InputError
@@ -26,9 +28,12 @@ from fairseq_normalign.runs.chunks import Chunk, Result
 ENGINES = ("local", "ray")
 AHEAD = 2  # chunks that are handed out to each worker at once
 RETRIES = 3  # of a chunk whose worker was lost
+PATIENCE = 60  # seconds without a result of Ray, after which others get a chunk, too
+CONNECT = 10  # seconds
 
 Progress = Callable[[int], object]
 Work = Callable[..., Result]  # of a chunk, and perhaps progress=
+Finished = tuple[Result, list[str]]  # a result of another process, and the warnings there
 
 
 class Place(NamedTuple):
@@ -60,13 +65,8 @@ def run_in_processes(
         places.put(place)
     pool = ProcessPoolExecutor(workers, context, _begin, (make, places))
     try:
-        yield from _in_order(
-            chunks,
-            lambda chunk: pool.submit(_work, chunk),
-            lambda future: future.result(),
-            ahead=AHEAD * workers,
-            progress=progress,
-        )
+        for chunk, finished in _as_they_come(pool, chunks, AHEAD * workers):
+            yield chunk, _heard(chunk, finished, progress)
     except BrokenProcessPool:
         raise InputError(
             "a worker has died, perhaps for want of memory; expected fewer --workers"
@@ -77,6 +77,23 @@ def run_in_processes(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _as_they_come(
+    pool: ProcessPoolExecutor, chunks: Iterable[Chunk], ahead: int
+) -> Iterator[tuple[Chunk, Finished]]:
+    """Keeps so many chunks at work."""
+    rest = iter(chunks)
+    at_work: dict[Future[Finished], Chunk] = {}
+    while True:
+        for chunk in islice(rest, ahead - len(at_work)):
+            at_work[pool.submit(_work, chunk)] = chunk
+        if not at_work:
+            return
+        done, _ = wait(at_work, return_when=FIRST_COMPLETED)
+        # Those that failed come last: what is finished is not to be lost with them.
+        for future in sorted(done, key=lambda future: future.exception() is not None):
+            yield at_work.pop(future), future.result()
 
 
 def places_of(workers: int) -> list[Place]:
@@ -117,7 +134,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(chunk: Chunk) -> tuple[Result, list[str]]:
+def _work(chunk: Chunk) -> Finished:
     return _worker(chunk)
 
 
@@ -127,7 +144,7 @@ class _Telling:
     def __init__(self, work: Work):
         self.work = work
 
-    def __call__(self, chunk: Chunk) -> tuple[Result, list[str]]:
+    def __call__(self, chunk: Chunk) -> Finished:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("default")
             result = self.work(chunk)
@@ -157,27 +174,92 @@ def run_on_ray(
     ray = _ray()
     resources = {"num_gpus": 1} if gpu else {"num_cpus": 1}
     with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
-        ray.init(
-            address=address, log_to_driver=False, include_dashboard=False, configure_logging=False
-        )
+        _connect(ray, address)
         try:
             known = ray.put(make)  # held here: a worker that replaces another one needs it again
             worker = ray.remote(max_restarts=-1, max_task_retries=RETRIES, **resources)(_RayWorker)
             if workers is None:
                 workers = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 1))
-            actors = cycle([worker.remote(known) for _ in range(workers)])
-            yield from _in_order(
-                chunks,
-                lambda chunk: next(actors).work.remote(chunk),
-                lambda reference: _fetched(ray, reference),
-                ahead=AHEAD * workers,
-                progress=progress,
-            )
+            crew = _Crew(ray, [worker.remote(known) for _ in range(workers)])
+            for chunk, finished in crew.run(chunks):
+                yield chunk, _heard(chunk, finished, progress)
         finally:
             ray.shutdown()
 
 
+def _connect(ray: Any, address: str | None) -> None:
+    """Begins to work with a cluster; refuses an address where there is none."""
+    host, _, port = (address or "").rpartition(":")
+    try:
+        if port.isdecimal():  # Ray itself would try for minutes
+            name = host.rpartition("/")[2].strip("[]")
+            socket.create_connection((name, int(port)), timeout=CONNECT).close()
+        ray.init(
+            address=address, log_to_driver=False, include_dashboard=False, configure_logging=False
+        )
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split("\n")[0].split())
+        raise InputError(
+            f"Ray at {address or 'this machine'}: {reason}; expected the address of a cluster that "
+            "runs, such as auto or HOST:6379"
+        ) from None
+
+
+class _Crew:
+    """Workers of a cluster, of which some may come late, never, or be lost for good.
+
+    Chunks are given to those that are there. If nothing comes for a while and somebody is free, he
+    gets what others have not finished: the same chunk twice is the same result.
+    """
+
+    def __init__(self, ray: Any, actors: Sequence[Any]):
+        self.ray = ray
+        self.size = len(actors)
+        self.free: deque[Any] = deque()  # a worker that can take two chunks is there twice
+        self.unfinished: dict[int, Chunk] = {}
+        # What is awaited: that a worker is there, or a chunk.
+        self.awaited: dict[Any, tuple[Any, Chunk | None]] = {}
+        for actor in actors:
+            self.awaited[actor.ready.remote()] = actor, None
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Finished]]:
+        """Results as they come."""
+        rest = iter(chunks)
+        upcoming = next(rest, None)
+        while upcoming is not None or self.unfinished:
+            while upcoming is not None and self.free:
+                self.unfinished[upcoming.number] = upcoming
+                self._give(upcoming)
+                upcoming = next(rest, None)
+            done, _ = self.ray.wait(list(self.awaited), timeout=PATIENCE)
+            if not done:
+                self._hurry()
+            for reference in done:
+                actor, chunk = self.awaited.pop(reference)
+                finished = _fetched(self.ray, reference)
+                self.free.extend([actor] * (AHEAD if chunk is None else 1))
+                if chunk is not None and self.unfinished.pop(chunk.number, None) is not None:
+                    yield chunk, finished
+
+    def _give(self, chunk: Chunk) -> None:
+        actor = self.free.popleft()
+        self.awaited[actor.work.remote(chunk)] = actor, chunk
+
+    def _hurry(self) -> None:
+        """After a while in which nothing came."""
+        if not self.free and not self.unfinished:
+            warnings.warn(
+                f"Ray has started none of {self.size} workers for {PATIENCE} seconds: is there a "
+                "core, or GPU, that nobody uses?",
+                stacklevel=2,
+            )
+        for chunk in list(self.unfinished.values())[: len(self.free)]:
+            self._give(chunk)
+
+
 def _ray() -> Any:
+    # Else its processes tell of themselves on stderr.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         import ray
     except ImportError:
@@ -193,11 +275,15 @@ class _RayWorker:
     def __init__(self, make: Make):
         self.worker = _Telling(make(Place(0, 1)))
 
-    def work(self, chunk: Chunk) -> tuple[Result, list[str]]:
+    def ready(self) -> Finished:
+        """Comes back when the model is loaded."""
+        return Result(""), []
+
+    def work(self, chunk: Chunk) -> Finished:
         return self.worker(chunk)
 
 
-def _fetched(ray: Any, reference: Any) -> tuple[Result, list[str]]:
+def _fetched(ray: Any, reference: Any) -> Finished:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -208,28 +294,10 @@ def _fetched(ray: Any, reference: Any) -> tuple[Result, list[str]]:
         raise InputError(f"Ray has lost its workers for good: {error}") from None
 
 
-def _in_order(
-    chunks: Iterable[Chunk],
-    submit: Callable[[Chunk], Any],
-    fetch: Callable[[Any], tuple[Result, list[str]]],
-    *,
-    ahead: int,
-    progress: Progress,
-) -> Iterator[tuple[Chunk, Result]]:
-    """Keeps ``ahead`` chunks at work; yields the results of the oldest ones."""
-    waiting: deque[tuple[Chunk, Any]] = deque()
-
-    def next_result() -> tuple[Chunk, Result]:
-        chunk, pending = waiting.popleft()
-        result, told = fetch(pending)
-        for message in told:
-            warnings.warn(message, stacklevel=3)
-        progress(len(chunk.items))
-        return chunk, result
-
-    for chunk in chunks:
-        waiting.append((chunk, submit(chunk)))
-        if len(waiting) >= ahead:
-            yield next_result()
-    while waiting:
-        yield next_result()
+def _heard(chunk: Chunk, finished: Finished, progress: Progress) -> Result:
+    """A result, once its warnings and that it is there are told."""
+    result, told = finished
+    for message in told:
+        warnings.warn(message, stacklevel=3)
+    progress(len(chunk.items))
+    return result

@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_locked, locked, new_file, whole_file
+from fairseq_normalign.files import Busy, is_locked, locked, new_file, whole_file
 from fairseq_normalign.runs.chunks import Chunk, Result, Shard, digest
 
 RUN, DECIDED = "run.json", "decided.json"
 CHUNK = re.compile("chunk-(?P<number>[0-9]{7,15})")
 SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
+PRIVATE_FOLDER = 0o700
 LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
 
 
@@ -42,8 +43,10 @@ class RunFolder:
     """
 
     def __init__(self, output: str | Path):
-        self.output = Path(os.path.realpath(output))
-        self.path = Path(f"{self.output}.run")
+        self.output = Path(output)
+        self.path = Path(f"{os.path.realpath(output)}.run")
+        self.held: str | None = None  # the shard that works here
+        self.was_there = False  # from an earlier run
         self.identity = ""  # of the run, with what was decided; each chunk has it
 
     def begin(self, command: Mapping[str, Any], *, restart: bool = False) -> None:
@@ -54,6 +57,7 @@ class RunFolder:
             self.refuse_running()
             self.remove()
             self._make()
+        self.was_there = (self.path / DECIDED).exists()
         known = self._keep_first(RUN, command)
         for name in sorted({*known, *command}):
             if known.get(name) != command.get(name):
@@ -64,7 +68,7 @@ class RunFolder:
 
     def _make(self) -> None:
         try:
-            self.path.mkdir(exist_ok=True)
+            self.path.mkdir(PRIVATE_FOLDER, exist_ok=True)  # it holds words of the corpus
         except OSError as error:
             raise InputError(f"{self.path}: cannot be made: {error.strerror or error}") from None
 
@@ -79,8 +83,17 @@ class RunFolder:
     @contextlib.contextmanager
     def alone(self, shard: Shard) -> Iterator[None]:
         """Refuses a second run of the same shard while this one lasts."""
-        with locked(self.path / _name(shard)):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.path / _name(shard)))
+            except Busy:
+                of_shard = f" of {shard}" if shard.of > 1 else ""
+                raise InputError(
+                    f"{self.output}: another run{of_shard} is at work on it; expected one at a time"
+                ) from None
+            self.held = _name(shard)
             yield
+        self.held = None
 
     def decided(self) -> dict[str, Any] | None:
         """What was decided before; None if nothing was."""
@@ -130,11 +143,11 @@ class RunFolder:
             "chunk": chunk.number,
             "text": chunk.digest(),
             "pairs": len(chunk.items),
-            "body": hashlib.blake2b(body, digest_size=16).hexdigest(),
             "notes": result.notes,
         }
+        signed = {"digest": _digest_of(header, body), **header}
         with whole_file(self._chunk_path(chunk.number), binary=True) as file:
-            file.write(json.dumps(header).encode() + b"\n" + body)
+            file.write(json.dumps(signed).encode() + b"\n" + body)
 
     def finish(self, shard: Shard, chunks: int, pairs: int) -> None:
         """Notes that a shard has come to the end of the corpus."""
@@ -142,12 +155,13 @@ class RunFolder:
         with whole_file(self.path / f"{_name(shard)}.json") as file:
             json.dump(end, file)
 
-    def body(self, chunk: int) -> str:
-        """The part of the output that a chunk makes."""
+    def result(self, chunk: int) -> Result:
+        """What was made of a chunk."""
         known = self._read_chunk(chunk)
         if known is None:
             raise InputError(f"{self._chunk_path(chunk)}: is missing or damaged; run it again")
-        return known[1].decode("utf-8")
+        header, body = known
+        return Result(body.decode("utf-8"), header["notes"])
 
     def chunks(self) -> int:
         """How many chunks the corpus has; refuses a run that has not come to its end."""
@@ -170,11 +184,11 @@ class RunFolder:
         return of_first["chunks"]
 
     def _refuse_missing(self, chunks: int, shards: int) -> None:
-        missing = [number for number in range(chunks) if not self._chunk_path(number).exists()]
+        missing = [number for number in range(chunks) if self._read_chunk(number) is None]
         if missing:
             of_shards = sorted({number % shards for number in missing})
             raise InputError(
-                f"{self.path}: {len(missing)} of {chunks} chunks are missing, of shards "
+                f"{self.path}: {len(missing)} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
 
@@ -183,23 +197,38 @@ class RunFolder:
         for name in (RUN, DECIDED):
             if read_json(folder / name) != read_json(self.path / name):
                 raise InputError(f"{folder / name}: differs from {self.path / name}: another run")
-        for name in (*_named(folder, CHUNK), *_named(folder, SHARD)):
+        self.decided()
+        names = {name: int(match["number"]) for name, match in _named(folder, CHUNK).items()}
+        for name, number in names.items():
+            # A copy may be cut off, theirs as ours.
+            if self._read_chunk(number) is None and self._read_chunk(number, folder) is not None:
+                self._copy(folder / name)
+        for name in _named(folder, SHARD):
             if not (self.path / name).exists():
-                with whole_file(self.path / name, binary=True) as file:
-                    file.write((folder / name).read_bytes())
+                self._copy(folder / name)
+
+    def _copy(self, path: Path) -> None:
+        with whole_file(self.path / path.name, binary=True) as file:
+            file.write(path.read_bytes())
 
     def remove(self) -> None:
         """Removes the folder, all at once; others may do so at the same time."""
-        removed = self.path.with_name(f".{self.path.name}.removed")
+        removed = self.path.with_name(f".{digest(self.path.name)}.removed")
         shutil.rmtree(removed, ignore_errors=True)  # what a run that was killed here has left
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(removed)
             shutil.rmtree(removed)
 
-    def leave(self) -> int:
-        """After an error: removes a folder that keeps nothing; returns how many chunks are kept."""
+    def leave(self, *, keep_decision: bool = False) -> int:
+        """After an error: removes a folder that keeps nothing; returns how many chunks are kept.
+
+        Args:
+            keep_decision: what this run has decided is worth keeping by itself; what an earlier
+                one has always is.
+        """
         kept = len(self.done())
-        if not kept and not self._running():
+        has_decided = (keep_decision or self.was_there) and (self.path / DECIDED).exists()
+        if not kept and not has_decided and not self._running():
             self.remove()
         return kept
 
@@ -209,28 +238,34 @@ class RunFolder:
             raise InputError(f"{self.path}: {shard} is still running; expected it to end before")
 
     def _running(self) -> list[str]:
-        """The shards whose runs are alive."""
+        """The other shards whose runs are alive."""
         shards = [lock["shard"] for lock in _named(self.path, LOCK).values()]
-        return [shard for shard in shards if is_locked(self.path / shard)]
+        return [shard for shard in shards if shard != self.held and is_locked(self.path / shard)]
 
-    def _read_chunk(self, number: int) -> tuple[dict[str, Any], bytes] | None:
-        """A chunk that is whole; refuses one of another run."""
-        path = self._chunk_path(number)
+    def _read_chunk(
+        self, number: int, folder: Path | None = None
+    ) -> tuple[dict[str, Any], bytes] | None:
+        """A chunk that is whole, in this folder or another; refuses one of another run."""
+        path = (folder or self.path) / self._chunk_path(number).name
         try:
             first, _, body = path.read_bytes().partition(b"\n")
             header = json.loads(first)
-            whole = header["body"] == hashlib.blake2b(body, digest_size=16).hexdigest()
-            of_run, number_found = header["run"], header["chunk"]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            if header.pop("digest") != _digest_of(header, body):
+                return None
+        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             return None
-        if not whole:
-            return None
-        if of_run != self.identity or number_found != number:
+        if header["run"] != self.identity or header["chunk"] != number:
             raise InputError(f"{path}: is a chunk of another run; expected this run's alone")
         return header, body
 
     def _chunk_path(self, number: int) -> Path:
         return self.path / f"chunk-{number:07}"
+
+
+def _digest_of(header: Mapping[str, Any], body: bytes) -> str:
+    """Tells a chunk that is whole."""
+    whole = json.dumps(header).encode() + b"\n" + body
+    return hashlib.blake2b(whole, digest_size=16).hexdigest()
 
 
 def _named(folder: Path, form: re.Pattern[str]) -> dict[str, re.Match[str]]:

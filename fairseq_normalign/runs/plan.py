@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     def run(
         self, make: Make, chunks: Iterable[Chunk], progress: Progress
     ) -> Iterator[tuple[Chunk, Result]]:
-        """The chunks with their results, in order."""
+        """The chunks with their results, as they come."""
         if self.engine == "ray":
             return run_on_ray(
                 make,
@@ -59,9 +59,20 @@ def run_through(
     items: Iterable[Any], make: Make, plan: Plan, *, note: Note, progress: Progress
 ) -> Iterator[str]:
     """The output, chunk after chunk; nothing is kept."""
-    for _, result in plan.run(make, cut(items, plan.pairs), progress):
+    for result in _in_order(plan.run(make, cut(items, plan.pairs), progress)):
         note(result.notes)
         yield result.body
+
+
+def _in_order(results: Iterable[tuple[Chunk, Result]]) -> Iterator[Result]:
+    """Results of chunks 0, 1, 2, …; those that come too early wait."""
+    early: dict[int, Result] = {}
+    wanted = 0
+    for chunk, result in results:
+        early[chunk.number] = result
+        while wanted in early:
+            yield early.pop(wanted)
+            wanted += 1
 
 
 def run_and_keep(

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from fairseq_normalign.analysis.methods import METHODS, methods_without_files
+from fairseq_normalign.files import locked, read_lines
 from fairseq_normalign.runs import folder as run_folder
 from tests.conftest import run
 from tests.stored import OPTIONS, state
@@ -119,7 +120,7 @@ def test_shards_are_merged(place, kind, expected, tmp_path):
     (tmp_path / "out.run" / "shard-x-of-y.json").touch()  # a stranger
     done = run("normalign", "merge", output, check=False)
     assert done.returncode == 2
-    assert "2 of 5 chunks are missing, of shards 1 of 3; run these first" in done.stderr
+    assert "2 of 5 chunks are missing or damaged, of shards 1 of 3; run these f" in done.stderr
     run(*command(place, *options, "--num-shards", 3, "--shard-id", 1, output=output, both=both))
     run("normalign", "merge", output)
     assert bytes_of(output) == expected
@@ -293,6 +294,73 @@ def test_another_policy_for_long_pairs(place, tmp_path):
     done = run(*words, "--too-long", "skip")
     assert "20 pairs were done before" in done.stderr
     assert (tmp_path / "out").read_text().splitlines()[25] == ""
+
+
+def test_shards_that_deal_with_long_pairs_in_different_ways(place, tmp_path):
+    text = tmp_path / "text"
+    lines = (place / "text.a").read_text().splitlines(keepends=True)
+    for line in (5, 15):
+        lines[line] = "w1 " * 80 + "\n"
+    text.write_text("".join(lines))
+    words = command(place, "--layer", 1, "--step", "input", output=tmp_path / "out")
+    words[words.index(place / "text.a")] = text
+    for shard, policy in enumerate(("skip", "truncate")):
+        run(*words, "--num-shards", 2, "--shard-id", shard, "--too-long", policy)
+    message = "line 6 with --too-long skip and line 16 with --too-long truncate: expected all"
+    refused(["normalign", "merge", tmp_path / "out"], message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_decision_on_long_pairs_has_their_policy(place, tmp_path, monkeypatch):
+    text = tmp_path / "text"
+    lines = (place / "text.a").read_text().splitlines(keepends=True)
+    text.write_text("".join(["w1 " * 80 + "\n", *lines[1:]]))
+    words = command(place, output=tmp_path / "out")
+    words[words.index(place / "text.a")] = text
+    monkeypatch.setattr(run_folder.RunFolder, "keep", _interrupted)
+    assert run(*words, "--too-long", "skip", check=False).returncode == 130
+    monkeypatch.undo()
+    decided = tmp_path / "out.run" / "decided.json"  # whoever interrupts may go on from it
+    assert decided.exists()
+    message = "this run was decided with --too-long skip, and this command is with --too-long tr"
+    refused([*words, "--too-long", "truncate"], message)
+    decided.write_text('{"x": 1}')
+    refused([*words, "--too-long", "skip"], "what this run has decided is damaged; expected --rest")
+
+
+@pytest.mark.parametrize(("name", "target"), [("ln.gz", "plain"), ("ln", "packed.gz")])
+def test_the_name_that_is_given_says_whether_it_is_packed(place, tmp_path, name, target):
+    (tmp_path / name).symlink_to(tmp_path / target)
+    fixed = ("--layer", 1, "--step", "input")
+    run(*command(place, *fixed, output=tmp_path / name))
+    assert (tmp_path / name).is_symlink()
+    expected = run(*command(place, *fixed)).stdout
+    assert "".join(read_lines(tmp_path / name)) == expected
+
+
+def test_smaller_batches_and_another_word_for_the_processor(place, broken_off):
+    """What does not change the links may differ when a run goes on."""
+    words = command(place, "--max-tokens", 100, output=broken_off)
+    words.remove("--cpu")
+    assert "20 pairs were done before" in run(*words).stderr
+
+
+def test_a_quiet_shard(place, tmp_path):
+    shard = ("--num-shards", 2, "--shard-id", 1, "--layer", 1, "--step", "input")
+    assert "normalign merge" in run(*command(place, *shard, output=tmp_path / "a")).stderr
+    assert run(*command(place, *shard, "-q", output=tmp_path / "b")).stderr == ""
+
+
+def test_shards_that_keep_one_lexicon(place, tmp_path, monkeypatch):
+    """One is at it; the other goes on without."""
+    lexicon = tmp_path / "lexicon"
+    words = command(place, "--learn-pairs", 30, "--lexicon", lexicon, both=True)
+    with locked(lexicon):
+        run(*words, "--output", tmp_path / "one")
+    assert not lexicon.exists()
+    run(*words, "--output", tmp_path / "two")
+    assert lexicon.exists()
+    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
 
 
 def _interrupted(*_):

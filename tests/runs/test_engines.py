@@ -9,12 +9,13 @@ import time
 import warnings
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs.chunks import Result, Shard, cut
-from fairseq_normalign.runs.engines import places_of
+from fairseq_normalign.runs.engines import _Crew, places_of
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.plan import Plan, run_and_keep, run_through
 from tests.conftest import ROOT
@@ -94,6 +95,91 @@ def test_a_lost_process_is_told_in_one_line(tmp_path):
         through([*LINES, f"die {tmp_path / 'x'}"], PLANS["processes"])
 
 
+def test_what_is_finished_is_kept_when_a_worker_dies(tmp_path):
+    """Chunk 0 waits until all others are done, and then dies."""
+    folder = RunFolder(tmp_path / "out")
+    folder.begin({})
+    folder.decide({})
+    lines = [f"after 5 {tmp_path}", *LINES[:20]]
+    plan = Plan(pairs=4, workers=2)
+    with pytest.raises(InputError, match="a worker has died"):
+        run_and_keep(
+            lines, Late, plan, folder, note=lambda notes: None, progress=lambda pairs: None
+        )
+    assert sorted(folder.done()) == [1, 2, 3, 4, 5]
+
+
+class Late(Shout):
+    """Dies, but not before some others have finished."""
+
+    def __call__(self, chunk, progress=None):
+        if not chunk.items[0].startswith("after "):
+            return super().__call__(chunk, progress)
+        _, count, folder = chunk.items[0].split()
+        _until(lambda: len(list(Path(folder, "out.run").glob("chunk-*"))) >= int(count))
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Reference:
+    """To what will be there, or will never be."""
+
+    def __init__(self, done, result):
+        self.done, self.result = done, result
+
+
+class SlowRay:
+    """A cluster in which some workers never come, and one is lost with its chunk."""
+
+    def __init__(self):
+        self.given = []
+
+    def wait(self, references, timeout):
+        done = [reference for reference in references if reference.done]
+        return done[:1], references
+
+    def get(self, reference):
+        return reference.result
+
+    def actor(self, *, comes=True, is_lost=False):
+        def work(chunk):
+            self.given.append(chunk.number)
+            return Reference(not is_lost, (Result(chunk.items[0]), []))
+
+        ready = SimpleNamespace(remote=lambda: Reference(comes, None))
+        return SimpleNamespace(ready=ready, work=SimpleNamespace(remote=work))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_workers_of_a_cluster_that_never_come_or_are_lost(lost):
+    ray = SlowRay()
+    actors = [ray.actor(is_lost=lost), ray.actor(comes=False), ray.actor()]
+    results = _Crew(ray, actors).run(cut(LINES, 4))
+    assert sorted(chunk.number for chunk, _ in results) == list(range(6))
+    assert (len(ray.given) > 6) == lost  # what the lost one had was given to another
+
+
+def test_a_cluster_without_a_free_core_is_told():
+    class Crowded(SlowRay):
+        waits = 0
+
+        def wait(self, references, timeout):
+            self.waits += 1
+            return super().wait(references, timeout) if self.waits > 1 else ([], references)
+
+    ray = Crowded()
+    with pytest.warns(UserWarning, match="Ray has started none of 1 workers for 60 seconds"):
+        assert len(list(_Crew(ray, [ray.actor()]).run(cut(LINES, 4)))) == 6
+    assert list(_Crew(ray, [ray.actor(comes=False)]).run([])) == []
+
+
+@pytest.mark.parametrize("address", ["auto", "garbage", "127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_no_cluster_at_that_address(address):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
+    plan = Plan(engine="ray", ray_address=address)
+    with pytest.raises(InputError, match=f"^Ray at {address}: .*; expected the address of a clust"):
+        through(LINES, plan)
+
+
 def test_ray_replaces_a_worker_that_was_killed(tmp_path, capsys):
     pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
     lines = [*LINES[:9], f"die {tmp_path / 'killed'}", *LINES[9:]]
@@ -161,7 +247,7 @@ def test_a_run_that_is_broken_off_anywhere_goes_on(tmp_path, shards):
                     before = sum(shard.has(chunk.number) for chunk in cut(LINES, 4))
                     assert done == max(0, before - broken_after)
         chunks = folder.chunks()
-        assert "".join(map(folder.body, range(chunks))) == whole
+        assert "".join(folder.result(number).body for number in range(chunks)) == whole
 
 
 def break_off(folder, shard, after):

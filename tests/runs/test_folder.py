@@ -1,5 +1,6 @@
 """What is kept of a run, and what is refused."""
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,8 @@ def test_what_is_kept_is_there_in_the_next_run(tmp_path):
     again = begun(tmp_path / "out")
     assert [again.has(chunk) for chunk in CHUNKS] == [{"n": 1}] * 3
     assert again.chunks() == 3
-    assert "".join(map(again.body, range(3))) == "one!\ntwo!\nthree!\nfour!\nfive!\n"
+    bodies = [again.result(number).body for number in range(3)]
+    assert "".join(bodies) == "one!\ntwo!\nthree!\nfour!\nfive!\n"
     again.remove()
     assert not list(tmp_path.iterdir())
 
@@ -70,15 +72,28 @@ def test_another_text_is_refused(tmp_path):
         folder.has(CHUNKS[1]._replace(items=["three", "for"]))
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"body": 1}\n', b"[]\n", b"\xff\n", None])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(
+            lambda chunk, text=text: text
+            for text in (b"", b"{", b'{"body": 1}\n', b"[]\n", b"\xff\n")
+        ),
+        lambda chunk: chunk[:-3],
+        lambda chunk: chunk.replace(b'"chunk": 1', b'"chunk": 3'),  # a bit in what tells of it
+        lambda chunk: chunk.replace(b'"n": 1', b'"n": 0'),
+    ],
+)
 def test_a_damaged_chunk_is_not_done(tmp_path, damage):
     folder = begun(tmp_path / "out")
     keep_all(folder)
     path = folder.path / "chunk-0000001"
-    path.write_bytes(path.read_bytes()[:-3] if damage is None else damage)
+    path.write_bytes(damage(path.read_bytes()))
     assert folder.has(CHUNKS[1]) is None
     with pytest.raises(InputError, match="chunk-0000001: is missing or damaged"):
-        folder.body(1)
+        folder.result(1)
+    with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged, of shards 0 of 1"):
+        folder.chunks()
 
 
 def test_missing_and_foreign_chunks_are_named(tmp_path):
@@ -86,14 +101,14 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
     with pytest.raises(InputError, match="no shard has come to its end"):
         folder.chunks()
     keep_all(folder, Shard(0, 2))
-    with pytest.raises(InputError, match="1 of 3 chunks are missing, of shards 1 of 2"):
+    with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged, of shards 1 of"):
         folder.chunks()
     other = begun(tmp_path / "other", decision={"layer": 2})
     keep_all(other)
     foreign = folder.path / "chunk-0000001"
     foreign.write_bytes((other.path / "chunk-0000001").read_bytes())
     with pytest.raises(InputError, match="chunk-0000001: is a chunk of another run"):
-        folder.body(1)
+        folder.result(1)
     (folder.path / "shard-1-of-2.json").write_bytes((other.path / "shard-0-of-1.json").read_bytes())
     with pytest.raises(InputError, match=r"shard-1-of-2.json: is of another run"):
         folder.chunks()
@@ -114,6 +129,14 @@ def test_folders_of_other_machines(tmp_path):
     keep_all(there, Shard(1, 2))
     here.add(there.path)
     assert here.chunks() == 3
+    # Neither a cut copy of theirs nor a cut chunk of ours stands in the way of a whole one.
+    cut_off = here.path / "chunk-0000001"
+    cut_off.write_bytes(cut_off.read_bytes()[:-2])
+    here.add(there.path)
+    assert here.chunks() == 3
+    (there.path / "chunk-0000001").write_bytes(b"")
+    here.add(there.path)
+    assert here.chunks() == 3
     stranger = begun(tmp_path / "there" / "stranger", decision={"layer": 3})
     with pytest.raises(InputError, match=r"decided.json: differs from .*: another run"):
         here.add(stranger.path)
@@ -124,7 +147,7 @@ def test_two_runs_of_one_shard(tmp_path):
     other = RunFolder(tmp_path / "out")
     with folder.alone(Shard(1, 2)):
         with (
-            pytest.raises(InputError, match="another run is writing it"),
+            pytest.raises(InputError, match="/out: another run of shard 1 of 2 is at work on it"),
             other.alone(Shard(1, 2)),
         ):
             pass
@@ -136,6 +159,34 @@ def test_two_runs_of_one_shard(tmp_path):
         assert folder.path.exists()  # others work there
     assert other.leave() == 0
     assert not folder.path.exists()
+
+
+def test_what_was_decided_may_be_worth_keeping(tmp_path):
+    folder = begun(tmp_path / "out")
+    assert folder.leave(keep_decision=True) == 0
+    assert folder.decided() == DECISION
+    assert folder.leave() == 0
+    assert not folder.path.exists()
+
+
+def test_nobody_else_may_read_it(tmp_path):
+    folder = begun(tmp_path / "out")
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+
+
+def test_the_longest_names(tmp_path):
+    folder = begun(tmp_path / ("x" * 251))  # .run makes it 255, which is all that there may be
+    keep_all(folder)
+    folder.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_shard_that_works_is_not_in_its_own_way(tmp_path):
+    folder = begun(tmp_path / "out")
+    with folder.alone(Shard()):
+        folder.refuse_running()
+        with pytest.raises(InputError, match="shard-0-of-1 is still running"):
+            RunFolder(tmp_path / "out").refuse_running()
 
 
 def test_chunks_are_kept_without_reading_the_folder(tmp_path, monkeypatch):
@@ -152,14 +203,14 @@ def test_chunks_are_kept_without_reading_the_folder(tmp_path, monkeypatch):
 def test_two_runs_that_fail_at_once(tmp_path, monkeypatch):
     """The second one finds removed what it would remove, and its own error is told."""
     first, second = begun(tmp_path / "out"), RunFolder(tmp_path / "out")
-    unlink = Path.unlink
+    rename = Path.rename
 
-    def after_the_other(path, missing_ok=False):
+    def after_the_other(path, target):
         monkeypatch.undo()
         first.remove()
-        unlink(path, missing_ok)
+        rename(path, target)
 
-    monkeypatch.setattr(Path, "unlink", after_the_other)
+    monkeypatch.setattr(Path, "rename", after_the_other)
     assert second.leave() == 0
     assert second.leave() == 0
     assert not list(tmp_path.iterdir())

@@ -146,7 +146,7 @@ def test_sums_of_another_run_are_refused(tmp_path):
 def test_two_runs_at_once(tmp_path):
     stopped(tmp_path / "out")
     with SumsFolder(tmp_path / "out", COMMAND):
-        with pytest.raises(InputError, match="another run is writing it"):
+        with pytest.raises(InputError, match="/out: another run is at work on it"):
             add_up(tmp_path / "out")
         assert (tmp_path / "out.run" / "sums-numbers").exists()
 
