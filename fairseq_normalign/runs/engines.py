@@ -176,11 +176,11 @@ def run_on_ray(
     with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
         _connect(ray, address)
         try:
-            known = ray.put(make)  # held here: a worker that replaces another one needs it again
-            worker = ray.remote(max_restarts=-1, max_task_retries=RETRIES, **resources)(_RayWorker)
+            lasting = {"max_restarts": -1, "max_task_retries": RETRIES, **resources}
+            worker = ray.remote(**lasting)(_ray_worker(make))
             if workers is None:
                 workers = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 1))
-            crew = _Crew(ray, [worker.remote(known) for _ in range(workers)])
+            crew = _Crew(ray, [worker.remote() for _ in range(workers)])
             for chunk, finished in crew.run(chunks):
                 yield chunk, _heard(chunk, finished, progress)
         finally:
@@ -258,8 +258,6 @@ class _Crew:
 
 
 def _ray() -> Any:
-    # Else its processes tell of themselves on stderr.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         import ray
     except ImportError:
@@ -269,18 +267,27 @@ def _ray() -> Any:
     return ray
 
 
-class _RayWorker:
-    """Loads the model when it is made, also anew after its machine was lost."""
+def _ray_worker(make: Make) -> type:
+    """A class of workers that know how to load the model.
 
-    def __init__(self, make: Make):
-        self.worker = _Telling(make(Place(0, 1)))
+    It is part of the class, which the cluster keeps: an argument would be in a store of objects
+    that may be lost when a worker is replaced.
+    """
 
-    def ready(self) -> Finished:
-        """Comes back when the model is loaded."""
-        return Result(""), []
+    class Worker:
+        """Loads the model when it is made, also anew after its machine was lost."""
 
-    def work(self, chunk: Chunk) -> Finished:
-        return self.worker(chunk)
+        def __init__(self) -> None:
+            self.worker = _Telling(make(Place(0, 1)))
+
+        def ready(self) -> Finished:
+            """Comes back when the model is loaded."""
+            return Result(""), []
+
+        def work(self, chunk: Chunk) -> Finished:
+            return self.worker(chunk)
+
+    return Worker
 
 
 def _fetched(ray: Any, reference: Any) -> Finished:
