@@ -16,6 +16,7 @@ from fairseq_normalign.cli.align_run import align_options_of
 from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
+from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.error_table import ErrorTable
@@ -68,10 +69,10 @@ def print_table(args: argparse.Namespace) -> None:
     if len(methods) <= WIDE or args.heads:
         print(aer_table(*tables.values()), end="\n\n")
     print(method_table(*tables.values()))
-    if args.json:
-        write_tables(tables, args.json)
     of_gold = {"gold": Path(args.gold).name, **gold(args).read_as()}
     signature = {"checkpoint": ",".join(tables), **of_gold, **table_signature(args, methods)}
+    if args.json:
+        write_tables(tables, {**signature, "version": __version__}, args.json)
     print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
 
 

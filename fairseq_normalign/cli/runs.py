@@ -111,8 +111,8 @@ def command_of(args: argparse.Namespace) -> dict[str, Any]:
     """All that the result depends on, as options that fairseq has not completed yet."""
     command: dict[str, Any] = {"version": __version__}
     for name, value in vars(args).items():
-        if name == "max_tokens" and not args.confidence:
-            continue  # whoever ran out of memory may go on with smaller batches
+        if name == "max_tokens" and not getattr(args, "confidence", True):
+            continue  # links stay: whoever ran out of memory may go on with smaller batches
         if name not in NOT_COMPARED and value not in (None, False, []):
             command[_flag(name)] = _with_digests(name, value)
     return command

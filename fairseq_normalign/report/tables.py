@@ -135,16 +135,14 @@ def _step_line(tables: Sequence[ErrorTable]) -> str:
     return f"Step chosen without gold: {', '.join(chosen)}."
 
 
-def write_tables(tables: Mapping[str, ErrorTable], path: str) -> None:
-    """The table as JSON: that of one model is its rows; of several, by checkpoint, and the mean."""
-    contents: Any = [table.as_json() for table in tables.values()]
-    if len(tables) == 1:
-        (contents,) = contents
-    else:
-        contents = {
-            "models": dict(zip(tables, contents, strict=True)),
-            "mean": _means_as_json(list(tables.values())),
-        }
+def write_tables(
+    tables: Mapping[str, ErrorTable], signature: Mapping[str, object], path: str
+) -> None:
+    """The tables as JSON: the signature, the rows of each checkpoint, and the mean of several."""
+    models = {name: table.as_json() for name, table in tables.items()}
+    contents: dict[str, Any] = {"signature": dict(signature), "models": models}
+    if len(tables) > 1:
+        contents["mean"] = _means_as_json(list(tables.values()))
     with whole_file(path) as file:
         json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
 

@@ -10,6 +10,7 @@ import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.links import Gold, GoldFile, parse_links
 from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
+from fairseq_normalign.version import __version__
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -81,7 +82,10 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
         *pieces,
         *("--all", "--heads", "--gold", gold, "--json", tmp_path / "t.json"),
     )
-    rows = json.loads((tmp_path / "t.json").read_text())
+    contents = json.loads((tmp_path / "t.json").read_text())
+    assert contents["signature"]["gold"] == "test.talp"
+    assert contents["signature"]["version"] == __version__
+    (rows,) = contents["models"].values()
     means = [row for row in rows if row["layer"] == "mean"]
     assert len(means) == 2 * 3
     rows = [row for row in rows if row["layer"] != "mean"]
@@ -120,7 +124,9 @@ def test_several_checkpoints_are_a_mean_of_their_tables(
     for name, paths in (("a", [checkpoint]), ("b", [other_seed]), ("ab", [checkpoint, other_seed])):
         json_file = ("--json", tmp_path / name)
         done = align(corpus, paths[0], *paths[1:], *options, *json_file)
-    one, other, both = (json.loads((tmp_path / name).read_text()) for name in ("a", "b", "ab"))
+    read = {name: json.loads((tmp_path / name).read_text()) for name in ("a", "b", "ab")}
+    both = read["ab"]
+    one, other = (rows for name in "ab" for rows in read[name]["models"].values())
     for rows in (one, other, *both["models"].values()):
         for row in rows:
             row.pop("cost", None)  # no two runs take the same time
@@ -269,7 +275,7 @@ def test_many_methods_have_a_line_each_and_their_layers_in_the_json(
     done = align(corpus, checkpoint, *text, *pieces, *options, "--methods", *methods)
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert names[:5] == ["method", *methods]
-    rows = json.loads((tmp_path / "t.json").read_text())
+    (rows,) = json.loads((tmp_path / "t.json").read_text())["models"].values()
     cells = [row for row in rows if row["layer"] != "mean"]
     assert len(cells) == 3 * (2 + 2 + 1) + 1
     for row in cells:

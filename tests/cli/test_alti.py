@@ -30,7 +30,7 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
     gold = corpus / "test.talp"
     table = ["--all", "--gold", gold, "--json", tmp_path / "t.json", "--methods", *NAMES]
     command("align", corpus, checkpoint, *table)
-    rows = json.loads((tmp_path / "t.json").read_text())
+    (rows,) = json.loads((tmp_path / "t.json").read_text())["models"].values()
     cells = {(row["method"], row["layer"], row["step"]): row["aer"] for row in rows}
     for name in NAMES:
         place = ["--method", name, "--layer", 2, "--step", "output", "-o", tmp_path / name]

@@ -153,7 +153,7 @@ def test_error_rates_of_layers_are_those_of_align(folder, made, tmp_path):
     options = ["--path", folder / "one.pt", *texts, "--cpu", "--all", "--gold", folder / "gold"]
     methods = ["--methods", "norms", "weights", "--json", tmp_path / "x.json"]
     run("normalign", "align", folder, *options, *methods)
-    lines = json.loads((tmp_path / "x.json").read_text())
+    (lines,) = json.loads((tmp_path / "x.json").read_text())["models"].values()
     aers = {(row[0], row[1], row[2]): row[3] for row in table["rows"]}
     expected = {
         (line["method"], line["step"], line["layer"]): line["aer"]

@@ -94,9 +94,12 @@ def test_the_first_of_equals_is_the_best():
     assert best_of_columns(aers) == {Evidence("norms", 1)}
 
 
-def test_json_of_one_model_is_its_rows(tmp_path):
-    write_tables({"a.pt": ONE}, tmp_path / "x.json")
-    rows = json.loads((tmp_path / "x.json").read_text())
+def test_json_of_one_model_has_its_rows_and_signature(tmp_path):
+    write_tables({"a.pt": ONE}, {"eos": "null"}, tmp_path / "x.json")
+    contents = json.loads((tmp_path / "x.json").read_text())
+    assert contents.keys() == {"signature", "models"}
+    assert contents["signature"] == {"eos": "null"}
+    rows = contents["models"]["a.pt"]
     assert [row["layer"] for row in rows] == [1, 2, 1, 2, "mean", "mean"]
     assert rows[4] == {
         "method": "head-norms",
@@ -108,7 +111,7 @@ def test_json_of_one_model_is_its_rows(tmp_path):
 
 
 def test_json_of_several_models_has_each_by_itself_and_the_mean(tmp_path):
-    write_tables({"a.pt": ONE, "b.pt": OTHER}, tmp_path / "x.json")
+    write_tables({"a.pt": ONE, "b.pt": OTHER}, {}, tmp_path / "x.json")
     contents = json.loads((tmp_path / "x.json").read_text())
     assert contents["models"] == {"a.pt": ONE.as_json(), "b.pt": OTHER.as_json()}
     first = contents["mean"][0]
@@ -127,6 +130,6 @@ def test_json_of_several_models_has_each_by_itself_and_the_mean(tmp_path):
 
 def test_json_of_models_that_nothing_is_known_of(tmp_path):
     nothing = ErrorTable({Evidence(): Counts()}, {"norms": Choice({"input": 0}, "input")})
-    write_tables({"a.pt": nothing, "b.pt": nothing}, tmp_path / "x.json")
+    write_tables({"a.pt": nothing, "b.pt": nothing}, {}, tmp_path / "x.json")
     contents = json.loads((tmp_path / "x.json").read_text())
     assert contents["mean"][0]["aer"] == nothing.as_json()[0]["aer"]

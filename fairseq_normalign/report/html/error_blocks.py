@@ -36,6 +36,8 @@ def blocks_of(contents: Any) -> list[Block]:
     if isinstance(contents, list):
         return model_blocks(contents)
     groups = {name: model_blocks(lines) for name, lines in contents["models"].items()}
+    if "mean" not in contents:
+        return chosen_from("model", groups)
     lines = [_with_deviation(line) for line in contents["mean"]]
     mean = model_blocks(lines, "mean ± deviation")
     several = Note(f"Mean ± sample deviation of {len(groups)} models.")

@@ -119,11 +119,12 @@ def _model_has(*names: str) -> Callable[[Any], bool]:
 
 
 def _is_table(contents: Any) -> bool:
-    """One table of error rates, or those of several models and their mean."""
+    """One table of error rates, or those of some models, with their mean if they are several."""
     is_one = _first_has("method", "layer", "step", "aer")
     if not (isinstance(contents, dict) and isinstance(contents.get("models"), dict)):
         return is_one(contents)
-    return "mean" in contents and all(map(is_one, contents["models"].values()))
+    tables = list(contents["models"].values())
+    return bool(tables) and all(map(is_one, tables))
 
 
 def _is_scores(contents: Any) -> bool:

@@ -101,7 +101,7 @@ SPREAD = {"mean": 0.5, "deviation": 0.1}
 LAYER = {"score": "norm", "attention": "cross", "layer": 1}
 SUMMARY = dict.fromkeys(("lowest", "mean", "highest"), SPREAD)
 ALL = {
-    "align --all of one": (ERRORS, "alignments"),
+    "align --all of one": ({"signature": {}, "models": {"a": ERRORS}}, "alignments"),
     "align --all of two": ({"models": {"a": ERRORS, "b": ERRORS}, "mean": MEAN}, "alignments"),
     "aer of one": (SCORED, "alignments"),
     "aer of two": ([SCORED, {**SCORED, "system": "x/weights", "p": 0.0123}], "alignments"),
