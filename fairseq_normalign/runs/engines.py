@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -205,11 +205,16 @@ def _connect(ray: Any, address: str | None) -> None:
         ) from None
 
 
+class _LostError(Exception):
+    """A worker, or its machine, is gone."""
+
+
 class _Crew:
     """Workers of a cluster, of which some may come late, never, or be lost for good.
 
-    Chunks are given to those that are there. If nothing comes for a while and somebody is free, he
-    gets what others have not finished: the same chunk twice is the same result.
+    Chunks are given to those that are there, and those of a lost worker to others. If nothing comes
+    for a while and somebody is free, he gets what others have not finished: the same chunk twice is
+    the same result.
     """
 
     def __init__(self, ray: Any, actors: Sequence[Any]):
@@ -217,17 +222,21 @@ class _Crew:
         self.size = len(actors)
         self.free: deque[Any] = deque()  # a worker that can take two chunks is there twice
         self.unfinished: dict[int, Chunk] = {}
+        self.returned: deque[Chunk] = deque()  # by workers that were lost
+        self.losses: Counter[Any] = Counter()  # of each worker and chunk
         # What is awaited: that a worker is there, or a chunk.
         self.awaited: dict[Any, tuple[Any, Chunk | None]] = {}
         for actor in actors:
-            self.awaited[actor.ready.remote()] = actor, None
+            self._await(actor)
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Finished]]:
         """Results as they come."""
         rest = iter(chunks)
         upcoming = next(rest, None)
         while upcoming is not None or self.unfinished:
-            while upcoming is not None and self.free:
+            while self.free and self.returned:
+                self._give(self.returned.popleft())
+            while self.free and upcoming is not None:
                 self.unfinished[upcoming.number] = upcoming
                 self._give(upcoming)
                 upcoming = next(rest, None)
@@ -236,14 +245,39 @@ class _Crew:
                 self._hurry()
             for reference in done:
                 actor, chunk = self.awaited.pop(reference)
-                finished = _fetched(self.ray, reference)
+                try:
+                    finished = _fetched(self.ray, reference)
+                except _LostError as error:
+                    self._lose(actor, chunk, error)
+                    continue
                 self.free.extend([actor] * (AHEAD if chunk is None else 1))
                 if chunk is not None and self.unfinished.pop(chunk.number, None) is not None:
                     yield chunk, finished
 
+    def _await(self, actor: Any) -> None:
+        """Chunks go to a worker when it is there."""
+        self.awaited[actor.ready.remote()] = actor, None
+
     def _give(self, chunk: Chunk) -> None:
         actor = self.free.popleft()
         self.awaited[actor.work.remote(chunk)] = actor, chunk
+
+    def _lose(self, actor: Any, chunk: Chunk | None, error: _LostError) -> None:
+        """Awaits the worker anew, unless it was lost too often, and gives its chunk to others."""
+        self.free = deque(other for other in self.free if other is not actor)
+        is_awaited = any(other is actor for other, _ in self.awaited.values())
+        self.losses[actor] += 1
+        if not is_awaited and self.losses[actor] <= RETRIES:
+            self._await(actor)
+        if chunk is not None and chunk.number in self.unfinished:
+            self.returned.append(chunk)
+            self.losses[chunk.number] += 1
+            if self.losses[chunk.number] > RETRIES:
+                raise InputError(
+                    f"{chunk.lines}: whichever worker of Ray had them was lost: {error}"
+                )
+        if not self.awaited and not self.free:
+            raise InputError(f"Ray has lost its workers for good: {error}")
 
     def _hurry(self) -> None:
         """After a while in which nothing came."""
@@ -297,8 +331,8 @@ def _fetched(ray: Any, reference: Any) -> Finished:
         if isinstance(error.cause, InputError):
             raise error.cause from None
         raise
-    except ray.exceptions.RayActorError as error:
-        raise InputError(f"Ray has lost its workers for good: {error}") from None
+    except ray.exceptions.RayError as error:
+        raise _LostError(" ".join(str(error).split())) from None
 
 
 def _heard(chunk: Chunk, finished: Finished, progress: Progress) -> Result:

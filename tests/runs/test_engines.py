@@ -127,49 +127,91 @@ class Reference:
         self.done, self.result = done, result
 
 
-class SlowRay:
-    """A cluster in which some workers never come, and one is lost with its chunk."""
+class Actor:
+    """A worker of a made-up cluster.
 
-    def __init__(self):
+    Args:
+        comes: whether it is ever there.
+        hangs: whether its chunks are never finished.
+        lives: how many chunks it finishes before its machine is gone; by default all.
+    """
+
+    def __init__(self, *, comes=True, hangs=False, lives=None):
+        self.hangs, self.lives = hangs, lives
         self.given = []
+        self.ready = SimpleNamespace(remote=lambda: Reference(comes, self.alive()))
+        self.work = SimpleNamespace(remote=self.take)
+
+    def alive(self):
+        return ConnectionError("no such\nmachine") if self.lives == 0 and self.given else None
+
+    def take(self, chunk):
+        self.given.append(chunk.number)
+        lost = self.alive()
+        if self.lives:
+            self.lives -= 1
+        return Reference(not self.hangs, lost or (Result(chunk.items[0]), []))
+
+
+class MadeUpRay:
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=ConnectionError)
 
     def wait(self, references, timeout):
-        done = [reference for reference in references if reference.done]
-        return done[:1], references
+        return [reference for reference in references if reference.done][:1], references
 
     def get(self, reference):
+        if isinstance(reference.result, Exception):
+            raise reference.result
         return reference.result
 
-    def actor(self, *, comes=True, is_lost=False):
-        def work(chunk):
-            self.given.append(chunk.number)
-            return Reference(not is_lost, (Result(chunk.items[0]), []))
 
-        ready = SimpleNamespace(remote=lambda: Reference(comes, None))
-        return SimpleNamespace(ready=ready, work=SimpleNamespace(remote=work))
+def numbers_done(*actors):
+    return sorted(chunk.number for chunk, _ in _Crew(MadeUpRay(), actors).run(cut(LINES, 4)))
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_workers_of_a_cluster_that_never_come_or_are_lost(lost):
-    ray = SlowRay()
-    actors = [ray.actor(is_lost=lost), ray.actor(comes=False), ray.actor()]
-    results = _Crew(ray, actors).run(cut(LINES, 4))
-    assert sorted(chunk.number for chunk, _ in results) == list(range(6))
-    assert (len(ray.given) > 6) == lost  # what the lost one had was given to another
+@pytest.mark.parametrize("hangs", [False, True])
+def test_workers_that_never_come_or_hang(hangs):
+    first, last = Actor(hangs=hangs), Actor()
+    assert numbers_done(first, Actor(comes=False), last) == list(range(6))
+    twice = set(first.given) & set(last.given)
+    assert bool(twice) == hangs  # what it had was given to the other
+
+
+@pytest.mark.parametrize("lives", [0, 1, 3])
+def test_the_chunks_of_a_machine_that_is_gone_go_to_others(lives):
+    lost, other = Actor(lives=lives), Actor()
+    assert numbers_done(lost, other) == list(range(6))
+    assert len(other.given) == 6 - lives
+
+
+def test_all_machines_are_gone():
+    with pytest.raises(InputError, match="Ray has lost its workers for good: no such machine"):
+        numbers_done(Actor(lives=0))
+
+
+def test_a_chunk_that_every_worker_dies_of():
+    class Fragile(Actor):
+        def take(self, chunk):
+            if chunk.number == 2:
+                return Reference(True, ConnectionError("out of memory"))
+            return super().take(chunk)
+
+    message = "lines 9 to 12: whichever worker of Ray had them was lost: out of memory"
+    with pytest.raises(InputError, match=message):
+        numbers_done(Fragile(), Fragile())
 
 
 def test_a_cluster_without_a_free_core_is_told():
-    class Crowded(SlowRay):
+    class Crowded(MadeUpRay):
         waits = 0
 
         def wait(self, references, timeout):
             self.waits += 1
             return super().wait(references, timeout) if self.waits > 1 else ([], references)
 
-    ray = Crowded()
     with pytest.warns(UserWarning, match="Ray has started none of 1 workers for 60 seconds"):
-        assert len(list(_Crew(ray, [ray.actor()]).run(cut(LINES, 4)))) == 6
-    assert list(_Crew(ray, [ray.actor(comes=False)]).run([])) == []
+        assert len(list(_Crew(Crowded(), [Actor()]).run(cut(LINES, 4)))) == 6
+    assert list(_Crew(MadeUpRay(), [Actor(comes=False)]).run([])) == []
 
 
 @pytest.mark.parametrize("address", ["auto", "garbage", "127.0.0.1:1", "ray://127.0.0.1:1"])
