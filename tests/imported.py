@@ -55,10 +55,12 @@ MARIAN = {
     "marian": {},
     "apart": {"shared": False},
     "targets": {"codes": [">>aaa<<", ">>bbb<<"]},
+    "targets apart": {"codes": [">>aaa<<", ">>bbb<<"], "shared": False},
 }
 FAMILIES = (*MARIAN, *CODES)
 LANGUAGES = {family: tuple(code.strip("_") for code in codes) for family, codes in CODES.items()}
 LANGUAGES.update(marian=("xx", "yy"), apart=("xx", "yy"), targets=("xx", "bbb"))
+LANGUAGES["targets apart"] = LANGUAGES["targets"]
 
 
 class Families:
@@ -158,7 +160,10 @@ def binarised(both: Both, languages: tuple[str, str], count: int, folder: Path) 
         pieces = [" ".join(line) for line in split(lines, out_type=str)]
         (folder / f"text.{language}").write_text("\n".join(pieces) + "\n", encoding="utf-8")
         own = both.ours / f"dict.{language}.txt"
-        dictionaries.append(own if own.is_file() else both.ours / "dict.txt")
+        names = (own.name, f"dict.{side}.txt", "dict.txt")
+        dictionaries.append(
+            next(both.ours / name for name in names if (both.ours / name).is_file())
+        )
     run_fairseq(
         *("preprocess", "-s", languages[0], "-t", languages[1]),
         *("--testpref", folder / "text", "--trainpref", folder / "text"),

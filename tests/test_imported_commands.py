@@ -75,6 +75,46 @@ def test_both_directions(family, imported, reverse, texts):
     assert any(links_of(done.stdout))
 
 
+@pytest.mark.parametrize("family", ["targets", "targets apart", "nllb"])
+def test_a_reverse_model_has_its_own_names_of_languages(family, imported, reverse, texts):
+    """They need not be those of the other model, which is of several languages."""
+    both = ["--reverse-path", reverse / "model.pt", "--combine", "product"]
+    done = run("normalign", "align", *model_of(imported, family), *texts, *both)
+    assert any(links_of(done.stdout))
+
+
+def test_a_reverse_model_of_several_targets_is_told_the_source_language(imported, texts, tmp_path):
+    folder = tmp_path / "theirs"
+    marian_folder(folder, reverse=True, codes=[">>xx<<", ">>zz<<"], steps=0)
+    run("normalign", "import", folder, "-o", tmp_path / "ours")
+    both = ["--reverse-path", tmp_path / "ours/model.pt", "--combine", "product"]
+    model = model_of(imported, "marian")[:3]  # its languages are its own
+    done = run("normalign", "align", *model, *texts, *both)
+    assert any(links_of(done.stdout))
+
+
+def test_models_that_do_not_tell_their_languages(texts, tmp_path):
+    models = []
+    for name in ("there", "back"):
+        folder = tmp_path / name
+        marian_folder(folder, reverse=name == "back", steps=0)
+        (folder / "tokenizer_config.json").unlink()
+        run("normalign", "import", folder, "-o", tmp_path / f"{name}, ours")
+        models.append(tmp_path / f"{name}, ours")
+    both = ["--reverse-path", models[1] / "model.pt", "--combine", "product"]
+    done = run("normalign", "align", models[0], "--path", models[0] / "model.pt", *texts, *both)
+    assert any(links_of(done.stdout))
+
+
+def test_the_same_direction_twice_is_refused(imported, texts):
+    """Also where the languages are given."""
+    model = model_of(imported, "marian")
+    both = ["--reverse-path", model[2], "--combine", "product"]
+    done = run("normalign", "align", *model, *texts, *both, check=False)
+    message = "the reverse model translates xx-yy, as the model does; expected yy-xx"
+    assert done.stderr == f"normalign align: {message}\n"
+
+
 def test_the_reverse_model_may_be_elsewhere(imported, reverse, texts, tmp_path):
     """Its folder is then named; without, dictionaries of the other direction would be taken."""
     command = ["normalign", "align", *model_of(imported, "apart"), *texts]

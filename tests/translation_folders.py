@@ -140,7 +140,7 @@ def marian_folder(
     (path / "source.spm").write_bytes(models[0])
     (path / "target.spm").write_bytes(models[1])
     own = [sorted(set(pieces_of(model)[3:])) for model in models]
-    listed = [own[0], own[1]]
+    listed = [sorted({*own[0], *codes}), own[1]]
     if shared:
         listed = [sorted({*own[0], *own[1], *codes})]
     vocabularies = [["</s>", "<unk>", *names, "<pad>"] for names in listed]

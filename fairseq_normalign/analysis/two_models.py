@@ -10,14 +10,19 @@ import numpy as np
 from fairseq_normalign.analysis.aligner import NormAligner, Text
 from fairseq_normalign.analysis.layer_choice import decisive_pairs
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.language_codes import FALLBACK
 from fairseq_normalign.host.pairs import Pair, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
 
 
 def check_directions(aligners: Sequence[NormAligner]) -> None:
-    """Refuses a reverse model that translates as the other one does."""
+    """Refuses a reverse model that translates as the other one does.
+
+    Models that do not tell their languages are called the same, whatever they translate.
+    """
     (source, target), *reverse = [languages_of(aligner.reader.task) for aligner in aligners]
-    if reverse == [(source, target)] and source != target:
+    is_told = source != target and (source, target) != FALLBACK
+    if reverse == [(source, target)] and is_told:
         raise InputError(
             f"the reverse model translates {source}-{target}, as the model does; expected "
             f"{target}-{source}"

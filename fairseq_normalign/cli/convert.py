@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.options import CommandParser, check_output
+from fairseq_normalign.errors import InputError
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:
 transformer_normalign to transformer, which fairseq loads without the plugin, or back. Or write it
@@ -48,11 +49,35 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
+def _lost(path: str, arch: str) -> list[str]:
+    """What fairseq without the plugin lacks of a checkpoint; refuses what it would compute wrong.
+
+    Args:
+        arch: the architecture to be written.
+    """
+    from fairseq_normalign.host.checkpoint import VARIANT
+    from fairseq_normalign.host.trust import options_of, plain, unpickle
+
+    if arch.startswith(VARIANT):
+        return []
+    state = unpickle(path, mapped=True)
+    said = {**plain(plain(state.get("cfg")).get("task")), **plain(options_of(path, state))}
+    if said.get("start_with_bos"):
+        raise InputError(f"{path}: its decoder begins with <s>, and that of {arch} with </s>")
+    task = str(said.get("task") or said.get("_name"))
+    if not task.endswith("_normalign"):
+        return []
+    return [f"its task is {task}: to load it, fairseq needs --user-dir fairseq_normalign still"]
+
+
 def main(args: argparse.Namespace) -> None:
     if args.arch is not None:
         from fairseq_normalign.host.checkpoint import convert  # late: --help must not wait
 
+        notes = _lost(args.checkpoint, args.arch)
         convert(args.checkpoint, args.arch, args.output)
+        for note in notes:
+            shell.say(f"{args.output}: {note}")
         return
     from fairseq_normalign.host.hugging_face_export import export_folder
 

@@ -134,6 +134,8 @@ def _commands(converted: Converted, output: Path) -> list[str]:
 def refuse_used(output: str) -> None:
     """Refuses the name of a folder that cannot be made, or has files in it."""
     target = Path(output)
+    if target.name in ("", ".."):
+        raise InputError(f"{output or repr(output)}: expected the name of a new folder")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InputError(f"{output}: is there already; expected the name of a new folder")
     if not target.parent.is_dir():
@@ -144,7 +146,7 @@ def refuse_used(output: str) -> None:
 def whole_folder(output: str) -> Iterator[Path]:
     """A folder to fill, which gets its name only when it is complete."""
     refuse_used(output)
-    target = Path(output)
+    target = Path(output).resolve()  # an empty folder may be behind a link
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         part.mkdir()

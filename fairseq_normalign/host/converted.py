@@ -13,6 +13,7 @@ from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
 MODEL = "model.pt"  # what the checkpoint is called
 HALVES = (torch.float16, torch.bfloat16)
+FULL_PRECISION = "expected a model in full precision"
 DIR = "DIR"  # stands for the folder that is written, in commands
 
 
@@ -58,20 +59,29 @@ class Parameters:
 
         One that is not converted stays in its file until it is written.
         """
-        if name not in self.by_name:
-            raise InputError(f"{self.folder}: has no parameter {name!r}; are some files missing?")
-        values = self.by_name.pop(name)
+        values = self._of_shape(name, shape)
+        del self.by_name[name]
         if not values.is_floating_point():
             raise InputError(
                 f"{self.folder}: {name!r} has numbers of the kind {values.dtype}: it is quantised; "
-                "expected a model in full precision"
+                f"{FULL_PRECISION}"
             )
+        return values if self.halves and values.dtype in HALVES else values.float()
+
+    def check_inner(self, name: str, *shape: int) -> None:
+        """Refuses a parameter, not of the head, of another shape than the configuration tells."""
+        self._of_shape(self.prefix + name, shape)
+
+    def _of_shape(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        if name not in self.by_name:
+            raise InputError(f"{self.folder}: has no parameter {name!r}; are some files missing?")
+        values = self.by_name[name]
         if values.shape != shape:
             raise InputError(
                 f"{self.folder}: {name!r} has the shape {tuple(values.shape)}; by its config.json "
                 f"expected {shape}"
             )
-        return values if self.halves and values.dtype in HALVES else values.float()
+        return values
 
     def drop(self, *names: str) -> None:
         """Forgets parameters, not of the head, that are copies of others."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -16,6 +19,7 @@ UNHEARD: dict[str, tuple[Any, ...]] = {
     "diversity_penalty": (0.0, 0, None),
     "encoder_no_repeat_ngram_size": (0, None),
     "min_length": (0, None),
+    "min_new_tokens": (0, None),
     "suppress_tokens": ([], None),
 }
 
@@ -30,23 +34,21 @@ class Search(NamedTuple):
 
 def read_search(folder: HuggingFaceFolder) -> Search:
     """From ``generation_config.json``, or from ``config.json`` in older folders."""
-    said = dict(folder.config)
-    if folder.has(FILE):
-        said.update(folder.json(FILE))
-    beam = _number(folder, said, "num_beams", 1)
-    longest = int(_number(folder, said, "max_length", folder.config["max_position_embeddings"]))
+    said = folder.json(FILE) if folder.has(FILE) else folder.config  # never both, as there
+    beam = _whole(folder, said, "num_beams", 1, 1)
+    longest = _longest(folder, said)
     options = [
-        *("--beam", f"{beam:g}", "--lenpen", f"{_number(folder, said, 'length_penalty', 1.0):g}"),
+        *("--beam", str(beam), "--lenpen", f"{_number(folder, said, 'length_penalty', 1.0):g}"),
         # The first token, which is given, and </s> count there, but not here.
         *("--max-len-a", "0", "--max-len-b", str(max(longest - 2, 1)), "--min-len", "0"),
     ]
-    ngrams = _number(folder, said, "no_repeat_ngram_size", 0)
+    ngrams = _whole(folder, said, "no_repeat_ngram_size", 0, 0)
     if ngrams:
-        options += ["--no-repeat-ngram-size", f"{ngrams:g}"]
+        options += ["--no-repeat-ngram-size", str(ngrams)]
     notes = []
     if beam > 1 and said.get("early_stopping") is not True:
         notes.append(
-            f"fairseq's search ends with {beam:g} translations, as generate(early_stopping=True); "
+            f"fairseq's search ends with {beam} translations, as generate(early_stopping=True); "
             "the folder's settings would search on"
         )
     unheard = [name for name, usual in UNHEARD.items() if said.get(name) not in usual]
@@ -55,10 +57,32 @@ def read_search(folder: HuggingFaceFolder) -> Search:
     return Search(options, notes, renormalises=said.get("renormalize_logits") is True)
 
 
-def _number(folder: HuggingFaceFolder, said: dict[str, Any], name: str, default: float) -> float:
+def _file(folder: HuggingFaceFolder) -> Path:
+    return folder.path / (FILE if folder.has(FILE) else "config.json")
+
+
+def _number(folder: HuggingFaceFolder, said: Mapping[str, Any], name: str, default: float) -> float:
     value = said.get(name)
     if value is None:
         return default
-    if type(value) not in (int, float):
-        raise InputError(f"{folder}: {name} is {value!r}; expected a number")
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise InputError(f"{_file(folder)}: {name} is {value!r}; expected a number")
     return value
+
+
+def _whole(
+    folder: HuggingFaceFolder, said: Mapping[str, Any], name: str, default: int, least: int
+) -> int:
+    value = _number(folder, said, name, default)
+    if value != int(value) or value < least:
+        raise InputError(
+            f"{_file(folder)}: {name} is {value!r}; expected a whole number from {least} on"
+        )
+    return int(value)
+
+
+def _longest(folder: HuggingFaceFolder, said: Mapping[str, Any]) -> int:
+    """How long translations may be, with the token that is given first, and </s>."""
+    if said.get("max_new_tokens") is not None:  # goes before
+        return _whole(folder, said, "max_new_tokens", 0, 1) + 1
+    return _whole(folder, said, "max_length", folder.config["max_position_embeddings"], 1)

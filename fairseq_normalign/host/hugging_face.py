@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
@@ -17,7 +18,17 @@ from fairseq_normalign.host.wordpiece import CONFIGURATION, read_json
 # The files of parameters, the first that is there. An index names those of a model in several.
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", PICKLE, f"{PICKLE}.index.json")
+POINTER = b"version https://git-lfs"
 FOLDER = "expected the folder of a Hugging Face model"
+
+
+def refuse_pointer(path: Path) -> None:
+    """Refuses what git leaves in the place of a large file."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise InputError(f"{path}: is a pointer to a file that git-lfs has; run: git lfs pull")
 
 
 class HuggingFaceFolder:
@@ -28,13 +39,23 @@ class HuggingFaceFolder:
         if not self.path.is_dir():
             raise InputError(f"{path}: no such directory; {FOLDER}")
         if not self.has("config.json"):
-            raise InputError(f"{path}: has no config.json; {FOLDER}")
+            raise InputError(f"{path}: has no config.json; {self._hint()}")
         self.config = self.json("config.json")
+
+    def _hint(self) -> str:
+        """What to name instead of a folder without a model."""
+        if self.has("adapter_config.json"):
+            return "it is an adapter (LoRA): merge it with its base model first"
+        snapshots = sorted(self.path.glob("snapshots/*/config.json"))
+        if snapshots:
+            return f"expected the folder in the cache that has: {snapshots[0].parent}"
+        return FOLDER
 
     def has(self, name: str) -> bool:
         return (self.path / name).is_file()
 
     def json(self, name: str) -> dict[str, Any]:
+        refuse_pointer(self.path / name)
         return read_json(self.path / name)
 
     @functools.cached_property
@@ -81,15 +102,21 @@ class HuggingFaceFolder:
 
     def _read(self, name: str) -> dict[str, Tensor]:
         path = self.path / name
+        refuse_pointer(path)
         if name.endswith(".safetensors"):
             return read_safetensors(path)
         try:
             parameters = unpickle(str(path), mapped=True)
         except InputError as error:
             raise InputError(str(error).replace(FROM_FAIRSEQ, "expected PyTorch tensors")) from None
-        others = [key for key, value in parameters.items() if not isinstance(value, Tensor)]
-        if others:
-            raise InputError(f"{path}: {others[0]!r} is no tensor; expected PyTorch tensors")
+        for key, value in parameters.items():
+            if not isinstance(key, str):
+                raise InputError(f"{path}: a tensor is called {key!r}; expected names")
+            if not isinstance(value, Tensor):
+                raise InputError(f"{path}: {key!r} is no tensor; expected PyTorch tensors")
+            if value.is_meta or value.layout is not torch.strided:
+                kind = "without numbers" if value.is_meta else "that is sparse"
+                raise InputError(f"{path}: {key!r} is a tensor {kind}; expected all its numbers")
         return parameters
 
     def __str__(self) -> str:

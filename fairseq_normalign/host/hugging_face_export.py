@@ -24,11 +24,19 @@ from fairseq_normalign.heads.names import ALL, KINDS, all_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.host.checkpoint import read_transformer
 from fairseq_normalign.host.conversion import refuse_used, whole_folder
-from fairseq_normalign.host.language_codes import MULTILINGUAL
+from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.host.reading import READING
 from fairseq_normalign.host.safetensors_file import write_safetensors
 from fairseq_normalign.host.search import SEARCH
-from fairseq_normalign.host.translation_conversion import FUNCTIONS, RESERVED, SIDES
+from fairseq_normalign.host.translation_conversion import (
+    EMBEDDINGS,
+    FUNCTIONS,
+    HEAD,
+    RESERVED,
+    SHARED,
+    SIDES,
+    layer_shapes,
+)
 from fairseq_normalign.host.wordpiece import read_json
 
 PAD, EOS = 1, 2  # in fairseq's dictionaries
@@ -40,6 +48,17 @@ CLASSES = {
 }
 # Parameters that the state of a model has, and no format of Hugging Face.
 UNWANTED = ("encoder.version", "decoder.version")
+# Options that change what a model computes, and that no format has.
+UNHELD = {
+    "no_cross_attention": "no attention to the source",
+    "cross_self_attention": "attention to source and target in one",
+    "no_token_positional_embeddings": "no positions",
+    "adaptive_softmax_cutoff": "an adaptive softmax",
+}
+NO_FORMAT = "Hugging Face has no format for it: it has"
+LN_EMBEDDING = "layernorm_embedding"
+BIAS = "final_logits_bias"
+Shapes = dict[str, tuple[int, ...]]
 
 
 class Exported(NamedTuple):
@@ -62,6 +81,7 @@ def export_folder(path: str, data: str, output: str) -> Exported:
     parameters = _filled(path, state["model"], options, notes)
     config = _config(kind, options, parameters)
     tensors = _tensors(kind, options, parameters, config)
+    _check_names(path, kind, tensors, _shapes(kind, options, config))
     files = _tokeniser(kind, options, Path(data), config, notes)
     with whole_folder(output) as part:
         write_safetensors(part / "model.safetensors", tensors, {"format": "pt"})
@@ -83,6 +103,7 @@ def _format(path: str, options: Namespace) -> str:
     problems = []
     if getattr(options, "gate_heads", None):
         problems.append("gates; fold them first: normalign prune --keep all")
+    problems += [what for name, what in UNHELD.items() if getattr(options, name, None)]
     if options.encoder_embed_dim != options.decoder_embed_dim:
         problems.append("an encoder and a decoder of different widths")
     if getattr(options, "activation_fn", "relu") not in FUNCTIONS.values():
@@ -102,7 +123,7 @@ def _format(path: str, options: Namespace) -> str:
     if kind == "m2m_100" and getattr(options, "logits_bias", False):
         problems.append("a bias of the logits")
     if problems or kind is None:
-        raise InputError(f"{path}: Hugging Face has no format for it: it has {'; '.join(problems)}")
+        raise InputError(f"{path}: {NO_FORMAT} {'; '.join(problems)}")
     return kind
 
 
@@ -196,20 +217,66 @@ def _tensors(
     output = left.pop("decoder.output_projection.weight", words["decoder"])
     tensors = {}
     if options.share_all_embeddings:
-        tensors["model.shared.weight"] = words["encoder"]
+        tensors[f"model.{SHARED}"] = words["encoder"]
     else:
         for side in SIDES:
-            tensors[f"model.{side}.embed_tokens.weight"] = words[side]
+            tensors[f"model.{EMBEDDINGS[side]}"] = words[side]
     if not config["tie_word_embeddings"]:
-        tensors["lm_head.weight"] = output
+        tensors[HEAD] = output
     bias = left.pop("decoder.logits_bias", torch.zeros(len(output)))
     if kind != "m2m_100":
-        tensors["final_logits_bias"] = bias[None]
-    if kind == "marian":
-        for side in SIDES:
+        tensors[BIAS] = bias[None]
+    for side in SIDES:
+        if kind == "marian":
             tensors[f"model.{side}.embed_positions.weight"] = _positions(left, side, config)
+        if kind == "mbart":
+            name = f"{side}.embed_positions.weight"
+            rows = RESERVED + config["max_position_embeddings"]
+            tensors[f"model.{name}"] = left.pop(name)[:rows].clone()
     tensors.update((f"model.{name}", values) for name, values in left.items())
     return tensors
+
+
+def _shapes(kind: str, options: Namespace, config: Mapping[str, Any]) -> Shapes:
+    """All parameters that a folder of the format has, by name."""
+    width, positions = config["d_model"], config["max_position_embeddings"]
+    source = config["vocab_size"]
+    target = config.get("decoder_vocab_size", source)
+    shapes: Shapes = {f"model.{SHARED}": (source, width)}
+    if not options.share_all_embeddings:
+        sizes = dict(zip(SIDES, (source, target), strict=True))
+        shapes = {f"model.{EMBEDDINGS[side]}": (sizes[side], width) for side in SIDES}
+    if not config["tie_word_embeddings"]:
+        shapes[HEAD] = (target, width)
+    if kind != "m2m_100":
+        shapes[BIAS] = (1, target)
+    norms = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", LN_EMBEDDING]}[kind]
+    rows = {"marian": positions, "mbart": RESERVED + positions}
+    for side in SIDES:
+        if kind in rows:
+            shapes[f"model.{side}.embed_positions.weight"] = (rows[kind], width)
+        for norm in norms:
+            shapes.update((f"model.{side}.{norm}.{part}", (width,)) for part in ("weight", "bias"))
+        for layer in range(config[f"{side}_layers"]):
+            for name, shape in layer_shapes(config, side):
+                shapes[f"model.{side}.layers.{layer}.{name}"] = shape
+    return shapes
+
+
+def _check_names(path: str, kind: str, tensors: Mapping[str, Tensor], shapes: Shapes) -> None:
+    """Refuses a model whose parameters are not exactly those of the format."""
+    known = f"those of {CLASSES[kind]}"
+    for name in [*tensors, *shapes]:
+        ours = f"{name.removeprefix('model.')!r}"
+        if name not in shapes:
+            raise InputError(f"{path}: {NO_FORMAT} the parameter {ours}; expected {known}")
+        if name not in tensors:
+            raise InputError(f"{path}: {NO_FORMAT} no parameter {ours}; expected {known}")
+        shape = tuple(tensors[name].shape)
+        if shape != shapes[name]:
+            raise InputError(
+                f"{path}: {NO_FORMAT} {ours} of the shape {shape}; expected {shapes[name]}"
+            )
 
 
 def _positions(parameters: dict[str, Tensor], side: str, config: Mapping[str, Any]) -> Tensor:
@@ -236,7 +303,8 @@ def _tokeniser(
     languages = [options.source_lang, options.target_lang]
     names = [f"dict.{language}.txt" for language in languages]
     if is_multilingual:
-        names = ["dict.txt"] * 2
+        has_own = (data / TARGET_DICTIONARY).is_file()
+        names = [DICTIONARY, TARGET_DICTIONARY if has_own else DICTIONARY]
     dictionaries = [_dictionary(data / name) for name in names]
     sizes = [config["vocab_size"], config.get("decoder_vocab_size", config["vocab_size"])]
     for dictionary, name, size in zip(dictionaries, names, sizes, strict=True):

@@ -18,7 +18,13 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.converted import Converted, Parameters
 from fairseq_normalign.host.generation_settings import Search, read_search
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
-from fairseq_normalign.host.language_codes import LAYOUTS, MULTILINGUAL
+from fairseq_normalign.host.language_codes import (
+    DICTIONARY,
+    FALLBACK,
+    LAYOUTS,
+    MULTILINGUAL,
+    TARGET_DICTIONARY,
+)
 from fairseq_normalign.host.reading import reading_file
 from fairseq_normalign.host.sentencepiece_files import check_fits, read_pieces
 from fairseq_normalign.host.tokenizer_files import piece_numbers
@@ -39,17 +45,16 @@ from fairseq_normalign.host.vocabulary import Vocabulary, vocabulary
 NEVER = -1e4  # a logit without any probability, in half precision too
 BOS, PAD = 0, 1  # in fairseq's dictionaries
 SPM = {"source": "source.spm", "target": "target.spm"}
-FALLBACK = ("source", "target")  # languages, where the folder does not tell them
 
 
 def convert_marian(folder: HuggingFaceFolder) -> Converted:
     """Marian: post-LN, two SentencePiece models, and a vocabulary for both or for each."""
     check_translation_settings(folder)
     config = folder.config
+    parameters = Parameters(folder, "model.", halves=True)
+    embeddings = take_embeddings(parameters, config)  # so that sizes are true from here on
     vocabularies = _vocabularies(folder)
     search = read_search(folder)
-    parameters = Parameters(folder, "model.", halves=True)
-    embeddings = take_embeddings(parameters, config)
     state = embedding_parameters(embeddings, vocabularies)
     state.update(layer_parameters(parameters, config))
     for side in SIDES:
@@ -65,12 +70,14 @@ def convert_marian(folder: HuggingFaceFolder) -> Converted:
         logits_bias="decoder.logits_bias" in state,
         start_with_bos=config["decoder_start_token_id"] != config["eos_token_id"],
     )
-    codes = _codes(folder, vocabularies[0])
+    codes = LAYOUTS["marian"].languages(vocabularies[0].names)  # as in ``>>fra<< Good morning.``
     options.source_lang, options.target_lang = _languages(folder)
     if codes:
         options.task, options.language_codes, options.target_lang = MULTILINGUAL, "marian", None
         notes = [languages_note(codes, "target languages")]
-        files: dict[str, str | bytes] = {"dict.txt": vocabularies[0].dictionary()}
+        files: dict[str, str | bytes] = {DICTIONARY: vocabularies[0].dictionary()}
+        if vocabularies[1] is not vocabularies[0]:
+            files[TARGET_DICTIONARY] = vocabularies[1].dictionary()
     else:
         notes = []
         files = {
@@ -99,11 +106,13 @@ def _vocabulary(folder: HuggingFaceFolder, file: str, models: Any, size: int) ->
     for name in models:
         check_fits(folder, name, read_pieces(folder, name)[1], numbers)
     eos, pad = token_number(folder, "eos_token_id"), token_number(folder, "pad_token_id")
-    if numbers.get("</s>") != eos:
-        raise InputError(
-            f"{folder.path / file}: '</s>' has the number {numbers.get('</s>')}; by config.json "
-            f"expected {eos}"
-        )
+    told = {"</s>": (numbers.get("</s>"), eos), "<pad>": (numbers.get("<pad>", pad), pad)}
+    for name, (number, expected) in told.items():
+        if number != expected:
+            raise InputError(
+                f"{folder.path / file}: {name!r} has the number {number}; by config.json expected "
+                f"{expected}"
+            )
     if "<unk>" not in numbers:
         raise InputError(f"{folder.path / file}: has no '<unk>', which unknown pieces become")
     start = token_number(folder, "decoder_start_token_id")
@@ -140,13 +149,6 @@ def _bias(parameters: Parameters, target: Vocabulary, size: int, search: Search)
     if search.renormalises:
         ordered[PAD] = NEVER
     return ordered
-
-
-def _codes(folder: HuggingFaceFolder, source: Vocabulary) -> list[str]:
-    """The target languages that a source may ask for, as in ``>>fra<< Good morning.``"""
-    if not folder.config.get("share_encoder_decoder_embeddings", True):
-        return []
-    return LAYOUTS["marian"].languages(source.names)
 
 
 def _languages(folder: HuggingFaceFolder) -> tuple[str, str]:

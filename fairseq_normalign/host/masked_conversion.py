@@ -108,8 +108,9 @@ def convert_bert(folder: HuggingFaceFolder) -> Converted:
     _check(folder, USUAL)
     pieces = wordpieces(folder)
     case = case_options(folder)
+    parameters = _parameters(folder, BERT)
     names = _names(folder, pieces, BERT)
-    converted = _convert(folder, BERT, names, names)
+    converted = _convert(folder, parameters, BERT, names, names)
     files: dict[str, str | bytes] = {
         "vocab.txt": "".join(f"{piece}\n" for piece in pieces),
         CONFIGURATION: json.dumps(case, indent=2) + "\n",
@@ -140,10 +141,11 @@ def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     # Positions are counted from the padding's number.
     _check(folder, {**USUAL, "pad_token_id": ROBERTA.first_position - 1})
     numbers, merges = byte_level_bpe(folder)
+    parameters = _parameters(folder, ROBERTA)
     names = _names(folder, numbers, ROBERTA)
     named = (*ROBERTA.special, ROBERTA.mask)
     symbols = [name if name in named else str(number) for number, name in enumerate(names)]
-    converted = _convert(folder, ROBERTA, names, symbols)
+    converted = _convert(folder, parameters, ROBERTA, names, symbols)
     files: dict[str, str | bytes] = {
         "encoder.json": json.dumps(numbers) + "\n",
         "vocab.bpe": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
@@ -168,6 +170,14 @@ def _check(folder: HuggingFaceFolder, usual: Mapping[str, Any]) -> None:
     )
 
 
+def _parameters(folder: HuggingFaceFolder, family: Family) -> Parameters:
+    """All of them; there are as many words as config.json tells."""
+    parameters = Parameters(folder, family.prefix)
+    size, width = folder.config["vocab_size"], folder.config["hidden_size"]
+    parameters.check_inner("embeddings.word_embeddings.weight", size, width)
+    return parameters
+
+
 def _names(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> list[str]:
     """The name of each row of the word embeddings; those that have none get fairseq's fillers."""
     size = folder.config["vocab_size"]
@@ -184,10 +194,13 @@ def _names(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> list[
 
 
 def _convert(
-    folder: HuggingFaceFolder, family: Family, names: Sequence[str], symbols: Sequence[str]
+    folder: HuggingFaceFolder,
+    parameters: Parameters,
+    family: Family,
+    names: Sequence[str],
+    symbols: Sequence[str],
 ) -> Converted:
     """The model, and its dictionary, in which ``symbols`` stand for the rows of embeddings."""
-    parameters = Parameters(folder, family.prefix)
     first = [names.index(name) for name in family.special]
     others = [number for number in range(len(names)) if number not in set(first)]
     order = torch.tensor(first + others)

@@ -6,6 +6,8 @@ here is how their tokenisers number pieces, which codes of languages there are, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import NamedTuple
 
 from torch import Tensor
@@ -14,10 +16,21 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.converted import Converted, Parameters
 from fairseq_normalign.host.generation_settings import read_search
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
-from fairseq_normalign.host.language_codes import LAYOUTS, MULTILINGUAL, known_languages
+from fairseq_normalign.host.language_codes import (
+    DICTIONARY,
+    LAYOUTS,
+    MULTILINGUAL,
+    known_languages,
+    listed,
+)
 from fairseq_normalign.host.reading import reading_file
 from fairseq_normalign.host.sentencepiece_files import check_fits, read_pieces
-from fairseq_normalign.host.tokenizer_files import Numbers, named_tokens, piece_numbers
+from fairseq_normalign.host.tokenizer_files import (
+    Numbers,
+    named_tokens,
+    piece_numbers,
+    tokenizer_class,
+)
 from fairseq_normalign.host.translation_conversion import (
     RESERVED,
     SIDES,
@@ -32,6 +45,7 @@ from fairseq_normalign.host.translation_conversion import (
     translation_commands,
 )
 from fairseq_normalign.host.vocabulary import SPECIAL, Vocabulary, vocabulary
+from fairseq_normalign.host.wordpiece import CONFIGURATION
 
 SPM = "sentencepiece.bpe.model"
 OFFSET = 1  # of Hugging Face's numbers to SentencePiece's, whose first three are others
@@ -39,6 +53,7 @@ OF_SENTENCEPIECE = 3  # its <unk>, <s> and </s>
 FIRST = {name: number for number, name in enumerate(SPECIAL)}  # as in fairseq
 MASK = "<mask>"
 FILLERS = 8  # rows behind the codes, at most: those of M2M-100
+OF_TOKENISER = "expected the SentencePiece model of this tokeniser"
 MOST_OF_MBART = 26  # mBART-25's languages; mBART-50 has twice as many, and another layout
 
 
@@ -48,6 +63,7 @@ class Tokens(NamedTuple):
     numbers: Numbers  # of pieces and codes
     languages: list[str]
     layout: str  # of LAYOUTS
+    added: list[str]  # tokens that are neither pieces nor codes
 
 
 def convert_m2m(folder: HuggingFaceFolder) -> Converted:
@@ -112,6 +128,10 @@ def _convert(
     search = read_search(folder)
     files = _files(folder, words)
     notes = [languages_note(tokens.languages), *search.notes]
+    if tokens.added:
+        notes.append(
+            f"added tokens, which are text where a text spells them: {listed(tokens.added)}"
+        )
     commands = translation_commands(built, search, SPM)
     return Converted(built, state, files, commands, parameters.left(), notes)
 
@@ -119,7 +139,7 @@ def _convert(
 def _files(folder: HuggingFaceFolder, words: Vocabulary) -> dict[str, str | bytes]:
     content, _ = read_pieces(folder, SPM)
     return {
-        "dict.txt": words.dictionary(),
+        DICTIONARY: words.dictionary(),
         SPM: content,
         **reading_file(bpe="sentencepiece", sentencepiece_model=SPM),
     }
@@ -127,35 +147,40 @@ def _files(folder: HuggingFaceFolder, words: Vocabulary) -> dict[str, str | byte
 
 def _m2m_tokens(folder: HuggingFaceFolder) -> Tokens:
     """M2M-100: ``vocab.json``, then the codes, ``__en__`` and so on."""
-    numbers = piece_numbers(folder, "vocab.json")
+    tokenizer_class(folder, ["M2M100Tokenizer"])
+    pieces = piece_numbers(folder, "vocab.json")
     for name, number in FIRST.items():
-        if numbers.get(name) != number:
+        if pieces.get(name) != number:
             raise InputError(
-                f"{folder.path / 'vocab.json'}: {name!r} has the number {numbers.get(name)}; "
+                f"{folder.path / 'vocab.json'}: {name!r} has the number {pieces.get(name)}; "
                 f"expected {number}"
             )
-    check_fits(folder, SPM, read_pieces(folder, SPM)[1], numbers)
-    layout = LAYOUTS["m2m_100"]
-    codes = [name for name in named_tokens(folder) if layout.languages([name])]
-    fillers = folder.tokenizer_config.get("num_madeup_words", FILLERS)
-    codes = codes or [layout.symbol(name) for name in _known(folder, numbers, fillers)]
-    return _with_codes(folder, numbers, codes, layout.languages(codes), "m2m_100")
+    check_fits(folder, SPM, read_pieces(folder, SPM)[1], pieces)
+    fillers = folder.tokenizer_config.get("num_madeup_words")
+    if fillers is None:
+        fillers = FILLERS
+    if type(fillers) is not int or fillers < 0:
+        raise InputError(
+            f"{folder.path / CONFIGURATION}: num_madeup_words is {fillers!r}; expected a number"
+        )
+    return _with_codes(folder, pieces, "m2m_100", fillers)
 
 
 def _nllb_tokens(folder: HuggingFaceFolder) -> Tokens:
     """NLLB: SentencePiece's numbers, then the codes, ``eng_Latn`` and so on, and <mask>."""
+    tokenizer_class(folder, ["NllbTokenizer"])
+    tokens = _with_codes(folder, _shifted_pieces(folder), "nllb", None)
     is_legacy = folder.tokenizer_config.get("legacy_behaviour") is True
-    layout = "nllb_legacy" if is_legacy else "nllb"
-    numbers, codes = _shifted_pieces(folder), _bare_codes(folder)
-    return _with_codes(folder, numbers, codes, codes, layout)
+    return tokens._replace(layout="nllb_legacy") if is_legacy else tokens
 
 
 def _mbart_tokens(folder: HuggingFaceFolder) -> Tokens:
     """mBART-25 and mBART-50: SentencePiece's numbers, then the codes, and <mask>."""
-    numbers = _shifted_pieces(folder)
-    codes = _bare_codes(folder) or _known(folder, numbers, 1)
-    layout = "mbart50" if len(codes) > MOST_OF_MBART else "mbart"
-    return _with_codes(folder, numbers, codes, codes, layout)
+    kind = tokenizer_class(folder, ["MBartTokenizer", "MBart50Tokenizer"])
+    tokens = _with_codes(folder, _shifted_pieces(folder), "mbart", 0)
+    by_count = "MBart50Tokenizer" if len(tokens.languages) > MOST_OF_MBART else "MBartTokenizer"
+    is_50 = (kind or by_count) == "MBart50Tokenizer"
+    return tokens._replace(layout="mbart50") if is_50 else tokens
 
 
 def _shifted_pieces(folder: HuggingFaceFolder) -> Numbers:
@@ -166,39 +191,94 @@ def _shifted_pieces(folder: HuggingFaceFolder) -> Numbers:
     return numbers
 
 
-def _bare_codes(folder: HuggingFaceFolder) -> list[str]:
-    """The special tokens that are no marks of sentences: the codes."""
-    return [name for name in named_tokens(folder) if name not in (*SPECIAL, MASK)]
+def _with_codes(
+    folder: HuggingFaceFolder, pieces: Numbers, layout: str, fillers: int | None
+) -> Tokens:
+    """Pieces, codes and further tokens, by the numbers that files tell.
 
-
-def _known(folder: HuggingFaceFolder, pieces: Numbers, others: int) -> list[str]:
-    """Languages by how many rows are left: a folder need not list those of well-known models.
+    Codes without numbers follow the pieces, in the order of a well-known model.
 
     Args:
-        others: how many rows follow the codes.
+        fillers: how many rows follow the codes if no file names these; None if one must.
     """
-    return known_languages(folder.config["vocab_size"] - max(pieces.values()) - 1 - others)
-
-
-def _with_codes(
-    folder: HuggingFaceFolder, pieces: Numbers, codes: list[str], languages: list[str], layout: str
-) -> Tokens:
-    """Codes follow the pieces in their order, which files with their numbers must confirm."""
+    form = LAYOUTS[layout]
+    named = named_tokens(folder)
+    first = max(pieces.values()) + 1
+    numbers = _told_numbers(folder, pieces, named)
+    codes = [name for name in named if form.languages([name])]
+    unnumbered = [code for code in codes if code not in numbers]
+    if not codes and fillers is not None:
+        unnumbered = [form.symbol(name) for name in _known(folder, numbers, layout, fillers)]
+    if unnumbered:
+        _check_order(folder, form.languages(unnumbered), layout)
+    numbers.update(zip(unnumbered, _free(numbers, first), strict=False))
+    codes = codes or unnumbered
     if not codes:
         raise InputError(
             f"{folder}: no file names its languages; expected tokenizer.json, "
             "tokenizer_config.json or special_tokens_map.json with the codes as special tokens"
         )
+    if _has_mask(layout) and MASK not in numbers:
+        numbers[MASK] = next(_free(numbers, first))
+    codes.sort(key=numbers.__getitem__)
+    _check_follow(folder, numbers, codes[0], first)
+    known = {*pieces, *codes, MASK}
+    added = [name for name in numbers if name not in known]
+    return Tokens(numbers, form.languages(codes), layout, added)
+
+
+def _has_mask(layout: str) -> bool:
+    return layout != "m2m_100"
+
+
+def _free(numbers: Numbers, first: int) -> Iterator[int]:
+    """Numbers that no token has, from one on."""
+    taken = set(numbers.values())
+    return (number for number in count(first) if number not in taken)
+
+
+def _told_numbers(
+    folder: HuggingFaceFolder, pieces: Numbers, named: Mapping[str, int | None]
+) -> Numbers:
+    """Pieces and all tokens whose numbers are told; none may be in the place of another."""
     numbers = dict(pieces)
-    told = named_tokens(folder)
-    first = max(pieces.values()) + 1
-    for number, code in enumerate(codes, first):
-        if told.get(code) not in (None, number):
+    names = {number: piece for piece, number in pieces.items()}
+    for name, number in named.items():
+        if number is None:
+            continue
+        if names.get(number, name) != name or numbers.get(name, number) != number:
+            there = f"{names[number]!r}" if number in names else "nothing"
             raise InputError(
-                f"{folder}: the code {code!r} has the number {told[code]}, and {number} follows "
-                f"the pieces of {SPM}; expected the SentencePiece model of this tokeniser"
+                f"{folder}: {name!r} has the number {number}, which is {there} by {SPM}; "
+                f"{OF_TOKENISER}"
             )
-        numbers[code] = number
-    if layout != "m2m_100":
-        numbers[MASK] = first + len(codes)
-    return Tokens(numbers, languages, layout)
+        numbers[name], names[number] = number, name
+    return numbers
+
+
+def _check_follow(folder: HuggingFaceFolder, numbers: Numbers, code: str, first: int) -> None:
+    """Refuses codes that neither follow the pieces nor tokens that do."""
+    free = next(_free(numbers, first))
+    if free < numbers[code]:
+        raise InputError(
+            f"{folder}: the code {code!r} has the number {numbers[code]}, and {free} follows the "
+            f"pieces of {SPM}; {OF_TOKENISER}"
+        )
+
+
+def _known(folder: HuggingFaceFolder, numbers: Numbers, layout: str, fillers: int) -> list[str]:
+    """Languages by how many rows are left: a folder need not list those of well-known models."""
+    left = folder.config["vocab_size"] - len(set(numbers.values())) - fillers
+    if _has_mask(layout) and MASK not in numbers:
+        left -= 1
+    fitting = [languages for languages in known_languages(layout) if len(languages) == left]
+    return fitting[0] if fitting else []
+
+
+def _check_order(folder: HuggingFaceFolder, languages: list[str], layout: str) -> None:
+    """Refuses a list without numbers that is of no well-known model: it may be in any order."""
+    if languages not in known_languages(layout):
+        raise InputError(
+            f"{folder}: lists {len(languages)} languages without numbers, not as a well-known "
+            "model does; expected their numbers in tokenizer.json or tokenizer_config.json"
+        )

@@ -25,9 +25,11 @@ from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.reading import apply_reading, has_reading
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.trust import check_is_file, options_of, plain, unpickle
 from fairseq_normalign.runs.engines import Place
 
 MAX_TOKENS = 4000
+OPPOSITE = {"source_lang": "target_lang", "target_lang": "source_lang"}
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -119,14 +121,15 @@ def load(
 ) -> ReadyModel:
     """The model that the options name, or the one of the reverse direction."""
     overrides = dict(args.model_overrides)
-    if reverse and {"source_lang", "target_lang"} <= set(overrides):
-        source, target = overrides["source_lang"], overrides["target_lang"]
-        overrides.update(source_lang=target, target_lang=source)
     path, data = (args.reverse_path, _reverse_data(args)) if reverse else (args.path, args.data)
     has_own = reverse and has_reading(data)
-    if has_own:  # pieces of its own, too
+    if has_own:  # languages and pieces of its own
+        overrides.update(_own_languages(args))
         args = argparse.Namespace(**vars(args))
         apply_reading(args, data)
+    elif reverse and {"source_lang", "target_lang"} <= set(overrides):
+        source, target = overrides["source_lang"], overrides["target_lang"]
+        overrides.update(source_lang=target, target_lang=source)
     model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
@@ -135,6 +138,30 @@ def load(
     forcing = TeacherForcing(model.to(args.device), task, attention=attention)
     reader = PairReader.from_args(task, args, reverse=reverse and not has_own)
     return ReadyModel(forcing, reader)
+
+
+def _own_languages(args: argparse.Namespace) -> dict[str, str]:
+    """The languages of a reverse model that was imported.
+
+    A model of two languages has its own names for them. What a multilingual one does not tell is
+    swapped from the other model.
+    """
+    of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
+    of_model.update((name, args.model_overrides.get(name, of_model[name])) for name in OPPOSITE)
+    languages = {}
+    for name, opposite in OPPOSITE.items():
+        language = of_reverse[name] or of_model[opposite]
+        if language is not None:
+            languages[name] = language
+    return languages
+
+
+def _stored_languages(path: str) -> dict[str, str | None]:
+    """Source and target language as a checkpoint has them."""
+    check_is_file(path)
+    state = unpickle(path, mapped=True)
+    said = {**plain(plain(state.get("cfg")).get("task")), **plain(options_of(path, state))}
+    return {name: said.get(name) for name in OPPOSITE}
 
 
 def _reverse_data(args: argparse.Namespace) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import sentencepiece
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.hugging_face import HuggingFaceFolder, refuse_pointer
 
 FEWEST_KNOWN = 0.5  # of the pieces of a SentencePiece model, by the vocabulary that it belongs to
 
@@ -16,7 +16,8 @@ def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]
     """A SentencePiece model as it is stored, and its pieces by their number."""
     path = folder.path / name
     if not path.is_file():
-        raise InputError(f"{folder}: has no {name}; expected the SentencePiece model of its text")
+        raise InputError(f"{folder}: has no {name}; {_expected(folder, name)}")
+    refuse_pointer(path)
     content = path.read_bytes()
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -27,6 +28,12 @@ def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]
     if not pieces:
         raise InputError(f"{path}: cannot be read; expected a SentencePiece model")
     return content, pieces
+
+
+def _expected(folder: HuggingFaceFolder, name: str) -> str:
+    if folder.has("tokenizer.json"):  # which transformers 5 writes instead
+        return f"tokenizer.json is not enough: copy {name} from the base model"
+    return "expected the SentencePiece model of its text"
 
 
 def check_fits(folder: HuggingFaceFolder, name: str, pieces: list[str], known: Collection) -> None:

@@ -6,7 +6,7 @@ Older folders have a file for each, newer ones ``tokenizer.json`` for all.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,18 @@ def piece_numbers(folder: HuggingFaceFolder, name: str) -> Numbers:
     if not path.is_file():
         raise InputError(f"{folder}: has no {name}; expected the tokeniser's vocabulary")
     with _undamaged(path):
-        return _numbered(folder.json(name))
+        numbers = _numbered(folder.json(name))
+        check_each_once(numbers)
+        return numbers
+
+
+def check_each_once(numbers: Numbers) -> None:
+    """Refuses two pieces of one number."""
+    pieces: dict[int, str] = {}
+    for piece, number in numbers.items():
+        if number in pieces:
+            raise ValueError(f"{pieces[number]!r} and {piece!r} have the same number, {number}")
+        pieces[number] = piece
 
 
 def added_tokens(folder: HuggingFaceFolder) -> Numbers:
@@ -99,6 +110,10 @@ def added_tokens(folder: HuggingFaceFolder) -> Numbers:
     if folder.has("added_tokens.json"):
         with _undamaged(folder.path / "added_tokens.json"):
             return _numbered(folder.json("added_tokens.json"))
+    return _added_to_tokenizer(folder)
+
+
+def _added_to_tokenizer(folder: HuggingFaceFolder) -> Numbers:
     with _undamaged(folder.path / "tokenizer.json"):
         added = folder.tokenizer.get("added_tokens") or []
         return _numbered({token["content"]: token["id"] for token in added})
@@ -132,6 +147,23 @@ def _merges(merges: list[str]) -> list[str]:
     return merges
 
 
+def tokenizer_class(folder: HuggingFaceFolder, expected: Sequence[str]) -> str | None:
+    """The tokeniser by Hugging Face's name, without ``Fast``, if a file tells it.
+
+    Args:
+        expected: the tokenisers that are known here; others may read text in another way.
+    """
+    named = folder.tokenizer_config.get("tokenizer_class") or folder.config.get("tokenizer_class")
+    if named is None:
+        return None
+    kind = str(named).removesuffix("Fast")
+    if kind not in expected:
+        raise InputError(
+            f"{folder}: its tokeniser is {named}; expected one of: {', '.join(expected)}"
+        )
+    return kind
+
+
 def named_tokens(folder: HuggingFaceFolder) -> dict[str, int | None]:
     """Special tokens with their numbers, where a file tells these, in the order of the files.
 
@@ -142,10 +174,12 @@ def named_tokens(folder: HuggingFaceFolder) -> dict[str, int | None]:
         with _undamaged(folder.path / file):
             said = folder.json(file) if folder.has(file) else {}
             for entry in ("additional_special_tokens", "extra_special_tokens"):
-                tokens += map(_content, said.get(entry) or [])
+                listed = said.get(entry) or []
+                tokens += map(_content, listed.values() if isinstance(listed, dict) else listed)
     with _undamaged(folder.path / CONFIGURATION):
         decoder = folder.tokenizer_config.get("added_tokens_decoder") or {}
         numbered = {_content(token): int(number) for number, token in decoder.items()}
+    numbered.update(_added_to_tokenizer(folder))
     numbered.update(added_tokens(folder))
     in_order: dict[str, int | None] = {}
     in_order.update(sorted(numbered.items(), key=itemgetter(1)))

@@ -18,7 +18,7 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import ALL
 from fairseq_normalign.host.checkpoint import VARIANT
-from fairseq_normalign.host.converted import DIR, MODEL, Parameters
+from fairseq_normalign.host.converted import DIR, FULL_PRECISION, MODEL, Parameters
 from fairseq_normalign.host.generation_settings import Search
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 from fairseq_normalign.host.language_codes import MULTILINGUAL, listed
@@ -27,13 +27,15 @@ from fairseq_normalign.host.vocabulary import Vocabulary
 
 SIDES = ("encoder", "decoder")
 RESERVED = 2  # rows of fairseq's table of positions that no token has: up to the padding's number
-USUAL = {"quantization_config": None}
 NUMBERS = {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SIZES = (
     *("vocab_size", "d_model", "max_position_embeddings", "encoder_layers", "decoder_layers"),
     *("encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads"),
 )
 FUNCTIONS = {**ACTIVATIONS, "swish": "swish", "silu": "swish"}
+# What a config.json means that does not tell them; other families have gelu, and no scale.
+DEFAULTS = {"m2m_100": {"activation_function": "relu", "scale_embedding": True}}
+MOST_POSITIONS = 1 << 17  # tables of them are built, and nobody has more
 SHARED, HEAD = "shared.weight", "lm_head.weight"
 EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}
 ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
@@ -48,16 +50,25 @@ class Embeddings(NamedTuple):
 
 
 def check_translation_settings(folder: HuggingFaceFolder) -> None:
-    """Refuses what fairseq's Transformer cannot be."""
+    """Refuses what fairseq's Transformer cannot be; settings that are not told are filled in."""
+    for name, value in DEFAULTS.get(folder.config["model_type"], {}).items():
+        folder.config.setdefault(name, value)
+    if folder.config.get("quantization_config") is not None:
+        raise InputError(f"{folder}: is quantised by its config.json; {FULL_PRECISION}")
     check_settings(
         folder,
-        usual=USUAL,
+        usual={},
         activation="activation_function",
         activations=FUNCTIONS,
         numbers=NUMBERS,
         sizes=SIZES,
     )
     config = folder.config
+    if config["max_position_embeddings"] > MOST_POSITIONS:
+        raise InputError(
+            f"{folder}: max_position_embeddings is {config['max_position_embeddings']}; expected "
+            f"at most {MOST_POSITIONS}"
+        )
     for side in SIDES:
         heads = config[f"{side}_attention_heads"]
         if config["d_model"] % heads:
@@ -122,13 +133,13 @@ def layer_parameters(parameters: Parameters, config: Mapping[str, Any]) -> dict[
     state = {}
     for side in SIDES:
         for layer in range(config[f"{side}_layers"]):
-            for name, shape in _shapes(config, side):
+            for name, shape in layer_shapes(config, side):
                 place = f"{side}.layers.{layer}.{name}"
                 state[place] = parameters.inner(place, *shape)
     return state
 
 
-def _shapes(config: Mapping[str, Any], side: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def layer_shapes(config: Mapping[str, Any], side: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes of the parameters of one layer."""
     width, inner = config["d_model"], config[f"{side}_ffn_dim"]
     maps = {"fc1": (inner, width), "fc2": (width, inner)}

@@ -15,7 +15,12 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.language_codes import LAYOUTS, MULTILINGUAL
+from fairseq_normalign.host.language_codes import (
+    DICTIONARY,
+    LAYOUTS,
+    MULTILINGUAL,
+    TARGET_DICTIONARY,
+)
 from fairseq_normalign.host.special_tokens import special_tokens_of
 from fairseq_normalign.plugin.task import (
     AligningGenerator,
@@ -55,6 +60,11 @@ class Coded:
         return getattr(self.sentences, name)
 
 
+def _first_file(folder, names):
+    """The path of the first of some files that is there; None if there is none."""
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class MultilingualConfig(TranslationNormalignConfig):
     language_codes: ChoiceEnum(list(LAYOUTS)) = field(  # type: ignore[valid-type]
@@ -70,10 +80,13 @@ class MultilingualTask(TranslationNormalignTask):
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         folder = Path(utils.split_paths(cfg.data)[0])
-        names = ["dict.txt", f"dict.{cfg.source_lang}.txt"]
-        there = [name for name in names if (folder / name).is_file()]
-        dictionary = cls.load_dictionary(str(folder / (there or names)[0]))
-        return cls(cfg, dictionary, dictionary)
+        sources = [DICTIONARY, f"dict.{cfg.source_lang}.txt"]
+        source = _first_file(folder, sources) or folder / sources[0]
+        target = _first_file(folder, [TARGET_DICTIONARY])
+        if target is None and source.name != DICTIONARY:  # of fairseq-preprocess
+            target = _first_file(folder, [f"dict.{cfg.target_lang}.txt"])
+        dictionaries = [cls.load_dictionary(str(path)) for path in (source, target or source)]
+        return cls(cfg, *dictionaries)
 
     def load_dataset(self, split, **kwargs):
         super().load_dataset(split, **kwargs)

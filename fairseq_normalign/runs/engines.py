@@ -30,6 +30,7 @@ AHEAD = 2  # chunks that are handed out to each worker at once
 RETRIES = 3  # of a chunk whose worker was lost
 PATIENCE = 60  # seconds without a result of Ray, after which others get a chunk, too
 CONNECT = 10  # seconds
+TRACKER = "ignore:resource_tracker:UserWarning"
 
 Progress = Callable[[int], object]
 Work = Callable[..., Result]  # of a chunk, and perhaps progress=
@@ -60,10 +61,8 @@ def run_in_processes(
 ) -> Iterator[tuple[Chunk, Result]]:
     """In several processes of this machine, which share its cores."""
     context = multiprocessing.get_context("spawn")  # threads and CUDA do not survive a fork
-    places = context.SimpleQueue()
-    for place in places_of(workers):
-        places.put(place)
-    pool = ProcessPoolExecutor(workers, context, _begin, (make, places))
+    with _silent_tracker():
+        pool = ProcessPoolExecutor(workers, context, _begin, (make, places_of(workers)))
     try:
         for chunk, finished in _as_they_come(pool, chunks, AHEAD * workers):
             yield chunk, _heard(chunk, finished, progress)
@@ -77,6 +76,19 @@ def run_in_processes(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _silent_tracker() -> Iterator[None]:
+    """Python's tracker of semaphores, which starts here, removes those of a dead worker silently.
+
+    It is a process of its own, which has its warnings from our options.
+    """
+    sys.warnoptions.append(TRACKER)
+    try:
+        yield
+    finally:
+        sys.warnoptions.remove(TRACKER)
 
 
 def _as_they_come(
@@ -112,12 +124,13 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _begin(make: Make, places: Any) -> None:
+def _begin(make: Make, places: Sequence[Place]) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    number = int(multiprocessing.current_process().name.rpartition("-")[2])  # one after the other
     try:
         with first_import():
-            _worker = _Telling(make(places.get()))
+            _worker = _Telling(make(places[number % len(places)]))
     except InputError as error:  # told when the first chunk comes, or the pool would but break
         _worker = _Telling(partial(_fail, error))
 

@@ -21,6 +21,31 @@ def test_to_the_variant(plain):
     assert torch.load(output)["args"].arch == "transformer_normalign"
 
 
+def changed(path, **options):
+    stored = torch.load(path, weights_only=False)
+    vars(stored["args"]).update(options)
+    torch.save(stored, path)
+
+
+def test_a_task_of_the_plugin_is_told(plain, capsys):
+    command = ["convert", str(plain), "--arch", "transformer", "-o", str(plain.with_name("out.pt"))]
+    assert main(command) == 0
+    assert capsys.readouterr().err == ""
+    changed(plain, task="multilingual_normalign")
+    assert main(command) == 0
+    expected = "out.pt: its task is multilingual_normalign: to load it, fairseq needs --user-dir "
+    assert expected in capsys.readouterr().err
+
+
+def test_a_decoder_that_begins_otherwise(plain, capsys):
+    changed(plain, start_with_bos=True)
+    output = plain.with_name("out.pt")
+    assert main(["convert", str(plain), "--arch", "transformer", "-o", str(output)]) == 2
+    message = "plain.pt: its decoder begins with <s>, and that of transformer with </s>"
+    assert message in capsys.readouterr().err
+    assert not output.exists()
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [

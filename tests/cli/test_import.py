@@ -83,6 +83,36 @@ def test_an_output_that_is_there(tmp_path):
     assert refused(folder, "-o", folder) == f"normalign import: {folder}: {message}"
 
 
+@pytest.mark.parametrize("name", [".", "", ".."])
+def test_an_output_that_has_no_name(name, tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    message = f"{name or repr(name)}: expected the name of a new folder"
+    assert refused(folder, "-o", name) == f"normalign import: {message}"
+
+
+def test_an_output_that_is_a_link_to_an_empty_folder(tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    run("normalign", "import", folder, "-o", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real/model.pt").is_file()
+
+
+def test_an_adapter_or_the_root_of_a_cache(tmp_path):
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter/adapter_config.json").write_text("{}")
+    message = "adapter: has no config.json; it is an adapter (LoRA): merge it with its base model"
+    assert message in refused(tmp_path / "adapter", "-o", tmp_path / "ours")
+    model = tmp_path / "cache/snapshots/0123"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+    message = f"cache: has no config.json; expected the folder in the cache that has: {model}"
+    assert message in refused(tmp_path / "cache", "-o", tmp_path / "ours")
+
+
 def test_a_checkpoint_is_no_folder(tmp_path):
     (tmp_path / "model.pt").write_text("")
     assert "model.pt: no such directory; expected the folder of a" in refused(

@@ -440,6 +440,15 @@ def test_a_byte_level_bpe_that_is_none(name, tmp_path):
         import_folder(str(folder), str(tmp_path / "ours"))
 
 
+@pytest.mark.parametrize("config", [BERT, ROBERTA], ids=["BERT", "RoBERTa"])
+def test_a_vocabulary_that_is_far_too_large(config, tmp_path):
+    """It is refused before anything of its size is made."""
+    folder = make_folder(tmp_path / "theirs", config)
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 10**12}))
+    with pytest.raises(InputError, match=r"by its config.json expected \(1000000000000, 16\)"):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
 def test_positions_that_are_counted_from_elsewhere(tmp_path):
     """RoBERTa's first position follows the padding's number."""
     folder = make_folder(tmp_path / "theirs", {**ROBERTA, "pad_token_id": 0})

@@ -32,10 +32,11 @@ def stored(path, **options) -> torch.nn.Module:
     task = ToyTask()
     for language in ("a", "b"):
         task.source_dictionary.save(str(path / f"dict.{language}.txt"))
-    model = build_model("transformer_normalign", task, **SIZES, **options)
+    options = {**SIZES, **options}
+    model = build_model("transformer_normalign", task, **options)
     names = {"arch": "transformer_normalign", "task": "translation", "criterion": "cross_entropy"}
     languages = {"source_lang": "a", "target_lang": "b", "data": ".", "alive_heads": "all"}
-    args = Namespace(**SIZES, **options, **names, **languages)
+    args = Namespace(**options, **names, **languages)
     history = [{"criterion_name": "none", "lr_scheduler_state": {"best": None}}]
     state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
     save({**state, "extra_state": {}}, str(path / "model.pt"))
@@ -87,6 +88,13 @@ PLAIN = {
 def test_logits_stay(name, tmp_path):
     options, kind = PLAIN[name]
     model = stored(tmp_path / "ours", **options)
+    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    check_same_logits(tmp_path / "hf", model, kind)
+
+
+def test_positions_are_cut_to_the_shorter_side(tmp_path):
+    options, kind = PLAIN["BART-like"]
+    model = stored(tmp_path / "ours", **options, max_target_positions=32)
     export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
     check_same_logits(tmp_path / "hf", model, kind)
 
@@ -180,6 +188,27 @@ REFUSED = {
         "positions and LayerNorms that no format has together",
     ),
     "tanh": ({"activation_fn": "tanh"}, "the activation function tanh"),
+    "no attention to the source": ({"no_cross_attention": True}, "no attention to the source"),
+    "one attention": ({"cross_self_attention": True}, "attention to source and target in one"),
+    "no positions": ({"no_token_positional_embeddings": True}, "it has no positions"),
+    "an adaptive softmax": ({"adaptive_softmax_cutoff": "5,10"}, "it has an adaptive softmax"),
+    "another layer": (
+        {"quant_noise_pq": 0.1, "share_all_embeddings": True},
+        "the parameter 'encoder.quant_noise.weight'; expected those of MarianMTModel",
+    ),
+    "no last LayerNorm": (
+        {
+            "share_all_embeddings": True,
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+            "no_decoder_final_norm": True,
+        },
+        "no parameter 'decoder.layer_norm.weight'; expected those of M2M100ForConditional",
+    ),
+    "another width of output": (
+        {"decoder_output_dim": 8},
+        "'lm_head.weight' of the shape (34, 8); expected (34, 16)",
+    ),
     "gates": ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
 }
 

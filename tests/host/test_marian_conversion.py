@@ -27,6 +27,7 @@ from tests.translation_folders import (
     write_json,
 )
 
+CODED = ["targets", "targets apart"]
 VOCABULARIES = ["marian", "apart"]  # one for both sides, and one for each
 
 
@@ -92,8 +93,9 @@ def test_special_tokens_that_a_text_spells_are_text(imported):
         assert source.tokens.tolist().count(2) == 1
 
 
-def test_the_code_of_the_target_is_before_the_source(imported):
-    both = imported["targets"]
+@pytest.mark.parametrize("name", CODED)
+def test_the_code_of_the_target_is_before_the_source(name, imported):
+    both = imported[name]
     tokenizer = of_transformers("MarianTokenizer").from_pretrained(both.folder)
     for text in sentences(5, seed=7):
         source = both.reader.pair(text, None, "line 1").source
@@ -103,12 +105,13 @@ def test_the_code_of_the_target_is_before_the_source(imported):
         assert source.text == text.split()
     check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
     with pytest.raises(InputError, match="no language 'ccc' in the dictionary; expected one of: "):
-        Both(both.theirs, both.folder, {"target_lang": "ccc"}, name="again")
+        Both(both.theirs, both.folder, {"target_lang": "ccc"}, name=f"{name}, again")
 
 
-def test_a_code_in_the_text_goes_before_that_of_the_options(imported):
+@pytest.mark.parametrize("name", CODED)
+def test_a_code_in_the_text_goes_before_that_of_the_options(name, imported):
     """It is a word of the text, which has no piece; any other place makes it text."""
-    both = imported["targets"]
+    both = imported[name]
     tokenizer = of_transformers("MarianTokenizer").from_pretrained(both.folder)
     for text in (">>aaa<< Aeio nrst.", ">>bbb<<  aeio", ">>aaa<<", [">>aaa<<", "nrst"]):
         source = both.reader.pair(text, None, "line 1").source

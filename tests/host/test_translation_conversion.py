@@ -7,9 +7,13 @@ import shutil
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.host.conversion import import_folder
+from fairseq_normalign.host.generation_settings import read_search
+from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 from fairseq_normalign.host.hugging_face_export import export_folder
 from fairseq_normalign.host.safetensors_file import read_safetensors, write_safetensors
 from tests.imported import LANGUAGES, Both, check_same_numbers
@@ -119,10 +123,47 @@ def quantised(tensors):
     tensors[name] = tensors[name].to(torch.int8)
 
 
+def larger(folder):
+    edited_config(vocab_size=5000, decoder_vocab_size=5000)(folder)
+
+    def lengthen(tensors):
+        tensors["model.shared.weight"] = torch.zeros(5000, 16)
+        tensors["final_logits_bias"] = torch.zeros(1, 5000)
+
+    edited_parameters(lengthen)(folder)
+
+
+def apart(folder):
+    edited_config(share_encoder_decoder_embeddings=False)(folder)
+
+    def copy(tensors):
+        for side in ("encoder", "decoder"):
+            tensors[f"model.{side}.embed_tokens.weight"] = tensors["model.shared.weight"]
+
+    edited_parameters(copy)(folder)
+
+
+def pickled(edit_tensors):
+    def edit(folder):
+        path = folder / "model.safetensors"
+        tensors = {name: values.clone() for name, values in read_safetensors(path).items()}
+        edit_tensors(tensors)
+        path.unlink()
+        torch.save(tensors, folder / "pytorch_model.bin")
+
+    return edit
+
+
+def swapped(numbers, one, other):
+    return {**numbers, one: numbers[other], other: numbers[one]}
+
+
 def broken(tensors):
     tensors["model.encoder.layers.0.fc1.bias"][0] = float("nan")
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+FC = "model.encoder.layers.0.fc1.weight"
 FOREIGN = train_sentencepiece(["бгдж жзиё абвг"] * 50 + ["джзи ёбвгд"] * 50, 30)
 BAD_MARIAN = {
     "no SentencePiece model": (
@@ -149,8 +190,12 @@ BAD_MARIAN = {
         edited_config(tie_word_embeddings=False),
         "has no parameter 'lm_head.weight'; are some files missing?",
     ),
-    "no vocabulary of the target": (
+    "no embeddings of the encoder": (
         edited_config(share_encoder_decoder_embeddings=False),
+        "has no parameter 'model.encoder.embed_tokens.weight'; are some files missing?",
+    ),
+    "no vocabulary of the target": (
+        apart,
         "has no target_vocab.json; expected the tokeniser's vocabulary",
     ),
     "no whole number": (
@@ -158,20 +203,56 @@ BAD_MARIAN = {
         "vocab.json: the piece 'new' has the number '7'",
     ),
     "another </s>": (
-        edited_vocabulary(lambda numbers: {**numbers, "</s>": 5}),
-        "vocab.json: '</s>' has the number 5; by config.json expected 0",
+        edited_vocabulary(lambda numbers: swapped(numbers, "</s>", "<unk>")),
+        "vocab.json: '</s>' has the number 1; by config.json expected 0",
+    ),
+    "another <pad>": (
+        edited_vocabulary(lambda numbers: swapped(numbers, "<pad>", "<unk>")),
+        "vocab.json: '<pad>' has the number 1; by config.json expected ",
+    ),
+    "two pieces of one number": (
+        edited_vocabulary(lambda numbers: {**numbers, "new": 1}),
+        "vocab.json: '<unk>' and 'new' have the same number, 1; expected a tokeniser's file",
+    ),
+    "far too many positions": (
+        edited_config(max_position_embeddings=10**12),
+        "max_position_embeddings is 1000000000000; expected at most 131072",
+    ),
+    "far too large a vocabulary": (
+        edited_config(vocab_size=10**12),
+        "by its config.json expected (1000000000000, 16)",
+    ),
+    "a pointer instead of parameters": (
+        lambda folder: (folder / "model.safetensors").write_text(POINTER),
+        "model.safetensors: is a pointer to a file that git-lfs has; run: git lfs pull",
+    ),
+    "a pointer instead of a SentencePiece model": (
+        lambda folder: (folder / "source.spm").write_text(POINTER),
+        "source.spm: is a pointer to a file that git-lfs has; run: git lfs pull",
+    ),
+    "tensors without names": (
+        pickled(lambda tensors: tensors.update({1: torch.ones(2)})),
+        "pytorch_model.bin: a tensor is called 1; expected names",
+    ),
+    "a sparse tensor": (
+        pickled(lambda tensors: tensors.update({FC: tensors[FC].to_sparse()})),
+        f"pytorch_model.bin: '{FC}' is a tensor that is sparse; expected all its numbers",
+    ),
+    "a tensor without numbers": (
+        pickled(lambda tensors: tensors.update({FC: tensors[FC].to("meta")})),
+        f"pytorch_model.bin: '{FC}' is a tensor without numbers; expected all its numbers",
     ),
     "no <unk>": (
         edited_vocabulary(lambda numbers: {k: v for k, v in numbers.items() if k != "<unk>"}),
         "vocab.json: has no '<unk>', which unknown pieces become",
     ),
     "a larger model": (
-        edited_config(vocab_size=5000, decoder_vocab_size=5000),
+        larger,
         "of the 5000 tokens that the model knows; expected the tokeniser of the model",
     ),
     "quantised, by the configuration": (
         edited_config(quantization_config={"bits": 4}),
-        "config.json has what is not supported: quantization_config is {'bits': 4}",
+        "is quantised by its config.json; expected a model in full precision",
     ),
     "quantised, by the numbers": (
         edited_parameters(quantised),
@@ -204,6 +285,14 @@ BAD_MARIAN = {
     "beams that are no number": (
         lambda folder: write_json(folder / "generation_config.json", {"num_beams": "many"}),
         "num_beams is 'many'; expected a number",
+    ),
+    "half a beam": (
+        lambda folder: write_json(folder / "generation_config.json", {"num_beams": 2.5}),
+        "generation_config.json: num_beams is 2.5; expected a whole number from 1 on",
+    ),
+    "endless translations": (
+        lambda folder: write_json(folder / "generation_config.json", {"max_length": 1e999}),
+        "max_length is inf; expected a number",
     ),
 }
 
@@ -241,6 +330,17 @@ def told_numbers(folder):
     write_json(folder / "tokenizer.json", {"added_tokens": tokens})
 
 
+def edited_tokenizer(folder, **settings):
+    path = folder / "tokenizer_config.json"
+    told = json.loads(path.read_text()) if path.is_file() else {}
+    write_json(path, {**told, **settings})
+
+
+def without_sentencepiece(folder):
+    (folder / "sentencepiece.bpe.model").unlink()
+    write_json(folder / "tokenizer.json", {"added_tokens": []})
+
+
 BAD_NLLB = {
     "no languages": (
         lambda folder: (folder / "tokenizer_config.json").unlink(),
@@ -258,11 +358,19 @@ BAD_NLLB = {
     ),
     "another SentencePiece model, and languages without numbers": (
         other_pieces_and_a_list,
-        "of the 96 tokens that the model knows; expected the tokeniser of the model",
+        "lists 2 languages without numbers, not as a well-known model does; expected their numb",
+    ),
+    "a tokeniser of others": (
+        lambda folder: edited_tokenizer(folder, tokenizer_class="SMALL100Tokenizer"),
+        "its tokeniser is SMALL100Tokenizer; expected one of: NllbTokenizer",
+    ),
+    "tokenizer.json alone": (
+        without_sentencepiece,
+        "tokenizer.json is not enough: copy sentencepiece.bpe.model from the base model",
     ),
     "numbers that do not follow the pieces": (
         told_numbers,
-        "the code 'ace_Arab' has the number 40, and ",
+        "by sentencepiece.bpe.model; expected the SentencePiece model of this tokeniser",
     ),
 }
 
@@ -271,6 +379,132 @@ BAD_NLLB = {
 def test_bad_folders_of_nllb(name, nllb, tmp_path):
     edit, message = BAD_NLLB[name]
     assert message in refused(nllb[1], edit, tmp_path)
+
+
+def search_of(folder, path, config, generation):
+    """The options of the search, by the settings of the two files; None for no second file."""
+    shutil.copytree(folder, path)
+    edited_config(**config)(path)
+    (path / "generation_config.json").unlink()
+    if generation is not None:
+        write_json(path / "generation_config.json", generation)
+    search = read_search(HuggingFaceFolder(str(path)))
+    values = dict(zip(search.options[::2], search.options[1::2], strict=True))
+    return values["--beam"], values["--max-len-b"], search.notes
+
+
+def test_settings_of_the_search_are_of_one_file(marian, tmp_path):
+    """As with transformers: generation_config.json, or config.json if there is none."""
+    config = {"num_beams": 6, "max_length": 50}
+    assert search_of(marian[1], tmp_path / "a", config, None)[:2] == ("6", "48")
+    assert search_of(marian[1], tmp_path / "b", config, {"num_beams": 2})[:2] == ("2", "62")
+    assert search_of(marian[1], tmp_path / "c", config, {})[0] == "1"
+
+
+def test_new_tokens_are_those_behind_the_first(marian, tmp_path):
+    told = {"max_new_tokens": 30, "max_length": 50, "min_new_tokens": 3}
+    beam, longest, notes = search_of(marian[1], tmp_path / "a", {}, told)
+    assert (beam, longest) == ("1", "29")
+    assert notes == ["fairseq's search does without its settings min_new_tokens"]
+
+
+@pytest.fixture(scope="module")
+def m2m(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("m2m") / "theirs"
+    return multilingual_folder(folder, "m2m", steps=0), folder
+
+
+def test_fillers_that_are_no_number(m2m, tmp_path):
+    message = refused(m2m[1], lambda f: edited_tokenizer(f, num_madeup_words="8"), tmp_path)
+    assert "tokenizer_config.json: num_madeup_words is '8'; expected a number" in message
+
+
+def test_fillers_that_are_not_told(m2m, tmp_path):
+    shutil.copytree(m2m[1], tmp_path / "theirs")
+    write_json(tmp_path / "theirs/tokenizer_config.json", {"num_madeup_words": None})
+    imported = import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    assert imported.notes[0].startswith("100 languages: af, am, ")
+
+
+def test_settings_of_m2m_that_are_not_told(m2m, tmp_path):
+    """They are those of its own configuration class: relu, and scaled embeddings."""
+    theirs, folder = m2m
+    shutil.copytree(folder, tmp_path / "theirs")
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("activation_function", "scale_embedding"):
+        config.pop(name, None)
+    write_json(tmp_path / "theirs/config.json", config)
+    again = type(theirs).from_pretrained(tmp_path / "theirs").eval()
+    languages = {"source_lang": "de", "target_lang": "en"}
+    check_same_numbers(Both(again, tmp_path / "theirs", languages), "Aeio nrst.", "Uvw xyz?")
+
+
+def with_more_tokens(folder, path, *, count):
+    """A copy of a folder whose model knows more tokens; returns the number of the first."""
+    shutil.copytree(folder, path)
+    config = json.loads((path / "config.json").read_text())
+    size = config["vocab_size"]
+
+    def lengthen(tensors):
+        shared = tensors["model.shared.weight"]
+        tensors["model.shared.weight"] = torch.cat([shared, torch.randn(count, shared.shape[1])])
+        if "final_logits_bias" in tensors:
+            tensors["final_logits_bias"] = torch.zeros(1, size + count)
+
+    edited_parameters(lengthen)(path)
+    edited_config(vocab_size=size + count)(path)
+    return size
+
+
+def symbols_of(folder):
+    return Dictionary.load(str(folder / "dict.txt")).symbols
+
+
+def test_a_language_and_a_token_that_were_added_behind_the_mask(nllb, tmp_path):
+    """As in NLLB that was tuned for one language more."""
+    path, ours = tmp_path / "theirs", tmp_path / "ours"
+    first = with_more_tokens(nllb[1], path, count=2)
+    write_json(path / "added_tokens.json", {"tyv_Cyrl": first, "<doc>": first + 1})
+    notes = import_folder(str(path), str(ours)).notes
+    assert notes[0] == "5 languages: ace_Arab, deu_Latn, eng_Latn, fra_Latn, tyv_Cyrl"
+    assert notes[-1] == "added tokens, which are text where a text spells them: <doc>"
+    assert symbols_of(ours)[first - 1 :] == ["<mask>", "tyv_Cyrl", "<doc>"]
+    languages = {"source_lang": "deu_Latn", "target_lang": "tyv_Cyrl"}
+    theirs = type(nllb[0]).from_pretrained(path).eval()
+    both = Both(theirs, path, languages, name="both")
+    assert both.reader.pair("aeio", "uvw", "line 1").target.tokens[0] == first
+    check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
+
+
+@pytest.mark.parametrize("family", ["mbart", "mbart50"])
+def test_the_layout_of_mbart_with_more_tokens(family, tmp_path):
+    multilingual_folder(tmp_path / "first", family, steps=0)
+    path = tmp_path / "theirs"
+    first = with_more_tokens(tmp_path / "first", path, count=2)
+    codes = json.loads((path / "special_tokens_map.json").read_text())
+    codes["additional_special_tokens"] += ["<doc>", "<sep>"]
+    write_json(path / "special_tokens_map.json", codes)
+    import_folder(str(path), str(tmp_path / "ours"))
+    _, options = read(str(tmp_path / "ours/model.pt"))
+    assert options.language_codes == family
+    assert symbols_of(tmp_path / "ours")[first - 1] == "<mask>"
+    told = {"mbart": "MBart50Tokenizer", "mbart50": "MBartTokenizerFast"}[family]
+    edited_tokenizer(path, tokenizer_class=told)
+    import_folder(str(path), str(tmp_path / "by the class"))
+    _, options = read(str(tmp_path / "by the class/model.pt"))
+    assert options.language_codes == {"mbart": "mbart50", "mbart50": "mbart"}[family]
+
+
+def test_languages_in_another_order(tmp_path):
+    folder = tmp_path / "mbart"
+    multilingual_folder(folder, "mbart", steps=0)
+    codes = json.loads((folder / "special_tokens_map.json").read_text())
+
+    def reverse(path):
+        languages = codes["additional_special_tokens"][::-1]
+        write_json(path / "special_tokens_map.json", {"additional_special_tokens": languages})
+
+    assert "lists 25 languages without numbers, not as " in refused(folder, reverse, tmp_path)
 
 
 def test_mixtures_of_experts_are_refused_by_name(nllb, tmp_path):
