@@ -127,12 +127,17 @@ def available_cores() -> int:
 def _begin(make: Make, places: Sequence[Place]) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    number = int(multiprocessing.current_process().name.rpartition("-")[2])  # one after the other
     try:
         with first_import():
-            _worker = _Telling(make(places[number % len(places)]))
+            _worker = _Telling(make(_own_place(places)))
     except InputError as error:  # told when the first chunk comes, or the pool would but break
         _worker = _Telling(partial(_fail, error))
+
+
+def _own_place(places: Sequence[Place]) -> Place:
+    """One for each worker: Python numbers them one after the other, as in ``SpawnProcess-2``."""
+    number = multiprocessing.current_process().name.rpartition("-")[2]
+    return places[int(number) % len(places) if number.isdecimal() else 0]
 
 
 def _fail(error: InputError, chunk: Chunk) -> NoReturn:

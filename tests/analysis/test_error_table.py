@@ -12,6 +12,7 @@ from fairseq_normalign.alignment.soft import Evidence
 from fairseq_normalign.analysis.aligner import AlignOptions
 from fairseq_normalign.analysis.error_table import error_table, passes
 from fairseq_normalign.analysis.layer_choice import FEW, choose_layers
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
@@ -108,13 +109,11 @@ def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
     assert table.choices["lrp"] == ({"output": None}, "output")
 
 
-@pytest.mark.filterwarnings("ignore:layer and step are decided on")
 def test_nothing_to_align(model, tmp_path):
     path = tmp_path / "gold"
     path.write_text("")
-    table = error_table(model, [], GoldFile(str(path)), ["norms"], options=AlignOptions())
-    assert set(table.scores.values()) == {Counts()}
-    assert all(np.isnan(bounds).all() for bounds in table.intervals.values())
+    with pytest.raises(InputError, match="error rates cannot be measured on a corpus without pair"):
+        error_table(model, [], GoldFile(str(path)), ["norms"], options=AlignOptions())
 
 
 def test_slow_methods_have_passes_of_their_own_and_tell_how_far_they_are(model, gold):

@@ -51,8 +51,11 @@ def test_a_pickle_of_something_else(value, message, tmp_path):
 
 def test_a_pickle_that_is_none(tmp_path):
     folder = bin_folder(tmp_path, {})
-    (folder.path / "pytorch_model.bin").write_bytes(b"version https://git-lfs")
+    (folder.path / "pytorch_model.bin").write_bytes(b"version 1")
     with pytest.raises(InputError, match="or a damaged one; expected PyTorch tensors"):
+        folder.parameters()
+    (folder.path / "pytorch_model.bin").write_bytes(b"version https://git-lfs")
+    with pytest.raises(InputError, match="is a pointer to a file that git-lfs has; run: git lfs"):
         folder.parameters()
 
 

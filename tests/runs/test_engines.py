@@ -1,6 +1,7 @@
 """The same results, in the same order, whoever works."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs.chunks import Result, Shard, cut
-from fairseq_normalign.runs.engines import _Crew, places_of
+from fairseq_normalign.runs.engines import _Crew, _own_place, places_of
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.plan import Plan, run_and_keep, run_through
 from tests.conftest import ROOT
@@ -265,6 +266,18 @@ def _until(happens):
             return result
         time.sleep(0.05)
     raise AssertionError("it did not happen within a minute")
+
+
+def test_workers_have_different_places(monkeypatch):
+    places = places_of(3)
+    found = []
+    for number in (4, 5, 6):
+        process = SimpleNamespace(name=f"SpawnProcess-{number}")
+        monkeypatch.setattr(multiprocessing, "current_process", lambda process=process: process)
+        found.append(_own_place(places).number)
+    assert sorted(found) == [0, 1, 2]
+    monkeypatch.undo()
+    assert _own_place(places) == places[0]  # this process is no worker
 
 
 def test_threads_do_not_fight():
