@@ -11,7 +11,9 @@ def merge_run(folder: RunFolder) -> None:
     """Writes the output and its signature, then removes the folder of the run."""
     folder.refuse_running()
     chunks = folder.chunks()
-    signature = (folder.decided() or {})["signature"]
+    signature = (folder.decided() or {}).get("signature")
+    if not isinstance(signature, dict):
+        raise InputError(f"{folder.path}: what the run has decided is damaged; run it again")
     policies: dict[str, str] = {}  # for long pairs, and where the first of them is
     with signed_file(folder.output, signature) as file:
         for number in range(chunks):

@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ RUN, DECIDED = "run.json", "decided.json"
 CHUNK = re.compile("chunk-(?P<number>[0-9]{7,15})")
 SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
 PRIVATE_FOLDER = 0o700
+MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
 
 
@@ -172,6 +174,8 @@ class RunFolder:
             raise InputError(f"{self.path}: no shard has come to its end; run the shards first")
         (first, of_first), *others = ends.items()
         for name, end in ends.items():
+            if not all(type(end.get(count)) is int for count in ("chunks", "pairs")):
+                raise InputError(f"{self.path / name}: is damaged; run this shard again")
             if end.get("run") != self.identity:
                 raise InputError(f"{self.path / name}: is of another run; expected its own alone")
         for name, end in others:
@@ -184,11 +188,14 @@ class RunFolder:
         return of_first["chunks"]
 
     def _refuse_missing(self, chunks: int, shards: int) -> None:
-        missing = [number for number in range(chunks) if self._read_chunk(number) is None]
-        if missing:
-            of_shards = sorted({number % shards for number in missing})
+        done = [number for number in self.done() if number < chunks]
+        whole = {number for number in done if self._read_chunk(number) is not None}
+        count = chunks - len(whole)
+        if count:
+            missing = (number for number in range(chunks) if number not in whole)
+            of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
             raise InputError(
-                f"{self.path}: {len(missing)} of {chunks} chunks are missing or damaged, of shards "
+                f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
 

@@ -15,6 +15,7 @@ import torch
 from fairseq_normalign.analysis.methods import METHODS, methods_without_files
 from fairseq_normalign.files import locked, read_lines
 from fairseq_normalign.runs import folder as run_folder
+from fairseq_normalign.runs.chunks import Shard
 from tests.conftest import run
 from tests.stored import OPTIONS, state
 
@@ -436,6 +437,14 @@ def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypa
     monkeypatch.undo()
     refused([*words, "--lexicon", other], "what was decided has another lexicon; expected the same")
     run(*words, "--lexicon", ours)
+
+
+def test_a_decision_without_signature_is_not_merged(tmp_path):
+    folder = run_folder.RunFolder(tmp_path / "out")
+    folder.begin({})
+    folder.decide({"x": 1})
+    folder.finish(Shard(), 0, 0)
+    refused(["normalign", "merge", tmp_path / "out"], "what the run has decided is damaged; run it")
 
 
 def test_merge_needs_a_run(tmp_path):

@@ -114,6 +114,24 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
         folder.chunks()
 
 
+@pytest.mark.parametrize("damage", ["{}", '{"chunks": 3}', '{"chunks": "3", "pairs": 5}'])
+def test_the_end_of_a_shard_that_is_damaged(tmp_path, damage):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    (folder.path / "shard-0-of-1.json").write_text(damage)
+    with pytest.raises(InputError, match=r"shard-0-of-1.json: is damaged; run this shard again"):
+        folder.chunks()
+
+
+def test_an_end_that_promises_too_much(tmp_path):
+    """Nobody counts to a billion for a number that is wrong."""
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    folder.finish(Shard(), 10**12, 10**15)
+    with pytest.raises(InputError, match=r"999999999997 of 1000000000000 chunks are missing"):
+        folder.chunks()
+
+
 def test_shards_of_corpora_of_other_lengths(tmp_path):
     folder = begun(tmp_path / "out")
     folder.finish(Shard(0, 2), 3, 5)
