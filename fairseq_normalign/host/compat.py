@@ -5,18 +5,26 @@ Put right when the plugin is imported.
 
 from __future__ import annotations
 
+import atexit
 import functools
+import queue
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from fairseq import utils
+from fairseq.data.iterators import BackgroundConsumer
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from fairseq_normalign.heads.pruning import COPIES
+
+LAST_BATCH = 10.0  # seconds that the end of a command waits for a batch that is still being read
 
 PLACEHOLDER = ".embed_positions._float_tensor"  # of fairseq ≤ 0.12.2: whatever was in memory
 
@@ -52,6 +60,27 @@ def repair_swish() -> None:
         return silu if activation == "swish" else original(activation)
 
     utils.get_activation_fn = repaired
+
+
+def end_reading_ahead() -> None:
+    """Lets a training that stops within an epoch end well.
+
+    fairseq reads batches ahead in a thread that Python breaks off when the process ends. If that
+    happens within PyTorch's code, the process aborts: "terminate called without an active
+    exception".
+    """
+    atexit.register(_end_readers)
+
+
+def _end_readers() -> None:
+    readers = [each for each in threading.enumerate() if isinstance(each, BackgroundConsumer)]
+    for reader in readers:
+        reader._max_len = 0  # no batch after the one that is being read
+    deadline = time.monotonic() + LAST_BATCH
+    for reader in readers:
+        while reader.is_alive() and time.monotonic() < deadline:
+            with suppress(queue.Empty):  # makes room for what it still puts into its queue
+                reader._queue.get(timeout=0.01)
 
 
 def load_encoder_layers_without_copies() -> None:

@@ -2,6 +2,7 @@
 
 from fairseq_normalign.host.compat import (
     disable_fused_encoder_layers,
+    end_reading_ahead,
     load_encoder_layers_without_copies,
     repair_swish,
     restore_numpy_integers,
@@ -20,6 +21,7 @@ from fairseq_normalign.plugin.validation import take_task_from_command_line
 disable_fused_encoder_layers()
 restore_numpy_integers()
 repair_swish()
+end_reading_ahead()
 load_encoder_layers_without_copies()
 show_chosen_options()
 take_task_from_command_line()

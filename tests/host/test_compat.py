@@ -10,7 +10,7 @@ from fairseq_normalign.analysis.pruning import Prunable
 from fairseq_normalign.heads.pruning import COPIES
 from fairseq_normalign.host.checkpoint import convert, load_single
 from fairseq_normalign.host.compat import restore_numpy_integers, without_leftovers
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ToyTask, build_model, run
 from tests.stored import OPTIONS, state
 
 CROSS = "decoder.layers.1.encoder_attn.q_proj.weight"
@@ -96,3 +96,28 @@ def test_text_is_cut_into_sentences_with_any_numpy():
     sizes = [3, 2]
     dataset = TokenBlockDataset(sentences, sizes, None, pad=1, eos=2, break_mode="eos")
     assert [item.tolist() for item in dataset] == [[5, 6, 2], [7, 2]]
+
+
+STOPPED_EARLY = """
+import torch
+from fairseq.data.iterators import BufferedIterator
+
+import fairseq_normalign.plugin
+
+class Batches:
+    def __len__(self):
+        return 1000
+
+    def __iter__(self):
+        for _ in range(1000):
+            torch.ones(3000, 300).sort()
+            yield "batch"
+
+print(next(BufferedIterator({ahead}, Batches())))
+"""
+
+
+@pytest.mark.parametrize("ahead", [1, 1000])
+def test_a_command_that_stops_while_batches_are_read_ahead_ends_well(ahead):
+    done = run("python", "-c", STOPPED_EARLY.format(ahead=ahead))
+    assert done.stdout == "batch\n"
