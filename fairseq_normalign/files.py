@@ -6,9 +6,8 @@ that it points to is replaced. A file that is replaced hands on its owner and pe
 gets those of the umask. Devices, pipes and open descriptors (``/dev/stdout``, also spelled ``-``)
 cannot be replaced and are written straight.
 
-While an output is written, ``.NAME.normalign-lock`` beside it is locked, and a second run that
-would write the same output is refused. The lock ends with the process, also if the process is
-killed: what ``kill -9`` leaves, the empty lock and an unfinished ``.part``, the next run that
+While an output is written, it is locked (``locks``), and a second run that would write the same one
+is refused. What ``kill -9`` leaves, the empty lock and an unfinished ``.part``, the next run that
 writes NAME removes. Where the file system knows no locks, the run that ends last wins: its file is
 whole, too.
 """
@@ -17,10 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import glob
 import gzip
-import hashlib
 import io
 import itertools
 import os
@@ -28,7 +25,6 @@ import re
 import secrets
 import stat
 import sys
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.locks import beside, lock_of, locked
 
 ASCII_SPACE = re.compile("[ \t\n\r\f\v]+")  # a no-break space is part of its word
 PACKED = ".gz"
@@ -47,17 +44,10 @@ PRIVATE = 0o600  # until an output is complete
 CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # says a file system that knows no fsync
 # … that knows no hard links
 NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-LONG_NAME = 200  # bytes; file systems take 255, and the names of lock and part are longer
-
-TRIES, PAUSE = 3, 0.01  # to take a lock, seconds between
 
 # Text that UTF-8 cannot hold, as in names of files in another encoding, is written as \udcff, which
 # JSON reads back.
 TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
-
-
-class Busy(InputError):
-    """Another run is writing the same output."""
 
 
 def name_of(path: str | Path) -> str:
@@ -123,15 +113,6 @@ def read_lines(path: str | Path) -> Iterator[str]:
         raise InputError(f"{name}: damaged: {error}; expected a whole gzip file") from None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
-
-
-def _decoded(line: bytes, where: str) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{where}: not UTF-8 text ({error.reason}); expected a text file"
-        ) from None
 
 
 def _without_return(line: str, where: str) -> str:
@@ -280,12 +261,12 @@ def _file_of(descriptor: int) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
     target = Path(os.path.realpath(path))
-    was_left = _lock_of(target).exists()  # with a part, by a run that was killed
+    was_left = lock_of(target).exists()  # with a part, by a run that was killed
     with locked(target) as alone:
         old = _status(target)
         if alone and was_left:
             _remove_leftovers(target)
-        part = _beside(target, f"{secrets.token_hex(4)}.part")
+        part = beside(target, f"{secrets.token_hex(4)}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(part, flags, 0o666)
         try:
@@ -349,7 +330,7 @@ def _name_to_disk(target: Path) -> None:
 
 def new_file(path: Path, text: str) -> None:
     """Writes a file that is not there yet, whole; FileExistsError if somebody was first."""
-    part = _beside(path, f"{secrets.token_hex(4)}.part")
+    part = beside(path, f"{secrets.token_hex(4)}.part")
     try:
         with part.open("x", **TEXT) as file:
             file.write(text)
@@ -379,23 +360,12 @@ def _link(part: Path, path: Path, text: str) -> None:
             raise
 
 
-def _lock_of(target: Path) -> Path:
-    return _beside(target, "normalign-lock")
-
-
-def _beside(target: Path, ending: str) -> Path:
-    name = target.name
-    if len(os.fsencode(name)) > LONG_NAME:
-        name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return target.with_name(f".{name}.{ending}")
-
-
 def _remove_leftovers(target: Path) -> None:
     """Removes what killed runs have left of an output; for the holder of its lock, who is alone.
 
     Reads the whole folder, which may have a million files.
     """
-    for part in target.parent.glob(f"{glob.escape(_beside(target, '').name)}{'[0-9a-f]' * 8}.part"):
+    for part in target.parent.glob(f"{glob.escape(beside(target, '').name)}{'[0-9a-f]' * 8}.part"):
         with contextlib.suppress(OSError):
             part.unlink()
 
@@ -421,60 +391,3 @@ def _hand_on(old: os.stat_result, descriptor: int) -> None:
 def _permit(descriptor: int, mode: int) -> None:
     with contextlib.suppress(OSError):  # a file system without permissions
         os.fchmod(descriptor, mode)
-
-
-def is_locked(target: Path) -> bool:
-    """Whether a run holds the lock of an output."""
-    try:
-        descriptor = os.open(_lock_of(target), os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(descriptor)
-    return False
-
-
-@contextlib.contextmanager
-def locked(target: Path) -> Iterator[bool]:
-    """Holds the lock of an output, or refuses if another run does; false if there are no locks."""
-    lock = _lock_of(target)
-    descriptor, held = _take(lock, target)
-    try:
-        yield held
-    finally:
-        with contextlib.suppress(OSError):
-            lock.unlink()  # before it is let go: whoever waits for nothing finds it gone
-        os.close(descriptor)
-
-
-def _take(lock: Path, target: Path) -> tuple[int, bool]:
-    refusals = 0
-    while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            refusals += 1
-            if refusals == TRIES:
-                raise Busy(f"{target}: another run is writing it; expected one at a time") from None
-            time.sleep(PAUSE)  # it may be but somebody who asks (``is_locked``)
-        except OSError:
-            return descriptor, False  # a file system without locks
-        else:
-            if _is_at(lock, descriptor):
-                return descriptor, True
-            os.close(descriptor)  # its owner removed it after we had opened it
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

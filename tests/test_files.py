@@ -1,11 +1,9 @@
 """Files are read to the end or refused in one line, and written whole or not at all."""
 
 import errno
-import fcntl
 import gzip
 import os
 import resource
-import signal
 import stat
 import subprocess
 import sys
@@ -16,10 +14,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
-    Busy,
-    is_locked,
     is_stream,
-    locked,
     new_file,
     read_lines,
     refuse_overwriting,
@@ -231,79 +226,6 @@ def test_stdout_keeps_its_file(tmp_path):
     assert (tmp_path / "out").read_text() == "ours\ntheirs\n"
 
 
-def test_two_writers_at_once(tmp_path):
-    (tmp_path / "link").symlink_to("out")
-    for name in ("out", "link"):
-        with whole_file(tmp_path / "out") as file:
-            file.write("first")
-            with (
-                pytest.raises(InputError, match="out: another run is writing it; expected one at"),
-                whole_file(tmp_path / name),
-            ):
-                pass
-        assert (tmp_path / "out").read_text() == "first"
-    with whole_file(tmp_path / "out") as file, whole_file(tmp_path / "other"):
-        file.write("second")
-    assert (tmp_path / "out").read_text() == "second"
-    assert names(tmp_path) == ["link", "other", "out"]
-
-
-WRITER = """
-import sys, time
-from fairseq_normalign.files import whole_file
-with whole_file(sys.argv[1]) as file:
-    file.write("half")
-    print("writing", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_killed_writer_blocks_nobody(tmp_path):
-    path = tmp_path / "out"
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout.readline() == "writing\n"
-        with pytest.raises(InputError, match="another run is writing it"), whole_file(path):
-            pass
-        writer.send_signal(signal.SIGKILL)
-    left = names(tmp_path)
-    assert len(left) == 2  # the lock and the part
-    (tmp_path / ".out.mine.part").write_text("")
-    with whole_file(path) as file:
-        file.write("whole")
-    assert path.read_text() == "whole"
-    assert names(tmp_path) == [".out.mine.part", "out"]
-
-
-def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
-    """Another run ends between our opening its lock and our locking it."""
-    locks = []
-
-    def flock(descriptor, how):
-        locks.append(descriptor)
-        if len(locks) == 1:
-            (tmp_path / ".out.normalign-lock").unlink()
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with whole_file(tmp_path / "out"):
-        assert (tmp_path / ".out.normalign-lock").exists()
-    assert len(locks) == 2
-    assert names(tmp_path) == ["out"]
-
-
-def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    def flock(descriptor, how):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with whole_file(tmp_path / "out") as one, whole_file(tmp_path / "out") as other:
-        one.write("first" * 10000)
-        other.write("second" * 10000)
-    assert (tmp_path / "out").read_text() == "first" * 10000  # the one that ended last
-    assert names(tmp_path) == ["out"]
-
-
 def test_the_longest_name(tmp_path):
     name = "ü" * 127  # of 254 bytes
     with whole_file(tmp_path / name) as file:
@@ -442,17 +364,6 @@ def test_a_new_file_that_fails_without_hard_links_leaves_nothing(tmp_path, monke
     monkeypatch.setattr(os, "fsync", full_at_last)
     with pytest.raises(InputError, match="out: cannot be written: No space left"):
         new_file(tmp_path / "out", "text")
-    assert not list(tmp_path.iterdir())
-
-
-def test_asking_for_a_lock_leaves_no_trace(tmp_path):
-    target = tmp_path / "out"
-    assert not is_locked(target)
-    with locked(target):
-        assert is_locked(target)
-        with pytest.raises(Busy, match="out: another run is writing it"), locked(target):
-            pass
-    assert not is_locked(target)
     assert not list(tmp_path.iterdir())
 
 

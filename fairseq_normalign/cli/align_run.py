@@ -17,7 +17,7 @@ from fairseq_normalign.alignment.links import LinkFile
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.analysis.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.cli import shell
-from fairseq_normalign.files import Busy
+from fairseq_normalign.locks import Busy
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.engines import Make, Place
 from fairseq_normalign.runs.folder import RunFolder

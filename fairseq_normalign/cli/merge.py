@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq_normalign.alignment.merge import merge_run
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import locked
+from fairseq_normalign.locks import locked
 from fairseq_normalign.runs.folder import RunFolder
 
 DESCRIPTION = """Join what `normalign align --num-shards N --shard-id K --output OUTPUT` has made of

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import Busy, is_locked, locked, new_file, whole_file
+from fairseq_normalign.files import new_file, whole_file
+from fairseq_normalign.locks import Busy, is_locked, locked
 from fairseq_normalign.runs.chunks import Chunk, Result, Shard, digest
 
 RUN, DECIDED = "run.json", "decided.json"
@@ -56,8 +57,9 @@ class RunFolder:
         self._make()
         self._refuse_other_folder()
         if restart:
-            self.refuse_running()
-            self.remove()
+            with self.alone(Shard()):  # nobody begins here meanwhile
+                self.refuse_running()
+                self.remove()
             self._make()
         self.was_there = (self.path / DECIDED).exists()
         known = self._keep_first(RUN, command)
@@ -93,6 +95,8 @@ class RunFolder:
                 raise InputError(
                     f"{self.output}: another run{of_shard} is at work on it; expected one at a time"
                 ) from None
+            except OSError as error:
+                raise InputError(f"{self.path}: {error.strerror or error}") from None
             self.held = _name(shard)
             yield
         self.held = None

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from fairseq_normalign.analysis.methods import METHODS, methods_without_files
-from fairseq_normalign.files import locked, read_lines
+from fairseq_normalign.files import read_lines
+from fairseq_normalign.locks import locked
 from fairseq_normalign.runs import folder as run_folder
 from fairseq_normalign.runs.chunks import Shard
 from tests.conftest import run

@@ -179,6 +179,24 @@ def test_two_runs_of_one_shard(tmp_path):
     assert not folder.path.exists()
 
 
+def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
+    begun(tmp_path / "out")
+    folder, other = RunFolder(tmp_path / "out"), RunFolder(tmp_path / "out")
+    remove = folder.remove
+
+    def interrupted():
+        with pytest.raises(InputError, match="another run is at work"), other.alone(Shard()):
+            pass
+        remove()
+        with pytest.raises(InputError, match="out.run: No such file"), other.alone(Shard()):
+            pass
+
+    monkeypatch.setattr(folder, "remove", interrupted)
+    folder.begin(COMMAND, restart=True)
+    with folder.alone(Shard()):
+        assert folder.decided() is None
+
+
 def test_what_was_decided_may_be_worth_keeping(tmp_path):
     folder = begun(tmp_path / "out")
     assert folder.leave(keep_decision=True) == 0
