@@ -188,7 +188,7 @@ def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="another run is at work"), other.alone(Shard()):
             pass
         remove()
-        with pytest.raises(InputError, match="out.run: No such file"), other.alone(Shard()):
+        with pytest.raises(InputError, match=r"out\.run: No such file"), other.alone(Shard()):
             pass
 
     monkeypatch.setattr(folder, "remove", interrupted)
