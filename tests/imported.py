@@ -38,6 +38,11 @@ LONGEST = 59  # tokens of a translation with </s>, by the max_length of the fold
 SEARCHES = {
     "greedy": ({"beam": 1}, {"num_beams": 1}),
     "beam": ({"beam": 4}, {"num_beams": 4, "early_stopping": True}),
+    "patient": ({"beam": 4, "no_early_stop": True}, {"num_beams": 4}),
+    "patient, short": (
+        {"beam": 2, "lenpen": 0.5, "no_early_stop": True},
+        {"num_beams": 2, "length_penalty": 0.5},
+    ),
     "short": (
         {"beam": 3, "lenpen": 0.5},
         {"num_beams": 3, "length_penalty": 0.5, "early_stopping": True},

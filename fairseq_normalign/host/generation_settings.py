@@ -15,6 +15,7 @@ FILE = "generation_config.json"
 UNHEARD: dict[str, tuple[Any, ...]] = {
     "do_sample": (False, None),
     "repetition_penalty": (1.0, 1, None),
+    "early_stopping": (False, True, None),  # not "never"
     "num_beam_groups": (1, None),
     "diversity_penalty": (0.0, 0, None),
     "encoder_no_repeat_ngram_size": (0, None),
@@ -45,12 +46,9 @@ def read_search(folder: HuggingFaceFolder) -> Search:
     ngrams = _whole(folder, said, "no_repeat_ngram_size", 0, 0)
     if ngrams:
         options += ["--no-repeat-ngram-size", str(ngrams)]
-    notes = []
     if beam > 1 and said.get("early_stopping") is not True:
-        notes.append(
-            f"fairseq's search ends with {beam} translations, as generate(early_stopping=True); "
-            "the folder's settings would search on"
-        )
+        options.append("--no-early-stop")
+    notes = []
     unheard = [name for name, usual in UNHEARD.items() if said.get(name) not in usual]
     if unheard:
         notes.append(f"fairseq's search does without its settings {', '.join(unheard)}")

@@ -197,7 +197,7 @@ def fairseq_options(folder: HuggingFaceFolder, embeddings: Embeddings, **more: A
     is_shared = embeddings.decoder is embeddings.encoder
     options = Namespace(
         arch=VARIANT,
-        task="translation",
+        task="translation_normalign",
         criterion="label_smoothed_cross_entropy",
         data=".",  # whoever loads it names the folder
         alive_heads=ALL,

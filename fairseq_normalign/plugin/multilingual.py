@@ -11,7 +11,6 @@ import torch
 from fairseq import utils
 from fairseq.data import TransformEosLangPairDataset
 from fairseq.dataclass import ChoiceEnum
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 
 from fairseq_normalign.errors import InputError
@@ -22,14 +21,15 @@ from fairseq_normalign.host.language_codes import (
     TARGET_DICTIONARY,
 )
 from fairseq_normalign.host.special_tokens import special_tokens_of
+from fairseq_normalign.plugin.aligning import AligningGenerator
+from fairseq_normalign.plugin.patient import PatientGenerator
 from fairseq_normalign.plugin.task import (
-    AligningGenerator,
     TranslationNormalignConfig,
     TranslationNormalignTask,
 )
 
 
-class ForcedCodes(SequenceGenerator):
+class ForcedCodes(PatientGenerator):
     """Beam search in which a code that is given costs nothing, as in Hugging Face's."""
 
     def _prefix_tokens(self, step, lprobs, scores, tokens, prefix_tokens, beam_size):
@@ -77,6 +77,9 @@ class MultilingualConfig(TranslationNormalignConfig):
 class MultilingualTask(TranslationNormalignTask):
     """fairseq's ``translation`` with codes around source and target, by --source-lang and so on."""
 
+    generator_class = ForcedCodes
+    aligning_class = AligningForcedCodes
+
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         folder = Path(utils.split_paths(cfg.data)[0])
@@ -117,12 +120,7 @@ class MultilingualTask(TranslationNormalignTask):
         extra = dict(extra_gen_cls_kwargs or {})
         if code is not None:
             extra["symbols_to_strip_from_output"] = {code}
-        generator = super().build_generator(models, args, seq_gen_cls, extra, **kwargs)
-        if type(generator) is SequenceGenerator:
-            generator.__class__ = ForcedCodes
-        elif type(generator) is AligningGenerator:
-            generator.__class__ = AligningForcedCodes
-        return generator
+        return super().build_generator(models, args, seq_gen_cls, extra, **kwargs)
 
     @property
     def target_code(self) -> int | None:

@@ -3,33 +3,25 @@
 ``--export-attention`` writes what attentions did, beside it.
 """
 
-import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-import torch
 from fairseq.dataclass import ChoiceEnum
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II
 
-from fairseq_normalign.alignment.soft import EOS, STEPS, Soft
-from fairseq_normalign.alignment.words import normalise_bpe_name
-from fairseq_normalign.analysis.aligner import AUTO, AlignOptions, NormAligner
+from fairseq_normalign.alignment.soft import EOS, STEPS
+from fairseq_normalign.analysis.aligner import AUTO, AlignOptions
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.attention import single_beam
-from fairseq_normalign.host.pairs import PairReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.aligning import AligningGenerator
 from fairseq_normalign.plugin.exporting import (
     AttentionExport,
     ExportConfig,
     ExportedBatches,
-    unpadded,
 )
+from fairseq_normalign.plugin.patient import PatientGenerator
 from fairseq_normalign.plugin.source_noise import SourceNoise
-
-logger = logging.getLogger(__name__)
 
 NAME = "translation_normalign"
 
@@ -72,6 +64,8 @@ class TranslationNormalignConfig(TranslationConfig, ExportConfig):
 class TranslationNormalignTask(TranslationTask):
     """fairseq's ``translation`` with another ``--print-alignment``, exports, noise in training."""
 
+    generator_class: type[PatientGenerator] = PatientGenerator
+    aligning_class: type[AligningGenerator] = AligningGenerator
     export: AttentionExport | None = None  # of the batches that fairseq asked for
 
     def __init__(self, cfg, src_dict, tgt_dict):
@@ -120,27 +114,30 @@ class TranslationNormalignTask(TranslationTask):
         return super().build_model(cfg, from_checkpoint)
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        wanted = getattr(args, "print_alignment", None)
-        if wanted and seq_gen_cls is None:
-            if len(models) > 1:
-                raise InputError("--print-alignment aligns by one model; --path names several")
-            if getattr(args, "score_reference", False):  # fairseq would print its own
-                raise InputError(
-                    "--print-alignment aligns hypotheses; expected normalign align for references"
-                )
-            seq_gen_cls = AligningGenerator
-            extra_gen_cls_kwargs = {
-                **(extra_gen_cls_kwargs or {}),
-                "task": self,
-                "soft": wanted == "soft",
-                "nbest": getattr(args, "nbest", 1),
-            }
+        if seq_gen_cls is None:
+            seq_gen_cls, own = self._generator(models, args)
+            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **own}
         generator = super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs
         )
         if self.export is not None:
             self.export.follow(generator, models, args)
         return generator
+
+    def _generator(self, models, args) -> tuple[type[PatientGenerator], dict[str, Any]]:
+        """What searches for translations, with options of its own."""
+        patience = {"patient": getattr(args, "no_early_stop", False)}
+        wanted = getattr(args, "print_alignment", None)
+        if not wanted:
+            return self.generator_class, patience
+        if len(models) > 1:
+            raise InputError("--print-alignment aligns by one model; --path names several")
+        if getattr(args, "score_reference", False):  # fairseq would print its own
+            raise InputError(
+                "--print-alignment aligns hypotheses; expected normalign align for references"
+            )
+        aligning = {"task": self, "soft": wanted == "soft", "nbest": getattr(args, "nbest", 1)}
+        return self.aligning_class, {**patience, **aligning}
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         beams = super().inference_step(generator, models, sample, *args, **kwargs)
@@ -162,62 +159,3 @@ class TranslationNormalignTask(TranslationTask):
             step=str(self.cfg.align_step),
             eos=str(self.cfg.align_eos),
         )
-
-
-class AligningGenerator(SequenceGenerator):
-    """Beam search, then one teacher-forced pass over what it found, which is aligned.
-
-    Each hypothesis' ``alignment`` holds links (source, target) or, if ``soft``, for each target
-    word its shares of the source words as text.
-    """
-
-    def __init__(
-        self,
-        models,
-        tgt_dict,
-        *,
-        task: TranslationNormalignTask,
-        soft: bool,
-        nbest: int = 1,
-        **kwargs,
-    ):
-        super().__init__(models, tgt_dict, **kwargs)
-        (self.network,) = models
-        self.soft, self.nbest = soft, nbest
-        reader = PairReader(task, scheme=normalise_bpe_name(task.cfg.align_words))
-        forcing = TeacherForcing(self.network, task)
-        self.aligner = NormAligner(forcing, reader, task.align_options())
-
-    @torch.no_grad()
-    def generate(self, models, sample, **kwargs):
-        finalized = super().generate(models, sample, **kwargs)
-        hypotheses = []
-        pairs = []
-        sources = unpadded(sample["net_input"]["src_tokens"], self.pad)
-        for source, beam in zip(sources, finalized, strict=True):
-            for hypothesis in beam[: self.nbest]:
-                target = hypothesis["tokens"].cpu()
-                hypotheses.append(hypothesis)
-                pairs.append(self.aligner.reader.binarised_pair(source, target, "hypothesis"))
-        with single_beam(self.network):
-            softs = list(self._decided(pairs).run(pairs))
-        for hypothesis, soft in zip(hypotheses, softs, strict=True):
-            hypothesis["alignment"] = self._shown(soft)
-        return finalized
-
-    def _decided(self, pairs: list) -> NormAligner:
-        """The aligner, its layer and step decided on the first batch if need be."""
-        if self.aligner.evidence is None:
-            self.aligner, _ = self.aligner.decide(pairs)
-            place = "layer:{layer}|step:{step}".format(**self.aligner.signature())
-            logger.info(f"aligning by {place}, chosen without gold")
-        return self.aligner
-
-    def _shown(self, soft: Soft) -> list:
-        if not self.soft:
-            return self.aligner.links(soft)
-        return [_as_text(shares) for shares in self.aligner.shares(soft)]
-
-
-def _as_text(shares: Iterable[float]) -> list[str]:
-    return [f"{share:.6f}" for share in shares]

@@ -1,0 +1,82 @@
+"""Beam search whose translations come with alignments: ``--print-alignment``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import torch
+
+from fairseq_normalign.alignment.soft import Soft
+from fairseq_normalign.alignment.words import normalise_bpe_name
+from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.host.attention import single_beam
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.exporting import unpadded
+from fairseq_normalign.plugin.patient import PatientGenerator
+
+if TYPE_CHECKING:
+    from fairseq_normalign.plugin.task import TranslationNormalignTask
+
+logger = logging.getLogger(__name__)
+
+
+class AligningGenerator(PatientGenerator):
+    """Beam search, then one teacher-forced pass over what it found, which is aligned.
+
+    Each hypothesis' ``alignment`` holds links (source, target) or, if ``soft``, for each target
+    word its shares of the source words as text.
+    """
+
+    def __init__(
+        self,
+        models,
+        tgt_dict,
+        *,
+        task: TranslationNormalignTask,
+        soft: bool,
+        nbest: int = 1,
+        **kwargs,
+    ):
+        super().__init__(models, tgt_dict, **kwargs)
+        (self.network,) = models
+        self.soft, self.nbest = soft, nbest
+        reader = PairReader(task, scheme=normalise_bpe_name(task.cfg.align_words))
+        forcing = TeacherForcing(self.network, task)
+        self.aligner = NormAligner(forcing, reader, task.align_options())
+
+    @torch.no_grad()
+    def generate(self, models, sample, **kwargs):
+        finalized = super().generate(models, sample, **kwargs)
+        hypotheses = []
+        pairs = []
+        sources = unpadded(sample["net_input"]["src_tokens"], self.pad)
+        for source, beam in zip(sources, finalized, strict=True):
+            for hypothesis in beam[: self.nbest]:
+                target = hypothesis["tokens"].cpu()
+                hypotheses.append(hypothesis)
+                pairs.append(self.aligner.reader.binarised_pair(source, target, "hypothesis"))
+        with single_beam(self.network):
+            softs = list(self._decided(pairs).run(pairs))
+        for hypothesis, soft in zip(hypotheses, softs, strict=True):
+            hypothesis["alignment"] = self._shown(soft)
+        return finalized
+
+    def _decided(self, pairs: list) -> NormAligner:
+        """The aligner, its layer and step decided on the first batch if need be."""
+        if self.aligner.evidence is None:
+            self.aligner, _ = self.aligner.decide(pairs)
+            place = "layer:{layer}|step:{step}".format(**self.aligner.signature())
+            logger.info(f"aligning by {place}, chosen without gold")
+        return self.aligner
+
+    def _shown(self, soft: Soft) -> list:
+        if not self.soft:
+            return self.aligner.links(soft)
+        return [_as_text(shares) for shares in self.aligner.shares(soft)]
+
+
+def _as_text(shares: Iterable[float]) -> list[str]:
+    return [f"{share:.6f}" for share in shares]

@@ -1,0 +1,104 @@
+"""Beam search that goes on when there are as many translations as beams: ``--no-early-stop``.
+
+fairseq has the option, but its search has forgotten it. Hugging Face's ``generate()`` searches so
+unless it is told ``early_stopping=True``.
+"""
+
+from __future__ import annotations
+
+import math
+from heapq import nlargest
+
+from fairseq.search import BeamSearch, Search
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from fairseq_normalign.errors import InputError
+
+
+class PatientBeams(BeamSearch):
+    """Beams that end in </s> when none of them is better than any translation that was found.
+
+    With K beams, log-probabilities s and length penalty λ, a sentence is closed when it has K
+    translations and max_beams s/|beam|^λ ≤ min_translations s/|translation|^λ.
+
+    Args:
+        dictionary: of the target language.
+        penalty: λ.
+    """
+
+    def __init__(self, dictionary, penalty: float):
+        super().__init__(dictionary)
+        self.penalty = penalty
+        # Of each sentence that is still searched:
+        self.found: list[list[dict[str, Tensor]]] = []
+        self.closed: list[bool] = []
+
+    def step(self, step: int, lprobs: Tensor, scores: Tensor, *rest):
+        sentences, beams, _ = lprobs.shape
+        if step == 0:
+            self.found = [[] for _ in range(sentences)]
+            self.closed = [False] * sentences
+        else:
+            best = scores[:, :, step - 1].amax(1) / step**self.penalty
+            worst = [_worst(found, beams) for found in self.found]
+            self.closed = [not now > then for now, then in zip(best.tolist(), worst, strict=True)]
+            lprobs[self.closed] = -math.inf
+            lprobs[self.closed, :, self.eos] = 0.0
+        return super().step(step, lprobs, scores, *rest)
+
+    def prune_sentences(self, batch_idxs: Tensor) -> None:
+        """Keeps these of the sentences."""
+        self.found = [self.found[place] for place in batch_idxs.tolist()]
+
+
+def _worst(found: list[dict[str, Tensor]], beams: int) -> float:
+    """The score that a translation must exceed."""
+    return min(map(_score, found)) if len(found) == beams else -math.inf
+
+
+def _score(translation: dict[str, Tensor]) -> float:
+    return float(translation["score"])
+
+
+class PatientGenerator(SequenceGenerator):
+    """fairseq's beam search, with patience if it is asked for.
+
+    Args:
+        patient: keep the best translations instead of the first, and search on as long as a beam
+            is better than the worst of them; see ``PatientBeams``.
+    """
+
+    search: Search
+
+    def __init__(self, models, tgt_dict, *, patient: bool = False, **kwargs):
+        super().__init__(models, tgt_dict, **kwargs)
+        if patient and type(self.search) is not BeamSearch:
+            raise InputError(
+                f"--no-early-stop does not go with {type(self.search).__name__}; expected plain "
+                "beam search"
+            )
+        if patient:
+            penalty = self.len_penalty if self.normalize_scores else 0.0
+            self.search = PatientBeams(tgt_dict, penalty)
+
+    def finalize_hypos(
+        self, step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest
+    ):
+        more = (step, bbsz_idx, eos_scores, tokens, scores)
+        if not isinstance(self.search, PatientBeams):
+            return super().finalize_hypos(*more, finalized, finished, beam_size, *rest)
+        searched = [number for number, is_finished in enumerate(finished) if not is_finished]
+        new = [[] for _ in finalized]
+        ended = super().finalize_hypos(*more, new, finished, beam_size, *rest)
+        for number, is_closed in zip(searched, self.search.closed, strict=True):
+            if not is_closed:  # else all it has new is how it was closed
+                known = [*finalized[number], *new[number]]
+                finalized[number][:] = nlargest(beam_size, known, key=_score)
+        self.search.found = [finalized[number] for number in searched]
+        return ended
+
+    def is_finished(self, step, unfin_idx, max_len, finalized_sent_len, beam_size):
+        if isinstance(self.search, PatientBeams):
+            return step == max_len or self.search.closed[unfin_idx]
+        return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
