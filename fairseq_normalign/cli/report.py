@@ -17,7 +17,13 @@ from fairseq_normalign.analysis.methods import METHODS, method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting, short_names, whole_file
+from fairseq_normalign.files import (
+    is_stream,
+    name_of,
+    refuse_overwriting,
+    short_names,
+    whole_file,
+)
 from fairseq_normalign.progress import is_quiet
 
 if TYPE_CHECKING:
@@ -154,6 +160,8 @@ def check(args: argparse.Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     check_page(args)
     check_several(args)
+    if args.gold and is_stream(args.gold):  # sentences show it, and error rates are taken by it
+        raise InputError(f"{name_of(args.gold)}: can be read only once; expected a file")
     check_extract(args.extract or "argmax")
     args.methods = list(dict.fromkeys(args.methods))
     if args.user_dir is None:  # another plugin may have methods of its own

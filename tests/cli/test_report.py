@@ -114,7 +114,7 @@ def test_sentences_have_their_lines_and_gold(made):
     assert [pair["line"] for pair in browser["pairs"]] == [1, 2, 3]
     assert browser["pairs"][0]["sure"] == [[0, 0]]
     assert browser["pairs"][0]["possible"] == [[1, 1]]
-    assert browser["notes"][1] == "1 pairs are left out: too long, or a side is empty."
+    assert browser["notes"][1] == "Pairs left out, too long or with an empty side: 1."
     assert [system["name"] for system in browser["systems"]] == ["one.pt", "two.pt", "links"]
     assert len(browser["systems"][0]["evidences"]) == 2 * 2 * 5 * 2
 
@@ -201,6 +201,8 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
         (["-o", "x.html", "--methods", "magic"], "unknown method 'magic'"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["-o", "x.html", "--extract", "magic"], "magic"),
+        (["-o", "x.html", "--gold", "-"], "<stdin>: can be read only once; expected a file"),
+        (["-o", "x.html", "--gold", "/dev/fd/0"], "/dev/fd/0: can be read only once; expected"),
     ],
 )
 def test_options_that_cannot_be_meant(folder, options, message):

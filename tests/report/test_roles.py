@@ -161,7 +161,7 @@ def test_roles_that_were_measured_otherwise(settings, message, tmp_path):
         ),
         (
             '{"signature": {}, "signature": {}, "heads": []}',
-            "a.json: no JSON .a name comes twice.;",
+            "a.json: no JSON .a name comes twice",
         ),
         ('{"signature": {}, "heads": []}', "a.json: its signature names no checkpoint; expected"),
         ('{"signature": {}, "heads": {"a": 1}}', "a.json: its heads are no list of heads; exp"),

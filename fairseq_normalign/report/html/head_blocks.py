@@ -51,22 +51,28 @@ def blocks_of(contents: Mapping[str, Any]) -> list[Block]:
         return model_blocks(contents)
     groups = {name: model_blocks(of_model) for name, of_model in contents["models"].items()}
     blocks = chosen_from("model", groups)
+    of_models = f"mean ± deviation of {len(groups)} models"
     rows = []
     for layer in contents["layers"]:
         row = [layer["score"], layer["attention"], layer["layer"]]
-        row += [_spread(layer[name]) for name in ("lowest", "mean", "highest") if name in layer]
+        summaries = [layer[name] for name in ("lowest", "mean", "highest") if name in layer]
+        row += [_spread(layer["score"], summary) for summary in summaries]
         rows.append(row)
     columns = ["score", "attention", "layer", "lowest head", "mean", "highest head"]
-    title = f"Heads of each layer, mean ± deviation of {len(groups)} models"
     if rows and len(rows[0]) == len(columns):
-        blocks.append(Table(columns, rows, title))
+        blocks.append(Table(columns, rows, f"Heads of each layer, {of_models}"))
+    blocks += _mean_correlations(contents.get("correlations") or {}, of_models)
     return blocks
 
 
-def _spread(value: Mapping[str, float | None]) -> str:
+def _spread(name: str, value: Mapping[str, Any]) -> str:
+    """Mean and deviation of a score, in the unit and with the decimals of its map."""
+    factor, decimals, unit = (100, 1, " %") if _is_percent(name) else (1, 3, "")
+    told = f"{factor * value['mean']:.{decimals}f}"
     deviation = value.get("deviation")
-    mean = value["mean"]
-    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
+    if deviation is not None:
+        told += f" ± {factor * deviation:.{decimals}f}"
+    return told + unit
 
 
 def model_blocks(contents: Mapping[str, Any]) -> list[Block]:
@@ -215,17 +221,33 @@ def _relations(relations: Mapping[str, Any], entries: Mapping[Head, Entry]) -> T
 
 def _correlations(correlations: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Block]:
     """Spearman's ρ between scores, for each kind of attention."""
-    options = []
+    tables = {}
     for name, pairs in correlations.items():
         rows = []
         for pair in pairs:
-            if pair.get("rho", pair.get("mean")) is None:
+            if pair["rho"] is None:
                 continue
             ends = pair.get("interval")
             interval = " to ".join(_signed(end, 2) for end in ends) if ends else None
-            rows.append([*pair["scores"], pair.get("rho", pair.get("mean")), interval])
-        if rows:
-            columns = ["score", "and score", "ρ", "95 % interval"]
-            table = without_empty(columns, rows, "Rank correlations (Spearman)")
-            options.append(Option(name, [table]))
+            rows.append([*pair["scores"], pair["rho"], interval])
+        columns = ["score", "and score", "ρ", "95 % interval"]
+        tables[name] = without_empty(columns, rows, "Rank correlations (Spearman)")
+    return _over_heads(tables)
+
+
+def _mean_correlations(
+    correlations: Mapping[str, Sequence[Mapping[str, Any]]], of_models: str
+) -> list[Block]:
+    """The same of several models: each ρ that is defined in all of them."""
+    tables = {}
+    for name, pairs in correlations.items():
+        rows = [[*pair["scores"], pair["mean"], pair.get("deviation")] for pair in pairs]
+        columns = ["score", "and score", "mean ρ", "deviation"]
+        tables[name] = without_empty(columns, rows, f"Rank correlations (Spearman), {of_models}")
+    return _over_heads(tables)
+
+
+def _over_heads(tables: Mapping[str, Table]) -> list[Block]:
+    """A choice between those tables that have rows."""
+    options = [Option(name, [table]) for name, table in tables.items() if table.rows]
     return [Choice("over the heads of", options)] if options else []

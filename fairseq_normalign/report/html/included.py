@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines, short_names
+from fairseq_normalign.files import is_stream, name_of, read_lines, short_names
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.report.html import (
     attention_blocks,
@@ -207,6 +207,7 @@ def read_included(paths: Sequence[str]) -> list[Included]:
     for path, name in zip(paths, short_names(paths), strict=True):
         text = _text(path)
         if _is_gate_log(text):
+            _refuse_stream(path)
             entries = read_log(path)
             blocks = _shown(GATE_LOG, entries, path)
             first = entries[0]
@@ -252,6 +253,15 @@ def _is_gate_log(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return GATE_LOG.fits(contents) and isinstance(contents["heads"], dict)
+
+
+def _refuse_stream(path: str) -> None:
+    """Refuses a log from a pipe: it was read to know what it is, and is to be read again."""
+    if is_stream(path):
+        raise InputError(
+            f"{name_of(path)}: can be read only once, and a log of gates is read twice; expected a "
+            "file"
+        )
 
 
 def _parsed(text: str, path: str) -> Any:

@@ -298,7 +298,7 @@ class Gatherer:
         fitting = min(len(system.packed) for system in self.systems)
         notes = [rounding_note(self.quality)]
         if self.left_out:
-            notes.append(f"{self.left_out} pairs are left out: too long, or a side is empty.")
+            notes.append(f"Pairs left out, too long or with an empty side: {self.left_out}.")
         if fitting < len(self.texts):
             notes.append(
                 f"The first {fitting} of {len(self.texts)} pairs are shown: more would make the "

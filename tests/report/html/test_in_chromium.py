@@ -3,6 +3,7 @@
 Both are optional. ``apt-get install chromium`` and ``pip install playwright`` bring them.
 """
 
+import re
 import shutil
 
 import pytest
@@ -36,6 +37,11 @@ from tests.report.html.made_up import (
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: it drives the browser"
 )
+
+expect = playwright.expect
+# Waits for what is expected, as long as a page has to open. ``page.wait_for_function`` cannot: it
+# uses eval, which the page's policy forbids.
+expect.set_options(timeout=60_000)
 
 pytestmark = pytest.mark.slow
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -92,6 +98,10 @@ BLOCKS = [
 MANY = Choice(
     "of many", [Option(f"option {number}", [Note(f"text {number}")]) for number in range(9)]
 )
+LONG_NAME = "an option whose name is much longer than most names of options are"
+LONG_CHOICE = Choice(
+    "of two", [Option(name, [Note(name)]) for name in (LONG_NAME, f"{LONG_NAME}, or so")]
+)
 
 
 def undefined(folder):
@@ -127,6 +137,7 @@ def pages(tmp_path_factory):
     (folder / "undefined.html").write_text(html_of(undefined(folder)), encoding="utf-8")
     (folder / "blocks.html").write_text(html_of_blocks(*BLOCKS), encoding="utf-8")
     (folder / "many.html").write_text(html_of_blocks(MANY), encoding="utf-8")
+    (folder / "choice.html").write_text(html_of_blocks(LONG_CHOICE), encoding="utf-8")
     return folder
 
 
@@ -164,15 +175,14 @@ def choose_pair(page, number):
 
 def hover_cell(page, panel, row, column):
     """Moves the mouse to a cell of a heat map; returns what is told."""
+    page.locator(".panel .map").nth(panel).wait_for()
     place = page.evaluate(
         """([panel, row, column]) => {
           const picture = document.querySelectorAll('.panel .map')[panel];
           picture.scrollIntoView({block: 'center'});
           const box = picture.getBoundingClientRect();
           const grid = picture.querySelector('.grid').getBBox();
-          const rows = picture.querySelectorAll('.label').length;
-          const sizes = picture.querySelector('.cursor');
-          const size = Number(sizes.getAttribute('width'));
+          const size = Number(picture.querySelector('.cursor').getAttribute('width'));
           return [box.left + grid.x + (column + 0.5) * size, box.top + grid.y + (row + 0.5) * size];
         }""",
         [panel, row, column],
@@ -247,6 +257,7 @@ def test_the_cell_under_the_mouse_is_told_and_its_words_are_marked(opened):
 def test_menus_show_every_layer_head_method_and_step(opened):
     page = opened("two.html")
     choose_pair(page, 2)
+    caption = page.locator(".panel.B figcaption")
     for system, evidence in ((0, 3), (1, 7), (1, 22), (0, 24), (1, 24), (0, 12)):
         place = EVIDENCES[evidence]
         layer = "all" if place.layer is None else str(place.layer + 1)
@@ -256,11 +267,13 @@ def test_menus_show_every_layer_head_method_and_step(opened):
         for name, value in wanted.items():
             menu = page.locator(f"[data-menu='B-{name}'] select")
             if menu.locator("option:checked").text_content() != value:
+                before = caption.text_content()
                 menu.select_option(label=value)
+                expect(caption).not_to_have_text(before)
         title = f"{['one', 'two'][system]}.pt: {place.method}, "
         title += "all layers" if place.layer is None else f"layer {layer}"
         title += f", head {place.head + 1}" if place.head is not None else ""
-        page.wait_for_selector(f".panel.B figcaption:has-text('{title}, align with {place.step}')")
+        assert caption.text_content() == f"B {title}, align with {place.step}"
         view = views(system)[2]
         levels = 127 if place.head is None else 63
         for row, column in ((0, 1), (2, 0)):
@@ -321,6 +334,109 @@ def test_sorting_by_length_error_and_disagreement(opened):
     assert [apart[line] for line in shown] == sorted(apart.values(), reverse=True)
 
 
+# What is unpacked while ``holding`` is true waits until ``release`` is called, which is done when
+# all that waited has gone on.
+HELD = """
+  const unpacked = Response.prototype.arrayBuffer;
+  const waiting = [];
+  window.holding = false;
+  Response.prototype.arrayBuffer = async function () {
+    const isHeld = window.holding;
+    const bytes = await unpacked.call(this);
+    if (isHeld) await new Promise((go) => waiting.push(go));
+    return bytes;
+  };
+  window.release = async () => {
+    window.holding = false;
+    while (waiting.length) {
+      waiting.shift()();
+      await new Promise((go) => setTimeout(go));
+    }
+  };
+"""
+
+
+def error_rates(system, evidence):
+    """The error rates of all pairs, as the list shows them."""
+    rates = []
+    for pair, view in zip(PAIRS, views(system), strict=True):
+        counts = count(set(view.links[evidence]), pair.gold)
+        is_defined = counts.links + counts.sure > 0
+        rates.append(f"{100 * counts.aer:.1f}{NO_BREAK}%" if is_defined else "–")
+    return rates
+
+
+def disagreements(one, other):
+    """How far the links of two evidences are apart, as the list shows it."""
+    values = []
+    for view in views(0):
+        ours, theirs = set(view.links[one]), set(view.links[other])
+        total = len(ours) + len(theirs)
+        value = 1 - 2 * len(ours & theirs) / total if total else 0
+        values.append(f"{100 * value:.1f}{NO_BREAK}%")
+    return values
+
+
+def expect_values(page, values):
+    """Waits until the list shows these values, in the order of the corpus."""
+    for number, value in enumerate(values):
+        expect(page.locator(f"#pair-{number} .value")).to_have_text(value)
+
+
+def choose_from(page, menu, name):
+    page.locator(f"[data-menu='{menu}'] select").select_option(label=name)
+
+
+def expect_caption(page, text):
+    expect(page.locator(f".panel.{text[0]} figcaption")).to_have_text(text)
+
+
+def test_error_rates_stay_with_their_system(opened):
+    page = opened("two.html", script=HELD)
+    choose_pair(page, 0)
+    page.evaluate("holding = true")
+    page.locator(".sorting select").select_option(label="AER of A")
+    page.evaluate("holding = false")
+    choose_from(page, "A-system", "two.pt")  # before the error rates of one.pt are there
+    expect_values(page, error_rates(1, 0))
+    page.evaluate("release()")
+    page.get_by_role("button", name="Reverse").click()
+    page.wait_for_selector(".pairs[data-sorted='AER of A, reversed']")
+    expect_values(page, error_rates(1, 0))
+    choose_from(page, "A-system", "one.pt")
+    expect_values(page, error_rates(0, 0))
+
+
+def test_disagreements_stay_with_their_ways(opened):
+    page = opened(script=HELD)
+    choose_pair(page, 0)
+    before, after = disagreements(0, 12), disagreements(0, 18)
+    assert before[1:] != after[1:]
+    page.evaluate("holding = true")
+    page.locator(".sorting select").select_option(label="disagreement")
+    choose_from(page, "B-layer", "2")  # while pairs are compared
+    expect_caption(page, "B weights, layer 2, align with input")
+    page.evaluate("release()")
+    expect_values(page, after)
+    choose_from(page, "B-layer", "1")
+    expect_values(page, before)
+
+
+def test_a_comparison_that_nobody_waits_for_says_nothing(opened):
+    page = opened(script=HELD)
+    choose_pair(page, 0)
+    status = page.locator(".finder .note[role=status]")
+    page.evaluate("holding = true")
+    page.locator(".sorting select").select_option(label="disagreement")
+    expect(status).to_have_text("Comparing 0 of 4 pairs …")
+    page.locator(".sorting select").select_option(label="corpus order")
+    expect(status).to_have_text("4 of 4 pairs")
+    page.evaluate("release()")
+    for number in range(len(PAIRS)):  # these are unpacked after what was to be compared
+        choose_pair(page, number)
+    assert status.text_content() == "4 of 4 pairs"
+
+
 def test_the_keyboard_is_enough(opened):
     page = opened()
     page.keyboard.press("n")
@@ -370,7 +486,7 @@ def test_links_of_a_file_beside_a_model(opened):
         words.nth(place).hover()
         assert page.locator("#tip").text_content().endswith(f"; B: is linked with {linked}")
     page.locator("[data-menu='B-system'] select").select_option("one.pt")
-    assert panel.locator("select").count() == 5
+    expect(panel.locator("select")).to_have_count(5)
 
 
 def test_lines_follow_the_mouse_over_words(opened):
@@ -457,6 +573,7 @@ def test_dark_and_light(opened):
 
 def test_print_is_light_and_without_menus(opened):
     page = opened(color_scheme="dark")
+    page.wait_for_selector(".lines path")
     page.emulate_media(media="print", color_scheme="dark")
     assert ground(page) == "rgb(255, 255, 255)"
     assert page.locator(".finder").is_hidden()
@@ -527,12 +644,17 @@ def test_print_tells_the_page_so(opened):
     page = opened("long.html")
     page.wait_for_selector(".lines path")
     page.evaluate(
-        "window.addEventListener('afterprint', () => { window.printed = true; });"
-        "window.addEventListener('beforeprint', () => {"
-        "  window.wraps = document.querySelector('.strip').clientWidth; });"
+        """() => {
+          const width = () => document.querySelector('.strip').clientWidth;
+          const happens = (name) => {
+            return new Promise((done) => window.addEventListener(name, () => done(width())));
+          };
+          window.widths = Promise.all([happens('beforeprint'), happens('afterprint')]);
+        }"""
     )
     page.pdf()
-    assert page.evaluate("[window.wraps, window.printed]") == [660, True]
+    printed, again = page.evaluate("window.widths")
+    assert printed == 660 < again
 
 
 def test_all_that_can_be_chosen_is_printed(opened):
@@ -594,6 +716,23 @@ def test_maps_on_one_scale_and_a_lone_value(opened):
     assert dark == [0.54]
     _, dark = strengths(page, "lone")
     assert dark == [1.0]
+
+
+@pytest.mark.parametrize("viewport", [WIDE, PHONE])
+def test_both_ends_of_a_scale_stand_beside_it(opened, viewport):
+    page = opened("none.html", viewport=viewport)
+    middles = page.locator(".scale").evaluate_all(
+        """(scales) => scales.map((scale) => [...scale.children].slice(0, 3).map((part) => {
+          const box = part.getBoundingClientRect();
+          return (box.top + box.bottom) / 2;
+        }))"""
+    )
+    assert len(middles) == 2
+    for low, bar, high in middles:
+        assert low == pytest.approx(bar, abs=1)
+        assert high == pytest.approx(bar, abs=1)
+    bars = page.locator(".scale .bar").all()
+    assert all(bar.bounding_box()["width"] > 20 for bar in bars)
 
 
 def test_cells_of_a_table_of_zero_and_decimals(opened):
@@ -726,6 +865,12 @@ def is_inside(page, inner, outer):
     )
 
 
+def expect_names_in_sight(page):
+    """Waits until the names of rows are where the map is scrolled to."""
+    left = page.locator(".panel.A .mapped").evaluate("(frame) => frame.scrollLeft")
+    expect(page.locator(".panel.A .names")).to_have_attribute("transform", f"translate({left:g} 0)")
+
+
 def test_the_cursor_of_a_wide_map_is_in_sight(opened):
     page = opened("long.html", viewport=PHONE)
     page.locator(".panel.A .mapped").focus()
@@ -738,11 +883,12 @@ def test_the_cursor_of_a_wide_map_is_in_sight(opened):
     assert is_inside(page, ".panel.A .cursor", ".panel.A .mapped")
     assert page.locator("#tip").text_content().startswith("“word44” takes")
     # The names of rows stay where they can be seen.
-    page.wait_for_timeout(100)
+    expect_names_in_sight(page)
     assert is_inside(page, ".panel.A .names .label:nth-of-type(2)", ".panel.A .mapped")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
+    expect_names_in_sight(page)
     left = page.evaluate(
         """() => document.querySelector('.panel.A .cursor').getBoundingClientRect().left
           - document.querySelector('.panel.A .names rect').getBoundingClientRect().right"""
@@ -782,22 +928,22 @@ def tap(page, locator, x=0.5, y=0.5):
 
 def test_a_touch_tells_until_the_next_one(opened):
     page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
-    tip = page.locator("#tip")
+    tip, marked = page.locator("#tip"), page.locator(".word.on")
     tap(page, page.locator(".panel.A .heat").first)
-    assert tip.text_content().startswith("“a” takes ")
-    assert tip.is_visible()
-    assert page.locator(".word.on").count() == 2
+    expect(tip).to_have_text(re.compile("^“a” takes "))
+    expect(tip).to_be_visible()
+    expect(marked).to_have_count(2)
     tap(page, page.locator(".pair h3"))
-    assert tip.is_hidden()
-    assert page.locator(".word.on").count() == 0
+    expect(tip).to_be_hidden()
+    expect(marked).to_have_count(0)
     tap(page, page.locator(".words.target .word").nth(1))
-    assert page.locator(".word.on").all_text_contents() == ["house"]
-    assert tip.text_content().startswith("“house” takes A: ")
+    expect(marked).to_have_text(["house"])
+    expect(tip).to_have_text(re.compile("^“house” takes A: "))
     tap(page, page.locator("h2").first)
-    assert page.locator(".word.on").count() == 0
+    expect(marked).to_have_count(0)
     tap(page, page.locator("figure.wide .dot").first)
-    assert tip.text_content().startswith("norms, input: decoder layer 1: 30")
-    assert tip.is_visible()
+    expect(tip).to_have_text(re.compile("^norms, input: decoder layer 1: 30"))
+    expect(tip).to_be_visible()
 
 
 @pytest.mark.parametrize("name", ["side by side", "colours by row"])
@@ -821,12 +967,11 @@ def test_the_first_match_of_a_search_is_a_key_away(opened, key):
 
 def test_another_order_is_shown_from_its_top(opened):
     page = opened(viewport=PHONE)
-    page.locator(".pairs").evaluate(
-        "(list) => { list.style.height = '60px'; list.scrollTop = 90; }"
-    )
-    assert page.locator(".pairs").evaluate("(list) => list.scrollTop") > 0
+    pairs = page.locator(".pairs")
+    pairs.evaluate("(list) => { list.style.height = '60px'; list.scrollTop = 90; }")
+    assert pairs.evaluate("(list) => list.scrollTop") > 0
     sorted_lines(page, "length")
-    page.wait_for_function("document.querySelector('.pairs').scrollTop === 0")
+    expect(pairs).to_have_js_property("scrollTop", 0)
 
 
 # ---- Sentences ----
@@ -849,13 +994,11 @@ def test_a_long_sentence_from_right_to_left_opens_at_its_start(opened):
 
 def test_maps_follow_the_width_of_the_window(opened):
     page = opened("long.html", viewport={"width": 1800, "height": 900})
-    page.wait_for_selector(".panel .cursor", state="attached")
-    sizes = []
-    for width in (1800, 1000):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(200)
-        sizes.append(float(page.locator(".panel.A .cursor").get_attribute("width")))
-    assert sizes[0] > sizes[1] >= 8
+    cursor = page.locator(".panel.A .cursor")
+    wide = cursor.get_attribute("width")
+    page.set_viewport_size({"width": 1000, "height": 900})
+    expect(cursor).not_to_have_attribute("width", wide)
+    assert float(wide) > float(cursor.get_attribute("width")) >= 8
 
 
 def test_differences_have_a_sign_and_what_is_undefined_is_last(opened):
@@ -891,6 +1034,37 @@ def test_nothing_stands_where_numbers_do_and_is_sorted_last(opened):
         button.click()
         assert column.last.text_content() == "–"
         assert column.last.evaluate("(cell) => getComputedStyle(cell).textAlign") == "end"
+
+
+def test_words_stand_where_the_numbers_of_their_column_do(opened):
+    page = opened("none.html")
+    table = page.locator(".tabular", has=page.locator("h3:text-is('All layers and methods')"))
+    layer = table.locator("td:text-is('all')")
+    assert layer.evaluate("(cell) => getComputedStyle(cell).textAlign") == "end"
+
+
+@pytest.mark.parametrize("viewport", [WIDE, PHONE])
+def test_a_long_name_of_a_choice_is_whole_if_there_is_room(opened, viewport):
+    page = opened("choice.html", viewport=viewport)
+    shown, needed = page.locator(".choice select").evaluate(
+        """(select) => {
+          const shown = select.offsetWidth;
+          select.style.maxWidth = 'none';
+          return [shown, select.offsetWidth];
+        }"""
+    )
+    assert shown == needed
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_a_long_word_of_the_list_is_not_cut(opened):
+    page = opened()
+    sorted_lines(page, "length")  # its value stands beside the words
+    texts = page.locator(".pairs .text")
+    for whole, seen in texts.evaluate_all(
+        "(all) => all.map((a) => [a.scrollWidth, a.clientWidth])"
+    ):
+        assert whole <= seen
 
 
 def test_the_theme_is_kept(opened):

@@ -1,6 +1,7 @@
 """JSON of other commands: what it is recognised by, and what becomes of it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -150,13 +151,49 @@ def test_statistics_with_mixing_have_two_sections():
     assert [item.kind.section for item in items] == ["statistics", "mixing"]
 
 
-def test_a_log_of_gates(tmp_path):
-    log = tmp_path / "gates"
+def gate_log():
+    """Two lines of ``--log-relevance``: a gate that is half open, and then closed."""
     entries = []
     for updates, gate in ((10, 0.5), (20, 0.0)):
         state = GatedHead(gate, gate, 0.25)
         entries.append(Entry(updates, 5, "voita", {Head("encoder", 0, 1): state}))
-    log.write_text("".join(f"{as_line(entry)}\n" for entry in entries))
+    return "".join(f"{as_line(entry)}\n" for entry in entries)
+
+
+@pytest.fixture
+def piped():
+    """A function that names a pipe with a text in it."""
+    descriptors = []
+
+    def pipe(text):
+        reading, writing = os.pipe()
+        descriptors.append(reading)
+        os.write(writing, text.encode())  # it has room for the short texts of tests
+        os.close(writing)
+        return f"/dev/fd/{reading}"
+
+    yield pipe
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_json_of_a_pipe(piped):
+    (item,) = read_included([piped(json.dumps(HEADS))])
+    assert item.kind.section == "heads"
+
+
+def test_a_log_of_gates_is_refused_from_a_pipe(piped):
+    path = piped(gate_log())
+    with pytest.raises(InputError) as refused:
+        read_included([path])
+    assert str(refused.value) == (
+        f"{path}: can be read only once, and a log of gates is read twice; expected a file"
+    )
+
+
+def test_a_log_of_gates(tmp_path):
+    log = tmp_path / "gates"
+    log.write_text(gate_log())
     (item,) = read_included([str(log)])
     assert item.kind.section == "gates"
     opened, gates, relevance = item.blocks
@@ -217,6 +254,36 @@ def test_maps_of_scores_with_roles():
     assert aer.values[0] == [50.0, None]
     assert relations.rows == [["nsubj→head", 10, 50.0, "", None]]
     assert correlations.options[0].blocks[0].rows == [["confidence", "AER", 0.5, "+0.10 to +0.90"]]
+
+
+def test_heads_of_several_models_in_the_units_of_their_maps():
+    contents, _ = ALL["heads of two"]
+    aer = {**LAYER, **SUMMARY, "score": "AER", "lowest": {"mean": 0.25, "deviation": None}}
+    (item,) = shown({**contents, "layers": [*contents["layers"], aer]}, "x.json")
+    _, table, _ = item.blocks
+    assert table.title == "Heads of each layer, mean ± deviation of 2 models"
+    assert [row[3:] for row in table.rows] == [
+        ["0.500 ± 0.100"] * 3,
+        ["25.0 %", "50.0 ± 10.0 %", "50.0 ± 10.0 %"],
+    ]
+
+
+def test_mean_rank_correlations_of_several_models():
+    contents, _ = ALL["heads of two"]
+    pairs = [
+        {"scores": ["norm", "AER"], "mean": -0.25, "deviation": 0.1},
+        {"scores": ["norm", "entropy"], "mean": 0.5, "deviation": 0.0},
+    ]
+    (item,) = shown({**contents, "correlations": {"encoder": pairs, "cross": []}}, "x.json")
+    choice = item.blocks[-1]
+    assert (choice.label, [option.name for option in choice.options]) == (
+        "over the heads of",
+        ["encoder"],
+    )
+    (table,) = choice.options[0].blocks
+    assert table.title == "Rank correlations (Spearman), mean ± deviation of 2 models"
+    assert table.columns == ["score", "and score", "mean ρ", "deviation"]
+    assert table.rows == [["norm", "AER", -0.25, 0.1], ["norm", "entropy", 0.5, 0.0]]
 
 
 def test_mixing_ratios_in_percent_without_empty_categories():

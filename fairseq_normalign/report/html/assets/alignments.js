@@ -15,6 +15,8 @@ const SORTS = {
 };
 const NEED_GOLD = ["AER of A", "AER of B", "A worse than B"];
 
+const FIELDS = ["method", "layer", "head", "step"]; // of an evidence
+
 // One way to align: a system and one of its evidences.
 class Way {
   constructor(systems, system, evidence) {
@@ -22,6 +24,9 @@ class Way {
     this.system = system;
     this.evidence = evidence;
   }
+
+  // The same now; menus change a way while others wait for what they have asked.
+  copy() { return new Way(this.systems, this.system, this.evidence); }
 
   get evidences() { return this.systems[this.system].evidences; }
 
@@ -42,8 +47,7 @@ class Way {
 
   // The values that a field can have, the fields before it being as they are.
   choices(field) {
-    const fields = ["method", "layer", "head", "step"];
-    const fixed = fields.slice(0, fields.indexOf(field));
+    const fixed = FIELDS.slice(0, FIELDS.indexOf(field));
     const alike = this.evidences.filter((place) => fixed.every((name) => place[name] === this.place[name]));
     return [...new Set(alike.map((place) => place[field]))];
   }
@@ -52,7 +56,7 @@ class Way {
   set(field, value) {
     const wanted = { ...this.place, [field]: value };
     let near = this.evidences.map((place, number) => ({ place, number }));
-    for (const name of [field, "method", "layer", "head", "step"]) {
+    for (const name of [field, ...FIELDS]) {
       const same = near.filter(({ place }) => place[name] === wanted[name]);
       near = same.length ? same : near;
     }
@@ -63,7 +67,8 @@ class Way {
     const wanted = this.place;
     this.system = number;
     this.evidence = 0;
-    this.evidence = this.evidences.findIndex((place) => ["method", "layer", "head", "step"].every((name) => place[name] === wanted[name]));
+    const isWanted = (place) => FIELDS.every((name) => place[name] === wanted[name]);
+    this.evidence = this.evidences.findIndex(isWanted);
     if (this.evidence < 0) this.evidence = this.systems[number].openings[0];
   }
 }
@@ -104,7 +109,16 @@ function scores(links, pair) {
   const inPossible = inSure + links.filter((link) => possible.has(key(link))).length;
   const ratio = (part, whole) => whole ? part / whole : null;
   const right = ratio(inPossible + inSure, links.length + sure.size);
-  return { aer: right === null ? null : 1 - right, precision: ratio(inPossible, links.length), recall: ratio(inSure, sure.size) };
+  const aer = right === null ? null : 1 - right;
+  return { aer, precision: ratio(inPossible, links.length), recall: ratio(inSure, sure.size) };
+}
+
+// 1 - F1 of the links of two; 0 if neither has any.
+function disagreement(one, other) {
+  const ours = one.links(), theirs = other.links();
+  const common = ours.filter(([source, target]) => other.linked(target, source)).length;
+  const total = ours.length + theirs.length;
+  return total ? 1 - 2 * common / total : 0;
 }
 
 function percent(share) {
@@ -143,19 +157,20 @@ class Browser {
 
   // Of every pair; null where there is neither a link nor gold.
   async aers(way) {
-    if (!this.errorRates.has(way.system)) {
-      const bytes = await unpacked(`aer-${way.system}`);
-      this.errorRates.set(way.system, new DataView(bytes.buffer));
+    const { system, evidence, evidences } = way; // as it is now: it may change while we wait
+    if (!this.errorRates.has(system)) {
+      const bytes = await unpacked(`aer-${system}`);
+      this.errorRates.set(system, new DataView(bytes.buffer));
     }
-    const rates = this.errorRates.get(way.system);
+    const rates = this.errorRates.get(system);
     return this.pairs.map((_, number) => {
-      const rate = rates.getUint16(2 * (number * way.evidences.length + way.evidence), true);
+      const rate = rates.getUint16(2 * (number * evidences.length + evidence), true);
       return rate === UNDEFINED ? null : rate / 1000;
     });
   }
 
   async differences() {
-    const [left, right] = [await this.aers(this.panels[0]), await this.aers(this.panels[1])];
+    const [left, right] = await Promise.all(this.panels.map((way) => this.aers(way)));
     return left.map((aer, number) => aer === null || right[number] === null ? null : aer - right[number]);
   }
 
@@ -168,27 +183,28 @@ class Browser {
   }
 
   async softOf(way, number) {
+    const { system, evidence, place } = way; // as it is now
     const pair = this.pairs[number];
     const size = pair.target.length * (pair.source.length + 1);
-    const bytes = await this.bytesOf(`soft-${way.system}-${number}`);
-    const levels = this.contents.levels[way.place.head === null ? "layers" : "heads"];
-    return new Soft(bytes.subarray(way.evidence * size, (way.evidence + 1) * size), pair, levels);
+    const bytes = await this.bytesOf(`soft-${system}-${number}`);
+    const levels = this.contents.levels[place.head === null ? "layers" : "heads"];
+    return new Soft(bytes.subarray(evidence * size, (evidence + 1) * size), pair, levels);
   }
 
-  // 1 - F1 of the links of both panels, for every pair.
+  // 1 - F1 of the links of both panels, for every pair; nothing if another order is asked for.
   async disagreements() {
-    const key = `${this.panels[0].key} ${this.panels[1].key}`;
+    const asked = this.asked;
+    const ways = this.panels.map((way) => way.copy());
+    const key = ways.map((way) => way.key).join(" ");
     if (!this.found.has(key)) {
       const values = [];
       for (let number = 0; number < this.pairs.length; number++) {
         if (number % 50 === 0) this.say(`Comparing ${number} of ${this.pairs.length} pairs …`);
-        const [left, right] = [await this.softOf(this.panels[0], number), await this.softOf(this.panels[1], number)];
-        const [ours, theirs] = [left.links(), right.links()];
-        const common = ours.filter(([source, target]) => right.linked(target, source)).length;
-        values.push(ours.length + theirs.length ? 1 - 2 * common / (ours.length + theirs.length) : 0);
+        const [left, right] = await Promise.all(ways.map((way) => this.softOf(way, number)));
+        if (asked !== this.asked) return null;
+        values.push(disagreement(left, right));
       }
       this.found.set(key, values);
-      this.say("");
     }
     return this.found.get(key);
   }
@@ -201,7 +217,12 @@ class Browser {
     this.list = html("ul", { class: "pairs", role: "listbox", tabindex: "0", "aria-label": "Sentence pairs" });
     this.status = html("p", { class: "note", role: "status", "aria-live": "polite" });
     this.view = html("div", { class: "pair" });
-    const search = html("input", { type: "search", id: "search", placeholder: "Words, or a line number", "aria-label": "Search in both sentences" });
+    const search = html("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Words, or a line number",
+      "aria-label": "Search in both sentences",
+    });
     search.addEventListener("input", () => { this.query = search.value; this.refill(); });
     search.addEventListener("keydown", (event) => {
       if (!["Enter", "ArrowDown"].includes(event.key)) return;
@@ -223,14 +244,17 @@ class Browser {
       const item = event.target.closest("li");
       if (item) this.choose(Number(item.dataset.number));
     });
-    this.list.addEventListener("keydown", (event) => this.moveBy({ ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 }[event.key], event));
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
+    this.list.addEventListener("keydown", (event) => this.moveBy(steps[event.key], event));
     document.addEventListener("keydown", (event) => {
       const typing = event.target.closest && event.target.closest("input:not([type=checkbox]), select, textarea");
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "/") { event.preventDefault(); search.focus(); }
       else this.moveBy({ n: 1, p: -1 }[event.key], event);
     });
-    const left = html("div", { class: "finder" }, search, html("div", { class: "sorting" }, sorting, order), this.status, this.list, html("p", { class: "note" }, "Keys: n and p go to the next and previous pair, / searches."));
+    const sorter = html("div", { class: "sorting" }, sorting, order);
+    const keys = html("p", { class: "note" }, "Keys: n and p go to the next and previous pair, / searches.");
+    const left = html("div", { class: "finder" }, search, sorter, this.status, this.list, keys);
     const heading = html("h2", { id: "browser", tabindex: "-1" }, "Alignments");
     const notes = this.contents.notes.map((note) => html("p", { class: "note" }, note));
     const body = html("div", { class: "browser" }, left, this.view);
@@ -306,9 +330,10 @@ class Browser {
     item.setAttribute("aria-selected", "true");
     this.list.setAttribute("aria-activedescendant", item.id);
     if (scroll) {
-      const above = item.offsetTop - this.list.offsetTop;
-      if (above < this.list.scrollTop) this.list.scrollTop = above;
-      else if (above + item.offsetHeight > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = above + item.offsetHeight - this.list.clientHeight;
+      const top = item.offsetTop - this.list.offsetTop;
+      const lowest = top + item.offsetHeight - this.list.clientHeight; // it is just in sight
+      if (top < this.list.scrollTop) this.list.scrollTop = top;
+      else if (lowest > this.list.scrollTop) this.list.scrollTop = lowest;
     }
   }
 
@@ -342,13 +367,16 @@ class Browser {
     const focus = document.activeElement && document.activeElement.closest("[data-menu]");
     const kept = focus ? focus.dataset.menu : null;
     const title = html("h3", {}, `Pair ${pair.line}`);
+    const options = html("div", { class: "options" }, title, this.toggles());
+    const maps = html("div", { class: `panels${beside ? " two" : ""}` }, panels);
     tip.hide();
-    this.view.replaceChildren(html("div", { class: "options" }, title, this.toggles()), strip.node, html("div", { class: `panels${beside ? " two" : ""}` }, panels), this.key(ways.length > 1));
+    this.view.replaceChildren(options, strip.node, maps, this.key(ways.length > 1));
     this.painted = this.view.clientWidth;
     strip.draw();
     strip.toStart();
     if (kept) {
-      const again = this.view.querySelector(`[data-menu="${kept}"] select, input[data-menu="${kept}"], div[data-menu="${kept}"]`);
+      const named = `[data-menu="${kept}"]`;
+      const again = this.view.querySelector(`${named} select, input${named}, div${named}`);
       if (again) again.focus({ preventScroll: true });
     }
   }
@@ -392,12 +420,14 @@ class Browser {
     const parts = [];
     if (this.systems.length > 1) {
       const numbers = this.systems.map((_, place) => place);
-      parts.push(pick("system", "of", numbers, way.system, this.systems.map((system) => system.name), (value) => way.setSystem(value)));
+      const names = this.systems.map((system) => system.name);
+      parts.push(pick("system", "of", numbers, way.system, names, (value) => way.setSystem(value)));
     }
-    const nameOf = { method: String, layer: (value) => value === null ? "all" : String(value), head: (value) => value === null ? "all" : String(value), step: String };
-    for (const field of way.soft ? ["method", "layer", "head", "step"] : []) {
+    const nameOf = (value) => value === null ? "all" : String(value);
+    for (const field of way.soft ? FIELDS : []) {
       const values = way.choices(field);
-      parts.push(pick(field, field, values, way.place[field], values.map(nameOf[field]), (value) => way.set(field, value)));
+      const names = values.map(nameOf);
+      parts.push(pick(field, field, values, way.place[field], names, (value) => way.set(field, value)));
     }
     return html("div", { class: "menus", role: "group", "aria-label": `Panel ${letter}` }, parts);
   }
@@ -436,17 +466,25 @@ class Browser {
     const links = soft.links();
     const told = [links.length === 1 ? "1 link" : `${links.length} links`];
     if (pair.sure) {
-      const measured = scores(links, pair);
-      told.unshift(`AER ${percent(measured.aer)}`, `precision ${percent(measured.precision)}`, `recall ${percent(measured.recall)}`);
+      const { aer, precision, recall } = scores(links, pair);
+      told.unshift(`AER ${percent(aer)}`, `precision ${percent(precision)}`, `recall ${percent(recall)}`);
     }
-    const colours = way.soft ? scale("0", this.byRow ? "1" : "100 %", this.byRow ? "share of the row's maximum" : "share of the row") : null;
-    return html("figure", { class: `panel ${letter}` }, html("figcaption", {}, html("b", { class: "letter" }, letter), ` ${way.title}`), this.menus(way, number), html("p", { class: "told" }, told.join(", ")), frame, colours, asTable(() => this.linkTable(pair, way, soft)));
+    const shares = this.byRow ? ["0", "1", "share of the row's maximum"] : ["0", "100 %", "share of the row"];
+    const colours = way.soft ? scale(...shares) : null;
+    const sign = html("b", { class: "letter" }, letter);
+    const caption = html("figcaption", {}, sign, ` ${way.title}`);
+    const numbers = html("p", { class: "told" }, told.join(", "));
+    const table = asTable(() => this.linkTable(pair, way, soft));
+    const menus = this.menus(way, number);
+    return html("figure", { class: `panel ${letter}` }, caption, menus, numbers, frame, colours, table);
   }
 
   describe(pair, way, soft, row, column) {
     const source = column < pair.source.length ? pair.source[column] : EOS;
     const target = pair.target[row];
-    const parts = [way.soft ? `“${target}” takes ${wholePercent(soft.share(row, column))} from “${source}”` : `“${target}” and “${source}”`];
+    const share = wholePercent(soft.share(row, column));
+    const words = way.soft ? `“${target}” takes ${share} from “${source}”` : `“${target}” and “${source}”`;
+    const parts = [words];
     if (soft.linked(row, column)) parts.push("linked");
     const is = (links) => links && links.some(([s, t]) => s === column && t === row);
     if (is(pair.sure)) parts.push("gold: sure");
@@ -456,7 +494,8 @@ class Browser {
 
   marks(pair, soft, row, column, box) {
     if (!soft.linked(row, column)) return null;
-    return [svg("circle", { cx: box.x + box.width / 2, cy: box.y + box.height / 2, r: Math.max(2, box.width / 7), class: "link" })];
+    const middle = { cx: box.x + box.width / 2, cy: box.y + box.height / 2 };
+    return [svg("circle", { ...middle, r: Math.max(2, box.width / 7), class: "link" })];
   }
 
   linkTable(pair, way, soft) {
@@ -483,11 +522,17 @@ class Browser {
   // ---- The two sentences and the lines between them ----
 
   strip(pair, ways, softs) {
-    const sentence = (words, side) => html("div", { class: `words ${side}`, dir: isRightToLeft(words) ? "rtl" : "ltr" }, words.map((word, place) => html("span", { class: "word", dir: "auto", "data-side": side, "data-place": place }, word)));
     const source = sentence(pair.source, "source"), target = sentence(pair.target, "target");
     const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
     const inner = html("div", { class: "strip" }, source, target, lines);
-    const node = html("div", { class: "scroll stripped", tabindex: "0", "data-menu": "strip", role: "region", "aria-label": "The two sentences and their links" }, inner);
+    const attributes = {
+      class: "scroll stripped",
+      tabindex: "0",
+      "data-menu": "strip",
+      role: "region",
+      "aria-label": "The two sentences and their links",
+    };
+    const node = html("div", attributes, inner);
     const hard = hardLines(pair, softs);
     let hovered = null;
     const draw = () => drawLines(lines, inner, source, target, hovered ? softLines(softs, hovered) : hard);
@@ -531,6 +576,14 @@ class Browser {
   }
 }
 
+// The words of one side.
+function sentence(words, side) {
+  const spans = words.map((word, place) => {
+    return html("span", { class: "word", dir: "auto", "data-side": side, "data-place": place }, word);
+  });
+  return html("div", { class: `words ${side}`, dir: isRightToLeft(words) ? "rtl" : "ltr" }, spans);
+}
+
 function wholePercent(share) {
   return `${(100 * share).toFixed(0)}${NO_BREAK}%`;
 }
@@ -555,9 +608,12 @@ function describeWord(pair, ways, softs, side, place) {
       return { word, share: way.soft ? soft.share(row, column) : Number(soft.linked(row, column)) };
     });
     const most = at.filter((one) => one.share > LEAST_SHOWN).sort((a, b) => b.share - a.share).slice(0, MOST_TOLD);
-    const parts = most.map(({ word, share }) => way.soft ? `${wholePercent(share)} ${isTarget ? "from" : "by"} “${word}”` : `“${word}”`);
+    const from = isTarget ? "from" : "by";
+    const parts = most.map(({ word, share }) => way.soft ? `${wholePercent(share)} ${from} “${word}”` : `“${word}”`);
     const listed = parts.join(", ") || (way.soft ? "nothing" : "no word");
-    return `${ways.length > 1 ? `${"AB"[number]}: ` : ""}${way.soft || !isSoft ? "" : "is linked with "}${listed}`;
+    const letter = ways.length > 1 ? `${"AB"[number]}: ` : "";
+    const linked = way.soft || !isSoft ? "" : "is linked with ";
+    return `${letter}${linked}${listed}`;
   });
   const verb = !isSoft ? "is linked with" : isTarget ? "takes" : "is taken";
   return `“${pair[side][place]}” ${verb} ${told.join("; ")}`;
@@ -566,7 +622,10 @@ function describeWord(pair, ways, softs, side, place) {
 // Gold links as frames: solid if sure, dotted if possible.
 function goldFrames(pair, { left, above, width: size }) {
   if (!pair.sure) return [];
-  const box = ([source, target], name) => svg("rect", { x: left + source * size + 1, y: above + target * size + 1, width: size - 2, height: size - 2, class: name });
+  const box = ([source, target], name) => {
+    const corner = { x: left + source * size + 1, y: above + target * size + 1 };
+    return svg("rect", { ...corner, width: size - 2, height: size - 2, class: name });
+  };
   return [...pair.possible.map((link) => box(link, "possible")), ...pair.sure.map((link) => box(link, "sure"))];
 }
 
@@ -605,7 +664,8 @@ function softLines(softs, hovered) {
     const shift = softs.length > 1 ? 5 * number - 2.5 : 0; // lines of A and B stay apart
     const add = (source, target) => {
       const share = soft.share(target, source);
-      if (share > LEAST_SHOWN) lines.push({ source, target, name, shift, width: 0.6 + 5 * share, opacity: 0.3 + 0.7 * share });
+      if (share <= LEAST_SHOWN) return;
+      lines.push({ source, target, name, shift, width: 0.6 + 5 * share, opacity: 0.3 + 0.7 * share });
     };
     const words = soft.columns - 1;
     if (hovered.side === "cell" && hovered.number === number) {
@@ -624,17 +684,27 @@ function drawLines(lines, inner, source, target, links) {
     const place = word.getBoundingClientRect();
     return { x: place.left - box.left + place.width / 2 + shift, top: place.top - box.top, bottom: place.bottom - box.top };
   };
-  lines.replaceChildren(...links.filter((link) => source.children[link.source] && target.children[link.target]).map((link) => {
-    const from = middle(source.children[link.source], link.shift), to = middle(target.children[link.target], link.shift);
+  const paths = [];
+  for (const link of links) {
+    const one = source.children[link.source], other = target.children[link.target];
+    if (!one || !other) continue;
+    const from = middle(one, link.shift), to = middle(other, link.shift);
     const half = (from.bottom + to.top) / 2;
-    return svg("path", { d: `M${from.x} ${from.bottom}C${from.x} ${half} ${to.x} ${half} ${to.x} ${to.top}`, class: link.name, "stroke-width": link.width || 1.6, opacity: link.opacity.toFixed(2) });
-  }));
+    const d = `M${from.x} ${from.bottom}C${from.x} ${half} ${to.x} ${half} ${to.x} ${to.top}`;
+    const look = { class: link.name, "stroke-width": link.width || 1.6, opacity: link.opacity.toFixed(2) };
+    paths.push(svg("path", { d, ...look }));
+  }
+  lines.replaceChildren(...paths);
 }
+
+const CANNOT_UNPACK = "This browser cannot unpack alignments; expected one with DecompressionStream: "
+  + "Chrome or Edge 80, Firefox 113, Safari 16.4, or later.";
 
 function drawBrowser(contents) {
   if (typeof DecompressionStream === "undefined") {
     const heading = html("h2", { id: "browser" }, "Alignments");
-    return html("section", { "aria-labelledby": "browser" }, heading, html("p", { class: "note" }, "This browser cannot unpack alignments; expected one with DecompressionStream: Chrome or Edge 80, Firefox 113, Safari 16.4, or later."));
+    const note = html("p", { class: "note" }, CANNOT_UNPACK);
+    return html("section", { "aria-labelledby": "browser" }, heading, note);
   }
   return new Browser(contents).draw();
 }

@@ -1,7 +1,7 @@
 // Tables, curves and heat maps.
 
 const PAINTERS = {
-  heading: (block) => html("h3", { class: "source", dir: "auto" }, block.text, block.note ? html("span", { class: "note" }, block.note) : null),
+  heading: drawHeading,
   note: (block) => html("p", { class: block.urgent ? "note urgent" : "note" }, block.text),
   facts: drawFacts,
   table: drawTable,
@@ -13,6 +13,11 @@ const PAINTERS = {
 
 function drawBlock(block) {
   return PAINTERS[block.type](block);
+}
+
+function drawHeading(block) {
+  const note = block.note ? html("span", { class: "note" }, block.note) : null;
+  return html("h3", { class: "source", dir: "auto" }, block.text, note);
 }
 
 function drawFacts(block) {
@@ -70,12 +75,19 @@ function printChoices(isOn) {
 }
 
 const LONG_TABLE = 30; // rows; longer ones scroll
+const MANY_COLUMNS = 9; // more have small letters on paper
 const LONG_CELL = 60; // letters
 
 // A signature, which may go on in the next line after any of its parts.
 function breakable(text) {
   const parts = text.split("|");
   return parts.flatMap((part, place) => place + 1 < parts.length ? [`${part}|`, html("wbr")] : [part]);
+}
+
+// Numbers by their value, names as people sort them: a 9 before a 10.
+function inOrder(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
 // A click on a heading sorts by that column, a second click the other way round.
@@ -88,9 +100,8 @@ function drawTable(block) {
   const numeric = block.columns.map((_, place) => block.rows.some((row) => typeof row[place] === "number"));
   const cellOf = (cell, place) => {
     if (typeof cell === "number") return html("td", { class: "number" }, fixed(cell, decimals[place]));
-    if (cell === null) return html("td", { class: numeric[place] ? "number" : null }, "–");
-    if (cell.length > LONG_CELL) return html("td", { dir: "auto", class: "long" }, breakable(cell));
-    return html("td", { dir: "auto" }, cell);
+    if (cell !== null && cell.length > LONG_CELL) return html("td", { dir: "auto", class: "long" }, breakable(cell));
+    return html("td", { dir: "auto", class: numeric[place] ? "number" : null }, cell ?? "–");
   };
   const fill = () => body.replaceChildren(...rows.map((row) => html("tr", {}, row.map(cellOf))));
   const headings = block.columns.map((name, place) => {
@@ -101,11 +112,10 @@ function drawTable(block) {
   function sortBy(place) {
     const up = sorted !== place;
     sorted = up ? place : null;
-    const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
     rows = [...block.rows].sort((one, other) => {
       const [a, b] = [one[place], other[place]];
       if (a === null || b === null) return (a === null) - (b === null);
-      return (up ? 1 : -1) * order(a, b);
+      return (up ? 1 : -1) * inOrder(a, b);
     });
     headings.forEach((heading, number) => {
       if (number === place) heading.setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -114,10 +124,16 @@ function drawTable(block) {
     fill();
   }
   fill();
-  const table = html("table", { class: block.columns.length > 9 ? "many" : null }, html("thead", {}, html("tr", {}, headings)), body);
+  const head = html("thead", {}, html("tr", {}, headings));
+  const table = html("table", { class: block.columns.length > MANY_COLUMNS ? "many" : null }, head, body);
   const caption = block.title ? html("h3", { dir: "auto" }, block.title) : null;
-  const height = block.rows.length > LONG_TABLE ? " long" : "";
-  return html("div", { class: "tabular" }, caption, html("div", { class: `scroll${height}`, tabindex: "0", role: "region", "aria-label": block.title || "table" }, table));
+  const frame = html("div", {
+    class: block.rows.length > LONG_TABLE ? "scroll long" : "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": block.title || "table",
+  }, table);
+  return html("div", { class: "tabular" }, caption, frame);
 }
 
 // ---- Heat maps -------------------------------------------------------------------------------
@@ -130,10 +146,13 @@ function labelRoom(names, letter) {
   return widest * letter + 8;
 }
 
-// Letters of Chinese, Japanese and Korean are twice as wide.
+// Letters of Chinese, Japanese and Korean are twice as wide, and so are pictures.
+const OF_CJK = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\u{20000}-\u{3fffd}]/u;
+const OF_PICTURES = /[\u{1f300}-\u{1faff}]/u;
+
 function letterWidth(text) {
   let width = 0;
-  for (const letter of text) width += /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]|[\u{1f300}-\u{1faff}]|[\u{20000}-\u{3fffd}]/u.test(letter) ? 1.75 : 1;
+  for (const letter of text) width += OF_CJK.test(letter) || OF_PICTURES.test(letter) ? 1.75 : 1;
   return width;
 }
 
@@ -156,9 +175,11 @@ function heatMap(map) {
   const right = Math.max(4, (titles[1] - across) / 2 + 4);
   const size = { width: left + across + right, height: above + down + below };
   const place = { left, above, width, height };
-  const picture = svg("svg", { class: "map", ...size, viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" });
+  const viewBox = `0 0 ${size.width} ${size.height}`;
+  const picture = svg("svg", { class: "map", ...size, viewBox, "aria-hidden": "true" });
   picture.style.setProperty("--type", `${type}px`);
-  picture.append(drawnCells(map, place), ...gridLines(left, above, across, down, width, height), ...map.over ? map.over(place) : []);
+  const grid = gridLines(left, above, across, down, width, height);
+  picture.append(drawnCells(map, place), grid, ...map.over ? map.over(place) : []);
   const columnNames = columns.map((name, column) => {
     const x = left + (column + 0.5) * width;
     const text = turned ? label(name, 0, 0, "end") : label(name, x, above + down + 14, "middle");
@@ -167,12 +188,16 @@ function heatMap(map) {
   });
   const twin = svg("rect", { class: "twin", width, height, visibility: "hidden" });
   const cursor = svg("rect", { class: "cursor", width, height, visibility: "hidden" });
-  picture.append(...columnNames, svg("text", { x: left + across / 2, y: size.height - 4, "text-anchor": "middle", class: "axis" }, map.columnTitle), twin, cursor);
+  const underneath = { x: left + across / 2, y: size.height - 4, "text-anchor": "middle" };
+  const columnTitle = svg("text", { ...underneath, class: "axis" }, map.columnTitle);
+  picture.append(...columnNames, columnTitle, twin, cursor);
   const rowNames = rows.map((name, row) => label(name, left - 5, above + (row + 0.5) * height + type / 3, "end"));
-  const rowTitle = lying
-    ? svg("text", { x: 2, y: above + down / 2 + 4, class: "axis" }, map.rowTitle)
-    : svg("text", { transform: `translate(11 ${above + down / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }, map.rowTitle);
-  const names = svg("g", { class: "names" }, svg("rect", { width: left - 1, height: size.height, class: "ground" }), ...rowNames, rowTitle);
+  const beside = lying
+    ? { x: 2, y: above + down / 2 + 4 }
+    : { transform: `translate(11 ${above + down / 2}) rotate(-90)`, "text-anchor": "middle" };
+  const rowTitle = svg("text", { ...beside, class: "axis" }, map.rowTitle);
+  const ground = svg("rect", { width: left - 1, height: size.height, class: "ground" });
+  const names = svg("g", { class: "names" }, ground, ...rowNames, rowTitle);
   picture.append(names);
   return readable(map, { picture, cursor, twin, names, rowNames, columnNames }, place);
 }
@@ -196,7 +221,9 @@ function drawnCells(map, { left, above, width, height }) {
 function hatching({ x, y, width, height }) {
   let path = "";
   for (let at = 5; at < width + height; at += 6) {
-    path += `M${x + Math.max(0, at - height)} ${y + Math.min(at, height)}L${x + Math.min(at, width)} ${y + Math.max(0, at - width)}`;
+    const from = `${x + Math.max(0, at - height)} ${y + Math.min(at, height)}`;
+    const to = `${x + Math.min(at, width)} ${y + Math.max(0, at - width)}`;
+    path += `M${from}L${to}`;
   }
   return svg("path", { d: path, class: "hatching" });
 }
@@ -205,18 +232,26 @@ function gridLines(left, above, across, down, width, height) {
   let path = "";
   for (let x = 0; x <= across + 0.1; x += width) path += `M${left + x} ${above}v${down}`;
   for (let y = 0; y <= down + 0.1; y += height) path += `M${left} ${above + y}h${across}`;
-  return [svg("path", { d: path, class: "grid" })];
+  return svg("path", { d: path, class: "grid" });
 }
 
 function label(text, x, y, anchor) {
-  return svg("text", { x, y, "text-anchor": anchor, class: "label" }, svg("title", {}, text), shortened(text, LONGEST_LABEL));
+  const whole = svg("title", {}, text);
+  return svg("text", { x, y, "text-anchor": anchor, class: "label" }, whole, shortened(text, LONGEST_LABEL));
 }
 
 function readable(map, parts, place) {
   const { picture, cursor, twin, names, rowNames, columnNames } = parts;
-  const frame = html("div", { class: "scroll mapped", tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": `${map.title}. Arrow keys move from cell to cell.` }, picture);
+  const frame = html("div", {
+    class: "scroll mapped",
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "heat map",
+    "aria-label": `${map.title}. Arrow keys move from cell to cell.`,
+  }, picture);
   frame.style.scrollPaddingLeft = `${place.left}px`;
-  frame.addEventListener("scroll", () => names.setAttribute("transform", `translate(${frame.scrollLeft} 0)`)); // they stay in sight
+  const keepInSight = () => names.setAttribute("transform", `translate(${frame.scrollLeft} 0)`);
+  frame.addEventListener("scroll", keepInSight);
   let at = null;
   const put = (mark, row, column) => {
     mark.setAttribute("x", place.left + column * place.width);
@@ -252,12 +287,14 @@ function readable(map, parts, place) {
     const column = Math.floor((event.clientX - box.left - place.left) / place.width);
     const row = Math.floor((event.clientY - box.top - place.above) / place.height);
     const isOnNames = event.clientX < frame.getBoundingClientRect().left + place.left;
-    if (isOnNames || row < 0 || column < 0 || row >= map.rows.length || column >= map.columns.length) leave();
+    const isOnMap = row >= 0 && column >= 0 && row < map.rows.length && column < map.columns.length;
+    if (isOnNames || !isOnMap) leave();
     else tip.show(look(row, column), event.clientX, event.clientY);
   }, leave);
   frame.addEventListener("blur", leave);
+  const upAndDown = { ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const moves = { ...upAndDown, ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -1e6], End: [0, 1e6] };
   frame.addEventListener("keydown", (event) => {
-    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -1e6], End: [0, 1e6] };
     if (event.key === "Escape") leave();
     if (!(event.key in moves)) return;
     event.preventDefault();
@@ -274,12 +311,16 @@ function readable(map, parts, place) {
 
 // The scale of the colours.
 function scale(low, high, title) {
-  return html("div", { class: "scale", "aria-hidden": "true" }, html("span", {}, low), html("span", { class: "bar" }), html("span", {}, high), title ? html("span", { class: "axis" }, title) : null);
+  const ends = [low, high].map((text) => html("span", {}, text));
+  const bar = html("span", { class: "bar" });
+  const axis = title ? html("span", { class: "axis" }, title) : null;
+  return html("div", { class: "scale", "aria-hidden": "true" }, ends[0], bar, ends[1], axis);
 }
 
 function absentSign(text) {
   const box = { x: 0.5, y: 0.5, width: 21, height: 11 };
-  const sign = svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { ...box, class: "nothing framed" }), hatching(box));
+  const ground = svg("rect", { ...box, class: "nothing framed" });
+  const sign = svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, ground, hatching(box));
   return html("span", { class: "absent" }, sign, text);
 }
 
@@ -304,15 +345,18 @@ function drawGrid(block) {
   };
   const withUnit = (value) => shown(value, decimals) + (block.unit && value !== null ? NO_BREAK + block.unit : "");
   const describe = (row, column) => {
-    const parts = [`${block.title}: ${block.row_title} ${block.rows[row]}, ${block.column_title} ${block.columns[column]}: ${withUnit(block.values[row][column])}`];
-    if (block.notes.length && block.notes[row][column]) parts.push(block.notes[row][column]);
-    return parts.join("; ");
+    const where = `${block.row_title} ${block.rows[row]}, ${block.column_title} ${block.columns[column]}`;
+    const told = `${block.title}: ${where}: ${withUnit(block.values[row][column])}`;
+    const note = block.notes.length ? block.notes[row][column] : "";
+    return note ? `${told}; ${note}` : told;
   };
   const inCell = (row, column, box) => {
     const value = block.values[row][column];
     const letters = value === null ? " without" : lettersOn(strengthOf(value));
     const middle = { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle" };
-    if (block.numbers && value !== null) return [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals))];
+    if (block.numbers && value !== null) {
+      return [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals))];
+    }
     const mark = block.marks.length ? block.marks[row][column] : "";
     return mark ? [svg("text", { ...middle, class: `cell role${letters}` }, mark)] : null;
   };
@@ -337,12 +381,15 @@ function drawGrid(block) {
     title: "",
     decimals: block.decimals,
   });
-  return html("figure", {}, html("figcaption", { dir: "auto" }, block.title), about(block), frame, gridScale(block, numbers.length, low, high, withUnit), asTable(table));
+  const caption = html("figcaption", { dir: "auto" }, block.title);
+  const colours = gridScale(block, numbers.length, low, high, withUnit);
+  return html("figure", {}, caption, about(block), frame, colours, asTable(table));
 }
 
 function gridScale(block, count, low, high, withUnit) {
   const [light, dark] = block.low ? [high, low] : [low, high];
-  const node = count ? scale(high > low ? withUnit(light) : "", withUnit(dark), "") : html("div", { class: "scale" });
+  const lightest = high > low ? withUnit(light) : "";
+  const node = count ? scale(lightest, withUnit(dark), "") : html("div", { class: "scale" });
   if (block.values.flat().includes(null)) node.append(absentSign(block.absent));
   return node;
 }
@@ -390,7 +437,8 @@ function axesOf(block) {
   const { width, height, right, above } = CHART;
   const vertical = ticks(bottom, top, 5);
   const upright = vertical.marks.map((y) => [y, fixed(y, vertical.decimals)]);
-  const horizontal = isNamed ? names.map((name, place) => [place, shortened(name, LONGEST_NAME)]) : wholeTicks(first, last);
+  const named = names.map((name, place) => [place, shortened(name, LONGEST_NAME)]);
+  const horizontal = isNamed ? named : wholeTicks(first, last);
   const left = 14 + LETTER * Math.max(...upright.map(([, name]) => name.length));
   const widest = LETTER * Math.max(...horizontal.map(([, name]) => letterWidth(name)));
   const turned = widest > (width - left - right) / horizontal.length - 4;
@@ -410,7 +458,9 @@ function wholeTicks(first, last) {
 }
 
 function drawCurves(block) {
-  if (!block.curves.some((curve) => curve.points.length)) return html("p", { class: "note" }, `${block.title}: nothing was measured.`);
+  if (!block.curves.some((curve) => curve.points.length)) {
+    return html("p", { class: "note" }, `${block.title}: nothing was measured.`);
+  }
   const axes = axesOf(block);
   const { width, height } = CHART;
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
@@ -418,14 +468,25 @@ function drawCurves(block) {
   const groups = block.curves.map((curve, number) => drawnCurve(curve, colourOf(curve, number), axes));
   if (groups.length <= MOST_NAMED) widenLower(groups);
   picture.append(...groups);
-  const frame = html("div", { class: "charted", tabindex: "0", role: "application", "aria-roledescription": "chart", "aria-label": `${block.title}. Left and right move along a curve, up and down between curves.` }, picture);
+  const frame = html("div", {
+    class: "charted",
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "chart",
+    "aria-label": `${block.title}. Left and right move along a curve, up and down between curves.`,
+  }, picture);
   const kept = { number: null }; // the curve whose name is pressed
   followPoints(block, axes, picture, frame, groups, kept);
-  const mark = block.mark && block.curves.some((curve) => curve.points.some((point) => point.marked)) ? `◎ ${block.mark}` : "";
+  const isMarked = block.curves.some((curve) => curve.points.some((point) => point.marked));
+  const mark = block.mark && isMarked ? `◎ ${block.mark}` : "";
   const dashes = block.curves.some((curve) => curve.dashed) ? block.dashes : "";
   const notes = [mark, dashes].filter(Boolean).map((text) => html("p", { class: "note" }, text));
   const table = () => drawTable(curvesAsTable(block, axes));
-  return html("figure", { class: "wide" }, html("figcaption", { dir: "auto" }, block.title), about(block), block.title.endsWith(block.y_title) ? null : html("p", { class: "y-title", dir: "auto" }, block.y_title), frame, legend(block, groups, kept), notes, asTable(table));
+  const caption = html("figcaption", { dir: "auto" }, block.title);
+  const isTold = block.title.endsWith(block.y_title);
+  const yTitle = isTold ? null : html("p", { class: "y-title", dir: "auto" }, block.y_title);
+  const names = legend(block, groups, kept);
+  return html("figure", { class: "wide" }, caption, about(block), yTitle, frame, names, notes, asTable(table));
 }
 
 function colourOf(curve, number) {
@@ -455,15 +516,18 @@ function drawnAxes(block, axes) {
       : { x: axes.across(x), y: height - below + 16, "text-anchor": "middle" };
     parts.push(svg("text", { ...place, class: "label" }, name));
   }
-  parts.push(svg("line", { x1: left, x2: width - right, y1: height - below, y2: height - below, class: "frame" }));
-  parts.push(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle", class: "axis" }, block.x_title));
+  const ground = { y1: height - below, y2: height - below };
+  parts.push(svg("line", { x1: left, x2: width - right, ...ground, class: "frame" }));
+  const middle = { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" };
+  parts.push(svg("text", { ...middle, class: "axis" }, block.x_title));
   return parts;
 }
 
 function drawnCurve(curve, colour, axes) {
   const group = svg("g", { class: `curve c${colour}${curve.dashed ? " dashed" : ""}` });
   const places = curve.points.map((point) => [axes.across(axes.xOf(point)), axes.up(point.y)]);
-  if (places.length > 1) group.append(svg("path", { d: "M" + places.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L"), class: "line" }));
+  const corners = places.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`);
+  if (places.length > 1) group.append(svg("path", { d: `M${corners.join("L")}`, class: "line" }));
   curve.points.forEach((point, place) => {
     const [x, y] = places[place];
     if (point.low !== null && point.high !== null) {
@@ -477,7 +541,9 @@ function drawnCurve(curve, colour, axes) {
 }
 
 function swatch(colour, dashed) {
-  return svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, svg("g", { class: `curve c${colour}${dashed ? " dashed" : ""}` }, svg("path", { d: "M1 5h24", class: "line" })));
+  const line = svg("path", { d: "M1 5h24", class: "line" });
+  const curve = svg("g", { class: `curve c${colour}${dashed ? " dashed" : ""}` }, line);
+  return svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, curve);
 }
 
 // Names of curves, which can be pressed; of many curves, what their colours mean.
@@ -485,14 +551,19 @@ function legend(block, groups, kept) {
   if (block.curves.length < 2) return null;
   if (block.curves.length > MOST_NAMED) {
     const colours = block.colours.map((name, colour) => html("li", {}, swatch(colour % COLOURS, false), name));
-    return html("div", {}, html("ul", { class: "legend" }, colours), html("p", { class: "note" }, `${block.curves.length} lines; each is named where the mouse is.`));
+    const note = html("p", { class: "note" }, `${block.curves.length} lines; each is named where the mouse is.`);
+    return html("div", {}, html("ul", { class: "legend" }, colours), note);
   }
   const list = html("ul", { class: "legend" });
   block.curves.forEach((curve, number) => {
-    const button = html("button", { type: "button", "aria-pressed": "false" }, swatch(colourOf(curve, number), curve.dashed), html("span", { dir: "auto" }, curve.name));
+    const line = swatch(colourOf(curve, number), curve.dashed);
+    const name = html("span", { dir: "auto" }, curve.name);
+    const button = html("button", { type: "button", "aria-pressed": "false" }, line, name);
     button.addEventListener("click", () => {
       kept.number = kept.number === number ? null : number;
-      list.querySelectorAll("button").forEach((other, place) => other.setAttribute("aria-pressed", String(place === kept.number)));
+      list.querySelectorAll("button").forEach((other, place) => {
+        other.setAttribute("aria-pressed", String(place === kept.number));
+      });
       highlight(groups, kept.number);
     });
     button.addEventListener("pointerenter", () => highlight(groups, number));
@@ -517,7 +588,10 @@ function describePoint(block, axes, curve, point) {
 // The point that is nearest to the mouse, or that arrow keys have reached, is told.
 function followPoints(block, axes, picture, frame, groups, kept) {
   const known = [];
-  block.curves.forEach((curve, number) => curve.points.forEach((point, place) => known.push({ number, place, curve, point, x: axes.across(axes.xOf(point)), y: axes.up(point.y) })));
+  block.curves.forEach((curve, number) => curve.points.forEach((point, place) => {
+    const [x, y] = [axes.across(axes.xOf(point)), axes.up(point.y)];
+    known.push({ number, place, curve, point, x, y });
+  }));
   const ring = svg("circle", { r: 6, class: "cursor", visibility: "hidden" });
   picture.append(ring);
   const look = (near) => {
@@ -534,7 +608,8 @@ function followPoints(block, axes, picture, frame, groups, kept) {
   };
   watch(picture, (event) => {
     const box = picture.getBoundingClientRect();
-    const x = (event.clientX - box.left) * CHART.width / box.width, y = (event.clientY - box.top) * CHART.height / box.height;
+    const x = (event.clientX - box.left) * CHART.width / box.width;
+    const y = (event.clientY - box.top) * CHART.height / box.height;
     const distance = (one) => Math.hypot(one.x - x, one.y - y);
     const near = known.reduce((best, one) => distance(one) < distance(best) ? one : best);
     if (distance(near) < 40) tip.show(look(near), event.clientX, event.clientY);
@@ -566,5 +641,6 @@ function curvesAsTable(block, axes) {
     if (!point) return null;
     return point.low === null ? point.y : `${number(point.y)} (${number(point.low)} to ${number(point.high)})`;
   })]);
-  return { columns: [block.x_title, ...block.curves.map((curve) => curve.name)], rows, title: "", decimals: block.decimals };
+  const columns = [block.x_title, ...block.curves.map((curve) => curve.name)];
+  return { columns, rows, title: "", decimals: block.decimals };
 }

@@ -57,11 +57,13 @@ function shortened(text, length) {
   return letters.length > length ? letters.slice(0, length - 1).join("") + "…" : text;
 }
 
+const FROM_RIGHT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
 // Whether a text is written from right to left: its first letter decides.
 function isRightToLeft(words) {
   const text = words.join(" ");
   const first = text.match(/\p{L}/u);
-  return first !== null && /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(first[0]);
+  return first !== null && FROM_RIGHT.test(first[0]);
 }
 
 const tip = {

@@ -31,7 +31,10 @@ function themeButton() {
   const isDark = () => document.documentElement.dataset.theme
     ? document.documentElement.dataset.theme === "dark"
     : window.matchMedia("(prefers-color-scheme: dark)").matches;
-  const name = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Show in ${isDark() ? "light" : "dark"} colours`); };
+  const name = () => {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Show in ${isDark() ? "light" : "dark"} colours`);
+  };
   const kept = keptTheme();
   if (kept) document.documentElement.dataset.theme = kept;
   button.addEventListener("click", () => {
