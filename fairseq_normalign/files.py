@@ -351,6 +351,12 @@ def _link(part: Path, path: Path, text: str) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
+    with locked(path) as alone:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        if alone:
+            part.replace(path)
+            return
     with path.open("x", **TEXT) as file:
         try:
             file.write(text)

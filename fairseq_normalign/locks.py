@@ -64,7 +64,8 @@ def locked(target: Path) -> Iterator[bool]:
         yield held
     finally:
         with contextlib.suppress(OSError):
-            lock.unlink()  # before it is let go: whoever waits for nothing finds it gone
+            if _is_at(lock, descriptor):  # else its folder was removed, and perhaps made anew
+                lock.unlink()  # before it is let go: whoever waits for nothing finds it gone
         os.close(descriptor)
 
 

@@ -1,6 +1,7 @@
 """Files are read to the end or refused in one line, and written whole or not at all."""
 
 import errno
+import fcntl
 import gzip
 import os
 import resource
@@ -349,9 +350,12 @@ def test_a_file_system_without_fsync(tmp_path, monkeypatch):
     assert (tmp_path / "out").read_text() == "new"
 
 
-def test_a_new_file_that_fails_without_hard_links_leaves_nothing(tmp_path, monkeypatch):
+def test_a_new_file_that_fails_without_links_and_locks_leaves_nothing(tmp_path, monkeypatch):
     def no_links(*_):
         raise OSError(errno.EPERM, "Operation not permitted")
+
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
 
     calls = []
 
@@ -361,6 +365,7 @@ def test_a_new_file_that_fails_without_hard_links_leaves_nothing(tmp_path, monke
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     monkeypatch.setattr(os, "fsync", full_at_last)
     with pytest.raises(InputError, match="out: cannot be written: No space left"):
         new_file(tmp_path / "out", "text")
@@ -372,10 +377,16 @@ def test_who_is_first_writes_a_new_file(tmp_path, monkeypatch, hard_links):
     def refuse(part, path):
         raise PermissionError(errno.EPERM, "Operation not permitted", part)
 
+    def not_at_once(path, *more, open_file=Path.open, **options):
+        assert path.name != "out", "others would read half of it"
+        return open_file(path, *more, **options)
+
     if not hard_links:
         monkeypatch.setattr(os, "link", refuse)
+        monkeypatch.setattr(Path, "open", not_at_once)
     new_file(tmp_path / "out", "first")
     with pytest.raises(FileExistsError):
         new_file(tmp_path / "out", "second")
+    monkeypatch.undo()
     assert (tmp_path / "out").read_text() == "first"
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]

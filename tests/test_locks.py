@@ -78,6 +78,20 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
     assert names(tmp_path) == ["out"]
 
 
+def test_the_lock_of_another_run_stays(tmp_path):
+    """Its folder was removed with our lock, and made anew by that run."""
+    folder = tmp_path / "out.run"
+    folder.mkdir()
+    with locked(folder / "shard"):
+        folder.rename(tmp_path / "removed")
+        folder.mkdir()
+        other = locked(folder / "shard")
+        other.__enter__()
+    assert is_locked(folder / "shard")
+    other.__exit__(None, None, None)
+    assert not is_locked(folder / "shard")
+
+
 def test_a_file_system_without_locks(tmp_path, monkeypatch):
     def flock(descriptor, how):
         raise OSError(38, "Function not implemented")

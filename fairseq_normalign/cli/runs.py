@@ -14,7 +14,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
 from fairseq_normalign.runs.chunks import PAIRS, Shard
 from fairseq_normalign.runs.engines import ENGINES
-from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.folder import RunFolder, is_given
 from fairseq_normalign.runs.plan import Plan
 from fairseq_normalign.version import __version__
 
@@ -113,7 +113,7 @@ def command_of(args: argparse.Namespace) -> dict[str, Any]:
     for name, value in vars(args).items():
         if name == "max_tokens" and not getattr(args, "confidence", True):
             continue  # links stay: whoever ran out of memory may go on with smaller batches
-        if name not in NOT_COMPARED and value not in (None, False, []):
+        if name not in NOT_COMPARED and is_given(value):
             command[_flag(name)] = _with_digests(name, value)
     return command
 
@@ -128,7 +128,8 @@ def _with_digests(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_with_digests(name, part) for part in value]
     if name in ("data", "reverse_data"):
-        return {Path(folder).name: _folder_digest(Path(folder)) for folder in value.split(":")}
+        folders = [Path(folder) for folder in value.split(":")]
+        return [f"{folder.name} ({_folder_digest(folder)})" for folder in folders]
     if name in (*options.CHECKPOINTS, *options.INPUTS) and Path(value).is_file():
         return f"{Path(value).name} ({_file_digest(Path(value))})"
     return value

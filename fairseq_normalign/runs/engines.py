@@ -61,6 +61,7 @@ def run_in_processes(
 ) -> Iterator[tuple[Chunk, Result]]:
     """In several processes of this machine, which share its cores."""
     context = multiprocessing.get_context("spawn")  # threads and CUDA do not survive a fork
+    others = set(multiprocessing.active_children())
     with _silent_tracker():
         pool = ProcessPoolExecutor(workers, context, _begin, (make, places_of(workers)))
     try:
@@ -71,7 +72,7 @@ def run_in_processes(
             "a worker has died, perhaps for want of memory; expected fewer --workers"
         ) from None
     except BaseException:
-        for worker in multiprocessing.active_children():
+        for worker in set(multiprocessing.active_children()) - others:
             worker.terminate()  # what it has begun is lost in any case
         raise
     finally:
@@ -95,17 +96,46 @@ def _as_they_come(
     pool: ProcessPoolExecutor, chunks: Iterable[Chunk], ahead: int
 ) -> Iterator[tuple[Chunk, Finished]]:
     """Keeps so many chunks at work."""
-    rest = iter(chunks)
+    rest = _Readable(chunks)
     at_work: dict[Future[Finished], Chunk] = {}
     while True:
         for chunk in islice(rest, ahead - len(at_work)):
             at_work[pool.submit(_work, chunk)] = chunk
         if not at_work:
+            rest.end()
             return
         done, _ = wait(at_work, return_when=FIRST_COMPLETED)
         # Those that failed come last: what is finished is not to be lost with them.
         for future in sorted(done, key=lambda future: future.exception() is not None):
             yield at_work.pop(future), future.result()
+
+
+class _Readable:
+    """The chunks of a corpus as far as it can be read.
+
+    What is at work then is finished first, as if there were one worker.
+    """
+
+    def __init__(self, chunks: Iterable[Chunk]):
+        self.chunks = iter(chunks)
+        self.error: InputError | None = None
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        if self.error is not None:
+            raise StopIteration
+        try:
+            return next(self.chunks)
+        except InputError as error:
+            self.error = error
+            raise StopIteration from None
+
+    def end(self) -> None:
+        """Refuses a corpus that could not be read to its end."""
+        if self.error is not None:
+            raise self.error
 
 
 def places_of(workers: int) -> list[Place]:
@@ -164,7 +194,6 @@ class _Telling:
 
     def __call__(self, chunk: Chunk) -> Finished:
         with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("default")
             result = self.work(chunk)
         return result, [str(warning.message) for warning in told]
 
@@ -191,18 +220,30 @@ def run_on_ray(
     """
     ray = _ray()
     resources = {"num_gpus": 1} if gpu else {"num_cpus": 1}
-    with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
+    with _silent_stdout():
         _connect(ray, address)
-        try:
+    try:
+        with _silent_stdout():
             lasting = {"max_restarts": -1, "max_task_retries": RETRIES, **resources}
             worker = ray.remote(**lasting)(_ray_worker(make))
             if workers is None:
                 workers = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 1))
-            crew = _Crew(ray, [worker.remote() for _ in range(workers)])
-            for chunk, finished in crew.run(chunks):
-                yield chunk, _heard(chunk, finished, progress)
-        finally:
+            results = _Crew(ray, [worker.remote() for _ in range(workers)]).run(chunks)
+        while True:
+            with _silent_stdout():
+                upcoming = next(results, None)
+            if upcoming is None:
+                return
+            chunk, finished = upcoming
+            yield chunk, _heard(chunk, finished, progress)
+    finally:
+        with _silent_stdout():
             ray.shutdown()
+
+
+def _silent_stdout() -> contextlib.AbstractContextManager:
+    """While Ray is at work: it prints of lost workers, and stdout is for results."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def _connect(ray: Any, address: str | None) -> None:
@@ -249,14 +290,16 @@ class _Crew:
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Finished]]:
         """Results as they come."""
-        rest = iter(chunks)
+        rest = _Readable(chunks)
         upcoming = next(rest, None)
         while upcoming is not None or self.unfinished:
             while self.free and self.returned:
-                self._give(self.returned.popleft())
+                again = self.returned.popleft()
+                if again.number in self.unfinished:  # nobody else was faster
+                    self._give(again, self.free.popleft())
             while self.free and upcoming is not None:
                 self.unfinished[upcoming.number] = upcoming
-                self._give(upcoming)
+                self._give(upcoming, self.free.popleft())
                 upcoming = next(rest, None)
             done, _ = self.ray.wait(list(self.awaited), timeout=PATIENCE)
             if not done:
@@ -271,13 +314,13 @@ class _Crew:
                 self.free.extend([actor] * (AHEAD if chunk is None else 1))
                 if chunk is not None and self.unfinished.pop(chunk.number, None) is not None:
                     yield chunk, finished
+        rest.end()
 
     def _await(self, actor: Any) -> None:
         """Chunks go to a worker when it is there."""
         self.awaited[actor.ready.remote()] = actor, None
 
-    def _give(self, chunk: Chunk) -> None:
-        actor = self.free.popleft()
+    def _give(self, chunk: Chunk, actor: Any) -> None:
         self.awaited[actor.work.remote(chunk)] = actor, chunk
 
     def _lose(self, actor: Any, chunk: Chunk | None, error: _LostError) -> None:
@@ -305,8 +348,12 @@ class _Crew:
                 "core, or GPU, that nobody uses?",
                 stacklevel=2,
             )
-        for chunk in list(self.unfinished.values())[: len(self.free)]:
-            self._give(chunk)
+        for chunk in self.unfinished.values():
+            holders = [actor for actor, given in self.awaited.values() if given is chunk]
+            other = next((actor for actor in self.free if actor not in holders), None)
+            if other is not None:
+                self.free.remove(other)
+                self._give(chunk, other)
 
 
 def _ray() -> Any:

@@ -98,8 +98,10 @@ class RunFolder:
             except OSError as error:
                 raise InputError(f"{self.path}: {error.strerror or error}") from None
             self.held = _name(shard)
-            yield
-        self.held = None
+            try:
+                yield
+            finally:
+                self.held = None
 
     def decided(self) -> dict[str, Any] | None:
         """What was decided before; None if nothing was."""
@@ -290,9 +292,14 @@ def _name(shard: Shard) -> str:
     return f"shard-{shard.number}-of-{shard.of}"
 
 
+def is_given(value: Any) -> bool:
+    """Whether an option has a value that asks for something; zero does."""
+    return value is not None and value is not False and value != []
+
+
 def _said(name: str, value: Any) -> str:
     """An option as messages tell it."""
-    if value in (None, False, []):
+    if not is_given(value):
         return f"without {name}"
     values = value if isinstance(value, list) else [value]
     return f"with {name} {' '.join(map(str, values))}"

@@ -50,7 +50,7 @@ class Plan(NamedTuple):
                 gpu=self.gpu,
                 progress=progress,
             )
-        if self.workers in (None, 1):
+        if self.workers is None or self.is_local:
             return run_here(make, chunks, progress=progress)
         return run_in_processes(make, chunks, workers=self.workers, progress=progress)
 

@@ -88,12 +88,13 @@ class SumsFolder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._lock.close()
-        if not self.is_open:
-            return
-        if error is None or not any(self.folder.path.glob("sums-*")):
-            self.folder.remove()
-        elif isinstance(error, InputError):
+        with self._lock:
+            if not self.is_open:
+                return
+            if error is None or not any(self.folder.path.glob("sums-*")):
+                self.folder.remove()
+                return
+        if isinstance(error, InputError):
             raise InputError(f"{error} (what was done is kept in {self.folder.path})") from None
 
     def is_due(self) -> bool:

@@ -179,6 +179,21 @@ def test_two_runs_of_one_shard(tmp_path):
     assert not folder.path.exists()
 
 
+def test_the_run_after_a_failed_one_is_left_alone(tmp_path):
+    failed, other = begun(tmp_path / "out"), RunFolder(tmp_path / "out")
+    with pytest.raises(KeyError), failed.alone(Shard()):
+        raise KeyError
+    with other.alone(Shard()):
+        assert failed.leave() == 0
+        assert other.path.exists()
+
+
+def test_zero_is_told_as_a_value(tmp_path):
+    begun(tmp_path / "out", {"--index": 0})
+    with pytest.raises(InputError, match="begun with --index 0, and this run is with --index 1"):
+        begun(tmp_path / "out", {"--index": 1})
+
+
 def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
     begun(tmp_path / "out")
     folder, other = RunFolder(tmp_path / "out"), RunFolder(tmp_path / "out")
