@@ -18,6 +18,7 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fairseq_normalign"
+torch.set_num_threads(1)  # sums do not depend on the machine's cores, nor do workers fight for them
 
 
 def run(
@@ -56,6 +57,12 @@ def _run_apart(words: list[str], **options) -> subprocess.CompletedProcess:
     return subprocess.run(
         words, capture_output=True, text=True, env=environment, check=False, **options
     )
+
+
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch):
+    """They come with time, and tests compare what is printed."""
+    monkeypatch.setattr("fairseq_normalign.progress.EVERY", float("inf"))
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +110,6 @@ def imported(tmp_path_factory):
     """Models of Hugging Face beside ours, by family (see ``tests.imported.FAMILIES``)."""
     from tests.imported import Families
 
-    torch.set_num_threads(1)
     return Families(tmp_path_factory.mktemp("imported"))
 
 

@@ -215,4 +215,7 @@ def test_the_notebook_runs(folder, corpus, checkpoint):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     tables = [cell for cell in code if "text/html" in str(cell.outputs)]
     assert len(tables) >= 7
-    assert not [cell for cell in code if "stderr" in str(cell.outputs)]
+    errors = [
+        output.text for cell in code for output in cell.outputs if output.get("name") == "stderr"
+    ]
+    assert not [text for text in errors if "Warning" in text or "Error" in text]

@@ -6,6 +6,13 @@ import pytest
 
 from fairseq_normalign import progress
 
+EVERY = progress.EVERY
+
+
+@pytest.fixture(autouse=True)
+def lines_of_progress(no_lines_of_progress, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", EVERY)
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

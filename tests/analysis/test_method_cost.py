@@ -56,8 +56,8 @@ def test_memory_is_seen_again_and_again():
     clock = Clock(torch.device("cpu"))
     for _ in range(3):
         taken = clock.measured(take, [[], []])
-        assert 36 < taken.megabytes < 60
-    assert clock.measured(lambda batch: None, [[]]).megabytes < 4
+        assert 30 < taken.megabytes < 90
+    assert clock.measured(lambda batch: None, [[]]).megabytes < 15
 
 
 def test_where_memory_is_not_told(monkeypatch):

@@ -149,10 +149,10 @@ def test_a_process_that_is_killed(place, tmp_path):
     words = [str(word) for word in command(place, *slowly, output=output)]
     words[0] = str(Path(sys.executable).parent / words[0])
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL, env={**os.environ})
-    for _ in range(3000):
+    for _ in range(30000):
         if len(list(tmp_path.glob("out.run/chunk-*"))) > 3:
             break
-        time.sleep(0.1)
+        time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not output.exists()

@@ -74,22 +74,27 @@ def train(data: Path, folder: Path, **more) -> list[dict]:
     for name, value in settings.items():
         words += [name, value]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    logs = [folder / f"{rank}.log" for rank in range(WORKERS)]
     workers = []
-    for rank in range(WORKERS):
+    for rank, log in enumerate(logs):
         command = [sys.executable, "-m", "tests.plugin.ddp_worker", folder / f"{rank}.pt", *words]
         command += ["--distributed-rank", rank]
-        workers.append(
-            subprocess.Popen(
-                [str(word) for word in command],
-                env=environment,
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
+        with log.open("wb") as file:
+            workers.append(
+                subprocess.Popen(
+                    [str(word) for word in command],
+                    env=environment,
+                    cwd=folder,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                )
             )
-        )
-    logs = [worker.communicate(timeout=600)[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0] * WORKERS, "\n".join(logs)[-4000:]
+    try:
+        statuses = [worker.wait(timeout=600) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert statuses == [0] * WORKERS, "\n".join(log.read_text()[-2000:] for log in logs)
     return [torch.load(folder / f"{rank}.pt") for rank in range(WORKERS)]
 
 
