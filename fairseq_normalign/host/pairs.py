@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
 from fairseq_normalign.alignment.text_doctor import (
@@ -97,12 +98,13 @@ class Side:
                 ids += self.between
                 word_of += [-1] * len(self.between)
             segmented = self.segmentation(passage, where)
-            indices = [self._index(symbol) for symbol in segmented.symbols]
-            of_pieces = zip(segmented.pieces, indices, strict=True)
-            unknown += [piece for piece, index in of_pieces if index == self.dictionary.unk()]
-            ids += indices
-            word_of += [len(words) + number for number in segmented.ids]
-            words += segmented.words
+            symbols, pieces, numbers, own_words = segmented
+            for symbol, piece, number in zip(symbols, pieces, numbers, strict=True):
+                indices = self._indices(symbol)
+                unknown += [piece] * indices.count(self.dictionary.unk())
+                ids += indices
+                word_of += [len(words) + number] * len(indices)
+            words += own_words
         return self._sentence(ids, word_of, words, tuple(unknown), before=before)
 
     def _own_code(self, text: str | Sequence[str]) -> tuple[list[str], Tokens, Any]:
@@ -129,6 +131,16 @@ class Side:
                 "expected one TAB, with a passage before and one behind it"
             )
         return passages
+
+    def _indices(self, symbol: str) -> list[int]:
+        """The token of a piece; several, or none, where fairseq splits what the text does not.
+
+        It also splits at a no-break space and others that are no blanks of a text.
+        """
+        index = self._index(symbol)
+        if index != self.dictionary.unk() or (parts := tokenize_line(symbol)) == [symbol]:
+            return [index]
+        return [self._index(part) for part in parts]
 
     def _index(self, symbol: str) -> int:
         """The token of a piece; one that is spelled as a special token, ``<pad>`` say, is <unk>."""

@@ -48,6 +48,21 @@ def test_text_of_pieces_is_taken_as_it_is(task):
     ]
 
 
+@pytest.mark.parametrize("blank", ["\xa0", "\u2009", "\u2028", "\u3000", "\x85"])
+def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
+    """A no-break space, say, is part of a word, but fairseq never lets it into a dictionary."""
+    text = f"w1{blank}w2 {blank} d@@ as{blank} w3{blank}{blank}us@@ w4"
+    source = PairReader(task, scheme="subword_nmt").pair(text, "", "").source
+    expected = task.source_dictionary.encode_line(text, add_if_not_exist=False)
+    assert source.tokens.tolist() == expected.tolist()
+    assert source.words == [0, 0, 2, 2, 3, 3, 3, -1]
+    assert len(source.text) == 4
+    task.source_dictionary.add_symbol(f"w1{blank}w2")  # as a model that was imported may have
+    source = PairReader(task, scheme="subword_nmt").pair(text, "", "").source
+    assert source.tokens[0] == task.source_dictionary.index(f"w1{blank}w2")
+    assert source.words == [0, 2, 2, 3, 3, 3, -1]
+
+
 class OtherWords:
     """A BPE that does not spell the words it is given."""
 
