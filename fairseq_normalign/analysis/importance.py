@@ -14,13 +14,16 @@ from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.attention import (
     Name,
     attentions,
+    explicit_path,
     head_counts,
     out_projection,
+    refuse_unsupported,
     single_beam,
 )
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.recorder import record
+from fairseq_normalign.host.predictions import target_log_probs
+from fairseq_normalign.host.recorder import evaluation_mode
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.norms.finite import check_finite
 from fairseq_normalign.progress import bar
@@ -34,9 +37,7 @@ def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
     model = forcing.model
     with single_beam(model):
         output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
-    sample = {"target": target}  # an adaptive softmax wants to know it
-    log_probs = model.get_normalized_probs(output, log_probs=True, sample=sample)  # (B, T, V)
-    of_target = log_probs.gather(2, target.unsqueeze(2)).squeeze(2).float()
+    of_target = target_log_probs(model, output, target).float()
     by_pair = -of_target.masked_fill(target.eq(forcing.pad), 0).sum(1)
     check_finite(by_pair.detach(), [pair.where for pair in pairs])
     return by_pair
@@ -91,9 +92,11 @@ def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
         return keep
 
     by_name = attentions(model)
+    for name, attention in by_name.items():
+        refuse_unsupported(name, attention)
     with ExitStack() as stack:
-        # Evaluation mode, and the path on which W_O is a module that is called.
-        stack.enter_context(record(model, {kind for kind, _ in by_name}, values=False))
+        stack.enter_context(evaluation_mode(model))
+        stack.enter_context(explicit_path(by_name.values()))  # on which W_O is called
         for name, attention in by_name.items():
             handle = out_projection(attention).register_forward_pre_hook(keeper(name))
             stack.callback(handle.remove)

@@ -72,6 +72,17 @@ def refuse_unsupported(name: Name, attention: nn.Module) -> None:
         raise InputError(f"{where} uses add_bias_kv or add_zero_attn: keys that are no token")
 
 
+def refuse_keys_of_both_sides(model: nn.Module, names: Collection[Name]) -> None:
+    """Refuses decoder self-attention that also attends to the source."""
+    layers = layers_of(getattr(model, "decoder", None))
+    for kind, layer in names:
+        if kind == "decoder" and getattr(layers[layer], "cross_self_attention", False):
+            raise InputError(
+                f"decoder attention of layer {layer + 1} uses --cross-self-attention: its keys are "
+                "of both sides"
+            )
+
+
 def head_count(attention: MultiheadAttention) -> int:
     """H."""
     return attention.num_heads

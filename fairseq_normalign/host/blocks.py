@@ -78,8 +78,6 @@ def _refuse_unsupported(name: Name, module: FairseqModule) -> None:
         for attribute, option in BETWEEN.items():
             if getattr(module, attribute, None) is not None:
                 raise InputError(f"{where} uses {option}, which changes it before it is added")
-        if getattr(module, "cross_self_attention", False):
-            raise InputError(f"{where} uses --cross-self-attention: its keys are of both sides")
     sums = getattr(type(module), "residual_connection", PLAIN_SUMS[0])
     if sums not in PLAIN_SUMS:
         raise InputError(

@@ -20,6 +20,7 @@ from fairseq_normalign.host.attention import (
     head_width,
     out_bias,
     out_weight,
+    refuse_keys_of_both_sides,
     refuse_unsupported,
     split_heads,
     value_projection,
@@ -170,6 +171,7 @@ def record(
             )
     for name, attention in watched.items():
         refuse_unsupported(name, attention)
+    refuse_keys_of_both_sides(model, watched)
     recording: Recording = {}
     with ExitStack() as stack:
         if detach:

@@ -34,6 +34,26 @@ def test_the_loss_of_a_pair_is_its_own(forcing, pairs):
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_the_loss_of_an_adaptive_softmax(pairs):
+    """Its own function for all tokens gives the same, but no gradients."""
+    task = ToyTask()
+    model = build_model(task=task, adaptive_softmax_cutoff="8,20,30")
+    forcing = TeacherForcing(model, task)
+    sources, read, target = forcing.tensors(pairs)
+    output = model(sources, sources.ne(forcing.pad).sum(1), read)
+    log_probs = model.decoder.adaptive_softmax.get_log_prob(output[0], None)
+    of_target = log_probs.gather(2, target[..., None])[..., 0].masked_fill(target.eq(1), 0)
+    torch.testing.assert_close(losses(forcing, pairs), -of_target.sum(1), rtol=1e-4, atol=1e-5)
+    scores = gradient_importance(forcing, pairs)
+    assert all(score > 0 for score in scores.values())
+
+
+def test_importance_where_decoders_attend_to_both_sides(pairs):
+    task = ToyTask()
+    forcing = TeacherForcing(build_model(task=task, cross_self_attention=True), task)
+    assert all(score > 0 for score in gradient_importance(forcing, pairs).values())
+
+
 def test_padding_has_no_part_however_unlikely_it_is(forcing, pairs):
     expected = losses(forcing, pairs)
     forcing.model.decoder.output_projection.bias = torch.nn.Parameter(torch.zeros(34))

@@ -133,6 +133,15 @@ def test_unsupported_attention_is_refused_by_name():
         pass
 
 
+def test_keys_of_both_sides_are_refused():
+    model = build_model(cross_self_attention=True)
+    with record(model, ["encoder", "cross"]):
+        pass
+    message = "decoder attention of layer 1 uses --cross-self-attention: its keys are of both sides"
+    with pytest.raises(InputError, match=message), record(model, ["decoder"]):
+        pass
+
+
 # Incremental decoding: one token at a time, with the keys and values of earlier ones kept by
 # fairseq.
 
