@@ -1,23 +1,31 @@
 """JSON that every program reads alike.
 
-Python's own reader also takes NaN and Infinity, makes 1e999 infinite, and of a name that comes
-twice takes the last value.
+Python's own reader also takes NaN and Infinity, makes 1e999 infinite, has whole numbers that no
+other program holds, and of a name that comes twice takes the last value.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
+SHOWN = 40  # letters or digits of what is refused
 
-def parse_json(text: str) -> Any:
-    """The value of a JSON text; raises ValueError if there is none, or more than one reading."""
+
+def parse_json(text: str, *, constants: bool = False) -> Any:
+    """The value of a JSON text; raises ValueError if there is none, or more than one reading.
+
+    Args:
+        constants: NaN and Infinity are read as Python writes them, for files that it wrote.
+    """
     try:
         return json.loads(
             text,
-            parse_constant=_refuse_constant,
+            parse_constant=float if constants else _refuse_constant,
             parse_float=_finite,
+            parse_int=_whole,
             object_pairs_hook=_each_once,
         )
     except RecursionError:
@@ -31,12 +39,21 @@ def _refuse_constant(name: str) -> None:
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is too large")
+        raise ValueError(f"{digits[:SHOWN]} is too large")
+    return value
+
+
+def _whole(digits: str) -> int:
+    """A whole number that a float could hold as well, if not to the last digit."""
+    value = int(digits)
+    _finite(digits)
     return value
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        raise ValueError("a name comes twice")
+        names = Counter(name for name, _ in pairs)
+        ((twice, _),) = names.most_common(1)
+        raise ValueError(f"a name comes twice: {twice[:SHOWN]!r}")
     return entries

@@ -14,6 +14,7 @@ def merge_run(folder: RunFolder) -> None:
     signature = (folder.decided() or {}).get("signature")
     if not isinstance(signature, dict):
         raise InputError(f"{folder.path}: what the run has decided is damaged; run it again")
+    signature = dict(signature)
     policies: dict[str, str] = {}  # for long pairs, and where the first of them is
     with signed_file(folder.output, signature) as file:
         for number in range(chunks):
@@ -22,6 +23,7 @@ def merge_run(folder: RunFolder) -> None:
             if count:
                 policies.setdefault(notes["policy"], places[0])
                 _refuse_several(policies)
+                signature["too-long"] = notes["policy"]
             file.write(body)
     folder.remove()
 

@@ -36,7 +36,12 @@ ALIASES = {
     "hf_byte_bpe": "gpt2",
     "byte_level": "gpt2",
     "spm": "sentencepiece",
+    "characters": "sentencepiece",
 }
+SPLITTERS = (
+    *("sentencepiece", "subword_nmt", "fastbpe", "gpt2", "hf_byte_bpe", "bert"),
+    "characters",
+)  # what fairseq's --bpe takes, of which we know the words
 
 
 def normalise_bpe_name(name: str | None) -> str:
@@ -45,8 +50,8 @@ def normalise_bpe_name(name: str | None) -> str:
     key = ALIASES.get(key, key)
     if key not in SCHEMES:
         raise InputError(
-            f"unsupported BPE {name!r}; expected one of: {', '.join(SCHEMES)} (or '@@ ' for "
-            "subword_nmt)"
+            f"unsupported BPE {name!r}; expected to split text: {', '.join(SPLITTERS)}; or to join "
+            f"pieces: {', '.join(SCHEMES)} (or '@@ ' for subword_nmt)"
         )
     return key
 

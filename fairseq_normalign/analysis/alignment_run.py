@@ -78,6 +78,10 @@ class Notes:
         self.too_long.add(count, places)
         self.unknown.add_counts(*notes["unknown"])
 
+    def policy(self) -> dict[str, str]:
+        """For the signature, if there were long pairs."""
+        return {"too-long": self.reader.too_long} if self.too_long.count else {}
+
     def tell(self) -> None:
         self.unknown.tell(self.names)
         summary = self.too_long.summary(self.reader.too_long)

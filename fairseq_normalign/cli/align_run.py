@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.links import LinkFile
-from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.analysis.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.cli import shell
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.locks import Busy
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.engines import Make, Place
@@ -53,7 +53,9 @@ def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> Non
             run_and_keep(items, make, plan, folder, note=notes.add, progress=shown.update)
         else:
             bodies = run_through(items, make, plan, note=notes.add, progress=shown.update)
-            write_straight(args.output, decided["signature"], bodies)
+            write_straight(args.output, bodies)
+    if not args.output:
+        shell.print_signature({**decided["signature"], **notes.policy()})
     notes.tell()
 
 
@@ -98,15 +100,11 @@ def batch_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"batch": args.max_tokens} if args.confidence else {}
 
 
-def write_straight(output: str | None, signature: dict[str, Any], bodies: Iterable[str]) -> None:
-    """Writes to stdout, and the signature to stderr; or to a pipe or device."""
-    place = signed_file(output, signature) if output else nullcontext(sys.stdout)
-    with place as file:
+def write_straight(output: str | None, bodies: Iterable[str]) -> None:
+    """Writes to stdout, or to a pipe or device."""
+    with whole_file(output) if output else nullcontext(sys.stdout) as file:
         for body in bodies:
             file.write(body)
-    if not output:
-        choices = [f"{key}:{value}" for key, value in signature.items()]
-        print("|".join(choices), file=sys.stderr)
 
 
 def load_aligner(args: argparse.Namespace) -> Aligner:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from fairseq_normalign.analysis.methods import method_of, methods_without_files
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align_options_of
 from fairseq_normalign.cli.checkpoints import options_of_each
+from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
@@ -70,10 +70,15 @@ def print_table(args: argparse.Namespace) -> None:
         print(aer_table(*tables.values()), end="\n\n")
     print(method_table(*tables.values()))
     of_gold = {"gold": Path(args.gold).name, **gold(args).read_as()}
-    signature = {"checkpoint": ",".join(tables), **of_gold, **table_signature(args, methods)}
+    signature = {
+        "checkpoint": ",".join(tables),
+        **of_gold,
+        **table_signature(args, methods),
+        **options.policy_for_long_pairs(args),
+    }
     if args.json:
         write_tables(tables, {**signature, "version": __version__}, args.json)
-    print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+    print_signature(signature)
 
 
 def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[str, str]:

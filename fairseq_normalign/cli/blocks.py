@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,20 +176,14 @@ def signature_of(args: argparse.Namespace, survey: BlockSurvey) -> dict[str, Any
     files = [Path(path).name for path in args.frequencies or []]
     masks = {} if args.mask_share is None else {"masks": args.mask_share, "seed": args.seed}
     lengths = {} if args.max_length is None else {"max-length": args.max_length}
-    if args.too_long != "fail":
-        lengths["too-long"] = args.too_long
     return {
         "checkpoints": "+".join(Path(path).name for path in args.path),
         "sentences": survey.sentences,
         **lengths,
+        **options.policy_for_long_pairs(args),
         **masks,
         "attention": args.attention,
         "categories": ",".join(args.category) or args.categories,
         "ranks": "+".join(files) or args.ranks,
         "version": __version__,
     }
-
-
-def print_signature(signature: dict[str, Any]) -> None:
-    choices = [f"{key}:{value}" for key, value in signature.items()]
-    print("|".join(choices), file=sys.stderr)

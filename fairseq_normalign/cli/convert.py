@@ -56,15 +56,14 @@ def _lost(path: str, arch: str) -> list[str]:
         arch: the architecture to be written.
     """
     from fairseq_normalign.host.checkpoint import VARIANT
-    from fairseq_normalign.host.trust import options_of, plain, unpickle
+    from fairseq_normalign.host.trust import task_options_of, unpickle
 
     if arch.startswith(VARIANT):
         return []
-    state = unpickle(path, mapped=True)
-    said = {**plain(plain(state.get("cfg")).get("task")), **plain(options_of(path, state))}
+    said = task_options_of(path, unpickle(path, mapped=True))
     if said.get("start_with_bos"):
         raise InputError(f"{path}: its decoder begins with <s>, and that of {arch} with </s>")
-    task = str(said.get("task") or said.get("_name"))
+    task = str(said.get("task"))
     if not task.endswith("_normalign"):
         return []
     return [f"its task is {task}: to load it, fairseq needs --user-dir fairseq_normalign still"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
 from fairseq_normalign.progress import bar
@@ -148,6 +148,7 @@ def main(args: argparse.Namespace) -> None:
         "parts": ",".join(text.states.part for text in texts),
         "sentences": sentences,
         **evolutions.signature,
+        **options.policy_for_long_pairs(args),
     }
     write(args, evolutions, signature)
 
@@ -188,5 +189,4 @@ def write(args: argparse.Namespace, evolutions: Evolutions, signature: dict[str,
     if args.plot_words:
         pictures.save(evolution_pictures.words_picture(evolutions), args.plot_words)
     print(report.as_text(evolutions))
-    choices = [f"{key}:{value}" for key, value in signature.items()]
-    print("|".join(choices), file=sys.stderr)
+    print_signature(signature)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,6 +18,7 @@ from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.cli.runs import check_restart
+from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
 from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, RARE_TOP, Criteria
@@ -337,6 +337,7 @@ def read_trees(args: argparse.Namespace) -> list[Tree]:
 def signature_of(args: argparse.Namespace, measured: Profile) -> dict[str, Any]:
     """Every choice that moves a number or a role."""
     signature = {"checkpoint": Path(args.path).name, **measured.signature}
+    signature |= options.policy_for_long_pairs(args)
     if measured.positions:
         signature["positional"] = args.positional_threshold
     if measured.rare:
@@ -396,8 +397,3 @@ def show(args: argparse.Namespace, measured: Profile) -> None:
 
     print(report.as_text(measured, criteria_of(args)))
     print_signature(signature_of(args, measured))
-
-
-def print_signature(signature: dict[str, Any]) -> None:
-    choices = [f"{key}:{value}" for key, value in signature.items()]
-    print("|".join(choices), file=sys.stderr)

@@ -148,6 +148,11 @@ def add_too_long_option(group: Any) -> None:
     )
 
 
+def policy_for_long_pairs(args: argparse.Namespace) -> dict[str, str]:
+    """For a signature: pairs that are left out or cut change what is measured."""
+    return {} if args.too_long == "fail" else {"too-long": args.too_long}
+
+
 def add_segmentation_options(group: Any) -> None:
     for side in ("source", "target"):
         group.add_argument(

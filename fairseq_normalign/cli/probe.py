@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names, whole_file
 from fairseq_normalign.progress import bar
+from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.heads.treebank import Tree
@@ -96,6 +97,8 @@ def main(args: argparse.Namespace) -> None:
         "lowercase": args.lowercase,
         "test-share": args.test_share,
         "seed": args.seed,
+        **options.policy_for_long_pairs(args),
+        "version": __version__,
     }
     if args.output:
         models = [vars(probing) for probing in probings]
@@ -104,7 +107,7 @@ def main(args: argparse.Namespace) -> None:
     if args.plot:
         pictures.save(report.picture(probings), args.plot)
     print(report.as_text(probings))
-    print("|".join(f"{key}:{value}" for key, value in signature.items()), file=sys.stderr)
+    print_signature(signature)
 
 
 def read_trees(args: argparse.Namespace) -> list[Tree]:

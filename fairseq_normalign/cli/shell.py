@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import NoReturn
 
@@ -46,6 +46,11 @@ def prepare_streams() -> None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if hasattr(sys.stdout, "reconfigure"):  # names of files may be of any bytes
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def print_signature(signature: Mapping[str, object]) -> None:
+    """The choices behind a result, beside it: on stderr."""
+    print("|".join(f"{name}:{value}" for name, value in signature.items()), file=sys.stderr)
 
 
 def is_about_stdout(error: OSError) -> bool:

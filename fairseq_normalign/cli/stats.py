@@ -11,11 +11,11 @@ from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     add_block_options,
     check_block_options,
-    print_signature,
     signature_of,
     surveys,
 )
 from fairseq_normalign.cli.kept import add_restart_option, kept_sums
+from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 

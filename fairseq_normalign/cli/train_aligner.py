@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_normalign.alignment.links import Link, LinkFile
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.progress import bar
@@ -106,7 +106,7 @@ def main(args: argparse.Namespace) -> None:
         "seed": training.seed,
     }
     write_aligner(args.output, trained, told)
-    print("|".join(f"{key}:{value}" for key, value in told.items()), file=sys.stderr)
+    print_signature(told)
 
 
 def training_options(args: argparse.Namespace) -> TrainingOptions:

@@ -94,10 +94,10 @@ def load_single(path: str, data: str, overrides: dict | None = None):
     if isinstance(model, FairseqMultiModel):
         pair = "{0.source_lang}-{0.target_lang}".format(task_options(task))
         if pair not in model.models:
-            pairs = ", ".join(model.models)
+            found = "no languages are named" if "None" in pair else f"no languages {pair}"
             raise InputError(
-                f"{path}: no languages {pair}; expected --source-lang and --target-lang of one "
-                f"of: {pairs}"
+                f"{path}: {found}; expected --source-lang and --target-lang of one of: "
+                f"{', '.join(model.models)}"
             )
         model = model.models[pair]
     return model, task
@@ -154,7 +154,8 @@ def read(path: str) -> tuple[dict, argparse.Namespace]:
     if not isinstance(options, argparse.Namespace):  # of fairseq-hydra-train
         options = argparse.Namespace(**{"arch": None, **plain(options)})
         options.arch = options.arch or getattr(options, "_name", None)
-        state["cfg"]["model"] = options
+        # A node of OmegaConf cannot hold a Namespace.
+        state["cfg"] = {**plain(state["cfg"]), "model": options}
     return state, options
 
 

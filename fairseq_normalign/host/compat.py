@@ -19,6 +19,7 @@ import numpy as np
 from fairseq import utils
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
@@ -60,6 +61,18 @@ def repair_swish() -> None:
         return silu if activation == "swish" else original(activation)
 
     utils.get_activation_fn = repaired
+
+
+def give_bart_tasks_their_args() -> None:
+    """Lets ``--task translation_from_pretrained_bart`` train: fairseq has renamed what it reads."""
+    original = TranslationFromPretrainedBARTTask.__init__
+
+    @functools.wraps(original)
+    def repaired(task: Any, args: Any, *dictionaries: Any) -> None:
+        task.args = args
+        original(task, args, *dictionaries)
+
+    TranslationFromPretrainedBARTTask.__init__ = repaired
 
 
 def end_reading_ahead() -> None:

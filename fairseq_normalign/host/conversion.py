@@ -116,12 +116,20 @@ def _parts(names: Sequence[str]) -> str:
 def _architecture(folder: HuggingFaceFolder) -> Callable[[HuggingFaceFolder], Converted]:
     kind = folder.config.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        names = folder.config.get("architectures") or []
-        shown = f"{kind!r} ({', '.join(map(str, names))})" if names else repr(kind)
+        classes = folder.config.get("architectures")
+        shown = f" ({_listed(classes)})" if classes else ""
         raise InputError(
-            f"{folder}: its architecture is {shown}; expected one of: {', '.join(ARCHITECTURES)}"
+            f"{folder}: its architecture is {kind!r}{shown}; expected one of: "
+            f"{', '.join(ARCHITECTURES)}"
         )
     return ARCHITECTURES[kind]
+
+
+def _listed(classes: Any) -> str:
+    """The names of classes; what is no list of names as it is."""
+    if isinstance(classes, list) and all(isinstance(name, str) for name in classes):
+        return ", ".join(classes)
+    return repr(classes)
 
 
 def _commands(converted: Converted, output: Path) -> list[str]:

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.dictionaries import PAD
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
 MODEL = "model.pt"  # what the checkpoint is called
 HALVES = (torch.float16, torch.bfloat16)
+PRECISIONS = (*HALVES, torch.float32, torch.float64)
 FULL_PRECISION = "expected a model in full precision"
+RESERVED = PAD + 1  # rows of fairseq's table of positions that no token has
 DIR = "DIR"  # stands for the folder that is written, in commands
 
 
@@ -61,10 +64,11 @@ class Parameters:
         """
         values = self._of_shape(name, shape)
         del self.by_name[name]
-        if not values.is_floating_point():
+        if values.dtype not in PRECISIONS:
+            is_quantised = not values.is_complex() and values.dtype != torch.bool
             raise InputError(
-                f"{self.folder}: {name!r} has numbers of the kind {values.dtype}: it is quantised; "
-                f"{FULL_PRECISION}"
+                f"{self.folder}: {name!r} has numbers of the kind {values.dtype}"
+                f"{': it is quantised' if is_quantised else ''}; {FULL_PRECISION}"
             )
         return values if self.halves and values.dtype in HALVES else values.float()
 

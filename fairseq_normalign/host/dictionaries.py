@@ -1,10 +1,11 @@
-"""What is wrong with a dictionary that fairseq does not read."""
+"""fairseq's dictionaries: their first tokens, and what is wrong with one that it does not read."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq adds them to every dictionary
+BOS, PAD, EOS, UNK = range(len(SPECIAL))
 OVERWRITE = " #fairseq:overwrite"
 LINE = "expected '<token> <count>'"
 

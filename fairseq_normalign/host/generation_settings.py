@@ -63,7 +63,7 @@ def _number(folder: HuggingFaceFolder, said: Mapping[str, Any], name: str, defau
     value = said.get(name)
     if value is None:
         return default
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float) or not -math.inf < value < math.inf:
         raise InputError(f"{_file(folder)}: {name} is {value!r}; expected a number")
     return value
 

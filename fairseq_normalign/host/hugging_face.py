@@ -11,15 +11,17 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.explained import FROM_FAIRSEQ
+from fairseq_normalign.host.json_files import read_json
 from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.host.trust import unpickle
-from fairseq_normalign.host.wordpiece import CONFIGURATION, read_json
 
 # The files of parameters, the first that is there. An index names those of a model in several.
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", PICKLE, f"{PICKLE}.index.json")
 POINTER = b"version https://git-lfs"
+CONFIGURATION = "tokenizer_config.json"
 FOLDER = "expected the folder of a Hugging Face model"
+OF_FOLDER = "expected a file of a Hugging Face folder"
 
 
 def refuse_pointer(path: Path) -> None:
@@ -56,7 +58,7 @@ class HuggingFaceFolder:
 
     def json(self, name: str) -> dict[str, Any]:
         refuse_pointer(self.path / name)
-        return read_json(self.path / name)
+        return read_json(self.path / name, OF_FOLDER)
 
     @functools.cached_property
     def tokenizer(self) -> dict[str, Any]:

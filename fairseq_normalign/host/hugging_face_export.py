@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
@@ -24,22 +25,23 @@ from fairseq_normalign.heads.names import ALL, KINDS, all_heads, parse_heads
 from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.host.checkpoint import read_transformer
 from fairseq_normalign.host.conversion import refuse_used, whole_folder
+from fairseq_normalign.host.converted import RESERVED
+from fairseq_normalign.host.dictionaries import BOS, EOS, PAD
+from fairseq_normalign.host.explained import explained
 from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
-from fairseq_normalign.host.reading import READING
+from fairseq_normalign.host.reading import READING, apply_reading, has_reading
 from fairseq_normalign.host.safetensors_file import write_safetensors
 from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.translation_conversion import (
     EMBEDDINGS,
     FUNCTIONS,
     HEAD,
-    RESERVED,
     SHARED,
     SIDES,
     layer_shapes,
 )
-from fairseq_normalign.host.wordpiece import read_json
+from fairseq_normalign.host.trust import task_options_of
 
-PAD, EOS = 1, 2  # in fairseq's dictionaries
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 CLASSES = {
     "marian": "MarianMTModel",
@@ -59,6 +61,7 @@ NO_FORMAT = "Hugging Face has no format for it: it has"
 LN_EMBEDDING = "layernorm_embedding"
 BIAS = "final_logits_bias"
 Shapes = dict[str, tuple[int, ...]]
+Files = dict[str, str | bytes]
 
 
 class Exported(NamedTuple):
@@ -82,7 +85,14 @@ def export_folder(path: str, data: str, output: str) -> Exported:
     config = _config(kind, options, parameters)
     tensors = _tensors(kind, options, parameters, config)
     _check_names(path, kind, tensors, _shapes(kind, options, config))
-    files = _tokeniser(kind, options, Path(data), config, notes)
+    files: Files = {"generation_config.json": _json(_generation(config))}
+    said = task_options_of(path, state)
+    if said.get("task") == MULTILINGUAL and kind != "marian":
+        notes.append(
+            "its tokeniser is that of the folder that it was imported from: copy its files"
+        )
+    else:
+        files.update(_tokeniser(path, said, Path(data), config, notes))
     with whole_folder(output) as part:
         write_safetensors(part / "model.safetensors", tensors, {"format": "pt"})
         for name, content in {"config.json": _json(config), **files}.items():
@@ -188,10 +198,10 @@ def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> 
         "scale_embedding": not getattr(options, "no_scale_embedding", False),
         "max_position_embeddings": min(options.max_source_positions, options.max_target_positions),
         "tie_word_embeddings": _is_tied(options),
-        "bos_token_id": 0,
+        "bos_token_id": BOS,
         "pad_token_id": PAD,
         "eos_token_id": EOS,
-        "decoder_start_token_id": 0 if starts_with_bos else EOS,
+        "decoder_start_token_id": BOS if starts_with_bos else EOS,
         "dropout": options.dropout,
         "attention_dropout": getattr(options, "attention_dropout", 0.0),
         "activation_dropout": getattr(options, "activation_dropout", 0.0),
@@ -290,22 +300,23 @@ def _positions(parameters: dict[str, Tensor], side: str, config: Mapping[str, An
 
 
 def _tokeniser(
-    kind: str, options: Namespace, data: Path, config: Mapping[str, Any], notes: list[str]
-) -> dict[str, str | bytes]:
-    """Marian's tokeniser, where there are SentencePiece models beside the dictionaries."""
-    files: dict[str, str | bytes] = {"generation_config.json": _json(_generation(config))}
-    is_multilingual = getattr(options, "task", None) == MULTILINGUAL
-    if is_multilingual and kind != "marian":
-        notes.append(
-            "its tokeniser is that of the folder that it was imported from: copy its files"
-        )
-        return files
-    languages = [options.source_lang, options.target_lang]
-    names = [f"dict.{language}.txt" for language in languages]
-    if is_multilingual:
+    path: str, said: Mapping[str, Any], data: Path, config: Mapping[str, Any], notes: list[str]
+) -> Files:
+    """Marian's tokeniser, where there are SentencePiece models beside the dictionaries.
+
+    Args:
+        said: what the checkpoint says of its task.
+    """
+    told = [said.get("source_lang"), said.get("target_lang")]
+    languages = [name if isinstance(name, str) else None for name in told]
+    if said.get("task") == MULTILINGUAL:
         has_own = (data / TARGET_DICTIONARY).is_file()
         names = [DICTIONARY, TARGET_DICTIONARY if has_own else DICTIONARY]
-    dictionaries = [_dictionary(data / name) for name in names]
+    else:
+        if None in languages:
+            languages = _languages(path, data)
+        names = [f"dict.{language}.txt" for language in languages]
+    dictionaries = [_dictionary(path, data / name) for name in names]
     sizes = [config["vocab_size"], config.get("decoder_vocab_size", config["vocab_size"])]
     for dictionary, name, size in zip(dictionaries, names, sizes, strict=True):
         if len(dictionary) != size:
@@ -314,22 +325,25 @@ def _tokeniser(
                 "of another model?"
             )
     is_shared = config.get("share_encoder_decoder_embeddings", True)
-    files["vocab.json"] = _json(dictionaries[0].indices)
+    files: Files = {"vocab.json": _json(dictionaries[0].indices)}
     if not is_shared:
         files["target_vocab.json"] = _json(dictionaries[1].indices)
     models = _sentencepiece_models(data)
     if not models:
-        notes.append("no SentencePiece models beside the dictionaries: it has no tokeniser")
+        notes.append(
+            "it has no tokeniser: expected one SentencePiece model beside the dictionaries, or a "
+            f"{READING} that names them"
+        )
         return files
-    files["source.spm"], files["target.spm"] = models
-    told = {
+    files["source.spm"], files["target.spm"] = map(_content, models)
+    settings = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": languages[0],
         "target_lang": languages[1],
         "separate_vocabs": not is_shared,
         "model_max_length": config["max_position_embeddings"],
     }
-    files["tokenizer_config.json"] = _json(told)
+    files["tokenizer_config.json"] = _json(settings)
     return files
 
 
@@ -342,19 +356,39 @@ def _generation(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "max_length": longest, "num_beams": SEARCH["beam"]}
 
 
-def _dictionary(path: Path) -> Dictionary:
-    if not path.is_file():
-        raise InputError(f"{path}: no such dictionary, which the model needs")
-    return Dictionary.load(str(path))
+def _languages(path: str, data: Path) -> list[str | None]:
+    """Source and target of a checkpoint that does not tell them, by the binarised data."""
+    languages = list(infer_language_pair(str(data))) if data.is_dir() else [None]
+    if None in languages:
+        raise InputError(
+            f"{path}: does not name its languages, and {data} has no binarised data that would; "
+            "expected --data with the folder that it was trained on"
+        )
+    return languages
 
 
-def _sentencepiece_models(data: Path) -> list[bytes]:
-    """Of source and target, as the folder says; or the one that it has."""
-    if (data / READING).is_file():
-        told = read_json(data / READING)
-        names = [told.get(f"{side}_sentencepiece_model", "") for side in ("source", "target")]
-    else:
-        found = sorted([*data.glob("*.model"), *data.glob("*.spm")])
-        names = [found[0].name] * 2 if len(found) == 1 else []
-    paths = [data / Path(str(name)).name for name in names if name]
-    return [path.read_bytes() for path in paths] if len(paths) == 2 else []
+def _dictionary(path: str, file: Path) -> Dictionary:
+    if not file.is_file():
+        raise InputError(f"{file}: no such dictionary, which the model needs")
+    with explained(path, str(file.parent)):
+        return Dictionary.load(str(file))
+
+
+def _sentencepiece_models(data: Path) -> list[Path]:
+    """Of source and target, as the folder says, or the only one that it has; [] if neither."""
+    if not has_reading(data):
+        found = [*data.glob("*.model"), *data.glob("*.spm")]
+        return found * 2 if len(found) == 1 else []
+    told = Namespace(sentencepiece_model=None)
+    apply_reading(told, data)
+    options = [f"{side}_sentencepiece_model" for side in ("source", "target")]
+    names = [getattr(told, option, None) or told.sentencepiece_model for option in options]
+    return [] if None in names else [Path(name) for name in names]
+
+
+def _content(model: Path) -> bytes:
+    """A SentencePiece model as it is stored."""
+    try:
+        return model.read_bytes()
+    except OSError as error:
+        raise InputError(f"{model}: {error.strerror}; expected a SentencePiece model") from None

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.converted import Converted, Parameters
+from fairseq_normalign.host.converted import RESERVED, Converted, Parameters
+from fairseq_normalign.host.dictionaries import BOS, PAD
 from fairseq_normalign.host.generation_settings import Search, read_search
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 from fairseq_normalign.host.language_codes import (
@@ -29,7 +30,6 @@ from fairseq_normalign.host.reading import reading_file
 from fairseq_normalign.host.sentencepiece_files import check_fits, read_pieces
 from fairseq_normalign.host.tokenizer_files import piece_numbers
 from fairseq_normalign.host.translation_conversion import (
-    RESERVED,
     SIDES,
     check_translation_settings,
     embedding_parameters,
@@ -43,7 +43,6 @@ from fairseq_normalign.host.translation_conversion import (
 from fairseq_normalign.host.vocabulary import Vocabulary, vocabulary
 
 NEVER = -1e4  # a logit without any probability, in half precision too
-BOS, PAD = 0, 1  # in fairseq's dictionaries
 SPM = {"source": "source.spm", "target": "target.spm"}
 
 

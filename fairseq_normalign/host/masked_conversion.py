@@ -9,7 +9,6 @@ pooler, the guess of the next sentence, classifiers. No hidden state depends on 
 from __future__ import annotations
 
 import json
-import re
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +17,9 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.converted import DIR, MODEL, Converted, Parameters
-from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.converted import DIR, MODEL, RESERVED, Converted, Parameters
+from fairseq_normalign.host.dictionaries import SPECIAL
+from fairseq_normalign.host.hugging_face import CONFIGURATION, HuggingFaceFolder
 from fairseq_normalign.host.settings import ACTIVATIONS, check_settings
 from fairseq_normalign.host.tokenizer_files import (
     Numbers,
@@ -28,9 +28,8 @@ from fairseq_normalign.host.tokenizer_files import (
     case_options,
     wordpieces,
 )
-from fairseq_normalign.host.wordpiece import CONFIGURATION
+from fairseq_normalign.host.vocabulary import Vocabulary, vocabulary
 
-RESERVED = 2  # rows of fairseq's positions that no token has: up to the padding's number
 FAIRSEQ_EPSILON = 1e-5
 # Names of parameters in a layer, Hugging Face's and fairseq's.
 LAYER = {
@@ -57,11 +56,8 @@ USUAL = {
     "quantization_config": None,
 }
 # Settings that are numbers, not whole ones, with what they are if nothing is said.
-NUMBERS = {
-    "layer_norm_eps": 1e-12,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-}
+DROPOUTS = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+EPSILON = {"layer_norm_eps": 1e-12}
 SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
@@ -96,7 +92,7 @@ ROBERTA = Family(
     prefix="roberta.",
     head={"lm_head.dense": "dense", "lm_head.layer_norm": "layer_norm"},
     decoder="lm_head.decoder.weight",
-    special=("<s>", "<pad>", "</s>", "<unk>"),
+    special=SPECIAL,
     mask="<mask>",
     task="masked_lm",
     first_position=2,  # behind that of the padding
@@ -109,8 +105,7 @@ def convert_bert(folder: HuggingFaceFolder) -> Converted:
     pieces = wordpieces(folder)
     case = case_options(folder)
     parameters = _parameters(folder, BERT)
-    names = _names(folder, pieces, BERT)
-    converted = _convert(folder, parameters, BERT, names, names)
+    converted = _convert(folder, parameters, BERT, _words(folder, pieces, BERT))
     files: dict[str, str | bytes] = {
         "vocab.txt": "".join(f"{piece}\n" for piece in pieces),
         CONFIGURATION: json.dumps(case, indent=2) + "\n",
@@ -142,10 +137,9 @@ def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     _check(folder, {**USUAL, "pad_token_id": ROBERTA.first_position - 1})
     numbers, merges = byte_level_bpe(folder)
     parameters = _parameters(folder, ROBERTA)
-    names = _names(folder, numbers, ROBERTA)
-    named = (*ROBERTA.special, ROBERTA.mask)
-    symbols = [name if name in named else str(number) for number, name in enumerate(names)]
-    converted = _convert(folder, parameters, ROBERTA, names, symbols)
+    words = _words(folder, numbers, ROBERTA)
+    symbols = [name if name == ROBERTA.mask else str(row) for row, name in enumerate(words.names)]
+    converted = _convert(folder, parameters, ROBERTA, words._replace(names=symbols))
     files: dict[str, str | bytes] = {
         "encoder.json": json.dumps(numbers) + "\n",
         "vocab.bpe": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
@@ -165,7 +159,8 @@ def _check(folder: HuggingFaceFolder, usual: Mapping[str, Any]) -> None:
         usual=usual,
         activation="hidden_act",
         activations=ACTIVATIONS,
-        numbers=NUMBERS,
+        dropouts=DROPOUTS,
+        numbers=EPSILON,
         sizes=SIZES,
     )
 
@@ -178,53 +173,47 @@ def _parameters(folder: HuggingFaceFolder, family: Family) -> Parameters:
     return parameters
 
 
-def _names(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> list[str]:
-    """The name of each row of the word embeddings; those that have none get fairseq's fillers."""
-    size = folder.config["vocab_size"]
-    names = [f"madeupword{number:04d}" for number in range(size)]
-    for name, number in {**numbers, **added_tokens(folder)}.items():
-        if number >= size:
-            raise InputError(f"{folder}: {name!r} has the number {number}; the model knows {size}")
-        if name and not re.search(r"\s", name):  # fairseq's dictionary has blanks after names
-            names[number] = name
+def _words(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> Vocabulary:
+    """The rows of the word embeddings, any number of which may have no name."""
+    tokens = {**numbers, **added_tokens(folder)}
+    last_names = {number: name for name, number in tokens.items()}
     for name in (*family.special, family.mask):
-        if name not in names:
+        if name not in tokens or last_names[tokens[name]] != name:
             raise InputError(f"{folder}: its vocabulary has no {name!r}")
-    return names
+    special = [tokens[name] for name in family.special]
+    if family is BERT:
+        tokens.pop(ROBERTA.mask, None)  # which our dictionary of BERT takes for [MASK]
+    size = folder.config["vocab_size"]
+    return vocabulary(folder, tokens, size, special, fillers=size)
 
 
 def _convert(
     folder: HuggingFaceFolder,
     parameters: Parameters,
     family: Family,
-    names: Sequence[str],
-    symbols: Sequence[str],
+    words: Vocabulary,
 ) -> Converted:
-    """The model, and its dictionary, in which ``symbols`` stand for the rows of embeddings."""
-    first = [names.index(name) for name in family.special]
-    others = [number for number in range(len(names)) if number not in set(first)]
-    order = torch.tensor(first + others)
-    encoder = _encoder(parameters, folder, family, order)
-    head = _head(parameters, family, order, encoder["embed_tokens.weight"])
+    """The model, and its dictionary."""
+    encoder = _encoder(parameters, folder, family, words)
+    head = _head(parameters, family, words, encoder["embed_tokens.weight"])
     options = _options(folder, family, encoder, head)
     state = {f"encoder.sentence_encoder.{name}": value for name, value in encoder.items()}
     state.update((f"encoder.lm_head.{name}", value) for name, value in head.items())
-    dictionary = "".join(f"{symbols[number]} 1\n" for number in others)
     notes = []
     usual = (*family.special, family.mask)
     added = [name for name in added_tokens(folder) if name not in usual]
     if added:
         notes.append(f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
-    files: dict[str, str | bytes] = {"dict.txt": dictionary}
+    files: dict[str, str | bytes] = {"dict.txt": words.dictionary()}
     return Converted(options, state, files, [], parameters.left(), notes)
 
 
 def _encoder(
-    parameters: Parameters, folder: HuggingFaceFolder, family: Family, order: Tensor
+    parameters: Parameters, folder: HuggingFaceFolder, family: Family, words: Vocabulary
 ) -> dict[str, Tensor]:
     """The parameters of fairseq's encoder by its names."""
     encoder = {"version": torch.tensor([3.0])}
-    encoder.update(_embeddings(parameters, folder.config, family, order))
+    encoder.update(_embeddings(parameters, folder.config, family, words))
     for layer in range(folder.config["num_hidden_layers"]):
         for name, values in _layer(parameters, folder.config, layer).items():
             encoder[f"layers.{layer}.{name}"] = values
@@ -232,16 +221,16 @@ def _encoder(
 
 
 def _embeddings(
-    parameters: Parameters, config: Mapping, family: Family, order: Tensor
+    parameters: Parameters, config: Mapping, family: Family, words: Vocabulary
 ) -> dict[str, Tensor]:
     """Of words, positions and segments, and the norm over their sum."""
     width = config["hidden_size"]
     rows = {name: config[size] for name, size in EMBEDDINGS.items()}
-    words, positions, segments = (
+    of_words, positions, segments = (
         parameters.inner(f"embeddings.{name}.weight", count, width) for name, count in rows.items()
     )
     positions = positions[family.first_position :]
-    embeddings = {"embed_tokens.weight": words[order]}
+    embeddings = {"embed_tokens.weight": words.rows(of_words)}
     if family is BERT:
         embeddings["embed_segments.weight"] = segments
     else:  # RoBERTa reads all as the first of them
@@ -269,7 +258,7 @@ def _layer(parameters: Parameters, config: Mapping, layer: int) -> dict[str, Ten
 
 
 def _head(
-    parameters: Parameters, family: Family, order: Tensor, embeddings: Tensor
+    parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor
 ) -> dict[str, Tensor]:
     """The head that guesses words; {} if the folder has none."""
     size, width = embeddings.shape
@@ -285,12 +274,12 @@ def _head(
     copy = family.decoder.replace("weight", "bias")
     if bias not in parameters:
         bias, copy = copy, bias
-    head["bias"] = parameters.take(bias, size)[order]
+    head["bias"] = words.rows(parameters.take(bias, size))
     if copy in parameters:
         parameters.take(copy, size)
     head["weight"] = embeddings
     if family.decoder in parameters:
-        head["weight"] = parameters.take(family.decoder, size, width)[order]
+        head["weight"] = words.rows(parameters.take(family.decoder, size, width))
     return head
 
 
@@ -302,7 +291,8 @@ def _options(
 ) -> Namespace:
     """fairseq's options. The architecture is RoBERTa's where it can hold the model."""
     config = folder.config
-    epsilon = config.get("layer_norm_eps", NUMBERS["layer_norm_eps"])
+    said = {**DROPOUTS, **EPSILON, **config}
+    epsilon = said["layer_norm_eps"]
     positions = len(encoder["embed_positions.weight"]) - RESERVED
     tied = not head or torch.equal(head["weight"], encoder["embed_tokens.weight"])
     options = Namespace(
@@ -315,10 +305,8 @@ def _options(
         encoder_ffn_embed_dim=config["intermediate_size"],
         encoder_attention_heads=config["num_attention_heads"],
         activation_fn=ACTIVATIONS[config.get("hidden_act", "gelu")],
-        dropout=config.get("hidden_dropout_prob", NUMBERS["hidden_dropout_prob"]),
-        attention_dropout=config.get(
-            "attention_probs_dropout_prob", NUMBERS["attention_probs_dropout_prob"]
-        ),
+        dropout=said["hidden_dropout_prob"],
+        attention_dropout=said["attention_probs_dropout_prob"],
         max_positions=positions,
         tokens_per_sample=positions,
         untie_weights_roberta=not tied,

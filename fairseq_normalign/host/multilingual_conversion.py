@@ -13,9 +13,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.converted import Converted, Parameters
+from fairseq_normalign.host.converted import RESERVED, Converted, Parameters
+from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.generation_settings import read_search
-from fairseq_normalign.host.hugging_face import HuggingFaceFolder
+from fairseq_normalign.host.hugging_face import CONFIGURATION, HuggingFaceFolder
 from fairseq_normalign.host.language_codes import (
     DICTIONARY,
     LAYOUTS,
@@ -32,7 +33,6 @@ from fairseq_normalign.host.tokenizer_files import (
     tokenizer_class,
 )
 from fairseq_normalign.host.translation_conversion import (
-    RESERVED,
     SIDES,
     Embeddings,
     check_translation_settings,
@@ -44,14 +44,15 @@ from fairseq_normalign.host.translation_conversion import (
     take_embeddings,
     translation_commands,
 )
-from fairseq_normalign.host.vocabulary import SPECIAL, Vocabulary, vocabulary
-from fairseq_normalign.host.wordpiece import CONFIGURATION
+from fairseq_normalign.host.vocabulary import Vocabulary, vocabulary
 
 SPM = "sentencepiece.bpe.model"
 OFFSET = 1  # of Hugging Face's numbers to SentencePiece's, whose first three are others
 OF_SENTENCEPIECE = 3  # its <unk>, <s> and </s>
 FIRST = {name: number for number, name in enumerate(SPECIAL)}  # as in fairseq
 MASK = "<mask>"
+# What a config.json of M2M-100 means that does not tell them; others have gelu, and no scale.
+M2M_DEFAULTS = {"activation_function": "relu", "scale_embedding": True}
 FILLERS = 8  # rows behind the codes, at most: those of M2M-100
 OF_TOKENISER = "expected the SentencePiece model of this tokeniser"
 MOST_OF_MBART = 26  # mBART-25's languages; mBART-50 has twice as many, and another layout
@@ -68,6 +69,7 @@ class Tokens(NamedTuple):
 
 def convert_m2m(folder: HuggingFaceFolder) -> Converted:
     """M2M-100 and NLLB: sines of positions as in fairseq."""
+    folder.config = {**M2M_DEFAULTS, **folder.config}
     check_translation_settings(folder)
     parameters = Parameters(folder, "model.", halves=True)
     embeddings = take_embeddings(parameters, folder.config)

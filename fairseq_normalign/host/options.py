@@ -25,7 +25,7 @@ from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.reading import apply_reading, has_reading
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.host.trust import check_is_file, options_of, plain, unpickle
+from fairseq_normalign.host.trust import check_is_file, task_options_of, unpickle
 from fairseq_normalign.runs.engines import Place
 
 MAX_TOKENS = 4000
@@ -130,6 +130,8 @@ def load(
     elif reverse and {"source_lang", "target_lang"} <= set(overrides):
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)
+    elif not reverse and _names_are_of_reverse(args):
+        overrides.update(_stored_languages(path))
     model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
@@ -156,11 +158,23 @@ def _own_languages(args: argparse.Namespace) -> dict[str, str]:
     return languages
 
 
+def _names_are_of_reverse(args: argparse.Namespace) -> bool:
+    """Whether languages are given for the reverse model: the other one has its own names for them.
+
+    Both are imported, the reverse one is multilingual, and the other is of two languages.
+    """
+    if not getattr(args, "reverse_path", None) or not has_reading(args.data) or ":" in args.path:
+        return False
+    if not has_reading(_reverse_data(args)):
+        return False
+    of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
+    return None in of_reverse.values() and None not in of_model.values()
+
+
 def _stored_languages(path: str) -> dict[str, str | None]:
     """Source and target language as a checkpoint has them."""
     check_is_file(path)
-    state = unpickle(path, mapped=True)
-    said = {**plain(plain(state.get("cfg")).get("task")), **plain(options_of(path, state))}
+    said = task_options_of(path, unpickle(path, mapped=True))
     return {name: said.get(name) for name in OPPOSITE}
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
+from fairseq.utils import split_paths
 from torch import Tensor
 
 from fairseq_normalign.alignment.text_doctor import (
@@ -29,13 +30,19 @@ from fairseq_normalign.alignment.words import (
     word_ids,
 )
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.reading import has_reading
 from fairseq_normalign.host.segmentation import (
     FILE_OPTIONS,
     Segmentation,
     build_bpes,
     build_tokenizers,
 )
-from fairseq_normalign.host.special_tokens import Tokens, languages_of, special_tokens_of
+from fairseq_normalign.host.special_tokens import (
+    Tokens,
+    languages_of,
+    special_tokens_of,
+    task_options,
+)
 from fairseq_normalign.host.wording import COMMAND, PYTHON, Wording
 
 EXAMINED_PAIRS = 100  # of a text, by the doctor
@@ -79,10 +86,13 @@ class Side:
         segmentation: Segmentation,
         between: Tokens = (),
         codes: Collection[int] = (),
+        *,
+        holds_blanks: bool = False,
     ) -> None:
         self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
         self.before, self.after = special
         self.between, self.codes = between, codes
+        self.holds_blanks = holds_blanks
 
     def from_text(self, text: Text, where: str) -> Sentence:
         """A sentence of a text; or two passages with a TAB between, where the model reads two."""
@@ -135,12 +145,13 @@ class Side:
     def _indices(self, symbol: str) -> list[int]:
         """The token of a piece; several, or none, where fairseq splits what the text does not.
 
-        It also splits at a no-break space and others that are no blanks of a text.
+        It also splits at a no-break space and others that are no blanks of a text, and never lets
+        them into a dictionary.
         """
         index = self._index(symbol)
-        if index != self.dictionary.unk() or (parts := tokenize_line(symbol)) == [symbol]:
+        if index != self.dictionary.unk() or self.holds_blanks:
             return [index]
-        return [self._index(part) for part in parts]
+        return [self._index(part) for part in tokenize_line(symbol)]
 
     def _index(self, symbol: str) -> int:
         """The token of a piece; one that is spelled as a special token, ``<pad>`` say, is <unk>."""
@@ -255,8 +266,15 @@ class PairReader:
             source,
             self.marks.between,
             self.marks.codes,
+            holds_blanks=_is_imported(task),
         )
-        self.target = Side("target", task.target_dictionary, self.marks.target, target)
+        self.target = Side(
+            "target",
+            task.target_dictionary,
+            self.marks.target,
+            target,
+            holds_blanks=_is_imported(task),
+        )
         self._warned: set[tuple[str, ...]] = set()
         self._check_scheme()
 
@@ -375,6 +393,12 @@ class PairReader:
         if subject not in self._warned:
             self._warned.add(subject)
             warnings.warn(message, stacklevel=2)
+
+
+def _is_imported(task: Any) -> bool:
+    """Whether the dictionaries are of another toolkit, whose pieces hold what they like."""
+    data = getattr(task_options(task), "data", None)
+    return bool(data) and has_reading(split_paths(data)[0])
 
 
 def _own(own: Any, common: Any) -> Any:

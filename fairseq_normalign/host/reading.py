@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.wordpiece import read_json
+from fairseq_normalign.host.json_files import read_json
 
 READING = "reading.json"  # beside the dictionaries
+EXPECTED = "expected a file of normalign import"
 # The options that it may set. All but the first name files of its folder.
 OPTIONS = (
     "bpe",
@@ -34,9 +35,9 @@ def apply_reading(args: Namespace, folder: str | Path) -> None:
     if not has_reading(folder):
         return
     path = Path(folder) / READING
-    for name, value in read_json(path).items():
+    for name, value in read_json(path, EXPECTED).items():
         if name not in OPTIONS or not isinstance(value, str):
-            raise InputError(f"{path}: {name} is {value!r}; expected a file of normalign import")
+            raise InputError(f"{path}: {name} is {value!r}; {EXPECTED}")
         setattr(args, name, _value(name, value, Path(folder)))
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
+from fairseq_normalign.strict_json import parse_json
 
 EXPECTED = "expected a whole safetensors file"
 LENGTH = 8  # bytes of the header's length, the lowest first
@@ -35,6 +36,7 @@ DTYPES = {
     "BOOL": torch.bool,
 }
 METADATA = "__metadata__"
+MOST_NUMBERS = 1 << 59  # whose bytes PyTorch can still count
 
 
 def read_safetensors(path: str | Path) -> dict[str, Tensor]:
@@ -73,22 +75,22 @@ def write_safetensors(
     """Writes tensors and texts about them; the same ones are the same bytes."""
     kinds = {dtype: kind for kind, dtype in DTYPES.items()}
     header: dict[str, Any] = {METADATA: dict(metadata)}
-    numbers = []
-    start = 0
+    begin = 0
     for name, values in tensors.items():
-        raw = values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        end = begin + values.numel() * values.element_size()
         header[name] = {
             "dtype": kinds[values.dtype],
             "shape": list(values.shape),
-            "data_offsets": [start, start + len(raw)],
+            "data_offsets": [begin, end],
         }
-        numbers.append(raw)
-        start += len(raw)
+        begin = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % LENGTH)  # numbers start where a number of 8 bytes may
     with whole_file(path, binary=True) as file:
         file.write(len(text).to_bytes(LENGTH, "little") + text)
-        file.writelines(numbers)
+        for values in tensors.values():  # one by one: together they may fill the memory
+            flat = values.detach().cpu().contiguous().flatten()
+            file.write(flat.view(torch.uint8).numpy())
 
 
 def _content(path: str | Path) -> mmap.mmap:
@@ -112,26 +114,19 @@ def _header(path: str | Path, content: mmap.mmap) -> tuple[dict[str, Any], int]:
     if len(content) < LENGTH or length > LONGEST_HEADER or start > len(content):
         _refuse(path, f"its header would have {length} bytes, and the file has {len(content)}")
     try:
-        header = json.loads(content[LENGTH:start].decode("utf-8"), object_pairs_hook=_each_once)
-    except (ValueError, RecursionError):
+        header = parse_json(content[LENGTH:start].decode("utf-8"))
+    except ValueError:
         _refuse(path, "its header is damaged")
     if not isinstance(header, dict):
         _refuse(path, "its header is damaged")
     return header, start
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        raise ValueError("a name comes twice")
-    return entries
-
-
 def _offsets(path: str | Path, name: str, entry: Any) -> tuple[int, int]:
     """Where a tensor begins and ends, in bytes behind the header."""
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if not _are_sizes(offsets) or len(offsets) != 2:
-        _refuse(path, f"{name!r} has the offsets {offsets}")
+        _refuse(path, f"{name!r} has the offsets {offsets!r}")
     return offsets[0], offsets[1]
 
 
@@ -140,12 +135,14 @@ def _described(
 ) -> tuple[torch.dtype, list[int], tuple[int, int]]:
     """Kind of numbers, shape and place of a tensor, which fit each other."""
     kind, shape = entry.get("dtype"), entry.get("shape")
-    if kind not in DTYPES:
+    if not _is_text(kind) or kind not in DTYPES:
         kinds = ", ".join(DTYPES)
         raise InputError(f"{path}: {name!r} has numbers of the kind {kind!r}; expected {kinds}")
     begin, end = _offsets(path, name, entry)
     if not _are_sizes(shape) or math.prod(shape) * DTYPES[kind].itemsize != end - begin:
-        _refuse(path, f"{name!r} of the shape {shape} has {end - begin} bytes of {kind}")
+        _refuse(path, f"{name!r} of the shape {shape!r} has {end - begin} bytes of {kind}")
+    if math.prod(size for size in shape if size) > MOST_NUMBERS:  # of a tensor that has none
+        _refuse(path, f"{name!r} has the shape {shape!r}")
     return DTYPES[kind], shape, (begin, end)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,8 +24,10 @@ def check_settings(
     usual: Mapping[str, Any],
     activation: str,
     activations: Mapping[str, str],
+    dropouts: Mapping[str, float],
     numbers: Mapping[str, float],
     sizes: Iterable[str],
+    switches: Iterable[str] = (),
 ) -> None:
     """Refuses settings that no fairseq model has, all at once.
 
@@ -32,8 +35,10 @@ def check_settings(
         usual: settings that change what a model computes, with the one value that is known here.
         activation: the setting that names the activation function, gelu if it is not there.
         activations: those that are known.
-        numbers: settings that are numbers, not whole ones, with what they are if nothing is said.
+        dropouts: settings that are probabilities, with what they are if nothing is said.
+        numbers: settings that are other numbers from 0, not whole ones, likewise.
         sizes: settings that are whole numbers from 1, and must be there.
+        switches: settings that are true, false or null.
     """
     config = folder.config
     unusual = []
@@ -43,15 +48,28 @@ def check_settings(
     function = config.get(activation, "gelu")
     if not isinstance(function, str) or function not in activations:
         unusual.append(f"{activation} is {function!r}")
-    for name, default in numbers.items():
-        number = config.get(name, default)
-        if type(number) not in (int, float) or number < 0:
-            unusual.append(f"{name} is {number!r}")
+    unusual += _odd_numbers(config, numbers, sys.float_info.max)
+    unusual += _odd_numbers(config, dropouts, 1)
     for name in sizes:
         size = config.get(name)
         if type(size) is not int or size < 1:
             unusual.append(f"{name} is {size!r}")
+    for name in switches:
+        if config.get(name) not in (True, False, None):
+            unusual.append(f"{name} is {config[name]!r}")
     if unusual:
         raise InputError(
             f"{folder}: its config.json has what is not supported: {'; '.join(unusual)}"
         )
+
+
+def _odd_numbers(
+    config: Mapping[str, Any], defaults: Mapping[str, float], most: float
+) -> list[str]:
+    """Settings that are no numbers from 0 to ``most``, as NaN is none."""
+    odd = []
+    for name, default in defaults.items():
+        number = config.get(name, default)
+        if type(number) not in (int, float) or not 0 <= number <= most:
+            odd.append(f"{name} is {number!r}")
+    return odd

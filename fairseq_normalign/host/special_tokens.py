@@ -45,7 +45,7 @@ def special_tokens_of(task: Any) -> SpecialTokens:
     """The special tokens of a task; those of ``translation`` unless it is known to have others."""
     if getattr(task_options(task), "language_codes", None):
         return _of_languages(task, _imported)
-    for kind, of_languages in MULTILINGUAL.items():
+    for kind, of_languages in BY_LANGUAGES.items():
         if isinstance(task, kind):
             return _of_languages(task, of_languages)
     if isinstance(task, MASKED):
@@ -88,9 +88,12 @@ def _of_languages(task: Any, of_languages: Callable[..., SpecialTokens]) -> Spec
     options = task_options(task)
     source, target = options.source_lang, options.target_lang
     if source is None or target is None:
+        pairs = getattr(options, "lang_pairs", None) or ""
+        of_pairs = pairs if isinstance(pairs, str) else ",".join(pairs)
         raise InputError(
             "a multilingual model needs a source and a target language; found "
-            f"source_lang {source}, target_lang {target}"
+            f"source_lang {source}, target_lang {target}; expected --source-lang and --target-lang"
+            + (f" of one of: {of_pairs.replace(',', ', ')}" if of_pairs else "")
         )
     try:
         return of_languages(task, source, target)
@@ -156,7 +159,8 @@ def _language_token(dictionary: Dictionary, language: str) -> int:
     return token
 
 
-MULTILINGUAL: dict[type, Callable[..., SpecialTokens]] = {
+# fairseq's tasks whose special tokens the languages decide.
+BY_LANGUAGES: dict[type, Callable[..., SpecialTokens]] = {
     MultilingualTranslationTask: _multilingual,
     TranslationMultiSimpleEpochTask: _multi_simple_epoch,
     TranslationFromPretrainedBARTTask: _pretrained_bart,

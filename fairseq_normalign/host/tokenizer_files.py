@@ -13,13 +13,8 @@ from typing import Any
 
 from fairseq_normalign.alignment.words import CONTINUING
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.hugging_face import HuggingFaceFolder
-from fairseq_normalign.host.wordpiece import (
-    CONFIGURATION,
-    OPTIONS,
-    read_vocabulary,
-    wordpiece_options,
-)
+from fairseq_normalign.host.hugging_face import CONFIGURATION, HuggingFaceFolder
+from fairseq_normalign.host.wordpiece import OPTIONS, read_vocabulary, wordpiece_options
 
 Numbers = dict[str, int]  # of pieces
 

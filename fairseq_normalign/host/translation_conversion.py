@@ -26,15 +26,13 @@ from fairseq_normalign.host.settings import ACTIVATIONS, check_settings
 from fairseq_normalign.host.vocabulary import Vocabulary
 
 SIDES = ("encoder", "decoder")
-RESERVED = 2  # rows of fairseq's table of positions that no token has: up to the padding's number
-NUMBERS = {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}
+DROPOUTS = {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SIZES = (
     *("vocab_size", "d_model", "max_position_embeddings", "encoder_layers", "decoder_layers"),
     *("encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads"),
 )
+SWITCHES = ("scale_embedding", "tie_word_embeddings", "share_encoder_decoder_embeddings")
 FUNCTIONS = {**ACTIVATIONS, "swish": "swish", "silu": "swish"}
-# What a config.json means that does not tell them; other families have gelu, and no scale.
-DEFAULTS = {"m2m_100": {"activation_function": "relu", "scale_embedding": True}}
 MOST_POSITIONS = 1 << 17  # tables of them are built, and nobody has more
 SHARED, HEAD = "shared.weight", "lm_head.weight"
 EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}
@@ -50,9 +48,7 @@ class Embeddings(NamedTuple):
 
 
 def check_translation_settings(folder: HuggingFaceFolder) -> None:
-    """Refuses what fairseq's Transformer cannot be; settings that are not told are filled in."""
-    for name, value in DEFAULTS.get(folder.config["model_type"], {}).items():
-        folder.config.setdefault(name, value)
+    """Refuses what fairseq's Transformer cannot be."""
     if folder.config.get("quantization_config") is not None:
         raise InputError(f"{folder}: is quantised by its config.json; {FULL_PRECISION}")
     check_settings(
@@ -60,8 +56,10 @@ def check_translation_settings(folder: HuggingFaceFolder) -> None:
         usual={},
         activation="activation_function",
         activations=FUNCTIONS,
-        numbers=NUMBERS,
+        dropouts=DROPOUTS,
+        numbers={},
         sizes=SIZES,
+        switches=SWITCHES,
     )
     config = folder.config
     if config["max_position_embeddings"] > MOST_POSITIONS:
@@ -210,7 +208,7 @@ def fairseq_options(folder: HuggingFaceFolder, embeddings: Embeddings, **more: A
         max_source_positions=config["max_position_embeddings"],
         max_target_positions=config["max_position_embeddings"],
     )
-    for name, default in NUMBERS.items():
+    for name, default in DROPOUTS.items():
         setattr(options, name, config.get(name, default))
     for side in SIDES:
         setattr(options, f"{side}_embed_dim", config["d_model"])

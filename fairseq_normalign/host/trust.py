@@ -208,10 +208,9 @@ def named_refusal(error: InputError, states: Iterable[tuple[str, dict]]) -> Inpu
 def _check_options(path: str, state: dict, overrides: dict) -> None:
     """Refuses a checkpoint without options, and one whose task or architecture nobody has."""
     model = plain(options_of(path, state))
-    task = plain(plain(state.get("cfg")).get("task"))
     names = {
         "arch": model.get("_name") or model.get("arch"),
-        "task": task.get("task") or task.get("_name") or model.get("task"),
+        "task": task_options_of(path, state).get("task"),
     }
     _check_names(path, names, overrides, _user_dir(state))
 
@@ -259,6 +258,20 @@ def options_of(path: str, state: dict) -> Any:
                 f"{path}: holds a {type(entry).__name__} for options or parameters; {FROM_FAIRSEQ}"
             )
     return options
+
+
+def task_options_of(path: str, state: dict) -> dict[str, Any]:
+    """What a checkpoint says of its task, whose name is ``task``, or else of its model.
+
+    Older versions of fairseq store the options of both as one, newer ones those of the task apart.
+    """
+    of_model = plain(options_of(path, state))
+    if state.get("args") is not None:
+        return of_model
+    of_task = plain(plain(state["cfg"]).get("task"))
+    said = {name: value for name, value in of_task.items() if value is not None}
+    name = said.get("task") or said.get("_name") or of_model.get("task")
+    return {**of_model, **said, "task": name}
 
 
 def plain(options: Any) -> dict[str, Any]:

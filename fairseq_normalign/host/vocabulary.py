@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's first four
 FILLERS = 128  # at most so many rows fill embeddings up, as to a multiple of 128
 
 
@@ -50,7 +50,7 @@ def vocabulary(
         special: the rows of <s>, <pad>, </s> and <unk>.
         fillers: how many rows may have no name.
     """
-    names = [f"madeupword{row:04d}" for row in range(size)]
+    names = [_filler(row, numbers) for row in range(size)]
     for name, number in numbers.items():
         if number >= size:
             raise InputError(f"{folder}: {name!r} has the number {number}; the model knows {size}")
@@ -63,5 +63,14 @@ def vocabulary(
             f"{folder}: its tokeniser names {size - unnamed} of the {size} tokens that the model "
             "knows; expected the tokeniser of the model"
         )
-    others = [row for row in range(size) if row not in set(special)]
+    first = set(special)
+    others = [row for row in range(size) if row not in first]
     return Vocabulary(names, [*special, *others])
+
+
+def _filler(row: int, numbers: Mapping[str, int]) -> str:
+    """The name of a row that has none, as fairseq's fillers, unless a piece is called so."""
+    name = f"madeupword{row:04d}"
+    while name in numbers:
+        name += "_"
+    return name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,8 @@ from typing import Any
 
 from fairseq_normalign.alignment.words import CONTINUING
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.hugging_face import CONFIGURATION, OF_FOLDER
+from fairseq_normalign.host.json_files import read_json
 
 LONGEST = 100  # letters of a word that is looked up; BERT takes longer ones for unknown
 IN_TEXT = ("[MASK]", "[UNK]")  # tokens that a text may hold
@@ -140,8 +141,7 @@ def is_ideograph(character: str) -> bool:
     return any(first <= code <= last for first, last in IDEOGRAPHS)
 
 
-CONFIGURATION = "tokenizer_config.json"
-# What it calls our options.
+# What a ``tokenizer_config.json`` calls our options.
 OPTIONS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -158,22 +158,10 @@ def read_wordpiece(path: str | Path, *, cased: bool = False) -> WordPiece:
     options = {}
     beside = Path(path).with_name(CONFIGURATION)
     if beside.is_file():
-        options = wordpiece_options(read_json(beside), beside)
+        options = wordpiece_options(read_json(beside, OF_FOLDER), beside)
     if cased:
         options["lowercase"] = False
     return WordPiece(read_vocabulary(path), **options)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or "not JSON"
-        raise InputError(f"{path}: {reason}; expected a file of a Hugging Face folder") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: is no JSON object; expected a file of a Hugging Face folder")
-    return value
 
 
 def read_vocabulary(path: str | Path) -> list[str]:

@@ -3,6 +3,7 @@
 from fairseq_normalign.host.compat import (
     disable_fused_encoder_layers,
     end_reading_ahead,
+    give_bart_tasks_their_args,
     load_encoder_layers_without_copies,
     repair_swish,
     restore_numpy_integers,
@@ -22,6 +23,7 @@ disable_fused_encoder_layers()
 restore_numpy_integers()
 repair_swish()
 end_reading_ahead()
+give_bart_tasks_their_args()
 load_encoder_layers_without_copies()
 show_chosen_options()
 take_task_from_command_line()

@@ -12,7 +12,7 @@ from fairseq_normalign.alignment.soft import Soft
 from fairseq_normalign.alignment.words import normalise_bpe_name
 from fairseq_normalign.analysis.aligner import NormAligner
 from fairseq_normalign.host.attention import single_beam
-from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.exporting import unpadded
 from fairseq_normalign.plugin.patient import PatientGenerator
@@ -43,39 +43,49 @@ class AligningGenerator(PatientGenerator):
         super().__init__(models, tgt_dict, **kwargs)
         (self.network,) = models
         self.soft, self.nbest = soft, nbest
-        reader = PairReader(task, scheme=normalise_bpe_name(task.cfg.align_words))
-        forcing = TeacherForcing(self.network, task)
-        self.aligner = NormAligner(forcing, reader, task.align_options())
+        self.task, self.scheme = task, normalise_bpe_name(task.cfg.align_words)
+        self.aligner: NormAligner | None = None  # until there is something to align
 
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
         finalized = super().generate(models, sample, **kwargs)
         hypotheses = []
         pairs = []
+        aligner = self.aligner or self._new_aligner()
         sources = unpadded(sample["net_input"]["src_tokens"], self.pad)
         for source, beam in zip(sources, finalized, strict=True):
             for hypothesis in beam[: self.nbest]:
                 target = hypothesis["tokens"].cpu()
                 hypotheses.append(hypothesis)
-                pairs.append(self.aligner.reader.binarised_pair(source, target, "hypothesis"))
+                pairs.append(aligner.reader.binarised_pair(source, target, "hypothesis"))
         with single_beam(self.network):
-            softs = list(self._decided(pairs).run(pairs))
+            aligner = self.aligner = _decided(aligner, pairs)
+            softs = list(aligner.run(pairs))
         for hypothesis, soft in zip(hypotheses, softs, strict=True):
-            hypothesis["alignment"] = self._shown(soft)
+            hypothesis["alignment"] = self._shown(aligner, soft)
         return finalized
 
-    def _decided(self, pairs: list) -> NormAligner:
-        """The aligner, its layer and step decided on the first batch if need be."""
-        if self.aligner.evidence is None:
-            self.aligner, _ = self.aligner.decide(pairs)
-            place = "layer:{layer}|step:{step}".format(**self.aligner.signature())
-            logger.info(f"aligning by {place}, chosen without gold")
-        return self.aligner
+    def _new_aligner(self) -> NormAligner:
+        """By what the command has built: fairseq builds its BPE after the generator."""
+        bpe = getattr(self.task, "bpe", None)
+        reader = PairReader(self.task, bpe=bpe, scheme=self.scheme)
+        forcing = TeacherForcing(self.network, self.task)
+        return NormAligner(forcing, reader, self.task.align_options())
 
-    def _shown(self, soft: Soft) -> list:
+    def _shown(self, aligner: NormAligner, soft: Soft) -> list:
         if not self.soft:
-            return self.aligner.links(soft)
-        return [_as_text(shares) for shares in self.aligner.shares(soft)]
+            return aligner.links(soft)
+        return [_as_text(shares) for shares in aligner.shares(soft)]
+
+
+def _decided(aligner: NormAligner, pairs: list[Pair]) -> NormAligner:
+    """The aligner, its layer and step decided on the first batch if need be."""
+    if aligner.evidence is not None:
+        return aligner
+    decided, _ = aligner.decide(pairs)
+    place = "layer:{layer}|step:{step}".format(**decided.signature())
+    logger.info(f"aligning by {place}, chosen without gold")
+    return decided
 
 
 def _as_text(shares: Iterable[float]) -> list[str]:

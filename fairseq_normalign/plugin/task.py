@@ -113,6 +113,10 @@ class TranslationNormalignTask(TranslationTask):
             )
         return super().build_model(cfg, from_checkpoint)
 
+    def build_bpe(self, args):
+        self.bpe = super().build_bpe(args)
+        return self.bpe
+
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
         if seq_gen_cls is None:
             seq_gen_cls, own = self._generator(models, args)

@@ -74,7 +74,10 @@ class RunFolder:
         try:
             self.path.mkdir(PRIVATE_FOLDER, exist_ok=True)  # it holds words of the corpus
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be made: {error.strerror or error}") from None
+            raise InputError(
+                f"{self.output}: cannot be written: {self.path.name} beside it cannot be made: "
+                f"{error.strerror or error}"
+            ) from None
 
     def _refuse_other_folder(self) -> None:
         """Somebody's own folder is not to be touched."""

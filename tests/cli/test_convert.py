@@ -37,6 +37,21 @@ def test_a_task_of_the_plugin_is_told(plain, capsys):
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("task", ["translation", "multilingual_normalign"])
+def test_a_task_apart_from_the_model_is_told(task, plain, capsys):
+    """As fairseq-hydra-train stores them; the name of the architecture is no name of a task."""
+    stored = torch.load(plain, weights_only=False)
+    of_model = {**vars(stored["args"]), "_name": "transformer_normalign", "alive_heads": "all"}
+    del of_model["task"], of_model["arch"]
+    cfg = {"model": of_model, "task": {"_name": task}}
+    torch.save({**stored, "args": None, "cfg": cfg}, plain)
+    output = str(plain.with_name("out.pt"))
+    assert main(["convert", str(plain), "--arch", "transformer", "-o", output]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(f"{output}: its task is {task}:" if task != "translation" else "")
+    assert bool(told) == (task != "translation")
+
+
 def test_a_decoder_that_begins_otherwise(plain, capsys):
     changed(plain, start_with_bos=True)
     output = plain.with_name("out.pt")

@@ -160,6 +160,25 @@ def test_the_commands_that_it_prints_for_an_opus_model(tmp_path):
     assert explicit == links
 
 
+def test_languages_are_those_of_a_multilingual_reverse_model(tmp_path):
+    """A model of two languages has its own names, be it the first or the reverse one."""
+    source, target = write_texts(tmp_path, 6)
+    marian_folder(tmp_path / "theirs", steps=0)
+    multilingual_folder(tmp_path / "many", "nllb", steps=0)
+    run("normalign", "import", tmp_path / "theirs", "-o", tmp_path / "opus")
+    run("normalign", "import", tmp_path / "many", "-o", tmp_path / "nllb")
+    align = ("normalign", "align", tmp_path / "opus", "--path", tmp_path / "opus/model.pt", "--cpu")
+    both = ("--reverse-path", tmp_path / "nllb/model.pt", "--combine", "product")
+    texts = ("--source-file", source, "--target-file", target)
+    given = ("-s", CODES["nllb"][0], "-t", CODES["nllb"][1])
+    done = run(*align, *both, *texts, *given)
+    assert len(done.stdout.splitlines()) == 6
+    unknown = run(*align, *both, *texts, "-s", "xx", "-t", "yy", check=False)
+    assert "no language 'yy' in the dictionary; expected one of: ace_Arab" in unknown.stderr
+    alone = run(*align, *texts, *given, check=False)
+    assert "no such dictionary" in alone.stderr
+
+
 def test_languages_are_given_by_their_codes(tmp_path):
     source, target = write_texts(tmp_path, 12)
     multilingual_folder(tmp_path / "theirs", "mbart", steps=0)

@@ -27,6 +27,7 @@ def has_option(name: str, option: str) -> bool:
 
 
 # probe reads a treebank, and has a test of its own.
+SIGNED = ("align", "heads", "mixing", "stats", "evolution")
 READING = [name for name in COMMANDS if has_option(name, "--too-long") and name != "probe"]
 
 
@@ -83,6 +84,7 @@ def test_fail_is_the_default_and_names_the_line(name):
 def test_skip_and_truncate_tell_the_line(name, policy, told):
     done = run("normalign", *line_of(name), "--too-long", policy)
     assert f"1 pair longer than the model takes was {told}: line {LONG}" in done.stderr
+    assert (f"|too-long:{policy}" in done.stderr) == (name in SIGNED)
     assert "nan" not in done.stdout.lower().split()
     if name == "align":
         lines = done.stdout.split("\n")

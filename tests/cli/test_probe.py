@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from fairseq_normalign.version import __version__
 from tests.analysis.test_evolution import lines
 from tests.analysis.test_probing import tree
 from tests.cli.test_evolution import folder  # noqa: F401  (a fixture)
@@ -46,7 +47,8 @@ def test_two_models(folder, treebank, tmp_path):  # noqa: F811
     assert float(table[1].split()[1]) > 0.8
     assert re.match(r"accuracy on \d+ words; 3 tags, learned from \d+ words", table[4])
     assert done.stderr == (
-        "checkpoints:translation.pt,language.pt|sentences:100|treebank:x.conllu|lowercase:False|test-share:0.2|seed:1\n"
+        "checkpoints:translation.pt,language.pt|sentences:100|treebank:x.conllu|lowercase:False|test-share:0.2|seed:1"
+        f"|version:{__version__}\n"
     )
     written = json.loads((tmp_path / "x.json").read_text())
     assert [len(model["accuracy"]) for model in written["models"]] == [3, 3]

@@ -282,6 +282,10 @@ def test_what_was_too_long_is_told_after_a_break(place, tmp_path, monkeypatch):
     run(*words, check=False)
     monkeypatch.undo()
     told = run(*words).stderr
+    _, signature = bytes_of(tmp_path / "out")
+    assert signature["too-long"] == "skip"
+    straight = [word for word in words if word not in ("--output", tmp_path / "out")]
+    assert "|too-long:skip\n" in run(*straight).stderr
     assert "4 pairs longer than the model takes were skipped: lines 6, 41, 42, 43" in told
 
 
@@ -296,6 +300,8 @@ def test_another_policy_for_long_pairs(place, tmp_path):
     done = run(*words, "--too-long", "skip")
     assert "20 pairs were done before" in done.stderr
     assert (tmp_path / "out").read_text().splitlines()[25] == ""
+    _, signature = bytes_of(tmp_path / "out")
+    assert signature["too-long"] == "skip"
 
 
 def test_shards_that_deal_with_long_pairs_in_different_ways(place, tmp_path):

@@ -419,8 +419,10 @@ def small_checkpoint(folder) -> str:
     return str(folder / "small.pt")
 
 
-def test_options_of_fairseq_hydra_train_are_converted(folder):
-    torch.save(state(args=None, cfg=config()), folder / "hydra.pt")
+@pytest.mark.parametrize("as_nodes", [True, False])
+def test_options_of_fairseq_hydra_train_are_converted(folder, as_nodes):
+    cfg = OmegaConf.create(config()) if as_nodes else config()
+    torch.save(state(args=None, cfg=cfg), folder / "hydra.pt")
     convert(str(folder / "hydra.pt"), "transformer_normalign", str(folder / "out.pt"))
     model, _ = load_single(str(folder / "out.pt"), str(folder))
     assert type(model).__name__ == "NormalignTransformer"

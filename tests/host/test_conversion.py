@@ -8,6 +8,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import load_single
@@ -202,6 +203,49 @@ def test_what_is_left_out_is_told(tmp_path):
     assert re.fullmatch(r"bert, \d,\d{3} parameters, as bert_normalign", result.title)
 
 
+@pytest.mark.parametrize("kind", [torch.complex64, torch.bool, torch.float8_e4m3fn])
+def test_numbers_that_are_none_of_a_model(kind, tmp_path):
+    """A pickle can hold them. Those of eight bits have their scales elsewhere: it is quantised."""
+    folder = make_folder(tmp_path / "theirs", BERT)
+    (folder / "model.safetensors").unlink()
+    parameters = random_parameters(BERT)
+    name = "bert.encoder.layer.1.output.dense.weight"
+    parameters[name] = parameters[name].to(kind)
+    torch.save(parameters, folder / "pytorch_model.bin")
+    quantised = ": it is quantised" if kind == torch.float8_e4m3fn else ""
+    message = f"'{name}' has numbers of the kind {kind}{quantised}; expected a model in"
+    with pytest.raises(InputError, match=re.escape(message)):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+def test_a_setting_that_nobody_needs_may_be_no_number(tmp_path):
+    """transformers writes a label that was empty in a table as NaN."""
+    parameters = random_parameters(BERT)
+    labels = {"0": float("nan"), "1": float("inf")}
+    folder = make_folder(tmp_path / "theirs", {**BERT, "id2label": labels}, parameters)
+    model, task = imported(folder, tmp_path)
+    check_identical(BERT, parameters, model, task)
+
+
+def test_pieces_with_the_names_of_fairseq(tmp_path):
+    """They get others, as in fairseq these are special; and no filler has the name of a piece."""
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "madeupword0029"]
+    config = {**BERT, "vocab_size": len(PIECES) + len(names) + 1}
+    parameters = random_parameters(config)
+    folder = make_folder(tmp_path / "theirs", config, parameters)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in [*PIECES, *names]))
+    model, task = imported(folder, tmp_path)
+    symbols = task.source_dictionary.symbols
+    fillers = [f"madeupword{len(PIECES) + number:04d}" for number in range(5)]
+    assert symbols[len(PIECES) :] == [*fillers, "madeupword0029", "madeupword0029_"]
+    assert task.mask_idx == symbols.index("[MASK]")
+    plain = Dictionary.load(str(tmp_path / "ours/dict.txt"))  # as fairseq-preprocess does
+    assert plain.symbols[4:] == symbols[4:]
+    embeddings = parameters["bert.embeddings.word_embeddings.weight"]
+    ours = model.encoder.sentence_encoder.embed_tokens.weight
+    torch.testing.assert_close(ours[len(PIECES) :], embeddings[len(PIECES) :], atol=0, rtol=0)
+
+
 def reader_of(task, folder, kind) -> PairReader:
     """With the options that the command prints."""
     options = {"bpe": "bert", "bpe_vocab_file": str(folder / "vocab.txt"), "bpe_cased": False}
@@ -343,6 +387,18 @@ REFUSED = {
         spoiled_config(model_type=None, architectures=None),
         "its architecture is None; expected one of: bert, roberta",
     ),
+    "architectures that are no list": (
+        spoiled_config(model_type="gpt2", architectures=5),
+        r"its architecture is 'gpt2' \(5\); expected one of: bert, roberta",
+    ),
+    "architectures that are a text": (
+        spoiled_config(model_type="gpt2", architectures="GPT2"),
+        r"its architecture is 'gpt2' \('GPT2'\); expected one of: bert, roberta",
+    ),
+    "architectures that are no names": (
+        spoiled_config(model_type=None, architectures=["a", 5]),
+        r"its architecture is None \(\['a', 5\]\); expected one of: bert, roberta",
+    ),
     "an architecture that is no name": (
         spoiled_config(model_type=["bert"], architectures=None),
         r"its architecture is \['bert'\]; expected one of: bert, roberta",
@@ -350,6 +406,22 @@ REFUSED = {
     "settings that are no numbers": (
         spoiled_config(hidden_act=["gelu"], layer_norm_eps="1e-12", hidden_dropout_prob=None),
         r"not supported: hidden_act is \['gelu'\]; layer_norm_eps is '1e-12'; hidden_dropout_prob",
+    ),
+    "settings that are no probabilities": (
+        spoiled_config(hidden_dropout_prob=7, attention_probs_dropout_prob=float("nan")),
+        "not supported: hidden_dropout_prob is 7; attention_probs_dropout_prob is nan",
+    ),
+    "settings that are not finite": (
+        spoiled_config(layer_norm_eps=float("nan"), hidden_dropout_prob=float("inf")),
+        "not supported: layer_norm_eps is nan; hidden_dropout_prob is inf",
+    ),
+    "a setting of too many digits": (
+        spoiled_config(layer_norm_eps=10**400),
+        r"config.json: not JSON \(10{39} is too large\); expected a file of a Hugging Face folder",
+    ),
+    "a setting that is told twice": (
+        spoiled_file("config.json", '{"model_type": "gpt2", "model_type": "bert"}'),
+        r"config.json: not JSON \(a name comes twice: 'model_type'\); expected a file of a Hugging",
     ),
     "several settings at once": (
         spoiled_config(position_embedding_type="relative_key", hidden_act="silu", is_decoder=True),

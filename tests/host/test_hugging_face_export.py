@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 
 import pytest
@@ -12,7 +13,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.names import Head
 from fairseq_normalign.host.checkpoint import load_single, save
 from fairseq_normalign.host.conversion import import_folder
-from fairseq_normalign.host.hugging_face_export import export_folder
+from fairseq_normalign.host.hugging_face_export import Exported, export_folder
 from tests.conftest import ToyTask, build_model
 from tests.hugging_face import of_transformers
 from tests.imported import LANGUAGES, MARIAN
@@ -26,8 +27,12 @@ SOURCE = torch.tensor([[5, 9, 7, 12, 2], [6, 8, 2, 1, 1]])
 READ = torch.tensor([[2, 11, 5, 8], [2, 14, 7, 6]])
 
 
-def stored(path, **options) -> torch.nn.Module:
-    """A folder with the checkpoint of a random model and its dictionaries."""
+def stored(path, *, hydra: bool = False, **options) -> torch.nn.Module:
+    """A folder with the checkpoint of a random model and its dictionaries.
+
+    Args:
+        hydra: the options of the task are apart from those of the model, as newer versions do.
+    """
     path.mkdir()
     task = ToyTask()
     for language in ("a", "b"):
@@ -39,6 +44,12 @@ def stored(path, **options) -> torch.nn.Module:
     args = Namespace(**options, **names, **languages)
     history = [{"criterion_name": "none", "lr_scheduler_state": {"best": None}}]
     state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
+    if hydra:
+        of_model = {**vars(args), "_name": names["arch"]}
+        for name in ("task", "source_lang", "target_lang"):
+            del of_model[name]
+        of_task = {"_name": "translation", "source_lang": "a", "target_lang": "b"}
+        state.update(args=None, cfg={"model": of_model, "task": of_task})
     save({**state, "extra_state": {}}, str(path / "model.pt"))
     return model
 
@@ -110,10 +121,10 @@ def test_pruned_heads_are_zeros(tmp_path):
         ("cross", 1, 2),
     )
     prunable.write([Head(*name) for name in names], str(tmp_path / "ours/pruned.pt"))
-    exported = export_folder(
+    result = export_folder(
         str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"), str(tmp_path / "hf")
     )
-    assert exported.notes[0].startswith("19 of 24 heads were removed, which the format cannot do")
+    assert result.notes[0].startswith("19 of 24 heads were removed, which the format cannot do")
     model, _ = load_single(str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"))
     check_same_logits(tmp_path / "hf", model, "MarianMTModel")
 
@@ -142,8 +153,8 @@ def test_there_and_back(kind, tmp_path):
     theirs = marian_folder(tmp_path / "theirs", **MARIAN[kind], steps=100).eval()
     import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
     ours = tmp_path / "ours"
-    exported = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
-    assert exported.notes == []
+    result = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    assert result.notes == []
     source, target = LANGUAGES[kind]
     languages = {"source_lang": source, "target_lang": target}
     model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
@@ -166,12 +177,132 @@ def test_multilingual_models_leave_the_tokeniser(tmp_path):
     multilingual_folder(tmp_path / "theirs", "mbart", steps=0)
     import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
     ours = tmp_path / "ours"
-    exported = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
-    (note,) = exported.notes
+    result = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    (note,) = result.notes
     assert note.startswith("its tokeniser is that of the folder that it was imported from")
     languages = {"source_lang": "de_DE", "target_lang": "en_XX"}
     model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
     check_same_logits(tmp_path / "back", model, "MBartForConditionalGeneration")
+
+
+def exported(tmp_path, *, data: str = "ours") -> Exported:
+    paths = (tmp_path / "ours/model.pt", tmp_path / data, tmp_path / "hf")
+    return export_folder(*map(str, paths))
+
+
+def test_options_of_the_task_may_be_apart(tmp_path):
+    """So has fairseq-hydra-train them."""
+    model = stored(tmp_path / "ours", hydra=True, share_all_embeddings=True)
+    (tmp_path / "ours/spm.model").write_bytes(b"pieces")
+    assert exported(tmp_path).notes == []
+    written = json.loads((tmp_path / "hf/tokenizer_config.json").read_text())
+    assert (written["source_lang"], written["target_lang"]) == ("a", "b")
+    (tmp_path / "hf/tokenizer_config.json").unlink()
+    check_same_logits(tmp_path / "hf", model, "MarianMTModel")
+
+
+@pytest.mark.parametrize("named", [None, 5])
+def test_languages_that_are_not_named(named, tmp_path):
+    """They are those of the binarised data."""
+    stored(tmp_path / "ours")
+    state = torch.load(tmp_path / "ours/model.pt", weights_only=False)
+    state["args"].source_lang = named
+    del state["args"].target_lang
+    torch.save(state, tmp_path / "ours/model.pt")
+    message = (
+        "ours/model.pt: does not name its languages, and .*ours has no binarised data that would; "
+        "expected --data with the folder that it was trained on"
+    )
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    with pytest.raises(InputError, match=r"and .*none has no binarised data"):
+        exported(tmp_path, data="none")
+    (tmp_path / "ours/train.b-a.b.idx").write_bytes(b"")
+    (tmp_path / "ours/spm.model").write_bytes(b"pieces")
+    exported(tmp_path)
+    written = json.loads((tmp_path / "hf/tokenizer_config.json").read_text())
+    assert (written["source_lang"], written["target_lang"]) == ("b", "a")
+
+
+BAD_DICTIONARIES = {
+    "no count": (b"w x\n", "dict.a.txt:1: 'w x' is no entry of a dictionary"),
+    "twice": (b"w 1\nw 1\n", "dict.a.txt:2: the token 'w' is there twice: first in line 1"),
+    "no UTF-8": (b"\xff 1\n", "dict.a.txt:1: not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DICTIONARIES)
+def test_a_dictionary_that_fairseq_does_not_read(name, tmp_path):
+    content, message = BAD_DICTIONARIES[name]
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/dict.a.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    assert not (tmp_path / "hf").exists()
+
+
+SENTENCEPIECE_FILES = {
+    "one": ({"one.model": b"1"}, {}, (b"1", b"1")),
+    "one for both": (
+        {"one.model": b"1", "two.spm": b"2"},
+        {"sentencepiece_model": "two.spm"},
+        (b"2", b"2"),
+    ),
+    "one for each": (
+        {"one.model": b"1", "two.spm": b"2"},
+        {"source_sentencepiece_model": "two.spm", "target_sentencepiece_model": "one.model"},
+        (b"2", b"1"),
+    ),
+    "one for the source": (
+        {"one.model": b"1", "two.spm": b"2"},
+        {"source_sentencepiece_model": "two.spm", "sentencepiece_model": "one.model"},
+        (b"2", b"1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCEPIECE_FILES)
+def test_sentencepiece_models_of_both_sides(name, tmp_path):
+    files, told, expected = SENTENCEPIECE_FILES[name]
+    stored(tmp_path / "ours")
+    for file, content in files.items():
+        (tmp_path / "ours" / file).write_bytes(content)
+    if told:
+        (tmp_path / "ours/reading.json").write_text(json.dumps(told))
+    assert exported(tmp_path).notes == []
+    copies = [(tmp_path / "hf" / name).read_bytes() for name in ("source.spm", "target.spm")]
+    assert tuple(copies) == expected
+
+
+@pytest.mark.parametrize("files", [[], ["one.model", "two.spm"], ["one.model", "reading.json"]])
+def test_sentencepiece_models_that_nobody_names(files, tmp_path):
+    stored(tmp_path / "ours")
+    for file in files:
+        (tmp_path / "ours" / file).write_text('{"bpe": "sentencepiece"}')
+    (note,) = exported(tmp_path).notes
+    assert note == (
+        "it has no tokeniser: expected one SentencePiece model beside the dictionaries, or a "
+        "reading.json that names them"
+    )
+    assert not (tmp_path / "hf/source.spm").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"sentencepiece_model": "a.spm"}', "a.spm: No such file or directory; expected a Sen"),
+        ('{"sentencepiece_model": "folder"}', "folder: Is a directory; expected a SentencePiece"),
+        ('{"sentencepiece_model": 3}', "sentencepiece_model is 3; expected a file of normalign im"),
+        ("{", "reading.json: not JSON; expected a file of normalign import"),
+    ],
+)
+def test_a_wrong_reading_file(text, message, tmp_path):
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/folder").mkdir()
+    (tmp_path / "ours/reading.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    assert not (tmp_path / "hf").exists()
 
 
 REFUSED = {

@@ -57,10 +57,15 @@ def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
     assert source.tokens.tolist() == expected.tolist()
     assert source.words == [0, 0, 2, 2, 3, 3, 3, -1]
     assert len(source.text) == 4
-    task.source_dictionary.add_symbol(f"w1{blank}w2")  # as a model that was imported may have
-    source = PairReader(task, scheme="subword_nmt").pair(text, "", "").source
-    assert source.tokens[0] == task.source_dictionary.index(f"w1{blank}w2")
-    assert source.words == [0, 2, 2, 3, 3, 3, -1]
+
+
+def test_pieces_of_an_imported_model_may_hold_blanks(task, tmp_path):
+    (tmp_path / "reading.json").write_text("{}")
+    task.args.data = str(tmp_path)
+    symbol = task.source_dictionary.add_symbol("w1\xa0w2")
+    source = PairReader(task).pair("w1\xa0w2 w3\xa0w4", "", "").source
+    assert source.tokens.tolist() == [symbol, 3, 2]
+    assert source.unknown == ("w3\xa0w4",)
 
 
 class OtherWords:

@@ -36,7 +36,9 @@ def test_other_folders_tell_nothing(tmp_path):
     assert not has_reading(tmp_path)
 
 
-@pytest.mark.parametrize("text", ['{"bpe": 3}', '{"path": "model.pt"}'])
+@pytest.mark.parametrize(
+    "text", ['{"bpe": 3}', '{"path": "model.pt"}', "{", "[]", '{"bpe": "bert", "bpe": "gpt2"}']
+)
 def test_other_options_are_refused(text, tmp_path):
     (tmp_path / "reading.json").write_text(text)
     with pytest.raises(InputError, match="expected a file of normalign import"):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host import safetensors_file
 from fairseq_normalign.host.safetensors_file import DTYPES, read_safetensors
 from tests.hugging_face import write_safetensors
 
@@ -30,6 +33,30 @@ def test_what_was_written_is_read(tmp_path):
     for name, values in tensors().items():
         torch.testing.assert_close(read[name], values, atol=0, rtol=0)
         assert read[name].dtype == values.dtype
+
+
+def test_our_own_writer_writes_the_same_bytes(tmp_path):
+    """Those of the tests' writer, which puts all numbers together first; views are copied out."""
+    views = {"turned": torch.arange(6.0).reshape(2, 3).T, "every other": torch.arange(8.0)[::2]}
+    written = {**tensors(), **views}
+    safetensors_file.write_safetensors(tmp_path / "ours", written, {"format": "pt"})
+    whole = {name: values.contiguous() for name, values in written.items()}
+    write_safetensors(tmp_path / "theirs", whole)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def test_numbers_are_written_one_tensor_after_the_other(tmp_path, monkeypatch):
+    """No second copy of a model is in memory: nothing that is written is longer than a tensor."""
+    lengths = []
+
+    @contextmanager
+    def file(path, binary):
+        yield SimpleNamespace(write=lambda content: lengths.append(memoryview(content).nbytes))
+
+    monkeypatch.setattr(safetensors_file, "whole_file", file)
+    values = {"a": torch.ones(100), "b": torch.ones(50, 2).half()}
+    safetensors_file.write_safetensors(tmp_path / "file", values, {})
+    assert lengths[1:] == [400, 200]
 
 
 def test_the_file_is_not_written_to(tmp_path):
@@ -82,6 +109,21 @@ DAMAGED = {
     "cut off": (content(entry(), b"\0" * 7), "'a' is at 0 to 8 of 7 bytes"),
     "too much": (content(entry(), b"\0" * 9), "1 bytes too many"),
     "a hole": (content(entry(data_offsets=[4, 12]), b"\0" * 12), "'a' is at 4 to 12 of 12 bytes"),
+    "no kind": (content(entry(dtype=[])), r"'a' has numbers of the kind \[\]; expected F64, F32"),
+    "a huge shape of nothing": (
+        content(entry(shape=[0, 2**62, 2**62], data_offsets=[0, 0]), b""),
+        r"'a' has the shape \[0, 4611686018427387904, 4611686018427387904\]",
+    ),
+    "a size that no number of PyTorch holds": (
+        content(entry(shape=[0, 2**70], data_offsets=[0, 0]), b""),
+        r"'a' has the shape \[0, 1180591620717411303424\]",
+    ),
+    "a shape of two lines": (content(entry(shape="\n")), r"'a' of the shape '\\n' has 8 bytes"),
+    "endless": (content(b'{"a": Infinity}'), "its header is damaged"),
+    "complex": (
+        content(entry(dtype="C64", shape=[1])),
+        "'a' has numbers of the kind 'C64'; expected F64, F32",
+    ),
     "an overlap": (
         content({**entry(), "b": entry(data_offsets=[4, 12])["a"]}, b"\0" * 12),
         "'b' is at 4 to 12 of 12 bytes",

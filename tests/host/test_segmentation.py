@@ -13,12 +13,13 @@ from argparse import Namespace
 
 import pytest
 import sentencepiece
+from fairseq.data import encoders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_normalign.alignment.words import byte_letters, split_words
+from fairseq_normalign.alignment.words import byte_letters, normalise_bpe_name, split_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.segmentation import Segmentation, build_bpes, build_tokenizers
 from fairseq_normalign.host.wording import PYTHON
@@ -437,3 +438,12 @@ def test_a_tokeniser_whose_package_is_missing(monkeypatch):
         build_tokenizers(args, ("de", "en"))
     with pytest.raises(InputError, match=r"^tokenizer moses: "):
         build_tokenizers(args, (None, None), PYTHON)
+
+
+def test_characters():
+    """fairseq's BPE of single letters, with a mark of its own between words."""
+    bpe = encoders.build_bpe(Namespace(bpe="characters"))
+    segmented = Segmentation(bpe, normalise_bpe_name("characters"))("das  haus ▁x", "")
+    assert segmented.symbols == bpe.encode("das haus ▁x").split(" ")
+    assert segmented.ids == [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
+    assert segmented.words == ["das", "haus", "▁x"]

@@ -52,7 +52,6 @@ def own_inputs(task, count: int) -> list[dict]:
     if hasattr(task, "data_manager"):
         [(_, dataset)], _ = task.data_manager.load_split_datasets("test", training=False)
     else:
-        task.args = task_options(task)  # fairseq's mBART task looks for it and does not set it
         task.load_dataset("test")
         dataset = getattr(task.dataset("test"), "datasets", {}).get("src-tgt", task.dataset("test"))
     return [dataset.collater([dataset[index]])["net_input"] for index in range(count)]
@@ -79,7 +78,8 @@ def test_a_multilingual_model_needs_languages(corpus, monkeypatch):
     task.args.source_lang = None
     with pytest.raises(
         InputError,
-        match="a multilingual model needs a source and a target language; found source_lang None",
+        match="found source_lang None, target_lang tgt; expected --source-lang and --target-lang "
+        "of one of: src-tgt",
     ):
         special_tokens_of(task)
 

@@ -16,6 +16,7 @@ from fairseq_normalign.host.generation_settings import read_search
 from fairseq_normalign.host.hugging_face import HuggingFaceFolder
 from fairseq_normalign.host.hugging_face_export import export_folder
 from fairseq_normalign.host.safetensors_file import read_safetensors, write_safetensors
+from fairseq_normalign.host.translation_conversion import check_translation_settings
 from tests.imported import LANGUAGES, Both, check_same_numbers
 from tests.translation_folders import (
     CODES,
@@ -286,6 +287,21 @@ BAD_MARIAN = {
         lambda folder: write_json(folder / "generation_config.json", {"num_beams": "many"}),
         "num_beams is 'many'; expected a number",
     ),
+    "a beam of too many digits": (
+        lambda folder: write_json(folder / "generation_config.json", {"num_beams": 10**400}),
+        "is too large); expected a file of a Hugging Face folder",
+    ),
+    "an endless penalty": (
+        lambda folder: write_json(
+            folder / "generation_config.json", {"length_penalty": float("inf")}
+        ),
+        "generation_config.json: length_penalty is inf; expected a number",
+    ),
+    "switches that are none": (
+        edited_config(scale_embedding="false", tie_word_embeddings=[]),
+        "not supported: scale_embedding is 'false'; tie_word_embeddings is []",
+    ),
+    "a dropout above 1": (edited_config(dropout=7), "not supported: dropout is 7"),
     "half a beam": (
         lambda folder: write_json(folder / "generation_config.json", {"num_beams": 2.5}),
         "generation_config.json: num_beams is 2.5; expected a whole number from 1 on",
@@ -389,8 +405,8 @@ def search_of(folder, path, config, generation):
     if generation is not None:
         write_json(path / "generation_config.json", generation)
     search = read_search(HuggingFaceFolder(str(path)))
-    values = dict(zip(search.options[::2], search.options[1::2], strict=True))
-    return values["--beam"], values["--max-len-b"], search.notes
+    beam, longest = (search.options.index(name) + 1 for name in ("--beam", "--max-len-b"))
+    return search.options[beam], search.options[longest], search.notes
 
 
 def test_settings_of_the_search_are_of_one_file(marian, tmp_path):
@@ -424,6 +440,14 @@ def test_fillers_that_are_not_told(m2m, tmp_path):
     write_json(tmp_path / "theirs/tokenizer_config.json", {"num_madeup_words": None})
     imported = import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
     assert imported.notes[0].startswith("100 languages: af, am, ")
+
+
+def test_a_check_of_settings_leaves_them_as_they_are(m2m):
+    folder = HuggingFaceFolder(str(m2m[1]))
+    del folder.config["scale_embedding"]
+    before = dict(folder.config)
+    check_translation_settings(folder)
+    assert folder.config == before
 
 
 def test_settings_of_m2m_that_are_not_told(m2m, tmp_path):
