@@ -139,9 +139,9 @@ def main(args: argparse.Namespace) -> None:
         dtype=dtype_of(args),
         overrides=args.model_overrides,
     )
-    print(comparison_table(rows))
     if args.output:
         with whole_file(args.output) as file:
             json.dump(as_json(rows), file, indent=1, ensure_ascii=False, allow_nan=False)
     if args.plot:
         pictures.save(pruning_picture(rows), args.plot)
+    print(comparison_table(rows))

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
+from fairseq_normalign.files import short_names, whole_file
 from fairseq_normalign.progress import bar
 
 if TYPE_CHECKING:
@@ -109,20 +110,13 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
-    if len(set(args.path)) < len(args.path):
-        raise InputError("--path: a checkpoint is named twice; expected different ones")
+    check_several(args)
     if bool(args.words) != bool(args.plot_words):
         raise InputError("--words and --plot-words FILE go together")
     if args.plot_words:
         options.check_picture("--plot-words", args.plot_words)
     if args.bounds and sorted(set(args.bounds)) != args.bounds:
         raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: expected ascending numbers")
-    streams = [path for path in (args.source_file, args.target_file) if path and is_stream(path)]
-    if streams and len(args.path) > 1:
-        raise InputError(
-            f"{name_of(streams[0])}: can be read only once, and several models read it; expected a "
-            "file"
-        )
 
 
 def main(args: argparse.Namespace) -> None:

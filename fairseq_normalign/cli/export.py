@@ -90,7 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-gigabytes",
-        type=float,
+        type=options.gigabytes,
         default=10,
         metavar="N",
         help="refuse to write a file larger than this (default: %(default)s)",

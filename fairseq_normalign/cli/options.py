@@ -418,6 +418,17 @@ def share(text: str) -> float:
     return value
 
 
+def gigabytes(text: str) -> float:
+    """A number above 0 on the command line."""
+    try:
+        value = decimal(text)
+    except ValueError:
+        value = 0.0
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
+    return value
+
+
 def layer(text: str) -> int | str:
     """A layer from 1, or ``auto``, on the command line."""
     return text if text == "auto" else positive(text)

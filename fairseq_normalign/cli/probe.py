@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.shell import print_signature
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names, whole_file
 from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
@@ -30,7 +30,7 @@ LIMIT = 2000
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser = options.model_parser("probe", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check, several=True)
+    return options.parse(parser, argv, add_options, check_several, several=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +58,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("-o", "--output", metavar="FILE.json", help="write everything here")
     group.add_argument("--plot", metavar="FILE", help="curves: .png, .pdf or .svg")
-
-
-def check(args: argparse.Namespace) -> None:
-    if len(set(args.path)) < len(args.path):
-        raise InputError("--path: a checkpoint is named twice; expected different ones")
 
 
 def main(args: argparse.Namespace) -> None:

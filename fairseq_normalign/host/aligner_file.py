@@ -90,8 +90,9 @@ def head_of(path: str, model: nn.Module) -> AlignmentHead:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; {EXPECTED}") from None
     trained = _read(path, changed)
-    wanted = _fingerprints.setdefault(model, "") or fingerprint(model)
-    _fingerprints[model] = wanted
+    if model not in _fingerprints:
+        _fingerprints[model] = fingerprint(model)
+    wanted = _fingerprints[model]
     for head, fits, _ in trained:
         if fits == wanted:
             return head

@@ -187,7 +187,7 @@ class AttentionExport:
 
     def _count(self, array: np.ndarray) -> None:
         self.bytes += array.nbytes + OVERHEAD
-        if self.bytes > self.cfg.export_max_gigabytes * 1e9:
+        if not self.bytes <= self.cfg.export_max_gigabytes * 1e9:  # as if it is nan
             raise InputError(
                 f"{self.path}: more than --export-max-gigabytes {self.cfg.export_max_gigabytes:g} "
                 f"after {self._writer.sentences} of {len(self.sentences) * self.nbest} sentences; "

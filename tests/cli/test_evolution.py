@@ -127,7 +127,7 @@ REFUSED = {
         "--plot-words w.jpg: expected a name that ends in .png, .pdf, .svg",
     ),
     "--bounds 5 2": (["translation.pt"], "--bounds 5 2: expected ascending numbers"),
-    "--cpu": (["translation.pt"] * 2, "--path: a checkpoint is named twice; expected different"),
+    "--cpu": (["translation.pt"] * 2, "--path: {folder}/translation.pt is named twice; expected"),
 }
 
 

@@ -151,6 +151,7 @@ BAD = {
         r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of "
         r"--layer and --head",
     ),
+    "no size": (["--max-gigabytes", "nan"], "--max-gigabytes: 'nan': expected a number above 0"),
     "no such layer": (["--layer", "1", "7"], "layer 7: the model has layers 1 to 3"),
     "one text only": (
         ["--source-file", "{corpus}/test.src"],

@@ -189,6 +189,10 @@ BAD = {
         ["--export-layers", "1-2"],
         "--export-layers 1-2: expected numbers from 1 with commas between",
     ),
+    "no size": (
+        ["--export-max-gigabytes", "nan"],
+        r"old\.npz: more than --export-max-gigabytes nan after \d+ of 40 sentences; choose some",
+    ),
     "too large": (
         ["--export-quantity", "vectors", "--export-max-gigabytes", "0.001"],
         r"old\.npz: more than --export-max-gigabytes 0\.001 after \d+ of 40 sentences; choose some",
