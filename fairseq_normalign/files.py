@@ -42,6 +42,7 @@ DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
 NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 PRIVATE = 0o600  # until an output is complete
 CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # says a file system that knows no fsync
+PATIENT = 500  # tries, of a lock that others hold but for a moment
 # … that knows no hard links
 NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
@@ -351,7 +352,7 @@ def _link(part: Path, path: Path, text: str) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-    with locked(path) as alone:
+    with locked(path, tries=PATIENT) as alone:
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if alone:

@@ -56,10 +56,10 @@ def is_locked(target: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(target: Path) -> Iterator[bool]:
+def locked(target: Path, *, tries: int = TRIES) -> Iterator[bool]:
     """Holds the lock of an output, or refuses if another run does; false if there are no locks."""
     lock = lock_of(target)
-    descriptor, held = _take(lock, target)
+    descriptor, held = _take(lock, target, tries)
     try:
         yield held
     finally:
@@ -69,7 +69,7 @@ def locked(target: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _take(lock: Path, target: Path) -> tuple[int, bool]:
+def _take(lock: Path, target: Path, tries: int) -> tuple[int, bool]:
     refusals = 0
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -78,7 +78,7 @@ def _take(lock: Path, target: Path) -> tuple[int, bool]:
         except BlockingIOError:
             os.close(descriptor)
             refusals += 1
-            if refusals == TRIES:
+            if refusals == tries:
                 raise Busy(f"{target}: another run is writing it; expected one at a time") from None
             time.sleep(PAUSE)  # it may be but somebody who asks (``is_locked``)
         except OSError:

@@ -23,8 +23,9 @@ def merge_run(folder: RunFolder) -> None:
             if count:
                 policies.setdefault(notes["policy"], places[0])
                 _refuse_several(policies)
-                signature["too-long"] = notes["policy"]
             file.write(body)
+        for policy in policies:  # of which there is one at most
+            signature["too-long"] = policy
     folder.remove()
 
 

@@ -22,7 +22,8 @@ def signed_file(path: str | Path, options: Mapping[str, object]) -> Iterator[Tex
     The old signature goes just before the new alignment comes, and the new signature comes last: a
     run that ends anywhere between leaves an alignment without signature, never with that of
     another. The signature's lock is held all the while, so that two runs cannot mix the two files.
-    A device or a pipe has nothing beside it, and gets no signature.
+    A device or a pipe has nothing beside it, and gets no signature. Options may grow until the
+    alignment is whole.
     """
     if is_stream(path):
         with whole_file(path) as file:

@@ -38,10 +38,11 @@ ALIASES = {
     "spm": "sentencepiece",
     "characters": "sentencepiece",
 }
+# What fairseq's --bpe takes, of which we know the words.
 SPLITTERS = (
-    *("sentencepiece", "subword_nmt", "fastbpe", "gpt2", "hf_byte_bpe", "bert"),
-    "characters",
-)  # what fairseq's --bpe takes, of which we know the words
+    *("sentencepiece", "subword_nmt", "fastbpe", "gpt2", "hf_byte_bpe"),
+    *("bert", "characters"),
+)
 
 
 def normalise_bpe_name(name: str | None) -> str:

@@ -23,7 +23,7 @@ from fairseq_normalign.files import refuse_overwriting, whole_file
 from fairseq_normalign.heads.names import ALL
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
 from fairseq_normalign.host.explained import explained
-from fairseq_normalign.host.special_tokens import task_options
+from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.trust import (
     check_is_file,
     guard_fairseq,
@@ -92,9 +92,10 @@ def load_single(path: str, data: str, overrides: dict | None = None):
         )
     (model,), task = load_ensemble(path, data, overrides)
     if isinstance(model, FairseqMultiModel):
-        pair = "{0.source_lang}-{0.target_lang}".format(task_options(task))
+        languages = languages_of(task)
+        pair = "{}-{}".format(*languages)
         if pair not in model.models:
-            found = "no languages are named" if "None" in pair else f"no languages {pair}"
+            found = f"no languages {pair}" if any(languages) else "no languages are named"
             raise InputError(
                 f"{path}: {found}; expected --source-lang and --target-lang of one of: "
                 f"{', '.join(model.models)}"

@@ -163,9 +163,10 @@ def _names_are_of_reverse(args: argparse.Namespace) -> bool:
 
     Both are imported, the reverse one is multilingual, and the other is of two languages.
     """
-    if not getattr(args, "reverse_path", None) or not has_reading(args.data) or ":" in args.path:
+    if not getattr(args, "reverse_path", None) or ":" in args.path:
         return False
-    if not has_reading(_reverse_data(args)):
+    folders = args.data.partition(":")[0], _reverse_data(args)
+    if not all(map(has_reading, folders)):
         return False
     of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
     return None in of_reverse.values() and None not in of_model.values()

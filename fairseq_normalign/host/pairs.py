@@ -87,12 +87,12 @@ class Side:
         between: Tokens = (),
         codes: Collection[int] = (),
         *,
-        holds_blanks: bool = False,
+        keeps_blanks: bool = False,
     ) -> None:
         self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
         self.before, self.after = special
         self.between, self.codes = between, codes
-        self.holds_blanks = holds_blanks
+        self.keeps_blanks = keeps_blanks
 
     def from_text(self, text: Text, where: str) -> Sentence:
         """A sentence of a text; or two passages with a TAB between, where the model reads two."""
@@ -107,8 +107,7 @@ class Side:
             if place > 0:
                 ids += self.between
                 word_of += [-1] * len(self.between)
-            segmented = self.segmentation(passage, where)
-            symbols, pieces, numbers, own_words = segmented
+            symbols, pieces, numbers, own_words = self.segmentation(passage, where)
             for symbol, piece, number in zip(symbols, pieces, numbers, strict=True):
                 indices = self._indices(symbol)
                 unknown += [piece] * indices.count(self.dictionary.unk())
@@ -149,7 +148,7 @@ class Side:
         them into a dictionary.
         """
         index = self._index(symbol)
-        if index != self.dictionary.unk() or self.holds_blanks:
+        if index != self.dictionary.unk() or self.keeps_blanks:
             return [index]
         return [self._index(part) for part in tokenize_line(symbol)]
 
@@ -259,6 +258,7 @@ class PairReader:
         self.marks = special_tokens_of(task)
         source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
         target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
+        is_imported = _is_imported(task)
         self.source = Side(
             "source",
             task.source_dictionary,
@@ -266,14 +266,14 @@ class PairReader:
             source,
             self.marks.between,
             self.marks.codes,
-            holds_blanks=_is_imported(task),
+            keeps_blanks=is_imported,
         )
         self.target = Side(
             "target",
             task.target_dictionary,
             self.marks.target,
             target,
-            holds_blanks=_is_imported(task),
+            keeps_blanks=is_imported,
         )
         self._warned: set[tuple[str, ...]] = set()
         self._check_scheme()

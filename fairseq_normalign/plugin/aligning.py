@@ -48,10 +48,10 @@ class AligningGenerator(PatientGenerator):
 
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
+        aligner = self.aligner or self._new_aligner()
         finalized = super().generate(models, sample, **kwargs)
         hypotheses = []
         pairs = []
-        aligner = self.aligner or self._new_aligner()
         sources = unpadded(sample["net_input"]["src_tokens"], self.pad)
         for source, beam in zip(sources, finalized, strict=True):
             for hypothesis in beam[: self.nbest]:
@@ -66,8 +66,11 @@ class AligningGenerator(PatientGenerator):
         return finalized
 
     def _new_aligner(self) -> NormAligner:
-        """By what the command has built: fairseq builds its BPE after the generator."""
-        bpe = getattr(self.task, "bpe", None)
+        """By what the command has built: fairseq builds its BPE after the generator.
+
+        Pieces are joined by their marks, but GPT-2's are numbers, which its BPE alone can spell.
+        """
+        bpe = getattr(self.task, "bpe", None) if self.scheme == "gpt2" else None
         reader = PairReader(self.task, bpe=bpe, scheme=self.scheme)
         forcing = TeacherForcing(self.network, self.task)
         return NormAligner(forcing, reader, self.task.align_options())

@@ -79,6 +79,9 @@ class AttentionExport:
 
     def __init__(self, task: Any, epochs: EpochBatchIterator):
         self.task, self.cfg, self.path = task, task.cfg, task.cfg.export_attention
+        if not self.cfg.export_max_gigabytes > 0:
+            found = self.cfg.export_max_gigabytes
+            raise InputError(f"--export-max-gigabytes {found:g}: expected a number above 0")
         self.shards = epochs.num_shards
         names = [name for name, dataset in task.datasets.items() if dataset is epochs.dataset]
         self.subset = names[0] if names else None
@@ -187,7 +190,7 @@ class AttentionExport:
 
     def _count(self, array: np.ndarray) -> None:
         self.bytes += array.nbytes + OVERHEAD
-        if not self.bytes <= self.cfg.export_max_gigabytes * 1e9:  # as if it is nan
+        if self.bytes > self.cfg.export_max_gigabytes * 1e9:
             raise InputError(
                 f"{self.path}: more than --export-max-gigabytes {self.cfg.export_max_gigabytes:g} "
                 f"after {self._writer.sentences} of {len(self.sentences) * self.nbest} sentences; "

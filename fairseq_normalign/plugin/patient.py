@@ -43,6 +43,7 @@ class PatientBeams(BeamSearch):
             best = scores[:, :, step - 1].amax(1) / step**self.penalty
             worst = [_worst(found, beams) for found in self.found]
             self.closed = [not now > then for now, then in zip(best.tolist(), worst, strict=True)]
+            scores[self.closed] = 0.0  # also if no beam is left: -inf would never end
             lprobs[self.closed] = -math.inf
             lprobs[self.closed, :, self.eos] = 0.0
         return super().step(step, lprobs, scores, *rest)
@@ -85,9 +86,11 @@ class PatientGenerator(SequenceGenerator):
     def finalize_hypos(
         self, step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest
     ):
-        more = (step, bbsz_idx, eos_scores, tokens, scores)
         if not isinstance(self.search, PatientBeams):
+            more = (step, bbsz_idx, eos_scores, tokens, scores)
             return super().finalize_hypos(*more, finalized, finished, beam_size, *rest)
+        # Scores are compared here, one by one: a GPU would be waited for each time.
+        more = (step, bbsz_idx, eos_scores.cpu(), tokens, scores)
         searched = [number for number, is_finished in enumerate(finished) if not is_finished]
         new = [[] for _ in finalized]
         ended = super().finalize_hypos(*more, new, finished, beam_size, *rest)

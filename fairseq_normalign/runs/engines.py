@@ -220,29 +220,29 @@ def run_on_ray(
     """
     ray = _ray()
     resources = {"num_gpus": 1} if gpu else {"num_cpus": 1}
-    with _silent_stdout():
+    with _stdout_to_stderr():
         _connect(ray, address)
     try:
-        with _silent_stdout():
+        with _stdout_to_stderr():
             lasting = {"max_restarts": -1, "max_task_retries": RETRIES, **resources}
             worker = ray.remote(**lasting)(_ray_worker(make))
             if workers is None:
                 workers = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 1))
             results = _Crew(ray, [worker.remote() for _ in range(workers)]).run(chunks)
         while True:
-            with _silent_stdout():
+            with _stdout_to_stderr():
                 upcoming = next(results, None)
             if upcoming is None:
                 return
             chunk, finished = upcoming
             yield chunk, _heard(chunk, finished, progress)
     finally:
-        with _silent_stdout():
+        with _stdout_to_stderr():
             ray.shutdown()
 
 
-def _silent_stdout() -> contextlib.AbstractContextManager:
-    """While Ray is at work: it prints of lost workers, and stdout is for results."""
+def _stdout_to_stderr() -> contextlib.AbstractContextManager:
+    """For what Ray prints, of lost workers: stdout is for results."""
     return contextlib.redirect_stdout(sys.stderr)
 
 

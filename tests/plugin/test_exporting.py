@@ -191,7 +191,7 @@ BAD = {
     ),
     "no size": (
         ["--export-max-gigabytes", "nan"],
-        r"old\.npz: more than --export-max-gigabytes nan after \d+ of 40 sentences; choose some",
+        "--export-max-gigabytes nan: expected a number above 0",
     ),
     "too large": (
         ["--export-quantity", "vectors", "--export-max-gigabytes", "0.001"],
@@ -272,7 +272,9 @@ class Task(SimpleNamespace):
 
 def export_of(batches, shards: int = 1) -> AttentionExport:
     dataset = object()
-    task = Task(cfg=Task(export_attention="x.npz"), datasets={"test": dataset})
+    task = Task(
+        cfg=Task(export_attention="x.npz", export_max_gigabytes=1.0), datasets={"test": dataset}
+    )
     epochs = Task(num_shards=shards, shard_id=0, dataset=dataset, frozen_batches=batches)
     return AttentionExport(task, epochs)
 

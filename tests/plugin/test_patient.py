@@ -45,14 +45,14 @@ def model():
 SOURCES = [[5, 6, 7, 8, EOS], [9, 10, EOS], [11, EOS], [12, 13, 14, EOS], [7, 7, 20, 21, 22, EOS]]
 
 
-def generated(model, sources, **options):
+def generated(model, sources, prefix=None, **options):
     longest = max(map(len, sources))
     tokens = torch.tensor([[PAD] * (longest - len(source)) + source for source in sources])
     lengths = torch.tensor(list(map(len, sources)))
     sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
     dictionary = ToyTask().target_dictionary
     generator = PatientGenerator([model], dictionary, max_len_b=LONGEST, min_len=0, **options)
-    return generator.generate([model], sample)
+    return generator.generate([model], sample, prefix_tokens=prefix)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
@@ -78,6 +78,18 @@ def test_patience_finds_other_translations(model):
         hasty[-1]["tokens"].tolist() != patient[-1]["tokens"].tolist()
         for hasty, patient in zip(*both, strict=True)
     )
+
+
+@torch.no_grad()
+def test_a_prefix_that_ends(model):
+    """No beam is left then."""
+    prefix = torch.tensor([[5, 6, EOS, PAD], [5, 6, 7, 8]])
+    both = []
+    for patient in (False, True):
+        batch = generated(model, SOURCES[:2], beam_size=3, patient=patient, prefix=prefix)
+        both.append([beam[0]["tokens"].tolist() for beam in batch])
+    assert both[0][0] == both[1][0] == [5, 6, EOS]
+    assert both[1][1][:4] == [5, 6, 7, 8]
 
 
 def test_other_searches_have_no_patience(model):

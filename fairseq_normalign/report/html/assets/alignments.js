@@ -196,17 +196,15 @@ class Browser {
     const asked = this.asked;
     const ways = this.panels.map((way) => way.copy());
     const key = ways.map((way) => way.key).join(" ");
-    if (!this.found.has(key)) {
-      const values = [];
-      for (let number = 0; number < this.pairs.length; number++) {
-        if (number % 50 === 0) this.say(`Comparing ${number} of ${this.pairs.length} pairs …`);
-        const [left, right] = await Promise.all(ways.map((way) => this.softOf(way, number)));
-        if (asked !== this.asked) return null;
-        values.push(disagreement(left, right));
-      }
-      this.found.set(key, values);
+    const values = this.found.get(key) ?? []; // as far as an earlier comparison came
+    this.found.set(key, values);
+    for (let number = values.length; number < this.pairs.length; number++) {
+      if (number % 50 === 0) this.say(`Comparing ${number} of ${this.pairs.length} pairs …`);
+      const [left, right] = await Promise.all(ways.map((way) => this.softOf(way, number)));
+      if (asked !== this.asked) return null;
+      values.push(disagreement(left, right));
     }
-    return this.found.get(key);
+    return values;
   }
 
   say(text) { this.status.textContent = text; }
