@@ -108,13 +108,19 @@ def edited_vocabulary(edit_names):
     return edit
 
 
+def taken_parameters(folder, edit_tensors):
+    """The parameters of a folder, changed; their file is gone."""
+    path = folder / "model.safetensors"
+    tensors = {name: values.clone() for name, values in read_safetensors(path).items()}
+    edit_tensors(tensors)
+    path.unlink()
+    return tensors
+
+
 def edited_parameters(edit_tensors):
     def edit(folder):
-        path = folder / "model.safetensors"
-        tensors = {name: values.clone() for name, values in read_safetensors(path).items()}
-        edit_tensors(tensors)
-        path.unlink()
-        write_safetensors(path, tensors, {})
+        tensors = taken_parameters(folder, edit_tensors)
+        write_safetensors(folder / "model.safetensors", tensors, {})
 
     return edit
 
@@ -146,11 +152,7 @@ def apart(folder):
 
 def pickled(edit_tensors):
     def edit(folder):
-        path = folder / "model.safetensors"
-        tensors = {name: values.clone() for name, values in read_safetensors(path).items()}
-        edit_tensors(tensors)
-        path.unlink()
-        torch.save(tensors, folder / "pytorch_model.bin")
+        torch.save(taken_parameters(folder, edit_tensors), folder / "pytorch_model.bin")
 
     return edit
 
