@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from benchmarks.models import BASE, SMALL, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.blocks import record_blocks
-from fairseq_normalign.norms.alti import contributions
-from fairseq_normalign.norms.alti_rollout import Rollout
+from fairseq_normalign.attention.alti import contributions
+from fairseq_normalign.attention.alti_rollout import Rollout
+from fairseq_normalign.attention.block_recorder import record_blocks
+from fairseq_normalign.names import KINDS
 
 
 class Way(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.models import BASE, SMALL, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved
-from fairseq_normalign.analysis.methods import Batch, method_of
+from fairseq_normalign.attention.methods import Batch, method_of
 from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
-from fairseq_normalign.heads.names import KINDS, Head
+from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.criterion import L0Criterion
 
 VARIANT = "transformer_normalign"

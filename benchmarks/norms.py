@@ -12,13 +12,13 @@ from torch import Tensor
 
 from benchmarks.models import BASE, SMALL, TINY, Shape, build_model, build_task, texts, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
-from fairseq_normalign.alignment.links import format_links
-from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.attention.contributions import Norms, norms
+from fairseq_normalign.attention.recorder import KINDS, record
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
-from fairseq_normalign.host.recorder import KINDS, record
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.norms.contributions import Norms, norms
+from fairseq_normalign.text.links import format_links
 
 VARIANTS = {"plain": (), "cross": ("cross",), "all": KINDS}  # which attentions are recorded
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
-from fairseq_normalign.analysis.lrp_walk import propagate
-from fairseq_normalign.heads.lrp_rules import RULES
+from fairseq_normalign.attention.lrp_rules import RULES
+from fairseq_normalign.attention.lrp_walk import propagate
 
 PAD = 1
 BOUND = ("epsilon", "attnlrp")  # the rules whose ratios have targets

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.timing import Row
 from fairseq_normalign.alignment import aer
-from fairseq_normalign.alignment.links import GoldFile, LinkFile, format_links, read_together
 from fairseq_normalign.alignment.symmetrize import symmetrize
+from fairseq_normalign.text.links import GoldFile, LinkFile, format_links, read_together
 
 REPEATS = 200
 RUNS = 3

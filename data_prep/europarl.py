@@ -27,8 +27,8 @@ from prepare import Vocabulary, prepare
 from selection import Pair, disjoint, lowercase, without_last
 from tokenization import tokenize
 
-from fairseq_normalign.alignment.links import parse_gold
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import parse_gold
 
 URL = "https://www.statmt.org/europarl/v7/de-en.tgz"
 TEXT = ("europarl-v7.de-en.de", "europarl-v7.de-en.en")

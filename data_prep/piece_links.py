@@ -21,10 +21,10 @@ from pathlib import Path
 from command import described_by, errors_in_one_line
 from lines import write_lines
 
-from fairseq_normalign.alignment.links import LinkFile, format_links, read_together
-from fairseq_normalign.alignment.piece_links import piece_links
-from fairseq_normalign.alignment.words import SCHEMES, TextFile, word_ids
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import LinkFile, format_links, read_together
+from fairseq_normalign.text.piece_links import piece_links
+from fairseq_normalign.text.words import SCHEMES, TextFile, word_ids
 
 
 def lines_of_links(

@@ -8,6 +8,7 @@ may change with every version.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +18,25 @@ from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.aer import score_links
-    from fairseq_normalign.alignment.links import GoldFile
-    from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
-    from fairseq_normalign.analysis.alti import source_shares
-    from fairseq_normalign.analysis.block_survey import BlockOptions, survey_blocks
-    from fairseq_normalign.analysis.combined import CombinedAligner
-    from fairseq_normalign.analysis.error_table import error_table
-    from fairseq_normalign.analysis.evaluation import compare
-    from fairseq_normalign.analysis.head_scores import HEAD_SCORES, HeadScore
-    from fairseq_normalign.analysis.methods import METHODS, Method
-    from fairseq_normalign.analysis.pair_relevance import relevances
-    from fairseq_normalign.analysis.profile import ProfileOptions, profile
-    from fairseq_normalign.analysis.pruning import Prunable
-    from fairseq_normalign.analysis.shift_att import ShiftAttAligner
+    from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
+    from fairseq_normalign.alignment.combined import CombinedAligner
+    from fairseq_normalign.alignment.method_errors import error_table
+    from fairseq_normalign.alignment.shift_att import ShiftAttAligner
+    from fairseq_normalign.attention.block_recorder import record_blocks
+    from fairseq_normalign.attention.lrp_rules import contributions
+    from fairseq_normalign.attention.methods import METHODS, Method
+    from fairseq_normalign.attention.pair_relevance import relevances
+    from fairseq_normalign.attention.recorder import record
+    from fairseq_normalign.attention.source_shares import source_shares
     from fairseq_normalign.errors import InputError
-    from fairseq_normalign.heads.lrp_rules import contributions
-    from fairseq_normalign.host.blocks import record_blocks
+    from fairseq_normalign.heads.evaluation import compare
+    from fairseq_normalign.heads.head_scores import HEAD_SCORES, HeadScore
+    from fairseq_normalign.heads.profiling import ProfileOptions, profile
+    from fairseq_normalign.heads.pruning import Prunable
     from fairseq_normalign.host.pairs import text_pairs
-    from fairseq_normalign.host.recorder import record
-    from fairseq_normalign.report.export import open_export
+    from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
+    from fairseq_normalign.results.export import open_export
+    from fairseq_normalign.text.links import GoldFile
 
 __all__ = [
     "HEAD_SCORES",
@@ -68,30 +69,30 @@ __all__ = [
 
 # Imported when asked for: `normalign aer` must start without PyTorch, and exports be read without.
 PLACES = {
-    "HEAD_SCORES": "analysis.head_scores",
-    "METHODS": "analysis.methods",
-    "AlignOptions": "analysis.aligner",
-    "BlockOptions": "analysis.block_survey",
-    "CombinedAligner": "analysis.combined",
-    "GoldFile": "alignment.links",
-    "HeadScore": "analysis.head_scores",
+    "HEAD_SCORES": "heads.head_scores",
+    "METHODS": "attention.methods",
+    "AlignOptions": "alignment.aligner",
+    "BlockOptions": "layers.block_survey",
+    "CombinedAligner": "alignment.combined",
+    "GoldFile": "text.links",
+    "HeadScore": "heads.head_scores",
     "InputError": "errors",
-    "Method": "analysis.methods",
-    "NormAligner": "analysis.aligner",
-    "ProfileOptions": "analysis.profile",
-    "Prunable": "analysis.pruning",
-    "ShiftAttAligner": "analysis.shift_att",
-    "compare": "analysis.evaluation",
-    "contributions": "heads.lrp_rules",
-    "error_table": "analysis.error_table",
-    "open_export": "report.export",
-    "profile": "analysis.profile",
-    "record": "host.recorder",
-    "record_blocks": "host.blocks",
-    "relevances": "analysis.pair_relevance",
+    "Method": "attention.methods",
+    "NormAligner": "alignment.aligner",
+    "ProfileOptions": "heads.profiling",
+    "Prunable": "heads.pruning",
+    "ShiftAttAligner": "alignment.shift_att",
+    "compare": "heads.evaluation",
+    "contributions": "attention.lrp_rules",
+    "error_table": "alignment.method_errors",
+    "open_export": "results.export",
+    "profile": "heads.profiling",
+    "record": "attention.recorder",
+    "record_blocks": "attention.block_recorder",
+    "relevances": "attention.pair_relevance",
     "score_links": "alignment.aer",
-    "source_shares": "analysis.alti",
-    "survey_blocks": "analysis.block_survey",
+    "source_shares": "attention.source_shares",
+    "survey_blocks": "layers.block_survey",
     "text_pairs": "host.pairs",
 }
 
@@ -102,5 +103,8 @@ if "fairseq" in sys.modules:  # `--user-dir`: fairseq is the importer and looks 
 def __getattr__(name: str) -> Any:
     if name in PLACES:
         with first_import():
-            return imported(f"{PLACES[name]}:{name}")
+            found = imported(f"{PLACES[name]}:{name}")
+            if "fairseq" in sys.modules:  # it may load checkpoints of our architectures
+                importlib.import_module("fairseq_normalign.plugin")
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,9 +22,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_normalign.analysis.pruning import GATED_CRITERION, PLAIN_CRITERION, Prunable
 from fairseq_normalign.cli.main import main as normalign_main
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.pruning import GATED_CRITERION, PLAIN_CRITERION, Prunable
 from fairseq_normalign.host.checkpoint import read_transformer
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_normalign"

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import fairseq_normalign.plugin  # noqa: F401  (registers: tests call what loads checkpoints)
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fairseq_normalign"
 torch.set_num_threads(1)  # sums do not depend on the machine's cores, nor do workers fight for them
@@ -92,8 +94,6 @@ def build_model(arch: str = "transformer", task=None, **options):
     It has 2+2 layers, is 16 wide, and has 4 heads.
     """
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-
-    import fairseq_normalign.plugin  # noqa: F401  (registers)
 
     sizes = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2, "attention_heads": 4}
     small = {"max_source_positions": 64, "max_target_positions": 64}

@@ -23,9 +23,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fairseq_normalign.analysis.head_scores import HEAD_SCORES
-from fairseq_normalign.analysis.methods import METHODS
+from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.cli.main import COMMANDS, main
+from fairseq_normalign.heads.head_scores import HEAD_SCORES
 from tests import damage, fuzz_targets
 
 CORPUS = "data --path model.pt --cpu --source-file text.a --target-file text.b"

@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fairseq_normalign.alignment.hypotheses import read_printed
 from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.links import GoldFile, LinkFile
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.alignment.words import TextFile, normalise_bpe_name
-from fairseq_normalign.heads.frequencies import read_frequencies
 from fairseq_normalign.heads.relevance_log import read_log
-from fairseq_normalign.heads.treebank import read_conllu
-from fairseq_normalign.report.export import open_export
 from fairseq_normalign.report.roles import read_models
+from fairseq_normalign.results.export import open_export
+from fairseq_normalign.text.frequencies import read_frequencies
+from fairseq_normalign.text.hypotheses import read_printed
+from fairseq_normalign.text.links import GoldFile, LinkFile
+from fairseq_normalign.text.treebank import read_conllu
+from fairseq_normalign.text.words import TextFile, normalise_bpe_name
 from tests import slow_readers
 from tests.conftest import ToyTask, run
 from tests.stored import OPTIONS, state
@@ -137,7 +137,7 @@ def read_roles(path: Path) -> list:
 
 
 def exported() -> bytes:
-    from fairseq_normalign.analysis.export_writer import create_export
+    from fairseq_normalign.results.export_writer import create_export
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export.npz"
@@ -189,8 +189,8 @@ def read_tensors(path: Path) -> dict[str, list]:
 
 
 def aligner() -> bytes:
-    from fairseq_normalign.host.aligner_file import TrainedHead, write_aligner
-    from fairseq_normalign.norms.alignment_head import AlignmentHead
+    from fairseq_normalign.attention.trained_head import AlignmentHead
+    from fairseq_normalign.attention.trained_head_file import TrainedHead, write_aligner
 
     head = AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(1))
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +199,7 @@ def aligner() -> bytes:
 
 
 def read_aligner(path: Path) -> Any:
-    from fairseq_normalign.host import aligner_file
+    from fairseq_normalign.attention import trained_head_file as aligner_file
 
     return len(aligner_file._read.__wrapped__(str(path), 0))
 
@@ -288,7 +288,7 @@ def read_binarised(path: Path) -> Any:
 
 def build(path: Path, bpe: str, option: str) -> Any:
     from fairseq_normalign.host.segmentation import Segmentation, build_bpes
-    from fairseq_normalign.host.wording import PYTHON
+    from fairseq_normalign.text.advice import PYTHON
 
     args = argparse.Namespace(bpe=bpe, post_process=None, tokenizer=None, **{option: str(path)})
     source, _ = build_bpes(args, PYTHON)
@@ -322,7 +322,7 @@ WORDPIECES = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s",
 
 
 def read_reading(path: Path) -> Any:
-    from fairseq_normalign.host.reading import apply_reading
+    from fairseq_normalign.host.text_options import apply_reading
 
     args = argparse.Namespace()
     apply_reading(args, path.parent)
@@ -343,7 +343,7 @@ def bert_folder() -> dict[str, bytes]:
 
 def import_with(path: Path) -> Any:
     """Imports a folder one of whose files is the one at hand."""
-    from fairseq_normalign.host.conversion import import_folder
+    from fairseq_normalign.huggingface.conversion import import_folder
 
     folder = path.parent / "folder"
     folder.mkdir()
@@ -536,14 +536,14 @@ class Spec(NamedTuple):
 
 
 def read_method(text: str) -> Any:
-    from fairseq_normalign.analysis.methods import full_spec, method_of
+    from fairseq_normalign.attention.methods import full_spec, method_of
 
     method_of(text)
     return full_spec(text)
 
 
 def read_evidence(text: str) -> Any:
-    from fairseq_normalign.analysis.evidence import parse_evidences
+    from fairseq_normalign.alignment.evidence import parse_evidences
 
     weighted, files = parse_evidences([text])
     if files:
@@ -554,21 +554,21 @@ def read_evidence(text: str) -> Any:
 
 
 def read_rule(text: str) -> Any:
-    from fairseq_normalign.alignment.extract import check_extract
+    from fairseq_normalign.attention.extract import check_extract
 
     check_extract(text)
     return text.partition(":")[2]
 
 
 def read_heads(text: str) -> Any:
-    from fairseq_normalign.heads.names import all_heads, parse_heads
+    from fairseq_normalign.names import all_heads, parse_heads
 
     counts = {(kind, layer): 12 for kind in ("encoder", "decoder", "cross") for layer in range(12)}
     return list(map(str, parse_heads(text, all_heads(counts))))
 
 
 def read_lrp_rules(text: str) -> Any:
-    from fairseq_normalign.heads.lrp_rules import rule_set
+    from fairseq_normalign.attention.lrp_rules import rule_set
 
     rule_set(text)
     return text.partition(":")[2]

@@ -7,19 +7,19 @@ import pytest
 
 from fairseq_normalign.alignment.aer import Counts, Score, score_links
 from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.alignment.links import Gold
-from fairseq_normalign.alignment.soft import Choice, Evidence, Soft
-from fairseq_normalign.analysis.block_survey import BlockSurvey
-from fairseq_normalign.analysis.evaluation import Comparison, Row
-from fairseq_normalign.analysis.evolution import BY_LAYER, Evolution, Evolutions
-from fairseq_normalign.analysis.mixing import Mixing
-from fairseq_normalign.analysis.probing import Probing
-from fairseq_normalign.analysis.statistics import Affine, LayerStatistics, Relation, Statistics
+from fairseq_normalign.attention.soft import Choice, Evidence, Soft
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.evaluation import Comparison, Row
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.html_table import MOST, Cell, html_table
-from fairseq_normalign.norms.moments import Moments
+from fairseq_normalign.layers.block_survey import BlockSurvey
+from fairseq_normalign.layers.evolution import BY_LAYER, Evolution, Evolutions
+from fairseq_normalign.layers.mixing import Mixing
+from fairseq_normalign.layers.moments import Moments
+from fairseq_normalign.layers.probing import Probing
+from fairseq_normalign.layers.statistics import Affine, LayerStatistics, Relation, Statistics
+from fairseq_normalign.names import Head
+from fairseq_normalign.text.links import Gold
 
 EVIL = "<script>alert('&')</script>"
 

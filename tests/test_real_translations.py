@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from fairseq_normalign.files import read_lines
-from fairseq_normalign.host.hugging_face_export import export_folder
 from fairseq_normalign.host.translate import Translator
+from fairseq_normalign.huggingface.export import export_folder
 from tests.hugging_face import of_transformers
 from tests.imported import Both, generated_by
 

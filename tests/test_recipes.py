@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fairseq_normalign.alignment.links import parse_links
+from fairseq_normalign.text.links import parse_links
 from tests.conftest import ROOT, run
 
 pytestmark = pytest.mark.slow

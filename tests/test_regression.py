@@ -12,18 +12,18 @@ import pytest
 import torch
 
 from fairseq_normalign import CombinedAligner, NormAligner, profile
-from fairseq_normalign.alignment.links import Gold
-from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.analysis.methods import METHODS, methods_without_files
-from fairseq_normalign.analysis.soft_alignments import soft_alignments
+from fairseq_normalign.attention.methods import METHODS, methods_without_files
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.heads.gates import evaluation_gates, sample_gates
-from fairseq_normalign.heads.names import KINDS, Head
-from fairseq_normalign.heads.pruning import keep_heads
 from fairseq_normalign.host.compat import drop_copies
+from fairseq_normalign.host.head_removal import keep_heads
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.criterion import L0Criterion
 from fairseq_normalign.plugin.gating import gates
+from fairseq_normalign.text.links import Gold
 from tests.conftest import ToyTask, build_model
 
 STORED = Path(__file__).with_name("regression.json")

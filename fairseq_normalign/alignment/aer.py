@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import (
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.html_table import html_table, percent_text
+from fairseq_normalign.progress import over
+from fairseq_normalign.text.links import (
     Gold,
     GoldFile,
     Link,
@@ -23,9 +26,6 @@ from fairseq_normalign.alignment.links import (
     PackedGold,
     read_together,
 )
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.html_table import html_table, percent_text
-from fairseq_normalign.progress import over
 from fairseq_normalign.version import __version__
 
 

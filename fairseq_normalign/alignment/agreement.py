@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.text.links import Link
 
 Alignments = Sequence[Set[Link]]  # the links of each sentence pair
 

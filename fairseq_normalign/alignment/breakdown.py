@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.links import Gold, Link, PackedGold, unpack
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import Gold, Link, PackedGold, unpack
 
 KINDS = ("distance", "length", "source-frequency", "target-frequency")
 FROM = {  # where each band begins

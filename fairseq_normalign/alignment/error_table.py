@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fairseq_normalign.alignment.aer import Counts, percent
-from fairseq_normalign.alignment.soft import Choice, Evidence
+from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.html_table import Cell, html_table, percent_text
 
 Column = tuple[str, str]  # method and step

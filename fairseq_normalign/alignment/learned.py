@@ -33,10 +33,10 @@ from fairseq_normalign.alignment.combine import (
     log_shares,
     sigmoid,
 )
-from fairseq_normalign.alignment.extract import relative
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.link_matrix import as_matrix
 from fairseq_normalign.alignment.word_gain import Linked, word_gain
+from fairseq_normalign.attention.extract import relative
 
 # Cells of a product that count as links when a model is learned: its own share.
 AGREED_SHARE = 0.75

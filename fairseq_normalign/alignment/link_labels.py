@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.text.links import Link
 
 
 def row_labels(

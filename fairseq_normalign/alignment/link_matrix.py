@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import Link
 
 
 def as_matrix(links: Iterable[Link], shape: tuple[int, ...]) -> np.ndarray:

@@ -17,8 +17,8 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple
 
-from fairseq_normalign.alignment.links import Link
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import Link
 
 # Neighbours as (major, minor) steps, in the order of visiting. lilt's order decides which of two
 # diagonal neighbours takes a word that both want; its orthogonal neighbours never compete, as each

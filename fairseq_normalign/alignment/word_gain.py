@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import log
 from typing import NamedTuple
 
-from fairseq_normalign.alignment.links import Link
+from fairseq_normalign.text.links import Link
 
 SMOOTHING = 2.0  # links that each word is given beforehand, by how frequent the others are
 

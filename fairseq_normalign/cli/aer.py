@@ -9,15 +9,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from fairseq_normalign.alignment import aer, breakdown, doctor
-from fairseq_normalign.alignment.links import FORMATS, GoldFile, LinkFile
+from fairseq_normalign.alignment import aer, breakdown
+from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, short_names
 from fairseq_normalign.progress import bar
 from fairseq_normalign.report.columns import columns
+from fairseq_normalign.text.links import FORMATS, GoldFile, LinkFile
+from fairseq_normalign.text.words import TextFile
 
 MOST_SAMPLES = 1_000_000  # their AERs are all held at once
 MOST_DECIMALS = 6  # as many as are kept

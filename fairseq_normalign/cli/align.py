@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_normalign.alignment.extract import MERGES, RULES, check_extract, extractor
+from fairseq_normalign.alignment.evidence import COMBINATIONS, FORM, parse_evidences
 from fairseq_normalign.alignment.merge import merge_run
 from fairseq_normalign.alignment.signature import refuse_unsignable
-from fairseq_normalign.alignment.soft import EOS, STEPS
-from fairseq_normalign.analysis.evidence import COMBINATIONS, FORM, parse_evidences
-from fairseq_normalign.analysis.methods import METHODS, SHIFT_ATT, method_of
+from fairseq_normalign.attention.extract import MERGES, RULES, check_extract, extractor
+from fairseq_normalign.attention.methods import METHODS, SHIFT_ATT, method_of
+from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align, link_files
 from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods

@@ -12,9 +12,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.links import LinkFile
-from fairseq_normalign.analysis.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.cli import shell
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.locks import Busy
@@ -22,15 +21,16 @@ from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.engines import Make, Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.plan import Plan, run_and_keep, run_through
+from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.aligner import Aligner
-    from fairseq_normalign.analysis.alignment_run import ChunkAligner
+    from fairseq_normalign.alignment.aligner import Aligner
+    from fairseq_normalign.alignment.run import ChunkAligner
 
 
 def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> None:
     """Aligns a corpus, or one shard of it, to a folder of chunks or straight to the output."""
-    from fairseq_normalign.analysis.alignment_run import Notes, decide
+    from fairseq_normalign.alignment.run import Notes, decide
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import raw_corpus
 
@@ -79,6 +79,7 @@ def load_worker(
     args: argparse.Namespace, kind: str, decision: dict[str, Any], place: Place
 ) -> ChunkAligner:
     """What works on chunks in another process."""
+    from fairseq_normalign import plugin  # noqa: F401  (registers)
     from fairseq_normalign.host.options import take_place
 
     take_place(args, place)
@@ -87,7 +88,7 @@ def load_worker(
 
 def chunk_aligner(args: argparse.Namespace, aligner: Aligner, kind: str) -> ChunkAligner:
     """Makes the lines that the options ask for."""
-    from fairseq_normalign.analysis.alignment_run import ChunkAligner
+    from fairseq_normalign.alignment.run import ChunkAligner
     from fairseq_normalign.host.raw_corpus import ChunkReader
 
     links = len(link_files(args))
@@ -109,9 +110,9 @@ def write_straight(output: str | None, bodies: Iterable[str]) -> None:
 
 def load_aligner(args: argparse.Namespace) -> Aligner:
     """The aligner that the options describe."""
-    from fairseq_normalign.analysis.aligner import NormAligner
-    from fairseq_normalign.analysis.combined import LEARN_PAIRS, CombinedAligner
-    from fairseq_normalign.analysis.shift_att import ShiftAttAligner
+    from fairseq_normalign.alignment.aligner import NormAligner
+    from fairseq_normalign.alignment.combined import LEARN_PAIRS, CombinedAligner
+    from fairseq_normalign.alignment.shift_att import ShiftAttAligner
     from fairseq_normalign.host.options import load
 
     align_options = align_options_of(args)
@@ -136,7 +137,7 @@ def load_aligner(args: argparse.Namespace) -> Aligner:
 
 
 def align_options_of(args: argparse.Namespace) -> Any:
-    from fairseq_normalign.analysis.aligner import AlignOptions
+    from fairseq_normalign.alignment.aligner import AlignOptions
 
     return AlignOptions(
         method=args.method,
@@ -159,7 +160,7 @@ def link_files(args: argparse.Namespace) -> list[LinksFile]:
 
 def keep_lexicon(path: str | None, aligner: Aligner) -> None:
     """Writes what a combined aligner has counted, if it is to be kept and is not yet."""
-    from fairseq_normalign.analysis.combined import CombinedAligner
+    from fairseq_normalign.alignment.combined import CombinedAligner
 
     if path is None or Path(path).exists():
         return

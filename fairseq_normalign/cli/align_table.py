@@ -8,14 +8,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.alignment.links import refuse_other_count
-from fairseq_normalign.analysis.methods import method_of, methods_without_files
+from fairseq_normalign.attention.methods import method_of, methods_without_files
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align_options_of
 from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
+from fairseq_normalign.text.links import refuse_other_count
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[st
 
 def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     """The error rates of one checkpoint, and what the methods cost."""
-    from fairseq_normalign.analysis.error_table import error_table, passes
-    from fairseq_normalign.analysis.method_cost import SAMPLE, method_costs
+    from fairseq_normalign.alignment.method_cost import SAMPLE, method_costs
+    from fairseq_normalign.alignment.method_errors import error_table, passes
     from fairseq_normalign.host.options import corpus, fitted, gold, load
 
     model = load(args)

@@ -11,13 +11,13 @@ from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.cli.runs import check_restart
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.norms.categories import DEFAULT, PRESETS, parse_categories
-from fairseq_normalign.norms.ranks import SOURCES
+from fairseq_normalign.layers.categories import DEFAULT, PRESETS, parse_categories
+from fairseq_normalign.layers.ranks import SOURCES
 from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.block_survey import BlockSurvey, Counted
+    from fairseq_normalign.layers.block_survey import BlockSurvey, Counted
     from fairseq_normalign.runs.sums import Sums, SumsFolder
 
 ATTENTIONS = {"all": "cross", "encoder": "encoder", "decoder": "decoder"}
@@ -116,8 +116,8 @@ def surveys(args: argparse.Namespace, folder: SumsFolder | None, **what: bool) -
         folder: where sums are kept.
         what: what to measure; see ``BlockOptions``.
     """
-    from fairseq_normalign.analysis.block_survey import BlockOptions
     from fairseq_normalign.host.options import complete
+    from fairseq_normalign.layers.block_survey import BlockOptions
     from fairseq_normalign.runs.sums import Sums
 
     complete(args)
@@ -139,11 +139,11 @@ def surveys(args: argparse.Namespace, folder: SumsFolder | None, **what: bool) -
 
 def survey(args: argparse.Namespace, attention: str, measuring: Any, sums: Sums) -> BlockSurvey:
     """What is measured of one checkpoint."""
-    from fairseq_normalign.analysis.block_pass import SUMS
-    from fairseq_normalign.analysis.block_survey import survey_blocks
     from fairseq_normalign.host.masking import with_masks
     from fairseq_normalign.host.options import corpus, fitted, load
     from fairseq_normalign.host.special_tokens import mask_of
+    from fairseq_normalign.layers.block_pass import SUMS
+    from fairseq_normalign.layers.block_survey import survey_blocks
 
     model = load(args, attention=attention)
     need_target = attention != "encoder" and not model.forcing.is_language_model
@@ -162,8 +162,8 @@ def survey(args: argparse.Namespace, attention: str, measuring: Any, sums: Sums)
 
 def read_counts(args: argparse.Namespace) -> dict[str, Counted]:
     """The counts of each side that ``--frequencies`` names."""
-    from fairseq_normalign.analysis.block_survey import Counted
-    from fairseq_normalign.heads.frequencies import read_frequencies
+    from fairseq_normalign.layers.block_survey import Counted
+    from fairseq_normalign.text.frequencies import read_frequencies
 
     if not args.frequencies:
         return {}

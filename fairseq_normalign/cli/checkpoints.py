@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 # What is read once for each model.
 READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold", "frequencies")
@@ -67,8 +67,8 @@ class Shape(NamedTuple):
 
 
 def _shape(args: argparse.Namespace, attention: str) -> Shape:
-    from fairseq_normalign.analysis.attention_pass import running_heads
-    from fairseq_normalign.host.attention import head_names
+    from fairseq_normalign.heads.attention_pass import running_heads
+    from fairseq_normalign.host.attention_modules import head_names
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.special_tokens import languages_of
 

@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> None:
         for note in notes:
             shell.say(f"{args.output}: {note}")
         return
-    from fairseq_normalign.host.hugging_face_export import export_folder
+    from fairseq_normalign.huggingface.export import export_folder
 
     data = args.data or str(Path(args.checkpoint).parent)
     exported = export_folder(args.checkpoint, data, args.output)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from fairseq_normalign.analysis.methods import method_of
+from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
@@ -107,8 +107,8 @@ def dtype_of(args: argparse.Namespace) -> str:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.evaluation import GoldTexts, compare
-    from fairseq_normalign.analysis.translation import Texts
+    from fairseq_normalign.heads.evaluation import GoldTexts, compare
+    from fairseq_normalign.heads.translation import Texts
     from fairseq_normalign.host.options import complete, gold
     from fairseq_normalign.host.pairs import PairReader
     from fairseq_normalign.report import pictures

@@ -15,8 +15,8 @@ from fairseq_normalign.files import short_names, whole_file
 from fairseq_normalign.progress import bar
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.evolution import Evolutions
-    from fairseq_normalign.analysis.evolution_plan import EvolutionOptions
+    from fairseq_normalign.layers.evolution import Evolutions
+    from fairseq_normalign.layers.evolution_plan import EvolutionOptions
 
 DESCRIPTION = """How representations evolve from layer to layer (Voita et al., EMNLP 2019): how much
 of a token's identity, position and neighbours is in its state, how much a layer changes it, and how
@@ -120,11 +120,11 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.evolution import measured
-    from fairseq_normalign.analysis.evolution_plan import plan_of
-    from fairseq_normalign.analysis.token_table import ReadText
     from fairseq_normalign.host.options import complete
-    from fairseq_normalign.host.parts import load_part, texts_of
+    from fairseq_normalign.layers.evolution import measured
+    from fairseq_normalign.layers.evolution_plan import plan_of
+    from fairseq_normalign.layers.model_part import load_part, texts_of
+    from fairseq_normalign.layers.token_table import ReadText
 
     complete(args)
     measuring = measuring_options(args)
@@ -148,8 +148,8 @@ def main(args: argparse.Namespace) -> None:
 
 
 def measuring_options(args: argparse.Namespace) -> EvolutionOptions:
-    from fairseq_normalign.analysis.evolution_plan import EvolutionOptions
-    from fairseq_normalign.heads.frequencies import read_frequencies
+    from fairseq_normalign.layers.evolution_plan import EvolutionOptions
+    from fairseq_normalign.text.frequencies import read_frequencies
 
     more: dict[str, Any] = {}
     if args.frequencies:

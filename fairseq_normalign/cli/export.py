@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.cli.runs import check_restart
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.norms.quantities import QUANTITIES, SOURCE_SHARE
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.arrays import Arrays
+    from fairseq_normalign.attention.arrays import Arrays
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
     from fairseq_normalign.runs.sums import SumsFolder
 
@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> None:
 
 def export(args: argparse.Namespace, folder: SumsFolder | None) -> None:
     """Writes the file; what is finished of it is kept in a folder meanwhile."""
-    from fairseq_normalign.analysis.arrays import size
+    from fairseq_normalign.attention.arrays import size
     from fairseq_normalign.host.options import complete, corpus, fitted, load
     from fairseq_normalign.report.arrays import SUMS, write_arrays
     from fairseq_normalign.runs.sums import Sums
@@ -145,8 +145,8 @@ def export(args: argparse.Namespace, folder: SumsFolder | None) -> None:
 
 def arrays_of(args: argparse.Namespace, forcing: TeacherForcing) -> Arrays:
     """What is exported of each pair."""
-    from fairseq_normalign.analysis.alti_arrays import SourceShares
-    from fairseq_normalign.analysis.arrays import Arrays
+    from fairseq_normalign.attention.arrays import Arrays
+    from fairseq_normalign.attention.share_arrays import SourceShares
 
     if args.quantity == SOURCE_SHARE:
         return SourceShares(forcing, layers=args.layer, dtype=args.dtype)

@@ -9,11 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.alignment.extract import RULES, check_extract
-from fairseq_normalign.alignment.soft import STEPS
-from fairseq_normalign.alignment.words import TextFile
-from fairseq_normalign.analysis.head_scores import HEAD_SCORES, check_scores, default_scores
-from fairseq_normalign.analysis.methods import LRP_RULES, check_head_method
+from fairseq_normalign.attention.extract import RULES, check_extract
+from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
+from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.cli.kept import add_restart_option, kept_sums
@@ -22,12 +20,14 @@ from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names, whole_file
 from fairseq_normalign.heads.criteria import CONFIDENCE_EOS, MARGINS, RARE_TOP, Criteria
+from fairseq_normalign.heads.head_scores import HEAD_SCORES, check_scores, default_scores
 from fairseq_normalign.host.search import SEARCH
+from fairseq_normalign.text.words import TextFile
 
 if TYPE_CHECKING:
     from fairseq_normalign.heads.profile import Profile
-    from fairseq_normalign.heads.treebank import Tree
     from fairseq_normalign.runs.sums import Sums, SumsFolder
+    from fairseq_normalign.text.treebank import Tree
 
 DESCRIPTION = """What each attention head is worth (relevance, confidence, norms, importance,
 ablation) and what it does (position, rare tokens, syntax): a table for each kind of attention, and
@@ -275,7 +275,7 @@ def attention_of(args: argparse.Namespace) -> str:
 
 def measured_by(args: argparse.Namespace, trees: list[Tree], sums: Sums) -> Profile:
     """What is known of the heads of one checkpoint."""
-    from fairseq_normalign.analysis.profile import profile
+    from fairseq_normalign.heads.profiling import profile
     from fairseq_normalign.host.options import corpus, fitted, load
 
     model = load(args, attention=attention_of(args))
@@ -286,9 +286,9 @@ def measured_by(args: argparse.Namespace, trees: list[Tree], sums: Sums) -> Prof
 
 
 def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, Any]:
-    """How to measure; see ``analysis.profile.ProfileOptions``."""
-    from fairseq_normalign.heads.frequencies import read_frequencies
+    """How to measure; see ``heads.profiling.ProfileOptions``."""
     from fairseq_normalign.host.options import gold
+    from fairseq_normalign.text.frequencies import read_frequencies
 
     measuring: dict[str, Any] = {
         "confidence_eos": args.confidence_eos,
@@ -321,7 +321,7 @@ def profile_options(args: argparse.Namespace, trees: list[Tree]) -> dict[str, An
 
 
 def read_trees(args: argparse.Namespace) -> list[Tree]:
-    from fairseq_normalign.heads.treebank import check_text, lowercased, read_conllu
+    from fairseq_normalign.text.treebank import check_text, lowercased, read_conllu
 
     trees = list(read_conllu(args.conllu))
     if args.lowercase:

@@ -28,7 +28,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.conversion import import_folder  # late: --help must not wait
+    from fairseq_normalign.huggingface.conversion import import_folder  # late: --help must not wait
 
     imported = import_folder(args.folder, args.output)
     shell.say(f"{args.output}: {imported.title}")

@@ -33,7 +33,7 @@ def kept_sums(args: argparse.Namespace, name: str) -> Iterator[SumsFolder | None
     if not keeps(args):
         yield None
         return
-    from fairseq_normalign.analysis.kept_sums import CLASSES
+    from fairseq_normalign.layers.kept_sums import CLASSES
     from fairseq_normalign.runs.sums import SumsFolder
 
     command = {"command": name, **command_of(args)}

@@ -38,6 +38,9 @@ COMMANDS = {
     "aer": "score alignments against gold: AER, precision, recall",
 }
 
+# What these read or write is text and JSON; all others may load a model.
+WITHOUT_MODELS = {"aer", "gates", "merge", "methods", "roles", "symmetrize"}
+
 
 def usage() -> str:
     width = max(map(len, COMMANDS))
@@ -100,8 +103,15 @@ def run(argv: list[str]) -> int:
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     args = command.parse_args(rest)
     with progress.quiet(args.quiet), progress.one_pulse():
+        if name not in WITHOUT_MODELS:
+            register_plugin()
         command.main(args)
     return 0
+
+
+def register_plugin() -> None:
+    """Makes our architectures, task and criterion known to fairseq: a checkpoint may be of them."""
+    from fairseq_normalign import plugin  # noqa: F401
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import argparse
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from fairseq_normalign.analysis.head_scores import HEAD_SCORES
-from fairseq_normalign.analysis.methods import A_FILE, METHODS, Method
+from fairseq_normalign.attention.methods import A_FILE, METHODS, Method
 from fairseq_normalign.cli.options import CommandParser
+from fairseq_normalign.heads.head_scores import HEAD_SCORES
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:

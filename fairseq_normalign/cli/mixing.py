@@ -18,10 +18,10 @@ from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.norms.analyses import ANALYSES
+from fairseq_normalign.layers.analyses import ANALYSES
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.mixing import Mixing
+    from fairseq_normalign.layers.mixing import Mixing
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
 itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for

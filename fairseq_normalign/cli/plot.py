@@ -8,18 +8,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.extract import RULES, check_extract
-from fairseq_normalign.alignment.soft import STEPS, Evidence
-from fairseq_normalign.analysis.methods import METHODS, method_of
+from fairseq_normalign.attention.extract import RULES, check_extract
+from fairseq_normalign.attention.methods import METHODS, method_of
+from fairseq_normalign.attention.soft import STEPS, Evidence
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.links import Gold, Link
-    from fairseq_normalign.analysis.aligner import NormAligner
+    from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
     from fairseq_normalign.report.pictures import Panel, Sentences
+    from fairseq_normalign.text.links import Gold, Link
 
 AUTO, ALL = "auto", "all"
 DESCRIPTION = """A picture of one sentence pair's soft alignments, one panel for each method, gold
@@ -139,7 +139,7 @@ def check_gold(args: argparse.Namespace, gold: Gold | None, pair: Pair) -> None:
 
 def aligner_of(args: argparse.Namespace, model: ReadyModel) -> NormAligner:
     """An aligner by norms, which decides on the layer and step that are not named."""
-    from fairseq_normalign.analysis.aligner import NormAligner
+    from fairseq_normalign.alignment.aligner import NormAligner
 
     layer = args.layer
     if args.layers and args.step != AUTO:  # then there is nothing to decide
@@ -155,7 +155,7 @@ def aligner_of(args: argparse.Namespace, model: ReadyModel) -> NormAligner:
 
 def layers_of(args: argparse.Namespace, model: ReadyModel | NormAligner) -> list[int]:
     """The layers that are named, from 0."""
-    from fairseq_normalign.analysis.aligner import checked_layer
+    from fairseq_normalign.alignment.aligner import checked_layer
 
     if args.layers == [ALL]:
         return model.forcing.layers_with_heads()

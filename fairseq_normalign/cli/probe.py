@@ -16,7 +16,7 @@ from fairseq_normalign.progress import bar
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.heads.treebank import Tree
+    from fairseq_normalign.text.treebank import Tree
 
 DESCRIPTION = """How well a linear classifier reads a word's part of speech (UPOS) from the states
 of each layer, layer 0 being the embeddings. A word's state is the mean of those of its pieces. The
@@ -61,9 +61,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.probing import probe
     from fairseq_normalign.host.options import complete
-    from fairseq_normalign.host.parts import load_part, read_sentences
+    from fairseq_normalign.layers.model_part import load_part, read_sentences
+    from fairseq_normalign.layers.probing import probe
     from fairseq_normalign.report import pictures
     from fairseq_normalign.report import probing as report
 
@@ -109,7 +109,7 @@ def read_trees(args: argparse.Namespace) -> list[Tree]:
     """The first sentences of the treebank."""
     from itertools import islice
 
-    from fairseq_normalign.heads.treebank import lowercased, read_conllu
+    from fairseq_normalign.text.treebank import lowercased, read_conllu
 
     trees = list(islice(read_conllu(args.conllu), args.limit))
     return [lowercased(tree) for tree in trees] if args.lowercase else trees

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.analysis.head_scores import ranking_scores
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.criteria import CLOSE_RULES
-from fairseq_normalign.heads.names import KINDS, Head, parse_heads, parse_kinds
+from fairseq_normalign.heads.head_scores import ranking_scores
+from fairseq_normalign.names import KINDS, Head, parse_heads, parse_kinds
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.pruning import Prunable
+    from fairseq_normalign.heads.pruning import Prunable
 
 DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: their rows of W_Q,
 W_K and W_V and their columns of W_O. The result is an ordinary checkpoint for fairseq's commands
@@ -94,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.analysis.pruning import Prunable
+    from fairseq_normalign.heads.pruning import Prunable
     from fairseq_normalign.report.tables import kept_heads
 
     prunable = Prunable(args.path, args.close_rule)
@@ -135,7 +135,7 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
 
 
 def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
-    from fairseq_normalign.analysis.profile import ProfileOptions, head_ranks
+    from fairseq_normalign.heads.profiling import ProfileOptions, head_ranks
     from fairseq_normalign.host.options import complete, corpus, fitted, load
 
     complete(args)

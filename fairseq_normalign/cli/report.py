@@ -10,10 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.alignment.extract import RULES, check_extract
-from fairseq_normalign.alignment.links import refuse_other_count
-from fairseq_normalign.alignment.soft import EOS
-from fairseq_normalign.analysis.methods import METHODS, method_of
+from fairseq_normalign.attention.extract import RULES, check_extract
+from fairseq_normalign.attention.methods import METHODS, method_of
+from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.errors import InputError
@@ -25,6 +24,7 @@ from fairseq_normalign.files import (
     whole_file,
 )
 from fairseq_normalign.progress import is_quiet
+from fairseq_normalign.text.links import refuse_other_count
 
 if TYPE_CHECKING:
     from fairseq_normalign.report.html.blocks import Section, Table
@@ -191,7 +191,7 @@ def main(args: argparse.Namespace) -> None:
 
 def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]], Table]:
     """All that is measured of the checkpoints, and what is to be told of them and of the corpus."""
-    from fairseq_normalign.analysis.aligner import AlignOptions
+    from fairseq_normalign.alignment.aligner import AlignOptions
     from fairseq_normalign.host.options import complete, gold
     from fairseq_normalign.report.html.measuring import Gatherer, ReportOptions
 
@@ -235,7 +235,7 @@ def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
 
 
 def model_row(material: Material) -> list[Any]:
-    from fairseq_normalign.host.attention import head_counts
+    from fairseq_normalign.host.attention_modules import head_counts
 
     model = material.model.forcing.model
     counts = head_counts(model)

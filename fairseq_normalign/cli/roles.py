@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from fairseq_normalign.cli import options
-from fairseq_normalign.heads.names import parse_kinds
+from fairseq_normalign.names import parse_kinds
 
 DESCRIPTION = """What the heads of several models do, side by side, as of a model and the same with
 fewer heads: how many are positional, syntactic, for rare tokens, of several functions or of none;

@@ -20,7 +20,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.block_survey import BlockSurvey
+    from fairseq_normalign.layers.block_survey import BlockSurvey
 
 DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
 al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and

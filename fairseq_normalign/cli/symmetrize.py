@@ -6,13 +6,13 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from fairseq_normalign.alignment.links import FORMATS, LinkFile, format_links, read_together
 from fairseq_normalign.alignment.signature import made_with, signed_file
 from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, check_variant, symmetrize
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.progress import bar
+from fairseq_normalign.text.links import FORMATS, LinkFile, format_links, read_together
 
 
 def get_parser() -> argparse.ArgumentParser:

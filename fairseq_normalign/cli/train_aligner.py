@@ -8,16 +8,16 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.alignment.links import Link, LinkFile
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.progress import bar
+from fairseq_normalign.text.links import Link, LinkFile
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.aligner_training import TrainingOptions
-    from fairseq_normalign.host.aligner_file import TrainedHead
+    from fairseq_normalign.alignment.aligner_training import TrainingOptions
+    from fairseq_normalign.attention.trained_head_file import TrainedHead
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
 
@@ -85,7 +85,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.aligner_file import write_aligner
+    from fairseq_normalign.attention.trained_head_file import write_aligner
     from fairseq_normalign.host.options import complete, load
 
     complete(args)
@@ -110,7 +110,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def training_options(args: argparse.Namespace) -> TrainingOptions:
-    from fairseq_normalign.analysis.aligner_training import TrainingOptions
+    from fairseq_normalign.alignment.aligner_training import TrainingOptions
 
     return replace(
         TrainingOptions(),
@@ -144,8 +144,8 @@ def count_pairs(args: argparse.Namespace, model: ReadyModel) -> int:
 
 def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
-    from fairseq_normalign.analysis.aligner import NormAligner
-    from fairseq_normalign.analysis.combined import CombinedAligner
+    from fairseq_normalign.alignment.aligner import NormAligner
+    from fairseq_normalign.alignment.combined import CombinedAligner
 
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
@@ -175,9 +175,9 @@ def train(
     reverse: bool,
 ) -> TrainedHead:
     """The head of one model; tells how each epoch went."""
-    from fairseq_normalign.analysis.aligner_training import Corpus, held_out_size, train_head
-    from fairseq_normalign.host.aligner_file import TrainedHead
-    from fairseq_normalign.host.alignment_states import fingerprint
+    from fairseq_normalign.alignment.aligner_training import Corpus, held_out_size, train_head
+    from fairseq_normalign.attention.trained_head_file import TrainedHead
+    from fairseq_normalign.attention.trained_head_states import fingerprint
     from fairseq_normalign.host.special_tokens import languages_of
 
     languages = "-".join(map(str, languages_of(model.reader.task)))

@@ -1,1 +1,1 @@
-"""What each head is worth. No fairseq."""
+"""What each head is worth and does: gates, pruning, and the table of head scores."""

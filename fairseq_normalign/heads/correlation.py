@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 FEWEST = 3  # heads: two points always correlate; layers: two say little of a mean
 SAMPLES = 2000  # of the bootstrap

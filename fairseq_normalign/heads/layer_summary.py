@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
     "lowest": min,

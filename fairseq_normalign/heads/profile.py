@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from fairseq_normalign.attention.lrp_rules import Contributions
 from fairseq_normalign.heads.criteria import FUNCTIONS, Criteria
-from fairseq_normalign.heads.lrp_rules import Contributions
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.syntax import Accuracy
 from fairseq_normalign.html_table import NOTHING, Cell, html_table, number_text
+from fairseq_normalign.names import Head
 
 
 class Finding(NamedTuple):

@@ -1,52 +1,162 @@
-"""Removes heads from the state dict of a Transformer with fairseq's names."""
+"""Checkpoints without some of their heads."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fairseq_normalign.heads.gates import evaluation_gates
-from fairseq_normalign.heads.names import KINDS, Head, HeadCounts
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
+from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
+from fairseq_normalign.host.head_removal import (
+    LOG_ALPHA,
+    STEERING,
+    State,
+    attentions_in,
+    count_heads,
+    keep_heads,
+    log_alphas,
+    scale_heads,
+)
+from fairseq_normalign.html_table import html_table
+from fairseq_normalign.names import ALL, KINDS, Head, all_heads, format_heads, parse_heads
 
-# fairseq 0.12.2's; made anew on loading
-COPIES = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
-LOG_ALPHA, STEERING = "out_proj.log_alpha", "steering."
-
-State = Mapping[str, Tensor]
-
-
-def _places(state: State) -> Iterator[tuple[str, int, str]]:
-    """Kind, layer from 0 and prefix of every attention."""
-    for name, kind in KINDS.items():
-        layer = 0
-        while f"{kind.prefix(layer)}out_proj.weight" in state:
-            yield name, layer, kind.prefix(layer)
-            layer += 1
+PLAIN_CRITERION = "label_smoothed_cross_entropy"
+GATED_CRITERION = f"{PLAIN_CRITERION}_l0"
+# What the latter's options begin with that the former does not have.
+OF_GATES = ("l0_", "target_heads", "log_relevance", "save_dir", "valid_subset")
 
 
-def count_heads(state: State, head_dims: Mapping[str, int]) -> HeadCounts:
-    """How many heads each attention has, by (kind, layer from 0).
+class Prunable:
+    """A checkpoint of a translation Transformer, gated or not, that heads can be removed from.
+
+    Heads have the names that they had in the model that none was removed from.
 
     Args:
-        head_dims: the width of a head, by kind.
+        close_rule: when a gate counts as closed; by default as in training.
     """
-    return {
-        (kind, layer): state[f"{prefix}out_proj.weight"].shape[1] // head_dims[kind]
-        for kind, layer, prefix in _places(state)
-    }
 
+    def __init__(self, path: str, close_rule: str | None = None):
+        self.path = path
+        self.state, self.options = read_transformer(path)
+        self.head_dims = {
+            kind: self._option(kind, "embed_dim") // self._option(kind, "attention_heads")
+            for kind in KINDS
+        }
+        self.counts = count_heads(self.state["model"], self.head_dims)
+        if not self.counts or any("attn.in_proj_weight" in key for key in self.state["model"]):
+            raise InputError(
+                f"{path}: of fairseq before 0.9; expected attentions of q_proj, k_proj and v_proj"
+            )
+        trained = getattr(self.options, "close_rule", None) or CLOSE_RULES[0]
+        self.close_rule: str = close_rule or trained
+        before = {name: self._option(name[0], "attention_heads") for name in self.counts}
+        self.all_heads = all_heads(before)
+        self.heads = parse_heads(getattr(self.options, "alive_heads", None) or ALL, self.all_heads)
+        # Where they are in the state dict, which counts only those that are there.
+        self.places = dict(zip(self.heads, all_heads(self.counts), strict=True))
+        by_place = log_alphas(self.state["model"])
+        self.log_alphas = {
+            head: by_place[place] for head, place in self.places.items() if place in by_place
+        }
+        gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
+        gate_of = dict(zip(self.log_alphas, gates.tolist(), strict=True))
+        self.closed = {head for head, gate in gate_of.items() if gate == 0}
 
-def log_alphas(state: State) -> dict[Head, float]:
-    """log α of every gated head."""
-    by_head = {}
-    for kind, layer, prefix in _places(state):
-        of_attention = state.get(prefix + LOG_ALPHA, torch.empty(0))
-        for head, value in enumerate(of_attention.tolist()):
-            by_head[Head(kind, layer, head)] = value
-    return by_head
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the heads of each layer, and those whose gate is closed."""
+        rows = []
+        for kind, layer in self.counts:
+            own = [head for head in self.heads if head[:2] == (kind, layer)]
+            before = sum(head[:2] == (kind, layer) for head in self.all_heads)
+            closed = sum(head in self.closed for head in own)
+            numbers = ", ".join(str(head.head + 1) for head in own if head not in self.closed)
+            rows.append([f"{kind}.{layer + 1}", f"{len(own)} of {before}", str(closed), numbers])
+        caption = f"{Path(self.path).name}, {self.megabytes:.1f} MB"
+        return html_table(["attention", "heads", "closed", "open"], rows, caption=caption)
+
+    def _option(self, kind: str, name: str) -> int:
+        """An option of the side that an attention belongs to."""
+        return getattr(self.options, f"{KINDS[kind].side}_{name}")
+
+    @property
+    def megabytes(self) -> float:
+        """Of the model's parameters, without what the optimiser of a training remembers."""
+        sizes = {}
+        for parameter in self.state["model"].values():
+            # By address, as some are shared.
+            sizes[parameter.data_ptr()] = parameter.numel() * parameter.element_size()
+        return sum(sizes.values()) / 1e6
+
+    def open_heads(self) -> list[Head]:
+        """All heads but those whose gate is closed."""
+        if not self.log_alphas:
+            raise InputError(
+                f"{self.path}: has no gates, and so nothing says which heads to remove; expected "
+                "a checkpoint trained with --gate-heads, or --keep-top, --keep or --drop"
+            )
+        if not self.closed:
+            lowest = min(self.log_alphas.values())
+            raise InputError(
+                f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α "
+                f"{lowest:.2f}): nothing to remove; train longer, with a larger --l0-lambda or "
+                "--gate-lr-scale, or name --keep-top N --by gate"
+            )
+        return [head for head in self.heads if head not in self.closed]
+
+    def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
+        """The heads of highest score, and all that have no score."""
+        if not 0 <= count <= len(scores):
+            raise InputError(
+                f"--keep-top {count}: expected 0 to {len(scores)}, the number of heads to choose "
+                "from"
+            )
+        ranked = sorted(scores, key=lambda head: (-scores[head], head))
+        best = set(ranked[:count])
+        return [head for head in self.heads if head in best or head not in scores]
+
+    def write(self, kept: Sequence[Head], output: str) -> None:
+        """Writes the checkpoint with these heads alone, their gates folded into W_O."""
+        refuse_overwriting(output, self.path)
+        folded = fold_gates(self.state["model"], self.close_rule)
+        places = [self.places[head] for head in kept]
+        self.state["model"] = keep_heads(folded, places, self.head_dims)
+        idle = self.closed & set(kept)
+        if idle:
+            warnings.warn(
+                f"{len(idle)} of the heads kept have closed gates: they do nothing", stacklevel=2
+            )
+        self._warn_of_lost_kinds(kept)
+        self.options.alive_heads = format_heads(kept, self.all_heads)
+        self.options.gate_heads = None
+        rename(self.state, self.options, VARIANT)
+        self._forget_training()
+        save(self.state, output)
+
+    def _warn_of_lost_kinds(self, kept: Sequence[Head]) -> None:
+        """Says which kinds of attention lose their last head, as a ranking may do in passing."""
+        had, have = ({head.kind for head in heads} for heads in (self.heads, kept))
+        for kind in KINDS:
+            if kind in had - have:
+                blind = ": the decoder no longer sees the source" if kind == "cross" else ""
+                warnings.warn(f"no head of {KINDS[kind].title} is left{blind}", stacklevel=3)
+
+    def _forget_training(self) -> None:
+        """Drops what belongs to more parameters than are left, and a criterion that needs gates."""
+        self.state["last_optimizer_state"] = None
+        for average in ("ema", "ema_fp32_params"):
+            self.state.get("extra_state", {}).pop(average, None)
+        criterion = (self.state.get("cfg") or {}).get("criterion")
+        if criterion and criterion["_name"] == GATED_CRITERION:
+            plain = {key: criterion[key] for key in criterion if not key.startswith(OF_GATES)}
+            self.state["cfg"]["criterion"] = {**plain, "_name": PLAIN_CRITERION}
+        if getattr(self.options, "criterion", None) == GATED_CRITERION:
+            self.options.criterion = PLAIN_CRITERION
 
 
 def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
@@ -55,7 +165,7 @@ def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
     W_O^h ← g_h W_O^h.
     """
     folded = {key: value for key, value in state.items() if not _is_of_gates(key)}
-    for _, _, prefix in _places(state):
+    for _, _, prefix in attentions_in(state):
         if prefix + LOG_ALPHA in state:
             gates = evaluation_gates(state[prefix + LOG_ALPHA].float(), rule)
             key = f"{prefix}out_proj.weight"
@@ -65,36 +175,3 @@ def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
 
 def _is_of_gates(key: str) -> bool:
     return key.endswith(LOG_ALPHA) or STEERING in key
-
-
-def scale_heads(out_weight: Tensor, gates: Tensor) -> Tensor:
-    """W_O (C, H·D) with the columns of head h multiplied by g_h."""
-    by_head = out_weight.unflatten(1, (len(gates), -1))  # (C, H, D)
-    return (by_head * gates.to(out_weight.dtype)[:, None]).flatten(1)
-
-
-def columns_of(heads: Collection[int], head_dim: int) -> Tensor:
-    """The neurons of some heads, in their order."""
-    first = torch.tensor(list(heads), dtype=torch.long) * head_dim  # (H)
-    return (first[:, None] + torch.arange(head_dim)).flatten()  # (H·D)
-
-
-def keep_heads(
-    state: State, kept: Collection[Head], head_dims: Mapping[str, int]
-) -> dict[str, Tensor]:
-    """The state dict without all other heads.
-
-    Their rows of W_Q, W_K, W_V and b go, and their columns of W_O.
-    """
-    smaller = {key: value for key, value in state.items() if not COPIES.search(key)}
-    for kind, layer, prefix in _places(state):
-        heads = [head.head for head in kept if head[:2] == (kind, layer)]
-        neurons = columns_of(heads, head_dims[kind])
-        for projection in ("q_proj", "k_proj", "v_proj"):
-            for part in ("weight", "bias"):
-                key = f"{prefix}{projection}.{part}"
-                if key in state:
-                    smaller[key] = state[key][neurons].clone()
-        key = f"{prefix}out_proj.weight"
-        smaller[key] = state[key][:, neurons].clone()
-    return smaller

@@ -18,7 +18,7 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.heads.names import Head, parse_head
+from fairseq_normalign.names import Head, parse_head
 from fairseq_normalign.strict_json import parse_json
 
 DIGITS = 6  # of the numbers in the file

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fairseq_normalign.heads.criteria import MARGINS
-from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.heads.trees import BASELINES, attachments, branching, maximum_spanning_tree
+from fairseq_normalign.text.treebank import Tree
 
 RELATIONS = {"nsubj": ("nsubj",), "obj": ("obj", "dobj"), "amod": ("amod",), "advmod": ("advmod",)}
 DIRECTIONS = ("{}→head", "head→{}")

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 
 class Tally:

@@ -1,4 +1,1 @@
-"""fairseq as it is.
-
-Checkpoints, special tokens, text → pairs, teacher forcing, the recorder, parsers.
-"""
+"""From a path to a model that runs: fairseq checkpoints, text → pairs, teacher forcing."""

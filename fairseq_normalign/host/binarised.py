@@ -11,11 +11,11 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import load_indexed_dataset
 
-from fairseq_normalign.alignment.text_doctor import unjoined
 from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.host.index_files import check_index
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.special_tokens import task_options
+from fairseq_normalign.text.text_doctor import unjoined
 
 
 def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import importlib
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,9 +19,8 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting, whole_file
-from fairseq_normalign.heads.names import ALL
+from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
-from fairseq_normalign.host.explained import explained
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.trust import (
     check_is_file,
@@ -32,6 +30,7 @@ from fairseq_normalign.host.trust import (
     plain,
     unpickle,
 )
+from fairseq_normalign.names import ALL
 
 VARIANT = "transformer_normalign"
 # Options that make a model look for other files when it is built; its parameters replace them.
@@ -47,14 +46,6 @@ PART = 1 << 20  # numbers that are looked at together
 guard_fairseq()
 
 
-def register_plugin() -> None:
-    """Makes our own architectures, task and criterion known: a checkpoint may be of them.
-
-    By name, and late: the plugin is built on this module.
-    """
-    importlib.import_module("fairseq_normalign.plugin")
-
-
 def load_ensemble(path: str, data: str, overrides: dict | None = None):
     """The models of a colon-separated ``path``, in evaluation mode, and their task.
 
@@ -62,7 +53,6 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
         data: the directory that holds the dictionaries.
         overrides: other options to change in the checkpoint's configuration.
     """
-    register_plugin()
     for folder in data.split(":"):
         if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
@@ -128,7 +118,6 @@ def convert(path: str, arch: str, output: str) -> None:
     For fairseq's ``transformer*`` and our ``transformer_normalign*``: each loads what the other was
     trained as, and a checkpoint of the former needs no plugin.
     """
-    register_plugin()
     refuse_overwriting(output, path)
     if not _is_transformer(arch):
         raise InputError(
@@ -165,7 +154,6 @@ def read_transformer(path: str) -> tuple[dict, argparse.Namespace]:
 
     Options that the checkpoint leaves to its architecture are filled in.
     """
-    register_plugin()
     state, options = read(path)
     arch = getattr(options, "arch", None)
     if not _is_transformer(arch):

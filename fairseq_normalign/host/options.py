@@ -13,20 +13,20 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from fairseq import options, utils
 
-from fairseq_normalign.alignment.hypotheses import read_printed
-from fairseq_normalign.alignment.links import GoldFile, InMemory, read_together
-from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, read_lines
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import TooLong, fit_streams
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
-from fairseq_normalign.host.reading import apply_reading, has_reading
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.text_options import apply_reading, has_reading
 from fairseq_normalign.host.trust import check_is_file, task_options_of, unpickle
 from fairseq_normalign.runs.engines import Place
+from fairseq_normalign.text.hypotheses import read_printed
+from fairseq_normalign.text.links import GoldFile, InMemory, read_together
+from fairseq_normalign.text.words import TextFile
 
 MAX_TOKENS = 4000
 OPPOSITE = {"source_lang": "target_lang", "target_lang": "source_lang"}

@@ -15,22 +15,7 @@ from fairseq.tokenizer import tokenize_line
 from fairseq.utils import split_paths
 from torch import Tensor
 
-from fairseq_normalign.alignment.text_doctor import (
-    Diagnosis,
-    Reading,
-    Vocabulary,
-    examine,
-    swapped,
-    wrong_scheme,
-)
-from fairseq_normalign.alignment.words import (
-    join_pieces,
-    normalise_bpe_name,
-    split_words,
-    word_ids,
-)
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.reading import has_reading
 from fairseq_normalign.host.segmentation import (
     FILE_OPTIONS,
     Segmentation,
@@ -43,7 +28,22 @@ from fairseq_normalign.host.special_tokens import (
     special_tokens_of,
     task_options,
 )
-from fairseq_normalign.host.wording import COMMAND, PYTHON, Wording
+from fairseq_normalign.host.text_options import has_reading
+from fairseq_normalign.text.advice import COMMAND, PYTHON, Wording
+from fairseq_normalign.text.text_doctor import (
+    Diagnosis,
+    Reading,
+    Vocabulary,
+    examine,
+    swapped,
+    wrong_scheme,
+)
+from fairseq_normalign.text.words import (
+    join_pieces,
+    normalise_bpe_name,
+    split_words,
+    word_ids,
+)
 
 EXAMINED_PAIRS = 100  # of a text, by the doctor
 
@@ -236,7 +236,7 @@ class PairReader:
         bpe: fairseq's BPE object for both sides, or None if text is already split into pieces.
         source_bpe: that of the source, if the sides have one each.
         target_bpe: that of the target.
-        scheme: how pieces join to words (see ``alignment.words``).
+        scheme: how pieces join to words (see ``text.words``).
         tokenizer: fairseq's tokeniser object, or None if text is already split into words.
         target_tokenizer: that of the target, if the sides have one each.
         wording: how messages name what can be changed.

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from fairseq_normalign.alignment.links import InMemory, LinkFile, read_together
-from fairseq_normalign.alignment.words import LineFile, TextFile, split_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.binarised import binarised_sides, say_if_unjoined
 from fairseq_normalign.host.lengths import TooLong, fit_streams
@@ -21,6 +19,8 @@ from fairseq_normalign.host.options import corpus_texts, count_lines, warn_of_te
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.runs.chunks import Chunk
+from fairseq_normalign.text.links import InMemory, LinkFile, read_together
+from fairseq_normalign.text.words import LineFile, TextFile, split_words
 
 TEXT, TOKENS = "line", "pair"  # the two kinds, and what messages call a pair
 

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from fairseq import file_utils
 from fairseq.data import encoders
 
-from fairseq_normalign.alignment.spelling import placed_ids, spelled_ids
-from fairseq_normalign.alignment.words import (
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.wordpiece import read_wordpiece
+from fairseq_normalign.text.advice import COMMAND, Wording
+from fairseq_normalign.text.spelling import placed_ids, spelled_ids
+from fairseq_normalign.text.words import (
     CONTINUED,
     join_pieces,
     split_words,
     word_ids,
 )
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.wording import COMMAND, Wording
-from fairseq_normalign.host.wordpiece import read_wordpiece
 
 # The option that names the file of a BPE, where it has one file.
 FILE_OPTIONS = {
@@ -49,7 +49,7 @@ class Segmentation:
 
     Args:
         bpe: fairseq's BPE object, or None if the text is already split into pieces.
-        scheme: how pieces join to words (see ``alignment.words``).
+        scheme: how pieces join to words (see ``text.words``).
         tokenizer: fairseq's tokeniser object, or None if the text is already split into words.
     """
 

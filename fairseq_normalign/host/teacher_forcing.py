@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -12,20 +12,16 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import (
-    Name,
+from fairseq_normalign.host.attention_modules import (
     attentions,
     head_numbers,
     out_weight,
     single_beam,
 )
-from fairseq_normalign.host.blocks import record_blocks
 from fairseq_normalign.host.lengths import Limits, excess, fit_lengths, limits_of
-from fairseq_normalign.host.pairs import Pair, Sentence
-from fairseq_normalign.host.recorder import Recording, record
+from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
 from fairseq_normalign.host.special_tokens import special_tokens_of
-from fairseq_normalign.norms.mixing import Block
+from fairseq_normalign.names import KINDS
 
 
 class TeacherForcing:
@@ -78,25 +74,6 @@ class TeacherForcing:
         """
         return self.head_numbers[layer].index(number)
 
-    def recorded(self, pairs: list[Pair], *, layers: Collection[int], values: bool) -> Recording:
-        """What the attention did on a batch, padded on the right."""
-        self.check_lengths(pairs)
-        with (
-            torch.no_grad(),
-            record(self.model, (self.attention,), layers=layers, values=values) as recording,
-        ):
-            self.forward(pairs)
-        return recording
-
-    def recorded_blocks(
-        self, pairs: list[Pair], kinds: Collection[str], *, layers: Collection[int] | None = None
-    ) -> dict[Name, Block]:
-        """What whole attention blocks did on a batch, padded on the right."""
-        self.check_lengths(pairs)
-        with torch.no_grad(), record_blocks(self.model, kinds, layers=layers) as blocks:
-            self.forward(pairs)
-        return blocks
-
     def forward(self, pairs: list[Pair]) -> None:
         """Runs the encoder, and the decoder if it is looked at, but not the output layer.
 
@@ -136,6 +113,16 @@ class TeacherForcing:
         """Refuses a pair that is too long for the model."""
         for _ in fit_lengths(pairs, self.limits):
             pass
+
+
+class Model(Protocol):
+    """A model that is ready to run, and how it reads text; a ``NormAligner`` is one."""
+
+    @property
+    def forcing(self) -> TeacherForcing: ...
+
+    @property
+    def reader(self) -> PairReader: ...
 
 
 def refuse_missing(model, attention: str) -> NoReturn:

@@ -42,7 +42,7 @@ from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.explained import FROM_FAIRSEQ, explained, unreadable
+from fairseq_normalign.host.checkpoint_errors import FROM_FAIRSEQ, explained, unreadable
 from fairseq_normalign.host.literals import RefusedOption, evaluate
 
 # Of any type: NumPy 1 does not tell type checkers what its module holds.

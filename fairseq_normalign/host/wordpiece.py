@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_normalign.alignment.words import CONTINUING
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.hugging_face import CONFIGURATION, OF_FOLDER
 from fairseq_normalign.host.json_files import read_json
+from fairseq_normalign.text.words import CONTINUING
 
+CONFIGURATION = "tokenizer_config.json"
+OF_FOLDER = "expected a file of a Hugging Face folder"
 LONGEST = 100  # letters of a word that is looked up; BERT takes longer ones for unknown
 IN_TEXT = ("[MASK]", "[UNK]")  # tokens that a text may hold
 AROUND_TEXT = ("[CLS]", "[SEP]", "[PAD]")  # tokens that are put around it

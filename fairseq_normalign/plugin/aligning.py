@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fairseq_normalign.alignment.soft import Soft
-from fairseq_normalign.alignment.words import normalise_bpe_name
-from fairseq_normalign.analysis.aligner import NormAligner
-from fairseq_normalign.host.attention import single_beam
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.attention.soft import Soft
+from fairseq_normalign.host.attention_modules import single_beam
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.exporting import unpadded
 from fairseq_normalign.plugin.patient import PatientGenerator
+from fairseq_normalign.text.words import normalise_bpe_name
 
 if TYPE_CHECKING:
     from fairseq_normalign.plugin.task import TranslationNormalignTask

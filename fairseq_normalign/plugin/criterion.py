@@ -17,8 +17,8 @@ from omegaconf import II
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import FairseqModule
+from fairseq_normalign.host.attention_modules import FairseqModule
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.relevance_log import RelevanceLog
 

@@ -22,15 +22,15 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.utils import split_paths
 from torch import Tensor
 
-from fairseq_normalign.analysis.arrays import OVERHEAD, Arrays
-from fairseq_normalign.analysis.export_writer import Writer, create_export
+from fairseq_normalign.attention.arrays import OVERHEAD, Arrays
+from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
-from fairseq_normalign.heads.names import KINDS
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.norms.quantities import QUANTITIES
+from fairseq_normalign.names import KINDS
+from fairseq_normalign.results.export_writer import Writer, create_export
 from fairseq_normalign.version import __version__
 
 logger = logging.getLogger(__name__)

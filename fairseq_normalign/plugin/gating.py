@@ -16,14 +16,14 @@ from fairseq_normalign.heads.gates import (
     open_probabilities,
     sample_gates,
 )
-from fairseq_normalign.heads.pruning import scale_heads
-from fairseq_normalign.host.attention import (
+from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,
     head_count,
     out_projection,
     replace_out_projection,
 )
+from fairseq_normalign.host.head_removal import scale_heads
 
 # Chosen by experiment; see docs/gates.md.
 INITIAL = 2.0

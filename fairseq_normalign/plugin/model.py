@@ -11,7 +11,7 @@ from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
-from fairseq_normalign.heads.names import KINDS, parse_kinds
+from fairseq_normalign.names import KINDS, parse_kinds
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.own_ends import DecoderWithOwnEnds, has_own_ends
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
@@ -119,14 +119,14 @@ class NormalignTransformer(TransformerModel):
         """As fairseq's, with what attentions did in the second output, if ``export`` says so.
 
         ``export={"cross": ["weights", "vectors"]}`` names quantities of kinds of attention, those
-        of ``norms.quantities.QUANTITIES`` and of ``KINDS``: ``extra["vectors"]["cross"][layer]`` is
-        then a tensor, (B, T, S, C). Lists have an entry for each layer. Vectors are large: in
+        of ``attention.quantities`` and of ``KINDS``: ``extra["vectors"]["cross"][layer]`` is then a
+        tensor, (B, T, S, C). Lists have an entry for each layer. Vectors are large: in
         ``export={"cross": {"weights": None, "vectors": [-1]}}``, they are built for the last layer
         alone, and the others are None; so is a layer that layerdrop left out.
 
         ``export=["cross"]`` gives weights α (B, H, T, S) as ``extra["attentions"]["cross"][layer]``
-        and all :class:`~fairseq_normalign.norms.contributions.Norms` as ``extra["norms"]["cross"]
-        [layer]``.
+        and all :class:`~fairseq_normalign.attention.contributions.Norms` as
+        ``extra["norms"]["cross"][layer]``.
 
         Gradients pass, so that a criterion may use them. Weights are those before dropout.
         """

@@ -8,9 +8,7 @@ from fairseq.modules import MultiheadAttention
 from torch import nn
 from torch.nn import functional
 
-from fairseq_normalign.heads.names import ALL, all_heads, format_heads, parse_heads
-from fairseq_normalign.heads.pruning import columns_of
-from fairseq_normalign.host.attention import (
+from fairseq_normalign.host.attention_modules import (
     FairseqModule,
     attentions,
     head_count,
@@ -23,6 +21,8 @@ from fairseq_normalign.host.attention import (
 )
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.host.compat import shrink_copies
+from fairseq_normalign.host.head_removal import columns_of
+from fairseq_normalign.names import ALL, all_heads, format_heads, parse_heads
 
 DEFAULT_RESTORE = "checkpoint_last.pt"
 
@@ -113,7 +113,7 @@ class PrunedAttention(MultiheadAttention):
 
 
 def remove_heads(model: FairseqModule, alive: str) -> None:
-    """Removes all heads but these, as ``heads.names`` writes them; they keep their names."""
+    """Removes all heads but these, as ``names`` writes them; they keep their names."""
     heads = parse_heads(alive, all_heads(head_counts(model)))
     for name, attention in attentions(model).items():
         kept = [head.head for head in heads if head[:2] == name]
@@ -141,7 +141,7 @@ def _shrink(attention: MultiheadAttention, heads: list[int]) -> None:
 
 
 def alive_heads(options, model: nn.Module) -> str:
-    """Which heads a model is to have, by its options, as ``heads.names`` writes them.
+    """Which heads a model is to have, by its options, as ``names`` writes them.
 
     In training, they may be those of the checkpoint that it starts from. What is found is kept in
     the options, so that checkpoints say it.
@@ -167,5 +167,5 @@ def _start_of_training(options) -> str | None:
 
 
 def alive_in(path: str) -> str:
-    """Which heads the model of a checkpoint has, as ``heads.names`` writes them."""
+    """Which heads the model of a checkpoint has, as ``names`` writes them."""
     return getattr(read(path)[1], "alive_heads", None) or ALL

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from fairseq_normalign.attention.quantities import QUANTITIES
+from fairseq_normalign.attention.recorder import Recording, record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import attentions
-from fairseq_normalign.host.recorder import Recording, record
-from fairseq_normalign.norms.quantities import QUANTITIES
+from fairseq_normalign.host.attention_modules import attentions
+from fairseq_normalign.names import KINDS
 
 Layers = int | Collection[int] | None
 # Kinds of attention; or their quantities; or the layers of these.

@@ -11,8 +11,8 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II
 
-from fairseq_normalign.alignment.soft import EOS, STEPS
-from fairseq_normalign.analysis.aligner import AUTO, AlignOptions
+from fairseq_normalign.alignment.aligner import AUTO, AlignOptions
+from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.aligning import AligningGenerator
 from fairseq_normalign.plugin.exporting import (

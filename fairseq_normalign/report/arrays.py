@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from fairseq_normalign.analysis.arrays import Arrays
-from fairseq_normalign.analysis.export_writer import Writer, create_export, grow_export
-from fairseq_normalign.analysis.kept_sums import text_of_batch
+from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.batches import numbered_batches, text_of_batch
 from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.results.export_writer import Writer, create_export, grow_export
 from fairseq_normalign.runs.sums import Sums, SumsFolder
 
 SUMS = "arrays"  # what is kept is called so

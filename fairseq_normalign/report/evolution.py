@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairseq_normalign.analysis.evolution import Evolution, Evolutions
+from fairseq_normalign.layers.evolution import Evolution, Evolutions
 from fairseq_normalign.report.columns import columns
 
 NOTHING = "–"

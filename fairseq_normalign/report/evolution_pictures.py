@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fairseq_normalign.analysis.evolution import SHUFFLED, Evolution, Evolutions
-from fairseq_normalign.analysis.evolution_plan import ALL, ANY
+from fairseq_normalign.layers.evolution import SHUFFLED, Evolution, Evolutions
+from fairseq_normalign.layers.evolution_plan import ALL, ANY
 from fairseq_normalign.report.style import HEAT, in_style
 
 MEASURES = {

@@ -10,13 +10,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairseq_normalign.heads.names import KINDS, Head, by_kind
 from fairseq_normalign.heads.relevance_log import (
     Entry,
     GatedHead,
     agreement,
     mean_relevance,
 )
+from fairseq_normalign.names import KINDS, Head, by_kind
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.style import COLOURS, in_style
 

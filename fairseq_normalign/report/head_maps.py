@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fairseq_normalign.heads.criteria import Criteria
-from fairseq_normalign.heads.names import Head, by_kind
 from fairseq_normalign.heads.profile import Profile
+from fairseq_normalign.names import Head, by_kind
 from fairseq_normalign.report.role_pictures import GONE, draw_functions, label_heads, legend
 from fairseq_normalign.report.roles import Does
 from fairseq_normalign.report.style import HEAT, in_style

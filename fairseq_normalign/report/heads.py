@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from fairseq_normalign.analysis.head_scores import HEAD_SCORES
+from fairseq_normalign.attention.lrp_rules import Contributions
 from fairseq_normalign.heads.correlation import (
     Correlation,
     Pairs,
@@ -15,10 +15,10 @@ from fairseq_normalign.heads.correlation import (
     correlations_within_layers,
 )
 from fairseq_normalign.heads.criteria import Criteria
-from fairseq_normalign.heads.lrp_rules import Contributions
-from fairseq_normalign.heads.names import KINDS, Head, by_kind
+from fairseq_normalign.heads.head_scores import HEAD_SCORES
 from fairseq_normalign.heads.profile import Profile, RareInfluence
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.names import KINDS, Head, by_kind
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.version import __version__
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import Costs, ErrorTable, best_of_methods
-from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.spread import spread
 

@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fairseq_normalign.analysis.mixing import Mixing
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.norms.analyses import ANALYSES
+from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.layers.mixing import Mixing
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.spread import spread
 from fairseq_normalign.report.style import HEAT, in_style

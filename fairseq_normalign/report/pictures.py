@@ -18,11 +18,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fairseq_normalign.alignment.links import Gold, Link
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.report.columns import display_width
 from fairseq_normalign.report.fonts import families_for
 from fairseq_normalign.report.style import HEAT, in_style
+from fairseq_normalign.text.links import Gold, Link
 
 INCH_PER_CELL = (0.14, 0.32)  # of a long sentence, of a short one
 PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become too small

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fairseq_normalign.analysis.probing import Probing
+from fairseq_normalign.layers.probing import Probing
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.style import in_style
 

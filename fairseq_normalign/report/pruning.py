@@ -10,12 +10,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.style import HEAT, in_style
 
 if TYPE_CHECKING:
-    from fairseq_normalign.analysis.evaluation import Row
+    from fairseq_normalign.heads.evaluation import Row
 
 SHORT_NAMES = ", ".join(f"{kind.short} {kind.title}" for kind in KINDS.values())
 LEGEND = f"""\

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from fairseq_normalign.heads.names import KINDS, Head
+from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.report.roles import CATEGORIES, Does, Model
 from fairseq_normalign.report.style import in_style
 

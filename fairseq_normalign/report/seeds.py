@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from fairseq_normalign.heads.layer_summary import SUMMARIES, Layer, summaries_by_layer
-from fairseq_normalign.heads.names import KINDS, by_kind
 from fairseq_normalign.heads.profile import Profile
+from fairseq_normalign.names import KINDS, by_kind
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.heads import (
     NOTHING,

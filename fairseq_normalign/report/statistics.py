@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.analysis.statistics import LayerStatistics, Relation, Statistics
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.norms.moments import Moments
+from fairseq_normalign.layers.moments import Moments
+from fairseq_normalign.layers.statistics import LayerStatistics, Relation, Statistics
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.mixing import cell
 

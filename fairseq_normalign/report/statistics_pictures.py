@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fairseq_normalign.analysis.statistics import LayerStatistics, Statistics
-from fairseq_normalign.heads.names import KINDS
+from fairseq_normalign.layers.statistics import LayerStatistics, Statistics
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.report.statistics import ByKind, shown_categories
 from fairseq_normalign.report.style import in_style
 

@@ -10,9 +10,9 @@ from itertools import product
 from typing import Any
 
 from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns
-from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.heads.names import Head, HeadCounts
+from fairseq_normalign.names import Head, HeadCounts
 from fairseq_normalign.report.columns import GAP, columns
 from fairseq_normalign.report.spread import Spread, spread
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.links import (
+from fairseq_normalign.text.links import (
     Gold,
     GoldFile,
     LinkFile,

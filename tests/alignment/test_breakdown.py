@@ -6,8 +6,8 @@ import pytest
 
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.breakdown import KINDS, BoundsCheck, Breakdown, word_counts
-from fairseq_normalign.alignment.links import Gold, pack
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import Gold, pack
 
 
 def packed(*links):

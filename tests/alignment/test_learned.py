@@ -5,9 +5,9 @@ import pytest
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.clues import CLUES
-from fairseq_normalign.alignment.extract import grow
 from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
-from fairseq_normalign.alignment.links import Gold
+from fairseq_normalign.attention.extract import grow
+from fairseq_normalign.text.links import Gold
 
 LENGTH, WORDS = 8, 40
 

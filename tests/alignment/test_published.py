@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_normalign.alignment.aer import score
-from fairseq_normalign.alignment.links import GoldFile, LinkFile, read_together
 from fairseq_normalign.alignment.symmetrize import symmetrize
+from fairseq_normalign.text.links import GoldFile, LinkFile, read_together
 
 DATA = Path(os.environ.get("NORMALIGN_DATA", "unset"))
 RESULT = re.compile(r"(test\.\w+(?:\.[\w-]+)?\.talp): ([\d.]+)% \(([\d.]+)%/([\d.]+)%/\d+\)")

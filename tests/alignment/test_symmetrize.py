@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_normalign.alignment.links import parse_links
 from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, symmetrize
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import parse_links
 
 RULES = [
     (heuristic, variant)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_normalign.alignment.links import format_links
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli.main import main
+from fairseq_normalign.text.links import format_links
 from fairseq_normalign.version import __version__
 
 GOLD = "1-1 2p2\n\n1-2 3-3\n"  # 1-based

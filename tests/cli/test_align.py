@@ -8,8 +8,8 @@ import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.links import Gold, GoldFile, parse_links
-from fairseq_normalign.analysis.gold_check import warn_of_misread_gold
+from fairseq_normalign.alignment.gold_check import warn_of_misread_gold
+from fairseq_normalign.text.links import Gold, GoldFile, parse_links
 from fairseq_normalign.version import __version__
 from tests.conftest import PACKAGE, TRAIN, run
 

@@ -5,7 +5,7 @@ import pytest
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import Shape, check_alike
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 HEADS = {("encoder", 0): 4, ("cross", 0): 4, ("cross", 1): 4}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_normalign.analysis import alignment_scores, role_scores
+from fairseq_normalign.heads import alignment_scores, role_scores
 from fairseq_normalign.runs import sums
 from tests.conftest import run
 from tests.stored import OPTIONS, state

@@ -1,7 +1,7 @@
 """``normalign methods`` lists both tables."""
 
-from fairseq_normalign.analysis.head_scores import HEAD_SCORES, ranking_scores
-from fairseq_normalign.analysis.methods import METHODS
+from fairseq_normalign.attention.methods import METHODS
+from fairseq_normalign.heads.head_scores import HEAD_SCORES, ranking_scores
 from tests.conftest import run
 
 

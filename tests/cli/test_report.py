@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign.alignment.extract import row_shares
-from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.attention.extract import row_shares
 from tests.conftest import run
 from tests.report.html.made_up import HEADS
 from tests.stored import OPTIONS, state

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_normalign.analysis.methods import METHODS, methods_without_files
+from fairseq_normalign.attention.methods import METHODS, methods_without_files
 from fairseq_normalign.files import read_lines
 from fairseq_normalign.locks import locked
 from fairseq_normalign.runs import folder as run_folder

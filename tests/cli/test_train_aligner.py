@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairseq_normalign.alignment.links import parse_links
 from fairseq_normalign.cli.train_aligner import parse_args
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import parse_links
 from tests.conftest import run
 
 

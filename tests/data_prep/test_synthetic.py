@@ -16,7 +16,7 @@ from invented.meaning import Argument, Clause, Nobody, Node, Noun, Pronoun, Thin
 from invented.style import STYLES, Style
 from invented.words import Word, conllu, links, text
 
-from fairseq_normalign.alignment.links import parse_gold
+from fairseq_normalign.text.links import parse_gold
 
 RELATIONS = (
     "acl:relcl advcl advmod amod case compound:lvc det discourse mark nmod nsubj obj obl punct root"

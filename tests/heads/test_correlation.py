@@ -8,7 +8,7 @@ from fairseq_normalign.heads.correlation import (
     interval,
     spearman,
 )
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 CASES = [  # hand-worked
     ([1, 2, 3, 4], [10, 20, 30, 400], 1.0),

@@ -1,5 +1,5 @@
 from fairseq_normalign.heads.layer_summary import summaries_by_layer
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 
 
 def test_heads_of_a_layer_in_any_order():

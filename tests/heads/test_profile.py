@@ -1,9 +1,9 @@
 """Profiles of pruned models have the heads' first names, wherever heads stand."""
 
 from fairseq_normalign.heads.criteria import Criteria
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.names import Head
 
 PLACES = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 1, 0)]
 NAMES = [Head("encoder", 0, 2), Head("encoder", 0, 3), Head("cross", 1, 1)]

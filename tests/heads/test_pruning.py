@@ -1,80 +1,267 @@
+import argparse
+
+import pytest
 import torch
 
-from fairseq_normalign.heads.names import Head
-from fairseq_normalign.heads.pruning import (
-    columns_of,
-    count_heads,
-    fold_gates,
-    keep_heads,
-    log_alphas,
-    scale_heads,
-)
-
-PREFIX = "encoder.layers.0.self_attn."
-DIMS = {"encoder": 2, "decoder": 2, "cross": 2}
-
-
-def attention_state(prefix: str = PREFIX, heads: int = 3, width: int = 6) -> dict:
-    torch.manual_seed(0)
-    state = {f"{prefix}{name}_proj.weight": torch.randn(2 * heads, width) for name in "qkv"}
-    state.update({f"{prefix}{name}_proj.bias": torch.randn(2 * heads) for name in "qkv"})
-    return {
-        **state,
-        f"{prefix}out_proj.weight": torch.randn(width, 2 * heads),
-        f"{prefix}out_proj.bias": torch.randn(width),
-    }
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.combined import CombinedAligner
+from fairseq_normalign.alignment.evidence import parse_evidence
+from fairseq_normalign.attention.recorder import recorded
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.profiling import head_ranks, profile
+from fairseq_normalign.heads.pruning import Prunable
+from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import Head, all_heads, parse_head
+from fairseq_normalign.text.treebank import Tree
+from tests.conftest import ToyTask, build_model, run
+from tests.stored import OPTIONS, state
 
 
-def projected(state: dict, x: torch.Tensor, name: str) -> torch.Tensor:
-    weight, bias = state[f"{PREFIX}{name}_proj.weight"], state[f"{PREFIX}{name}_proj.bias"]
-    return x @ weight.t() + bias
+@pytest.fixture
+def folder(tmp_path):
+    """A data folder with the dictionaries that the checkpoints were made with."""
+    for language in "ab":
+        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
+    return tmp_path
 
 
-def run(state: dict, x: torch.Tensor, heads: int) -> torch.Tensor:
-    """Self-attention of one sentence, (T, C), head by head as the formulas say."""
-    q, k, v = (projected(state, x, name) for name in "qkv")
-    output = state[f"{PREFIX}out_proj.bias"].expand(x.shape).clone()
-    for head in range(heads):
-        part = slice(2 * head, 2 * head + 2)
-        weights = torch.softmax(q[:, part] @ k[:, part].t() / 2**0.5, dim=1)
-        output += weights @ v[:, part] @ state[f"{PREFIX}out_proj.weight"][:, part].t()
-    return output
+def store(path, *, parameters=None, **options) -> str:
+    stored = state(args=argparse.Namespace(**{**OPTIONS, **options}))
+    torch.save({**stored, "model": parameters or stored["model"]}, path)
+    return str(path)
 
 
-def test_closed_and_removed_are_the_same():
-    state, x = attention_state(), torch.randn(4, 6)
-    gated = {
-        **state,
-        f"{PREFIX}out_proj.log_alpha": torch.tensor([-9.0, 0.4, 9.0]),
-        "steering.factor_units": torch.tensor(1),
-    }
-    folded = fold_gates(gated)
-    assert set(folded) == set(state)
-    smaller = keep_heads(folded, [Head("encoder", 0, 1), Head("encoder", 0, 2)], DIMS)
-    assert torch.allclose(run(folded, x, 3), run(smaller, x, 2), rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(run(state, x, 3), run(smaller, x, 2), atol=1e-2)
-    assert count_heads(state, DIMS) == {("encoder", 0): 3}
-    assert count_heads(smaller, DIMS) == {("encoder", 0): 2}
-    assert smaller[f"{PREFIX}k_proj.bias"].tolist() == state[f"{PREFIX}k_proj.bias"][2:].tolist()
+def gated_parameters() -> dict:
+    sizes = {name: value for name, value in OPTIONS.items() if name.startswith(("max", "share"))}
+    parameters = build_model("transformer_normalign", gate_heads="all", **sizes).state_dict()
+    parameters["encoder.layers.1.self_attn.out_proj.log_alpha"][2] = -9.0
+    return parameters
 
 
-def test_all_heads_may_go():
-    smaller = keep_heads(attention_state(), [], DIMS)
-    assert smaller[f"{PREFIX}out_proj.weight"].shape == (6, 0)
-    assert count_heads(smaller, DIMS) == {("encoder", 0): 0}
+@pytest.mark.parametrize("form", ["args", "cfg"])
+def test_closed_heads_go(folder, form):
+    options = {"arch": "transformer_normalign", "gate_heads": "all", "gate_lr_scale": 100.0}
+    path = store(folder / "gated.pt", parameters=gated_parameters(), **options)
+    if form == "cfg":
+        stored = torch.load(path)
+        model = argparse.Namespace(**vars(stored["args"]), _name="transformer_normalign")
+        task = {**OPTIONS, "_name": "translation"}
+        torch.save({**stored, "args": None, "cfg": {"model": model, "task": task}}, path)
+    prunable = Prunable(path)
+    assert prunable.closed == {Head("encoder", 1, 2)}
+    assert ">encoder.2<" in prunable._repr_html_()
+    assert ">4 of 4</td>" in prunable._repr_html_()
+    assert ">1, 2, 4</td>" in prunable._repr_html_()
+    prunable.write(prunable.open_heads(), str(folder / "small.pt"))
+    model, _ = load_single(str(folder / "small.pt"), str(folder))
+    heads = [layer.self_attn.num_heads for layer in model.encoder.layers]
+    assert heads == [4, 3]
 
 
-def test_log_alphas_of_gated_attentions_alone():
-    state = {**attention_state(), **attention_state("decoder.layers.0.encoder_attn.")}
-    state["decoder.layers.0.encoder_attn.out_proj.log_alpha"] = torch.tensor([1.0, -2.0, 0.5])
-    assert log_alphas(state) == {
-        Head("cross", 0, 0): 1.0,
-        Head("cross", 0, 1): -2.0,
-        Head("cross", 0, 2): 0.5,
-    }
+def test_options_that_a_checkpoint_leaves_to_its_architecture(folder):
+    """As of the oldest checkpoints."""
+    parameters = build_model(
+        **{**sized(OPTIONS), "encoder_attention_heads": 8, "decoder_attention_heads": 8}
+    ).state_dict()
+    path = store(folder / "old.pt", parameters=parameters)
+    stored = torch.load(path)
+    for side in ("encoder", "decoder"):
+        delattr(stored["args"], f"{side}_attention_heads")
+    torch.save(stored, path)
+    assert len(all_heads(Prunable(path).counts)) == 2 * 8 * 3
 
 
-def test_scaled_columns():
-    weight = torch.arange(8.0).view(2, 4)
-    assert scale_heads(weight, torch.tensor([0.0, 2.0])).tolist() == [[0, 0, 4, 6], [0, 0, 12, 14]]
-    assert columns_of([0, 2], 2).tolist() == [0, 1, 4, 5]
+def sized(options: dict) -> dict:
+    return {name: value for name, value in options.items() if name.startswith(("en", "de", "max"))}
+
+
+def test_a_checkpoint_that_does_not_fit_its_options(folder):
+    parameters = state()["model"]
+    del parameters["decoder.layers.0.encoder_attn.v_proj.bias"]
+    path = store(folder / "misfit.pt", parameters=parameters)
+    with pytest.raises(
+        InputError, match=r"misfit\.pt: .* 1 parameter is missing \(first: 'decoder"
+    ):
+        Prunable(path)
+    parameters = {**state()["model"], "encoder.layers.0.self_attn.q_proj.weight": torch.ones(16, 4)}
+    path = store(folder / "misfit.pt", parameters=parameters)
+    with pytest.raises(InputError, match=r"misfit\.pt: .* 1 parameter is of another shape"):
+        Prunable(path)
+    path = store(folder / "gates.pt", parameters=gated_parameters())
+    with pytest.raises(InputError, match=r"gates\.pt: .* 7 parameters are unknown"):
+        Prunable(path)
+
+
+def test_parameters_that_are_no_numbers(folder):
+    parameters = state()["model"]
+    parameters["encoder.layers.0.fc1.bias"][0] = float("nan")
+    path = store(folder / "nan.pt", parameters=parameters)
+    with pytest.raises(
+        InputError, match=r"nan\.pt: 1 of its parameters .*'encoder\.layers\.0\.fc1"
+    ):
+        Prunable(path)
+
+
+def test_an_output_that_is_the_input(folder):
+    path = store(folder / "full.pt")
+    (folder / "link.pt").hardlink_to(path)
+    before = (folder / "full.pt").read_bytes()
+    for output in ("full.pt", "link.pt"):
+        with pytest.raises(InputError, match=r"full\.pt"):
+            Prunable(path).write([Head("encoder", 0, 0)], str(folder / output))
+    assert (folder / "full.pt").read_bytes() == before
+
+
+def test_the_criterion_of_gates_goes_with_them(folder):
+    path = store(folder / "full.pt", criterion="label_smoothed_cross_entropy_l0")
+    prunable = Prunable(path)
+    prunable.write(all_heads(prunable.counts), str(folder / "out.pt"))
+    assert torch.load(folder / "out.pt")["args"].criterion == "label_smoothed_cross_entropy"
+
+
+# The heads of the encoder's first layer read, and so do, what they did when all heads were there.
+FIRST = ["encoder.1.2", "encoder.1.4", "decoder.1.1", "cross.1.3", "cross.2.2", "cross.2.4"]
+SECOND = ["encoder.1.4", "cross.1.3", "cross.2.4"]
+
+
+def named(names) -> list[Head]:
+    return [parse_head(name) for name in names]
+
+
+@pytest.fixture
+def small(folder) -> str:
+    """A checkpoint with the heads of FIRST."""
+    path = store(folder / "full.pt")
+    Prunable(path).write(named(FIRST), str(folder / "small.pt"))
+    return str(folder / "small.pt")
+
+
+def rows(path, head: Head, place: int):
+    """W_Q of one of the heads of the encoder's first layer."""
+    weight = torch.load(path)["model"][f"encoder.layers.{head.layer}.self_attn.q_proj.weight"]
+    return weight[4 * place : 4 * (place + 1)]
+
+
+def test_heads_keep_their_first_names_when_more_are_removed(folder, small):
+    prunable = Prunable(small)
+    assert prunable.heads == named(FIRST)
+    prunable.write(named(SECOND), str(folder / "smaller.pt"))
+    again = Prunable(str(folder / "smaller.pt"))
+    assert again.heads == named(SECOND)
+    assert again.options.alive_heads == " ".join(SECOND)
+    fourth = Head("encoder", 0, 3)
+    original = rows(folder / "full.pt", fourth, place=3)
+    assert torch.equal(rows(small, fourth, place=1), original)
+    assert torch.equal(rows(folder / "smaller.pt", fourth, place=0), original)
+
+
+def test_the_command_takes_first_names(folder, small):
+    out = folder / "out.pt"
+    options = ["normalign", "prune", "--path", small, "--out", out]
+    kept = run(*options, "--keep", "encoder.1.4,cross.2.2").stdout
+    assert "encoder    4" in kept
+    assert Prunable(str(out)).heads == named(["encoder.1.4", "cross.2.2"])
+    run(*options, "--drop", "encoder.1.4 decoder.1.1")
+    assert Prunable(str(out)).heads == named([FIRST[0], *FIRST[3:]])
+    run(*options, "--keep-top", 2, "--by", "random")
+    assert set(Prunable(str(out)).heads) < set(named(FIRST))
+    gone = run(*options, "--keep", "encoder.1.1", check=False)
+    assert gone.stderr == (
+        "normalign prune: head encoder.1.1: the model has no such head; it has encoder.1.2,4, "
+        "decoder.1.1, cross.1.3, cross.2.2,4\n"
+    )
+
+
+def test_gates_of_a_pruned_model_have_the_first_names(folder):
+    """As of a pruned model that is trained on with gates, and pruned again."""
+    sizes = {name: value for name, value in OPTIONS.items() if name.startswith(("max", "share"))}
+    options = {"alive_heads": " ".join(FIRST), "gate_heads": "encoder,cross"}
+    parameters = build_model("transformer_normalign", **options, **sizes).state_dict()
+    parameters["decoder.layers.1.encoder_attn.out_proj.log_alpha"][1] = -9.0
+    parameters["encoder.layers.0.self_attn.out_proj.log_alpha"][0] = -9.0
+    arch = {"arch": "transformer_normalign", "gate_lr_scale": 100.0}
+    path = store(folder / "gated.pt", parameters=parameters, **arch, **options)
+    prunable = Prunable(path)
+    assert prunable.closed == set(named(["encoder.1.2", "cross.2.4"]))
+    assert list(prunable.log_alphas) == named(FIRST[:2] + FIRST[3:])
+    prunable.write(prunable.open_heads(), str(folder / "out.pt"))
+    assert Prunable(str(folder / "out.pt")).heads == named(
+        ["encoder.1.4", "decoder.1.1", "cross.1.3", "cross.2.2"]
+    )
+
+
+@pytest.fixture
+def ready(folder, small):
+    """The full and the small model, and pairs for both."""
+    models = []
+    for path in (folder / "full.pt", small):
+        model, task = load_single(str(path), str(folder))
+        models.append(ReadyModel(TeacherForcing(model, task), PairReader(task)))
+    lines = [("w1 w2 w3 w4", "w5 w6 w7"), ("w2 w9", "w3 w3 w8")]
+    return models, list(text_pairs(lines, models[0].reader))
+
+
+def test_scores_of_a_pruned_model_have_the_first_names(ready):
+    """The encoder's first layer reads what it read before: its heads have the scores they had."""
+    (full, small), pairs = ready
+    scores = ["confidence", "norm", "positions", "importance", "ablation"]
+    before = profile(full, pairs, scores)
+    after = profile(small, pairs, scores)
+    assert after.heads == named(FIRST)
+    for name in ("confidence", "norm"):
+        assert set(after.scores[name]) == set(after.heads)
+        for head in named(["encoder.1.2", "encoder.1.4"]):
+            assert after.scores[name][head] == pytest.approx(before.scores[name][head], rel=1e-4)
+    for name in ("importance", "ablation"):
+        assert set(after.scores[name]) == set(after.heads)
+    for head in named(["encoder.1.2", "encoder.1.4"]):
+        assert after.positions[head] == before.positions[head]
+    assert set(head_ranks(small, pairs, "norm")) == set(named(FIRST))
+
+
+def test_alignments_by_a_head_of_a_pruned_model(ready):
+    """Head 4 of layer 2 is the second of those that are left; its number is 4 everywhere."""
+    (_, small), pairs = ready
+    aligner = NormAligner(*small, method="weights", layer=2, head=4, step="input")
+    assert aligner.signature()["head"] == 4
+    recording = recorded(small.forcing, pairs, layers=[1], values=False)
+    weights = recording["cross", 1].weights  # (B, H, T, S)
+    (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.place])
+    words = len(pairs[0].target.text)
+    expected = weights[0, 1, 1 : words + 1, : len(pairs[0].source.text)]
+    torch.testing.assert_close(torch.tensor(soft.words), expected)
+    with pytest.raises(InputError, match="head 3: layer 2 has heads 2, 4"):
+        NormAligner(*small, layer=2, head=3, step="input")
+    with pytest.raises(InputError, match="head 1: layer 1 has head 3"):
+        NormAligner(*small, layer=1, head=1, step="input")
+
+
+def test_evidences_of_a_pruned_model(ready):
+    (_, small), _ = ready
+    aligner = NormAligner(*small)
+    every = CombinedAligner(aligner).every_evidence()
+    heads = {(weighted.evidence.layer, weighted.evidence.head) for weighted in every}
+    assert heads == {(0, None), (0, 2), (1, None), (1, 1), (1, 3)}
+    named_ones = [parse_evidence("norms.2.4.input"), parse_evidence("norms.1.3.output")]
+    assert CombinedAligner(aligner, combine="mean", evidences=named_ones).evidences == named_ones
+    with pytest.raises(InputError, match="head 1: layer 2 has heads 2, 4"):
+        CombinedAligner(aligner, combine="mean", evidences=[parse_evidence("norms.2.1.input")])
+    assert named_ones[0].evidence == Evidence("norms", 1, "input", 3)
+
+
+def test_an_encoder_without_heads_has_no_syntactic_roles(folder):
+    path = store(folder / "full.pt")
+    Prunable(path).write(named(["decoder.1.1", "cross.1.3"]), str(folder / "headless.pt"))
+    model, task = load_single(str(folder / "headless.pt"), str(folder))
+    ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
+    pairs = list(text_pairs([("w1 w2", "w5 w6 w7")], ready.reader))
+    tree = Tree(["w1", "w2"], [1, -1], ["nsubj", "root"], "made up")
+    with pytest.warns(UserWarning, match="no syntactic roles: the encoder has no heads left"):
+        measured = profile(ready, pairs, ["norm", "positions", "UAS"], trees=[tree])
+    assert measured.heads == named(["decoder.1.1", "cross.1.3"])
+    assert not measured.relations

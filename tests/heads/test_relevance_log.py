@@ -3,7 +3,6 @@
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.relevance_log import (
     Entry,
     GatedHead,
@@ -13,6 +12,7 @@ from fairseq_normalign.heads.relevance_log import (
     read_log,
     summary,
 )
+from fairseq_normalign.names import Head
 
 HEADS = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 1, 0), Head("cross", 1, 1)]
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from fairseq_normalign.heads.cells import cells
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Criteria, Profile
 from fairseq_normalign.heads.roles import (
     Positions,
@@ -16,6 +15,7 @@ from fairseq_normalign.heads.roles import (
     rarest,
 )
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.names import Head
 
 MARK, PAD = -1, -2
 WORDS = torch.tensor(

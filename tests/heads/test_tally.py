@@ -1,7 +1,7 @@
 import numpy as np
 
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.names import Head
 
 
 def test_means_of_batches():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.heads.syntax import MIN_CASES, Accuracy, Syntax, ends
-from fairseq_normalign.heads.treebank import Tree
 from fairseq_normalign.heads.trees import attachments, branching, maximum_spanning_tree
+from fairseq_normalign.text.treebank import Tree
 
 
 def is_tree(heads, root):

@@ -14,10 +14,10 @@ from fairseq.logging import meters
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
-from fairseq_normalign.analysis.pruning import Prunable
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import all_heads
+from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, save
+from fairseq_normalign.names import all_heads
 from tests.conftest import ToyTask
 from tests.stored import OPTIONS, state
 

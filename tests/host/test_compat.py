@@ -6,10 +6,10 @@ import pytest
 import torch
 from fairseq.data import TokenBlockDataset
 
-from fairseq_normalign.analysis.pruning import Prunable
-from fairseq_normalign.heads.pruning import COPIES
+from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_single
 from fairseq_normalign.host.compat import restore_numpy_integers, without_leftovers
+from fairseq_normalign.host.head_removal import COPIES
 from tests.conftest import ToyTask, build_model, run
 from tests.stored import OPTIONS, state
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.analysis.aligner import NormAligner
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.lengths import (
     Limits,

@@ -2,8 +2,8 @@
 
 import os
 
-from fairseq_normalign.alignment.words import TextFile
 from fairseq_normalign.host.options import count_lines
+from fairseq_normalign.text.words import TextFile
 
 
 def test_lines_are_counted_beforehand_where_they_can_be_read_again(tmp_path):

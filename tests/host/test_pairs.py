@@ -14,7 +14,7 @@ from subword_nmt.apply_bpe import BPE
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, PairReader, examined, text_pairs
-from fairseq_normalign.host.wording import COMMAND
+from fairseq_normalign.text.advice import COMMAND
 from tests.conftest import ToyTask
 from tests.made_up_text import by_codes, by_model, codes_of, counts, model_of, text_of
 
@@ -345,7 +345,7 @@ def test_no_pair_comes_out_of_a_text_that_is_refused(task):
 
 def test_no_flags_in_messages_to_python(languages, folder):
     """Whoever calls from Python has no command line."""
-    from fairseq_normalign.host.wording import PYTHON
+    from fairseq_normalign.text.advice import PYTHON
 
     told = [*PYTHON.remedies.values(), *PYTHON.files.values(), PYTHON.bpe, PYTHON.tokenizer]
     assert not any("--" in text for text in told)

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_normalign.alignment.words import byte_letters, normalise_bpe_name, split_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.segmentation import Segmentation, build_bpes, build_tokenizers
-from fairseq_normalign.host.wording import PYTHON
+from fairseq_normalign.text.advice import PYTHON
+from fairseq_normalign.text.words import byte_letters, normalise_bpe_name, split_words
 
 SYLLABLES = [consonant + vowel for consonant, vowel in itertools.product("bcdlr", "aeio")]
 

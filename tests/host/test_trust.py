@@ -16,9 +16,9 @@ from fairseq.data import Dictionary
 from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_normalign.analysis.pruning import Prunable
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, register_plugin
 from fairseq_normalign.host.literals import evaluate
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 from fairseq.optim.adafactor import Adafactor
 
+from fairseq_normalign.attention.contributions import attention_output
+from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import attentions
+from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.compat import without_leftovers
-from fairseq_normalign.host.recorder import record
-from fairseq_normalign.norms.contributions import attention_output
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.plugin.criterion import L0Criterion
 from fairseq_normalign.plugin.gating import GatedProjection, Steering, gates
 from tests.conftest import ToyTask, build_model

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_normalign.host.recorder import record
-from fairseq_normalign.norms.contributions import attention_output
+from fairseq_normalign.attention.contributions import attention_output
+from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.plugin.masked import BertDictionary, BertTask, segment_ids
 from tests.conftest import build_model
 

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
+from fairseq_normalign.attention import contributions
+from fairseq_normalign.attention.quantities import QUANTITIES
+from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS
-from fairseq_normalign.host.attention import attentions, out_bias
-from fairseq_normalign.host.recorder import record
-from fairseq_normalign.norms import contributions
-from fairseq_normalign.norms.quantities import QUANTITIES
+from fairseq_normalign.host.attention_modules import attentions, out_bias
+from fairseq_normalign.names import KINDS
 from tests.conftest import build_model
 
 

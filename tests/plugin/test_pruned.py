@@ -5,12 +5,13 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
+from fairseq_normalign.attention.contributions import attention_output
+from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import KINDS, Head, all_heads, parse_heads
-from fairseq_normalign.heads.pruning import fold_gates, keep_heads
-from fairseq_normalign.host.attention import attentions, head_counts, head_names
-from fairseq_normalign.host.recorder import record
-from fairseq_normalign.norms.contributions import attention_output
+from fairseq_normalign.heads.pruning import fold_gates
+from fairseq_normalign.host.attention_modules import attentions, head_counts, head_names
+from fairseq_normalign.host.head_removal import keep_heads
+from fairseq_normalign.names import KINDS, Head, all_heads, parse_heads
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
 

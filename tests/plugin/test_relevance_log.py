@@ -8,12 +8,12 @@ import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
-from fairseq_normalign.analysis.pair_relevance import relevances
+from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import Head
 from fairseq_normalign.plugin.criterion import L0Criterion
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import PACKAGE, TRAIN, ToyTask, build_model, run

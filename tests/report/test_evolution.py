@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairseq_normalign.analysis.evolution import Evolution, Evolutions
+from fairseq_normalign.layers.evolution import Evolution, Evolutions
 from fairseq_normalign.report.evolution import as_json, as_text
 from fairseq_normalign.report.evolution_pictures import picture, words_picture
 

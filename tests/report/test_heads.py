@@ -5,9 +5,9 @@ import pytest
 
 from fairseq_normalign.heads.correlation import Correlation
 from fairseq_normalign.heads.criteria import Criteria
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.names import Head
 from fairseq_normalign.report.head_maps import extent, grid, picture
 from fairseq_normalign.report.heads import (
     as_json,

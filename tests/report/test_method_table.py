@@ -1,6 +1,6 @@
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import Cost, Costs, ErrorTable, best_of_methods
-from fairseq_normalign.alignment.soft import Choice, Evidence
+from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.report.method_table import method_table
 
 SCORES = {

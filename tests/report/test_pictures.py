@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from matplotlib.font_manager import FontEntry
 
-from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.report import fonts
 from fairseq_normalign.report.fonts import families_for
 from fairseq_normalign.report.pictures import (
@@ -17,6 +16,7 @@ from fairseq_normalign.report.pictures import (
     save,
     soft_alignments,
 )
+from fairseq_normalign.text.links import Gold
 
 SOFT = np.array([[0.5, 0.25, 0.0], [0.1, 0.1, 0.4]])
 GOLD = Gold(sure={(0, 0)}, possible={(0, 0), (2, 1)})

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 from fairseq_normalign.report.pictures import save
 from fairseq_normalign.report.pruning import (
     as_json,

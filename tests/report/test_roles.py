@@ -6,7 +6,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.names import Head
 from fairseq_normalign.report.role_pictures import LOOKS, columns_picture
 from fairseq_normalign.report.roles import CATEGORIES, Does, Model, as_text, read_models
 from tests.conftest import run

@@ -3,8 +3,8 @@
 import pytest
 
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.heads.names import Head
 from fairseq_normalign.heads.profile import Profile
+from fairseq_normalign.names import Head
 from fairseq_normalign.report.seeds import as_json, as_text, correlation_spreads, layer_spreads
 
 HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 0)]

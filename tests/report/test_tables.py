@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns
-from fairseq_normalign.alignment.soft import Choice, Evidence
+from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.report.tables import aer_table, write_tables
 
 ONE_LEGEND = (

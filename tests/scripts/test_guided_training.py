@@ -7,7 +7,7 @@ import piece_links
 import pytest
 import torch
 
-from fairseq_normalign.alignment.links import LinkFile
+from fairseq_normalign.text.links import LinkFile
 from tests.conftest import run
 
 

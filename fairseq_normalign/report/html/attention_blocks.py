@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairseq_normalign.heads.names import KINDS, parse_head
+from fairseq_normalign.names import KINDS, parse_head
 from fairseq_normalign.report.html.blocks import (
     Block,
     Grid,

@@ -10,8 +10,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.error_table import place_as_json
-from fairseq_normalign.alignment.links import Gold, Link
-from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.report.html.packing import (
     FINEST,
     QUALITIES,
@@ -20,6 +19,7 @@ from fairseq_normalign.report.html.packing import (
     packed_sentence,
     qualities_of,
 )
+from fairseq_normalign.text.links import Gold, Link
 
 Shares = Sequence[np.ndarray]  # for each evidence (T, S+1), </s> last
 

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fairseq_normalign.heads.criteria import FUNCTIONS
-from fairseq_normalign.heads.names import KINDS, Head, by_kind, parse_head
+from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
 from fairseq_normalign.report.html.blocks import (
     Block,
     Choice,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairseq_normalign.alignment.extract import row_shares
 from fairseq_normalign.alignment.link_matrix import link_matrix
-from fairseq_normalign.alignment.links import LinkFile
-from fairseq_normalign.alignment.soft import Evidence
+from fairseq_normalign.attention.extract import row_shares
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.report.html.browser import System, TextPair, View
 from fairseq_normalign.report.html.packing import FINEST
+from fairseq_normalign.text.links import LinkFile
 
 LINKS = Evidence("links", None, "")
 

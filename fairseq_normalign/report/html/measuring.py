@@ -8,19 +8,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.alignment.links import Gold, GoldFile
-from fairseq_normalign.alignment.soft import Evidence
-from fairseq_normalign.analysis.aligner import AlignOptions, NormAligner
-from fairseq_normalign.analysis.block_survey import BlockOptions, survey_blocks
-from fairseq_normalign.analysis.error_table import error_table, passes
-from fairseq_normalign.analysis.profile import profile
-from fairseq_normalign.analysis.sentence_views import Aligned, every_evidence, sentence_views
+from fairseq_normalign.alignment.method_errors import error_table, passes
+from fairseq_normalign.alignment.sentence_views import Aligned, every_evidence, sentence_views
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.criteria import Criteria
+from fairseq_normalign.heads.profiling import profile
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.special_tokens import languages_of
+from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
 from fairseq_normalign.progress import bar
 from fairseq_normalign.report import heads as heads_report
 from fairseq_normalign.report import mixing as mixing_report
@@ -38,6 +37,7 @@ from fairseq_normalign.report.html.browser import (
 from fairseq_normalign.report.html.included import Included, shown
 from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
+from fairseq_normalign.text.links import Gold, GoldFile
 from fairseq_normalign.version import __version__
 
 SAMPLE = 48  # pairs that tell how many bytes the others will take

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.extract import row_shares
-from fairseq_normalign.alignment.links import Link
-from fairseq_normalign.alignment.soft import Evidence, Soft
+from fairseq_normalign.attention.extract import row_shares
+from fairseq_normalign.attention.soft import Evidence, Soft
+from fairseq_normalign.text.links import Link
 
 LINKED = 0x80
 UNDEFINED = 0xFFFF  # an error rate of no links at all

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairseq_normalign.heads.names import KINDS, by_kind
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead
+from fairseq_normalign.names import KINDS, by_kind
 from fairseq_normalign.report.html.blocks import Block, Curve, Curves, Point, Row, Table
 
 SIZES = ("heads", "parameters", "megabytes", "speed")

@@ -9,7 +9,6 @@ import shutil
 import pytest
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.links import Gold
 from fairseq_normalign.report.html.blocks import (
     Choice,
     Curve,
@@ -22,6 +21,7 @@ from fairseq_normalign.report.html.blocks import (
 )
 from fairseq_normalign.report.html.browser import Browser, TextPair
 from fairseq_normalign.report.html.link_files import system_of_links
+from fairseq_normalign.text.links import Gold
 from tests.report.html.made_up import (
     EVIDENCES,
     LONG_PAIRS,

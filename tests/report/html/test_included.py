@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from fairseq_normalign.analysis.head_scores import HEAD_SCORES
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.names import Head
+from fairseq_normalign.heads.head_scores import HEAD_SCORES
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line
+from fairseq_normalign.names import Head
 from fairseq_normalign.report import heads
 from fairseq_normalign.report.html import head_blocks
 from fairseq_normalign.report.html.blocks import Choice, Curves, Grid, Row, Table, as_json

@@ -6,8 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.links import Gold
-from fairseq_normalign.alignment.soft import Soft
+from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.report.html.browser import (
     System,
     TextPair,
@@ -26,6 +25,7 @@ from fairseq_normalign.report.html.packing import (
     rounded,
     shares_of,
 )
+from fairseq_normalign.text.links import Gold
 from tests.report.html.made_up import EVIDENCES, PAIRS, view_of
 
 

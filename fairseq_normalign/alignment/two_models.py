@@ -1,0 +1,66 @@
+"""What aligners of two models of opposite directions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import tee
+
+import numpy as np
+
+from fairseq_normalign.alignment.aligner import NormAligner, Text
+from fairseq_normalign.alignment.layer_choice import decisive_pairs
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.language_codes import FALLBACK
+from fairseq_normalign.host.pairs import Pair, text_pairs
+from fairseq_normalign.host.special_tokens import languages_of
+
+
+def check_directions(aligners: Sequence[NormAligner]) -> None:
+    """Refuses a reverse model that translates as the other one does.
+
+    Models that do not tell their languages are called the same, whatever they translate.
+    """
+    (source, target), *reverse = [languages_of(aligner.reader.task) for aligner in aligners]
+    is_told = source != target and (source, target) != FALLBACK
+    if reverse == [(source, target)] and is_told:
+        raise InputError(
+            f"the reverse model translates {source}-{target}, as the model does; expected "
+            f"{target}-{source}"
+        )
+
+
+def check_same_sentences(matrices: Sequence[np.ndarray], where: str) -> None:
+    """Refuses what two models say of different sentences."""
+    if any(matrix.shape != matrices[0].shape for matrix in matrices):
+        raise InputError(
+            f"{where}: the models read different sentences; is the reverse model of the other "
+            "direction?"
+        )
+
+
+def read_both(
+    pairs: Iterable[tuple[Text, Text]], aligners: Sequence[NormAligner]
+) -> list[Iterable[Pair]]:
+    """Pairs of texts (source, target) as each model reads them, be it one or two."""
+    if len(aligners) == 1:
+        return [text_pairs(pairs, aligners[0].reader)]
+    forward, backward = tee(pairs)
+    swapped = ((target, source) for source, target in backward)
+    return [text_pairs(forward, aligners[0].reader), text_pairs(swapped, aligners[1].reader)]
+
+
+def decisive_samples(
+    aligners: Sequence[NormAligner], first: Sequence[list[Pair]]
+) -> Sequence[list[Pair]]:
+    """Pairs to decide on, the same in both directions: see ``layer_choice.decisive_pairs``.
+
+    Args:
+        first: the first pairs of the corpus, as each model reads them.
+    """
+    samples = [
+        decisive_pairs(pairs, aligner.reader, aligner.forcing)
+        for aligner, pairs in zip(aligners, first, strict=True)
+    ]
+    forward = [(pair.source.text, pair.target.text) for pair in samples[0]]
+    backward = [(pair.target.text, pair.source.text) for pair in samples[1]]
+    return samples if forward == backward else first

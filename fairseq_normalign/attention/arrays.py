@@ -1,0 +1,157 @@
+"""Weights, norms or vectors of one attention, one array for each sentence pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from fairseq_normalign.attention.contributions import Recorded
+from fairseq_normalign.attention.quantities import QUANTITIES, of_sentence
+from fairseq_normalign.attention.recorder import recorded
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import from_one
+
+OVERHEAD = 1000  # bytes that names, headers and tokens of a sentence take, roughly
+
+
+class Arrays:
+    """One quantity of the attention that ``forcing`` looks at, for some of its layers and heads.
+
+    Args:
+        quantity: a name in ``attention.quantities.QUANTITIES``.
+        layers: which, from 1; all of them by default.
+        heads: which of each layer, from 1 as in the model that no head was removed from; all of
+            them by default. Norms and vectors of summed heads sum these.
+        dtype: of the arrays.
+    """
+
+    def __init__(
+        self,
+        forcing: TeacherForcing,
+        quantity: str,
+        *,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+    ):
+        self.forcing = forcing
+        self.queries, self.keys = forcing.sides
+        self.name, self.quantity = quantity, QUANTITIES[quantity]
+        self.dtype = np.dtype(dtype)
+        self.layers = chosen("layer", layers, range(forcing.layers))
+        self.heads = self._chosen_heads(heads)  # for each layer, from 0
+
+    def _chosen_heads(self, numbers: Sequence[int] | None) -> list[list[int]]:
+        """The heads of each layer that are asked for: as many in each, as they are one axis."""
+        by_layer = []
+        for layer in self.layers:
+            known = self.forcing.head_numbers[layer]
+            if numbers and not known:
+                raise InputError(f"head {numbers[0]}: layer {layer + 1} has no heads left")
+            by_layer.append(chosen("head", numbers, known, owner=f"layer {layer + 1}"))
+        counts = set(map(len, by_layer))
+        if len(counts) > 1:
+            raise InputError(
+                f"layers have different numbers of heads ({sorted(counts)}); export one layer at "
+                "a time"
+            )
+        if counts == {0}:
+            raise InputError("the attention has no heads left")
+        return by_layer
+
+    def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
+        """The arrays of a batch, (L, *axes) each, unpadded.
+
+        Built one pair at a time: vectors are large.
+        """
+        recording = recorded(
+            self.forcing, pairs, layers=self.layers, values=self.quantity.needs_values
+        )
+        layers = [recording[self.forcing.attention, layer] for layer in self.layers]
+        for index, pair in enumerate(pairs):
+            yield self._array(pair, layers, index)
+
+    def _array(self, pair: Pair, layers: list[Recorded], index: int) -> np.ndarray:
+        array = np.empty(self.shape(pair), self.dtype)
+        lengths = self._lengths(pair)
+        for place, of_layer in enumerate(layers):
+            heads = self._places(place)
+            alone = of_sentence(of_layer, index, lengths["query"], lengths["key"], heads)
+            with np.errstate(over="ignore"):  # reported below, with its place
+                array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
+        if not np.isfinite(array).all():
+            raise InputError(
+                f"{pair.where}: a value is no number, or beyond the range of {self.dtype}"
+            )
+        return array
+
+    def _places(self, place: int) -> list[int]:
+        """Where the heads of one of the layers are in what it records."""
+        layer = self.layers[place]
+        return [self.forcing.head_place(layer, number) for number in self.heads[place]]
+
+    def shape(self, pair: Pair) -> tuple[int, ...]:
+        sizes = {"head": len(self.heads[0]), "width": self.forcing.width, **self._lengths(pair)}
+        return (len(self.layers), *(sizes[axis] for axis in self.quantity.axes))
+
+    def _lengths(self, pair: Pair) -> dict[str, int]:
+        return {
+            "query": len(getattr(pair, self.queries).tokens),
+            "key": len(getattr(pair, self.keys).tokens),
+        }
+
+    def tokens(self, pair: Pair, reader: PairReader) -> tuple[list[str], list[str]]:
+        """The symbols that encoder and decoder read.
+
+        The decoder reads one behind: a start mark, and not the last token. That of a language model
+        reads the source.
+        """
+        source = pair.source.tokens.tolist()
+        target = [] if self.forcing.is_language_model else pair.target.tokens.tolist()
+        read = [self.forcing.start, *target[:-1]] if target else []
+        return reader.symbols(source, "source"), reader.symbols(read, "target")
+
+    def description(self) -> dict:
+        """What a reader of the arrays must know; layers and heads from 1.
+
+        Heads are one list if all layers have the same ones, and otherwise a list for each layer.
+        """
+        numbers = [[head + 1 for head in of_layer] for of_layer in self.heads]
+        alike = all(of_layer == numbers[0] for of_layer in numbers)
+        return {
+            "attention": self.forcing.attention,
+            "quantity": self.name,
+            "formula": self.quantity.formula,
+            "axes": ["layer", *self.quantity.axes],
+            "query": self.queries,
+            "key": self.keys,
+            "layers": [layer + 1 for layer in self.layers],
+            "heads": numbers[0] if alike else numbers,
+            "dtype": str(self.dtype),
+        }
+
+
+def size(pairs: Iterable[Pair], arrays: Arrays) -> tuple[int, float]:
+    """Sentences and gigabytes of an export.
+
+    Reads the corpus once more: cheap beside running the model.
+    """
+    count = total = 0
+    for pair in pairs:
+        count += 1
+        total += math.prod(arrays.shape(pair)) * arrays.dtype.itemsize + OVERHEAD
+    return count, total / 1e9
+
+
+def chosen(
+    name: str, numbers: Sequence[int] | None, known: Sequence[int], *, owner: str = "the model"
+) -> list[int]:
+    """Some of the known layers or heads, ascending from 0, which people count from 1."""
+    if numbers is None:
+        return list(known)
+    numbered = {from_one(name, number, known, owner=owner) for number in numbers}
+    return sorted(numbered)

@@ -1,0 +1,130 @@
+"""Runs a model over a corpus once and shows every attention to those who measure heads."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from fairseq_normalign.attention.contributions import Recorded
+from fairseq_normalign.attention.finite import check_finite
+from fairseq_normalign.attention.recorder import Recording, record
+from fairseq_normalign.heads.cells import Cells, cells
+from fairseq_normalign.host.attention_modules import head_counts
+from fairseq_normalign.host.batches import numbered_batches, text_of_batch
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import KINDS
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.sums import Sums
+
+PADDING = -2  # in the place of a word
+
+
+class Seen(NamedTuple):
+    """One attention and what it did on a batch."""
+
+    attention: tuple[str, int]  # kind, layer from 0
+    recorded: Recorded
+    cells: Cells
+    pairs: Sequence[Pair]
+
+
+Watcher = Callable[[Seen], None]
+
+
+def watch(
+    forcing: TeacherForcing,
+    pairs: Sequence[Pair],
+    watchers: Sequence[Watcher],
+    *,
+    max_tokens: int = 4000,
+    sums: Sums | None = None,
+    name: str = "attention",
+) -> None:
+    """Shows every attention that has heads, of every batch, to every watcher.
+
+    Memory does not grow with the corpus.
+
+    Args:
+        sums: where those of the watchers are kept meanwhile, under a name; by default nowhere.
+    """
+    this_pass = (sums or Sums()).begin(name, watchers)
+    batches = numbered_batches(pairs, max_tokens=max_tokens)
+    with bar("attention", total=this_pass.left(len(pairs))) as shown:
+        progress = shown.update
+        for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
+            _watch_batch(forcing, [pair for _, pair in numbered], watchers)
+
+
+def _watch_batch(forcing: TeacherForcing, batch: list[Pair], watchers: Sequence[Watcher]) -> None:
+    forcing.check_lengths(batch)
+    with torch.no_grad(), record_heads(forcing) as recording:
+        forcing.forward(batch)
+    _check_finite(recording, batch)
+    device = next(forcing.model.parameters()).device
+    kinds = {kind for kind, _ in recording}
+    cells_of = {kind: batch_cells(batch, kind, device) for kind in kinds}
+    for attention in running_heads(forcing):
+        kind, _ = attention
+        seen = Seen(attention, recording[attention], cells_of[kind], batch)
+        for watcher in watchers:
+            watcher(seen)
+
+
+def _check_finite(recording: Mapping, batch: Sequence[Pair]) -> None:
+    """Refuses a model whose values overflow, at the pair."""
+    places = [pair.where for pair in batch]
+    for recorded in recording.values():
+        check_finite(recorded.weights, places)
+        check_finite(recorded.norms.summed, places)
+
+
+def running_heads(forcing: TeacherForcing) -> dict[tuple[str, int], int]:
+    """How many heads each attention that runs has, those without any left out."""
+    kinds = ("encoder",) if forcing.attention == "encoder" else KINDS
+    counts = {}
+    for (kind, layer), heads in head_counts(forcing.model).items():
+        if heads and kind in kinds:
+            counts[kind, layer] = heads
+    return counts
+
+
+@contextmanager
+def record_heads(forcing: TeacherForcing, *, values: bool = True) -> Iterator[Mapping]:
+    """Records all attentions that have heads (see ``recorder.record``)."""
+    layers_of: dict[str, list[int]] = {}
+    for kind, layer in running_heads(forcing):
+        layers_of.setdefault(kind, []).append(layer)
+    with ExitStack() as stack:
+        recordings: list[Recording] = []
+        for kind, layers in layers_of.items():
+            recorder = record(forcing.model, (kind,), layers=layers, values=values)
+            recordings.append(stack.enter_context(recorder))
+        yield ChainMap(*recordings)
+
+
+def batch_cells(pairs: Sequence[Pair], name: str, device: torch.device) -> Cells:
+    """Which cells of one kind of attention count on a batch."""
+    kind = KINDS[name]
+    queries = read_words(pairs, kind.queries).to(device)
+    keys = queries if kind.self_attention else read_words(pairs, kind.keys).to(device)
+    return cells(queries, keys, causal=kind.causal)
+
+
+def read_words(pairs: Sequence[Pair], side: str) -> Tensor:
+    """The word of each token that encoder or decoder reads, (B, T); -1 for marks.
+
+    The decoder reads one behind.
+    """
+    if side == "source":
+        words = [pair.source.words for pair in pairs]
+    else:
+        words = [[-1, *pair.target.words[:-1]] for pair in pairs]
+    sentences = [torch.tensor(of_sentence) for of_sentence in words]
+    return pad_sequence(sentences, batch_first=True, padding_value=PADDING)

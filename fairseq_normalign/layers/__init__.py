@@ -1,0 +1,1 @@
+"""What layers do to representations: mixing, statistics, evolution, probing."""

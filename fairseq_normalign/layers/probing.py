@@ -1,0 +1,184 @@
+"""How well a linear classifier reads parts of speech from the states of each layer."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_normalign.attention.states import States
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.html_table import Cell, html_table, percent_text
+from fairseq_normalign.layers.linear_probe import train
+from fairseq_normalign.layers.state_pass import Progress
+from fairseq_normalign.progress import over
+from fairseq_normalign.text.treebank import Tree
+
+NO_TAG = "_"
+
+
+@dataclass
+class Probing:
+    """Accuracies on the words of sentences that were not trained on.
+
+    Attributes:
+        accuracy: by layer, from 0.
+        shuffled: of classifiers that learned from tags in another order, by layer.
+        majority: of the most frequent tag of the training sentences.
+        train_words: how many words were learned from.
+        test_words: how many words the accuracies are of.
+    """
+
+    name: str
+    accuracy: list[float]
+    shuffled: list[float]
+    majority: float
+    train_words: int
+    test_words: int
+    tags: list[str]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each layer, and what chance would reach."""
+        rows: list[list[str | Cell]] = []
+        for layer, both in enumerate(zip(self.accuracy, self.shuffled, strict=True)):
+            rows.append([str(layer), *(Cell(percent_text(share), share) for share in both)])
+        caption = f"{self.name}, {self.test_words} words; most frequent tag "
+        caption += percent_text(self.majority)
+        return html_table(["layer", "accuracy in %", "shuffled tags"], rows, caption=caption)
+
+
+class Split:
+    """Tagged words of a treebank: those to learn from, and those of other sentences.
+
+    Words whose tag comes only once in the training sentences are left out, in both.
+
+    Args:
+        sentences: the sentence of each word, (N,).
+        tags: of each word, N.
+        test_share: how many of the sentences are not learned from.
+        seed: draws them.
+    """
+
+    def __init__(
+        self, sentences: np.ndarray, tags: Sequence[str], test_share: float, seed: int
+    ) -> None:
+        rng = np.random.default_rng([seed, 0])
+        drawn = rng.permutation(np.unique(sentences))
+        held_out = drawn[: round(test_share * len(drawn))]
+        in_test = np.isin(sentences, held_out)
+        counts = Counter(np.array(tags)[~in_test].tolist())
+        self.tags = sorted(tag for tag, count in counts.items() if count >= 2)
+        numbers = {tag: number for number, tag in enumerate(self.tags)}
+        self._say_left_out(tags)
+        labels = np.array([numbers.get(tag, -1) for tag in tags])
+        self.train = np.flatnonzero(~in_test & (labels >= 0))
+        self.test = np.flatnonzero(in_test & (labels >= 0))
+        if len(self.tags) < 2 or not len(self.test):
+            raise InputError(
+                f"the treebank has {len(self.tags)} tags that come twice in the {len(self.train)} "
+                f"words to learn from, and {len(self.test)} other words; expected 2 tags or more, "
+                "and words for both"
+            )
+        self.train_labels = torch.from_numpy(labels[self.train])
+        self.test_labels = torch.from_numpy(labels[self.test])
+
+    def _say_left_out(self, tags: Sequence[str]) -> None:
+        left_out = sorted(set(tags) - set(self.tags))
+        if left_out:
+            warnings.warn(
+                f"tags with fewer than 2 words to learn from are left out: {', '.join(left_out)}",
+                stacklevel=3,
+            )
+
+    @property
+    def majority(self) -> float:
+        """The accuracy of the tag that is most frequent in what is learned from."""
+        most_frequent = self.train_labels.bincount().argmax()
+        return float((self.test_labels == most_frequent).float().mean())
+
+
+def probe(
+    name: str,
+    states: States,
+    pairs: Sequence[Pair],
+    trees: Sequence[Tree],
+    *,
+    test_share: float = 0.2,
+    seed: int = 1,
+    max_tokens: int = 4000,
+    progress: Progress = lambda sentences: None,
+) -> Probing:
+    """Accuracies of a classifier for each layer.
+
+    Args:
+        name: of the model.
+        pairs: the sentences of the trees as the model reads them.
+    """
+    sentences, tags = tagged_words(states, pairs, trees)
+    split = Split(sentences, tags, test_share, seed)
+    of_layers = word_states(states, pairs, max_tokens=max_tokens, progress=progress)
+    shuffled_labels = split.train_labels[
+        torch.from_numpy(np.random.default_rng([seed, 1]).permutation(len(split.train)))
+    ]
+    accuracy: list[float] = []
+    shuffled: list[float] = []
+    for of_layer in over(of_layers, f"{name} classifiers", unit="layers"):
+        known, other = of_layer[split.train], of_layer[split.test]
+        for labels, results in ((split.train_labels, accuracy), (shuffled_labels, shuffled)):
+            classifier = train(known, labels, len(split.tags))
+            results.append(classifier.accuracy(other, split.test_labels))
+    return Probing(
+        name,
+        accuracy,
+        shuffled,
+        split.majority,
+        len(split.train),
+        len(split.test),
+        split.tags,
+    )
+
+
+def tagged_words(
+    states: States, pairs: Sequence[Pair], trees: Sequence[Tree]
+) -> tuple[np.ndarray, list[str]]:
+    """The sentence and the tag of each word that the model reads a piece of."""
+    sentences = []
+    tags = []
+    for number, (pair, tree) in enumerate(zip(pairs, trees, strict=True)):
+        for word in _words(states, pair):
+            if tree.tags[word] == NO_TAG:
+                raise InputError(f"{tree.where}: word {word + 1} has no tag; expected UPOS")
+            sentences.append(number)
+            tags.append(tree.tags[word])
+    return np.array(sentences), tags
+
+
+def _words(states: States, pair: Pair) -> list[int]:
+    """The words of a sentence that the model reads a piece of, ascending."""
+    return sorted({word for word in states.words(pair) if word >= 0})
+
+
+def word_states(
+    states: States, pairs: Sequence[Pair], *, max_tokens: int, progress: Progress
+) -> Tensor:
+    """A state for each word by layer, the mean of its pieces': (L + 1, N, C)."""
+    words_of = [_words(states, pair) for pair in pairs]
+    starts = np.cumsum([0, *map(len, words_of)])
+    of_layers = torch.empty(len(states.layers) + 1, int(starts[-1]), states.width)
+    for batch in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
+        batch_states = states.run([pair for _, pair in batch])
+        for row, (number, pair) in enumerate(batch):
+            read = states.words(pair)
+            for place, word in enumerate(words_of[number]):
+                pieces = [piece for piece, of_word in enumerate(read) if of_word == word]
+                for layer, of_batch in enumerate(batch_states):
+                    mean = of_batch[row, pieces].float().mean(0).cpu()
+                    of_layers[layer, starts[number] + place] = mean
+    return of_layers

@@ -1,1 +1,0 @@
-"""What attention adds up. Pure functions on tensors: torch only, no fairseq."""

@@ -1,1 +1,0 @@
-"""What the states of a model's layers hold: N vectors of width C, one for each token, by layer."""

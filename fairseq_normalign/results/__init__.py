@@ -1,0 +1,1 @@
+"""What came out, as files. Knows no measure, and needs no torch."""

@@ -1,0 +1,109 @@
+"""Arrays of a corpus in one ``.npz`` file, read one sentence at a time.
+
+``numpy.load`` reads the file too: ``3.array`` is the array of sentence 3 (from 0),
+``3.tokens.json`` and ``metadata.json`` are bytes of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.results.export_writer import METADATA, array_name, tokens_name
+
+# What Python and NumPy raise over an archive that was changed on its way.
+DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, NotImplementedError),
+    *(EOFError, KeyError, TypeError, ValueError, OverflowError, RecursionError, RuntimeError),
+    MemoryError,  # a header that promises more numbers than there is room for
+)
+
+
+class Item(NamedTuple):
+    """One sentence, or pair of sentences, of an export."""
+
+    array: np.ndarray
+    source: list[str]  # the tokens that the encoder read
+    target: list[str]  # the tokens that the decoder read, its start mark first
+
+
+class Export:
+    """An export to read: a sequence of :class:`Item`, each read from the file when asked for."""
+
+    def __init__(self, path: str | Path):
+        self.path = path
+        with self._undamaged("not an export"):
+            self._archive = zipfile.ZipFile(path)
+        try:
+            with self._undamaged("not an export"):
+                self.metadata = json.loads(self._archive.read(METADATA))
+                self._sentences = operator.index(self.metadata["sentences"])
+        except InputError:
+            self._archive.close()
+            raise
+
+    def __len__(self) -> int:
+        return self._sentences
+
+    def __getitem__(self, index: int) -> Item:
+        place = operator.index(index)
+        if place < 0:
+            place += len(self)
+        if not 0 <= place < len(self):
+            raise IndexError(f"sentence {index} of an export of {len(self)}")
+        with self._undamaged(f"sentence {place} is damaged or missing"):
+            tokens = json.loads(self._archive.read(tokens_name(place)))
+            with self._archive.open(array_name(place)) as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+            return Item(array, _texts(tokens["source"]), _texts(tokens["target"]))
+
+    @contextlib.contextmanager
+    def _undamaged(self, found: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, *DAMAGED) as error:
+            if getattr(error, "filename", None) is not None:  # there is no such file
+                raise
+            raise InputError(
+                f"{self.path}: {found}; expected a file that normalign export wrote"
+            ) from None
+
+    def __iter__(self) -> Iterator[Item]:
+        return (self[index] for index in range(len(self)))
+
+    def __enter__(self) -> Export:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+def _texts(tokens: Any) -> list[str]:
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise TypeError("no list of tokens")
+    return tokens
+
+
+def open_export(path: str | Path) -> Export:
+    """Opens what ``normalign export``, or ``--export-attention`` of fairseq's commands, wrote.
+
+    Examples:
+        >>> with open_export("norms.npz") as export:
+        ...     item = export[3]
+        ...     item.array.shape, item.source, item.target, export.metadata["axes"]
+    """
+    return Export(path)

@@ -1,0 +1,298 @@
+"""Recognise text that is not segmented as the model's text was, and say what would mend it.
+
+A dictionary shows how its text was segmented: by the marks on its symbols, by the words that it has
+whole, and by its letters. Text that was segmented in the same way carries these marks, splits none
+of those words, and hardly has a piece that the dictionary lacks though it has all its letters. This
+holds for large and small vocabularies, joint or not; a dictionary of words or of characters shows
+no scheme, and its text is hardly judged.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fairseq_normalign.text.words import (
+    SCHEMES,
+    SPACES,
+    byte_letters,
+    is_marked,
+    mark_of,
+    without_mark,
+)
+
+# Schemes whose mark is no part of any usual word.
+TELLING = ("sentencepiece", "subword_nmt", "bert", "gpt2", "_EOW")
+
+# The bars below were put between what right and wrong segmentations of Europarl text gave, with
+# vocabularies of 2,000 to 10,000 symbols by subword-nmt and SentencePiece (BPE and unigram).
+EVIDENT = 0.1  # share of symbols with its mark that shows a scheme; there were 28 % to 90 %
+IMPROBABLE = 1e-4  # chance of segmented text without a mark that is not believed
+AVOIDABLE = 0.01  # of pieces the dictionary could spell: right 0.0 %, wrong from 0.6 % on
+SPLIT = 0.03  # of words the dictionary has whole: right 0.00 %, wrong from 3.7 % on
+SOME_SPLIT = 0.005
+CAPITAL = 0.03  # of pieces that are unknown by their case; cased text had 5 % to 13 %
+SOME_CAPITAL = 0.01
+CASED = 0.001  # of symbols with a capital letter: below, the dictionary is lowercased
+SWAPPED = 0.2  # of words that the other side's dictionary has more than its own
+TWICE = 0.02  # of words that carry marks before they are segmented
+FEW = 10  # cases; fewer are doubted, not refused
+FEW_PIECES = 100
+
+
+class Diagnosis(NamedTuple):
+    """What is wrong with a text."""
+
+    certain: bool  # whether it cannot be meant
+    symptom: str
+    remedy: str  # what would mend it: a key of the caller's own wordings
+    scheme: str  # the one that the dictionary shows, or else the one that was named
+
+
+class Vocabulary:
+    """What a dictionary tells of its text.
+
+    Args:
+        counts: how often each symbol was in the text, special tokens left out. Counts that nobody
+            counted, all of them alike, do as well.
+    """
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.counts = counts
+        self.letters = set().union(*counts)
+        self.marked = {scheme: self._marked(scheme) for scheme in SCHEMES}
+        best = max(TELLING, key=lambda scheme: self.marked[scheme])
+        is_evident = self.marked[best] >= EVIDENT * max(len(counts), 1)
+        self.scheme = best if is_evident else "none"
+        # Byte-level BPE prints bytes as letters that may be capitals.
+        self.lowercased = self.scheme != "gpt2" and self._cased() <= CASED * len(counts)
+
+    def _marked(self, scheme: str) -> int:
+        """How many symbols carry the mark of a scheme."""
+        return sum(is_marked(symbol, scheme) for symbol in self.counts)
+
+    def _cased(self) -> int:
+        """How many symbols have a capital letter."""
+        return sum(_has_capital(without_mark(symbol, self.scheme)) for symbol in self.counts)
+
+    @functools.cached_property
+    def expected_marks(self) -> float:
+        """The share of pieces with a mark in the text that the dictionary was made from."""
+        total = marked = 0
+        for symbol, count in self.counts.items():
+            total += max(count, 1)
+            if is_marked(symbol, self.scheme):
+                marked += max(count, 1)
+        return marked / total if total else 0.0
+
+    def has_whole(self, word: str) -> bool:
+        """Whether a word is one symbol."""
+        if self.scheme == "gpt2":
+            word = "".join(byte_letters()[byte] for byte in word.encode("utf-8", "replace"))
+        if self.scheme in ("subword_nmt", "bert"):
+            return word in self.counts
+        mark = mark_of(self.scheme)
+        return mark + word in self.counts or word + mark in self.counts
+
+    def could_spell(self, piece: str) -> bool:
+        """Whether the dictionary lacks a piece of several letters but has all of the letters."""
+        letters = without_mark(piece, self.scheme)
+        return len(letters) > 1 and piece not in self.counts and self.letters.issuperset(letters)
+
+    def lacks_case(self, piece: str) -> bool:
+        """Whether the dictionary lacks a piece only because of its capital letters."""
+        letters = without_mark(piece, self.scheme)
+        if piece in self.counts or not _has_capital(letters):
+            return False
+        if self.scheme == "none":
+            return piece.lower() in self.counts
+        return self.letters.issuperset(letters.lower())
+
+
+def _has_capital(text: str) -> bool:
+    return text != text.lower()
+
+
+class Reading:
+    """Counts what the doctor wants to know of one side of a text, sentence by sentence.
+
+    Args:
+        scheme: how pieces are said to join to words.
+        segmented_here: whether words were split into pieces here, or came as pieces.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, scheme: str, *, segmented_here: bool) -> None:
+        self.vocabulary, self.scheme, self.segmented_here = vocabulary, scheme, segmented_here
+        self.words: Counter[str] = Counter()
+        self.pieces = 0
+        self.unknown = 0  # pieces that the dictionary lacks
+        self.could_spell = 0  # … though it has their letters
+        self.lacks_case = 0  # … because of their case
+        self.marked = 0  # pieces with the mark of the dictionary's scheme
+        self.marked_words = 0  # words that carry the mark before they are split
+        self.whole = self.split = 0  # words that the dictionary has whole, and those that are split
+
+    def add(self, words: Sequence[str], pieces: Sequence[str], ids: Sequence[int]) -> None:
+        """One more sentence: its words, their pieces, and the word of each piece."""
+        vocabulary = self.vocabulary
+        self.words.update(words)
+        self.pieces += len(pieces)
+        self.unknown += sum(piece not in vocabulary.counts for piece in pieces)
+        self.could_spell += sum(map(vocabulary.could_spell, pieces))
+        self.lacks_case += sum(map(vocabulary.lacks_case, pieces))
+        self.marked += sum(is_marked(piece, vocabulary.scheme) for piece in pieces)
+        if self.segmented_here:
+            self.marked_words += sum(is_marked(word, self.scheme) for word in words)
+        if vocabulary.scheme != "none":
+            self._count_splits(words, ids)
+
+    def _count_splits(self, words: Sequence[str], ids: Sequence[int]) -> None:
+        """The first and the last word may lack the space that the dictionary's symbol has."""
+        sizes = [0] * len(words)
+        for number in ids:
+            sizes[number] += 1
+        for word, size in zip(words[1:-1], sizes[1:-1], strict=True):
+            if size and self.vocabulary.has_whole(word):
+                self.whole += 1
+                self.split += size > 1
+
+
+def wrong_scheme(
+    vocabularies: Sequence[Vocabulary], scheme: str, *, segmented_here: bool
+) -> Diagnosis | None:
+    """Whether the marks on the dictionaries' symbols are of another scheme than the named one."""
+    if scheme == "none":
+        return None
+    for vocabulary in vocabularies:
+        shown = vocabulary.scheme
+        if shown != "none" and 10 * vocabulary.marked[scheme] < vocabulary.marked[shown]:
+            symptom = (
+                f"{scheme} is named, but {vocabulary.marked[shown]} of the dictionary's "
+                f"{len(vocabulary.counts)} symbols carry {mark_of(shown)!r} and "
+                f"{vocabulary.marked[scheme]} carry {mark_of(scheme)!r}"
+            )
+            return Diagnosis(True, symptom, "scheme", shown)
+    absent = not any(vocabulary.marked[scheme] for vocabulary in vocabularies)
+    if absent and scheme in SPACES and not segmented_here:
+        symptom = (
+            f"{scheme} is named, but no symbol of the dictionary carries {mark_of(scheme)!r}: "
+            "every sentence would be one word"
+        )
+        remedy = "numbers" if scheme == "gpt2" else "words"
+        return Diagnosis(True, symptom, remedy, scheme)
+    return None
+
+
+def swapped(source: Reading, target: Reading) -> Diagnosis | None:
+    """Whether each text has many more of its words whole in the other side's dictionary."""
+    for text, other in ((source, target), (target, source)):
+        words = text.words.total()
+        own = _whole(text.words, text.vocabulary)
+        others = _whole(text.words, other.vocabulary)
+        if words < FEW_PIECES or others - own <= SWAPPED * words:
+            return None
+    symptom = (
+        f"{_share(own, words, 'words')} of the target are in its dictionary, and {others} in that "
+        "of the source; for the source it is the other way round"
+    )
+    return Diagnosis(True, symptom, "swapped", source.scheme)
+
+
+def _whole(words: Counter[str], vocabulary: Vocabulary) -> int:
+    return sum(count for word, count in words.items() if vocabulary.has_whole(word))
+
+
+def examine(reading: Reading) -> Diagnosis | None:
+    """What is wrong with one side of a text, the likeliest mistake; None if nothing looks wrong."""
+    for mistake in (_twice, _capitals, _unsegmented, _other_codes, _unknown, _pieces_as_words):
+        diagnosis = mistake(reading)
+        if diagnosis is not None:
+            return diagnosis
+    return None
+
+
+def _twice(reading: Reading) -> Diagnosis | None:
+    """Pieces that are segmented once more."""
+    usual = reading.vocabulary.expected_marks
+    words = reading.words.total()
+    if reading.marked_words <= max(TWICE, usual / 2) * words:
+        return None
+    symptom = (
+        f"{_share(reading.marked_words, words, 'words')} carry "
+        f"{mark_of(reading.scheme)!r} before they are segmented: they look like pieces"
+    )
+    return Diagnosis(reading.marked_words >= FEW, symptom, "twice", reading.scheme)
+
+
+def _capitals(reading: Reading) -> Diagnosis | None:
+    """Cased text for a model of lowercased text."""
+    lowercases = reading.vocabulary.scheme == "bert" and not reading.segmented_here  # by itself
+    if lowercases or not reading.vocabulary.lowercased:
+        return None
+    if reading.lacks_case <= SOME_CAPITAL * reading.pieces:
+        return None
+    certain = reading.lacks_case >= FEW and reading.lacks_case >= CAPITAL * reading.pieces
+    symptom = (
+        f"{_share(reading.lacks_case, reading.pieces, 'pieces')} are not in the dictionary because "
+        "of capital letters, of which it has none"
+    )
+    return Diagnosis(certain, symptom, "lowercase", reading.scheme)
+
+
+def _unsegmented(reading: Reading) -> Diagnosis | None:
+    """Words for a model of pieces."""
+    scheme = reading.vocabulary.scheme
+    if reading.segmented_here or scheme == "none" or reading.marked:
+        return None
+    chance = (1 - reading.vocabulary.expected_marks) ** reading.pieces
+    one_word = reading.scheme in SPACES and chance < IMPROBABLE
+    if not reading.could_spell and not one_word:
+        return None
+    certain = one_word or reading.could_spell >= AVOIDABLE * reading.pieces
+    symptom = (
+        f"none of {reading.pieces} pieces carries {mark_of(scheme)!r}, as the dictionary's do, and "
+        f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in it: the text is not "
+        "segmented"
+    )
+    return Diagnosis(certain and chance < IMPROBABLE, symptom, "segment", scheme)
+
+
+def _other_codes(reading: Reading) -> Diagnosis | None:
+    """Pieces of another segmentation than the dictionary's."""
+    scheme = reading.vocabulary.scheme
+    splits = reading.split >= 3 and reading.split >= SOME_SPLIT * reading.whole
+    lacks = reading.could_spell >= 3 and reading.could_spell >= AVOIDABLE * reading.pieces
+    if scheme == "none" or not (splits or lacks):
+        return None
+    certain = reading.split >= FEW and reading.split >= SPLIT * reading.whole
+    symptom = (
+        f"{_share(reading.split, reading.whole, 'words')} that the dictionary has whole are split, "
+        f"and {_share(reading.unknown, reading.pieces, 'pieces')} are not in it"
+    )
+    return Diagnosis(certain and reading.segmented_here, symptom, "codes", scheme)
+
+
+def _unknown(reading: Reading) -> Diagnosis | None:
+    """Text of another model."""
+    if reading.unknown <= reading.pieces / 2:
+        return None
+    symptom = f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in the dictionary"
+    return Diagnosis(reading.pieces >= FEW_PIECES, symptom, "model", reading.scheme)
+
+
+def _pieces_as_words(reading: Reading) -> Diagnosis | None:
+    return unjoined(reading.vocabulary, reading.scheme) if reading.marked else None
+
+
+def unjoined(vocabulary: Vocabulary, scheme: str) -> Diagnosis | None:
+    """Pieces that nobody said how to join."""
+    if scheme != "none" or vocabulary.scheme == "none":
+        return None
+    symptom = f"pieces carry {mark_of(vocabulary.scheme)!r}, and each of them counts as a word"
+    return Diagnosis(False, symptom, "join", vocabulary.scheme)
+
+
+def _share(part: int, whole: int, noun: str) -> str:
+    return f"{part} of {whole} {noun} ({part / max(whole, 1):.1%})"

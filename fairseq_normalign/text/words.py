@@ -1,0 +1,224 @@
+"""Words and the pieces that they are split into, as the marks on the pieces tell them apart.
+
+SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, fairseq's other schemes, or no pieces
+at all. Where the user's own words are known, ``text.spelling`` looks at them instead of the
+marks.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines, split_words
+
+# What stands for a space in the pieces. All but the first and gpt2 are fairseq's
+# (data_utils.post_process).
+SPACES = {
+    "sentencepiece": "\u2581",
+    "gpt2": "\u0120",
+    "wordpiece": "_",
+    "letter": "|",
+    "_EOW": "_EOW",
+}
+CONTINUED = "@@"  # subword-nmt's mark behind a piece that does not end its word
+CONTINUING = "##"  # BERT's mark before a piece that does not begin its word
+SCHEMES = (*SPACES, "subword_nmt", "bert", "none")
+ALIASES = {
+    "@@": "subword_nmt",
+    "##": "bert",
+    "": "none",
+    "fastbpe": "subword_nmt",
+    "hf_byte_bpe": "gpt2",
+    "byte_level": "gpt2",
+    "spm": "sentencepiece",
+    "characters": "sentencepiece",
+}
+# What fairseq's --bpe takes, of which we know the words.
+SPLITTERS = (
+    *("sentencepiece", "subword_nmt", "fastbpe", "gpt2", "hf_byte_bpe"),
+    *("bert", "characters"),
+)
+
+
+def normalise_bpe_name(name: str | None) -> str:
+    """Our name of a scheme, as spelled in fairseq's ``--bpe`` or ``--remove-bpe``."""
+    key = (name or "").strip()
+    key = ALIASES.get(key, key)
+    if key not in SCHEMES:
+        raise InputError(
+            f"unsupported BPE {name!r}; expected to split text: {', '.join(SPLITTERS)}; or to join "
+            f"pieces: {', '.join(SCHEMES)} (or '@@ ' for subword_nmt)"
+        )
+    return key
+
+
+class TextFile:
+    """The words of a tokenised text, one sentence at a time. Reads together with link files."""
+
+    open_ended = False
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.name = path, name_of(path)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(split_words, read_lines(self.path))
+
+
+class LineFile(TextFile):
+    """The lines of a text as they are."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return read_lines(self.path)
+
+
+def mark_of(scheme: str) -> str:
+    """What the pieces of a scheme are marked with; '' if there are no pieces."""
+    marks = {**SPACES, "subword_nmt": CONTINUED, "bert": CONTINUING}
+    return marks.get(scheme, "")
+
+
+def is_marked(piece: str, scheme: str) -> bool:
+    """Whether a piece carries the mark of a scheme, beside letters where the scheme asks for it."""
+    if scheme == "subword_nmt":
+        return piece.endswith(CONTINUED) and piece != CONTINUED
+    if scheme == "bert":
+        return piece.startswith(CONTINUING) and piece != CONTINUING
+    return scheme in SPACES and SPACES[scheme] in piece
+
+
+def without_mark(piece: str, scheme: str) -> str:
+    """The letters of a piece."""
+    if scheme == "subword_nmt":
+        return piece.removesuffix(CONTINUED)
+    if scheme == "bert":
+        return piece.removeprefix(CONTINUING)
+    return piece.replace(SPACES[scheme], "") if scheme in SPACES else piece
+
+
+def word_ids(pieces: Sequence[str], scheme: str, *, where: str = "") -> list[int]:
+    """The word of each piece by the marks alone: from 0, never decreasing, none left out.
+
+    Args:
+        pieces: the model's tokens without ``</s>``; byte-level pieces as GPT-2 prints them
+            (``Ġthe``), not as numbers.
+        scheme: one of ``SCHEMES``.
+        where: put before error messages, e.g. ``test.de:12``.
+    """
+    if scheme in SPACES:
+        several = spanning_piece(pieces, scheme)
+        if several:
+            raise spans_words(several, where)
+        return spaced_ids(pieces, SPACES[scheme])
+    if scheme == "subword_nmt":
+        return continued_ids(pieces)
+    if scheme == "bert":
+        return continuing_ids(pieces)
+    return list(range(len(pieces)))
+
+
+def spans_words(piece: str, where: str) -> InputError:
+    place = f"{where}: " if where else ""
+    return InputError(
+        f"{place}piece {piece!r} spans several words; their links cannot be told apart"
+    )
+
+
+def spanning_piece(pieces: Sequence[str], scheme: str) -> str:
+    """A piece with a space between its letters; '' if there is none."""
+    space = SPACES[scheme]
+    return next((piece for piece in pieces if space in _stripped(piece, space)), "")
+
+
+def _stripped(piece: str, space: str) -> str:
+    """The piece without the spaces around its letters."""
+    while piece.startswith(space):
+        piece = piece[len(space) :]
+    while piece.endswith(space):
+        piece = piece[: -len(space)]
+    return piece
+
+
+def spaced_ids(pieces: Sequence[str], space: str) -> list[int]:
+    """Word of each piece where ``space`` may stand before, after or alone between words.
+
+    The first piece opens word 0 with or without the mark (SentencePiece's dummy prefix). A lone
+    mark belongs to the word that follows it, the last one to the last word.
+    """
+    ids = []
+    word = -1
+    between = True
+    for piece in pieces:
+        letters = piece.replace(space, "")
+        between = between or piece.startswith(space)
+        if letters and between:
+            word += 1
+            between = False
+        ids.append(word + between)
+        if letters:
+            between = piece.endswith(space)
+    return _up_to(word, ids)
+
+
+def continued_ids(pieces: Sequence[str]) -> list[int]:
+    """Word of each piece where ``@@`` stands behind all pieces of a word but the last.
+
+    A lone ``@@`` has no letters: it belongs to the word that follows it, or to the last one.
+    """
+    ends = [not piece.endswith(CONTINUED) for piece in pieces]
+    ids = [0, *itertools.accumulate(ends)][: len(pieces)]
+    spelled = [word for piece, word in zip(pieces, ids, strict=True) if piece != CONTINUED]
+    last = spelled[-1] if spelled else 0
+    return _up_to(last, ids)
+
+
+def continuing_ids(pieces: Sequence[str]) -> list[int]:
+    """Word of each piece where ``##`` stands before all pieces of a word but the first.
+
+    The first piece opens word 0 with or without the mark; a lone ``##`` is a word by itself.
+    """
+    begins = [not is_marked(piece, "bert") for piece in pieces]
+    words = list(itertools.accumulate(begins))
+    return [word - words[0] for word in words]
+
+
+def _up_to(last: int, ids: Sequence[int]) -> list[int]:
+    return [min(word, max(last, 0)) for word in ids]
+
+
+def join_pieces(pieces: Sequence[str], ids: Sequence[int], scheme: str) -> list[str]:
+    """The words that pieces spell; pieces that are nothing but marks stand as they are."""
+    count = ids[-1] + 1 if ids else 0
+    groups: list[list[str]] = [[] for _ in range(count)]
+    for piece, word in zip(pieces, ids, strict=True):
+        groups[word].append(piece)
+    return [_joined(group, scheme) for group in groups]
+
+
+def _joined(pieces: Sequence[str], scheme: str) -> str:
+    letters = "".join(without_mark(piece, scheme) for piece in pieces)
+    if scheme == "gpt2" and set(letters) <= byte_values().keys():
+        letters = bytes(byte_values()[letter] for letter in letters).decode("utf-8", "replace")
+    return letters or "".join(pieces)
+
+
+@functools.cache
+def byte_letters() -> dict[int, str]:
+    """The letter that byte-level BPE prints for each byte (Radford et al., 2019).
+
+    A visible byte is its own letter; the others are printed from Ā on.
+    """
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in visible]
+    letters = {byte: chr(byte) for byte in visible}
+    letters.update((byte, chr(code)) for code, byte in enumerate(hidden, start=256))
+    return letters
+
+
+@functools.cache
+def byte_values() -> dict[str, int]:
+    return {letter: byte for byte, letter in byte_letters().items()}

@@ -1,0 +1,175 @@
+"""Training of an alignment head on a small random model, and its use as a method."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.aligner_training import Corpus, TrainingOptions, train_head
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.trained_head import link_loss, log_shares, with_neighbours
+from fairseq_normalign.attention.trained_head_file import TrainedHead, write_aligner
+from fairseq_normalign.attention.trained_head_states import fingerprint, head_states
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+OPTIONS = TrainingOptions(epochs=12, width=16, dropout=0.1, learning_rate=0.03, batch_tokens=60)
+
+
+def model() -> tuple[TeacherForcing, PairReader]:
+    task = ToyTask()
+    return TeacherForcing(build_model(task=task), task), PairReader(task)
+
+
+def reversed_text(count: int) -> tuple[list, list]:
+    """Sentences whose target is the source in reverse order, and their links."""
+    generator = torch.Generator().manual_seed(1)
+    texts, links = [], []
+    for _ in range(count):
+        length = int(torch.randint(2, 6, (), generator=generator))
+        numbers = torch.randperm(30, generator=generator)[:length].tolist()
+        source = [f"w{number}" for number in numbers]
+        texts.append((source, source[::-1]))
+        links.append([(place, length - 1 - place) for place in range(length)])
+    return texts, links
+
+
+def corpus(texts, links, **options) -> Corpus:
+    forcing, reader = model()
+    pairs = list(text_pairs(texts, reader))
+    options = {"null_weight": 0.3, "max_tokens": 100, **options}
+    return Corpus.read(forcing, pairs, links, **options)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    read = corpus(*reversed_text(150))
+    return train_head(read, OPTIONS)
+
+
+def test_the_loss_falls_on_pairs_that_were_not_learned_from(trained):
+    _, epochs = trained
+    assert [epoch.number for epoch in epochs] == list(range(1, len(epochs) + 1))
+    assert min(epoch.held_out for epoch in epochs) < epochs[0].held_out / 2
+
+
+def test_the_same_seed_is_the_same_head_and_another_one_another(trained):
+    texts, links = reversed_text(150)
+    again, epochs = train_head(corpus(texts, links), OPTIONS)
+    assert epochs == trained[1]
+    for one, other in zip(again, trained[0], strict=True):
+        assert torch.equal(one, other)
+    options = TrainingOptions(epochs=1, width=16, seed=2)
+    other, _ = train_head(corpus(texts, links), options)
+    assert not torch.equal(other.query, trained[0].query)
+
+
+def test_stored_states_are_those_of_the_model():
+    """In half precision, and padded alone: batches of other lengths change nothing."""
+    texts, links = reversed_text(7)
+    read = corpus(texts, links)
+    forcing, reader = model()
+    pairs = list(text_pairs(texts, reader))
+    for number, pair in enumerate(pairs):
+        queries, keys, padding = head_states(forcing, [pair])
+        stored = read.states.batch([number])
+        torch.testing.assert_close(stored.queries, queries, rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(stored.keys, keys, rtol=2e-3, atol=2e-3)
+        assert not padding.any()
+        assert not stored.padding.any()
+    batch = read.states.batch(range(7))
+    lengths = [len(pair.source.tokens) for pair in pairs]
+    assert (~batch.padding).sum(1).tolist() == lengths
+
+
+def test_loss_of_a_batch_is_that_of_its_pairs_by_weight(trained):
+    texts, links = reversed_text(5)
+    read = corpus(texts, links)
+    head, _ = trained
+
+    def loss(numbers):
+        (queries, keys, padding), linked, weights = read.example(numbers)
+        shares = log_shares(head, with_neighbours(queries), keys, padding)
+        return float(link_loss(shares, linked, weights)), float(weights.sum())
+
+    total = weight = 0.0
+    for number in range(5):
+        of_pair, counted = loss([number])
+        total += of_pair * counted
+        weight += counted
+    assert math.isclose(loss(range(5))[0], total / weight, rel_tol=1e-4)
+
+
+def test_training_ends_when_held_out_pairs_get_worse():
+    texts, links = reversed_text(12)
+    options = TrainingOptions(epochs=200, width=16, dropout=0.0, learning_rate=0.3, held_out=0.5)
+    _, epochs = train_head(corpus(texts, links), options)
+    assert len(epochs) < 200
+    losses = [epoch.held_out for epoch in epochs]
+    assert losses[-1] >= min(losses[:-1])
+    assert losses[:-1] == sorted(losses[:-1], reverse=True)
+
+
+def test_pairs_without_links_are_left_out():
+    texts, links = reversed_text(4)
+    links[1] = []
+    assert sorted(corpus(texts, links).labels) == [0, 2, 3]
+
+
+def test_too_few_pairs_are_refused():
+    texts, links = reversed_text(3)
+    with pytest.raises(InputError, match="1 pairs have links; expected 2 or more"):
+        train_head(corpus(texts, [links[0], [], []]), OPTIONS)
+
+
+def test_links_beyond_a_sentence_are_refused():
+    texts, links = reversed_text(2)
+    links[1].append((0, 9))
+    with pytest.raises(InputError, match=r"line 2: link 0-9 of \d and \d words; expected links of"):
+        corpus(texts, links)
+
+
+@pytest.fixture(scope="module")
+def file(trained, tmp_path_factory):
+    path = tmp_path_factory.mktemp("aligner") / "head.safetensors"
+    forcing, _ = model()
+    write_aligner(path, {"forward": TrainedHead(trained[0], fingerprint(forcing.model), "a-b")}, {})
+    return path
+
+
+def test_method_aligner_finds_the_links(file):
+    forcing, reader = model()
+    texts, links = reversed_text(200)
+    aligner = NormAligner(forcing, reader, method=f"aligner:{file}")
+    right = 0
+    for linked, expected in zip(aligner.align_many(texts[150:]), links[150:], strict=True):
+        right += sorted(linked) == sorted(expected)
+    assert right > 25
+    assert aligner.signature()["method"] == "aligner:head.safetensors"
+    assert aligner.signature()["step"] == "input"
+
+
+def test_shares_do_not_depend_on_the_batch(file):
+    forcing, reader = model()
+    texts, _ = reversed_text(6)
+    pairs = list(text_pairs(texts, reader))
+    evidences = [Evidence(f"aligner:{file}", None, "input")]
+    together = list(soft_alignments(forcing, pairs, evidences))
+    for pair, (soft,) in zip(pairs, together, strict=True):
+        ((alone,),) = soft_alignments(forcing, [pair], evidences)
+        torch.testing.assert_close(
+            torch.tensor(soft.words), torch.tensor(alone.words), rtol=1e-4, atol=1e-5
+        )
+        assert abs(soft.words.sum(1) + soft.null - 1).max() < 1e-5
+
+
+def test_another_model_is_refused(file):
+    task = ToyTask()
+    forcing = TeacherForcing(build_model(task=task, decoder_layers=1), task)
+    aligner = NormAligner(forcing, PairReader(task), method=f"aligner:{file}")
+    with pytest.raises(InputError, match=r"heads read the states of other models \(a-b "):
+        aligner.align("w1", "w2")

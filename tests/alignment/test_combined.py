@@ -1,0 +1,257 @@
+import numpy as np
+import pytest
+
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.combine import geometric_mean
+from fairseq_normalign.alignment.combined import CombinedAligner
+from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
+from fairseq_normalign.attention.extract import relative
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:layer and step are decided on")
+PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
+
+
+def aligner(**options) -> NormAligner:
+    task = ToyTask()
+    return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
+
+
+def backward(**options) -> NormAligner:
+    """The same model, said to be of the other direction: both sides share a dictionary."""
+    task = ToyTask()
+    task.args.source_lang, task.args.target_lang = "b", "a"
+    return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
+
+
+def test_product_of_two_directions_by_hand():
+    evidences = [
+        Weighted(Evidence("norms", 0, "input")),
+        Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
+    ]
+    combined = CombinedAligner(
+        aligner(), backward(), combine="product", evidences=evidences, extract="relative:0.9"
+    )
+    forward = aligner(layer=1, step="input")
+    reverse = backward(method="weights", layer=2, step="output")
+    for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
+        shares = [
+            forward.shares(forward.soft(*pair)),
+            reverse.shares(reverse.soft(*pair[::-1])).T,
+        ]
+        assert links == relative(geometric_mean(shares, [1, 2]), share=0.9)
+
+
+def test_evidences_in_any_order():
+    names = [
+        "reverse:norms.1.input*2",
+        "norms.2.output",
+        "reverse:weights.2.3.output",
+        "norms.1.input*3",
+    ]
+    alignments = []
+    for order in (names, names[::-1]):
+        evidences = list(map(parse_evidence, order))
+        combined = CombinedAligner(aligner(), backward(), combine="product", evidences=evidences)
+        alignments.append(list(combined.align_many(PAIRS)))
+    assert alignments[0] == alignments[1]
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_learned_takes_every_head_and_gives_probabilities(directions):
+    combined = CombinedAligner(*[aligner(), backward()][:directions])
+    assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
+    assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
+    assert combined.model.evidences.weights.shape == (len(combined.evidences),)
+    again = list(combined.align_many(PAIRS))  # learned once, then used
+    assert again == list(combined.align_many(PAIRS))
+
+
+def test_default_evidences_of_a_mean_are_the_chosen_layers():
+    combined = CombinedAligner(aligner(), combine="product")
+    list(combined.align_many(PAIRS))
+    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
+    layers = aligner().choice(pairs).layers
+    assert combined.evidences == [
+        Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()
+    ]
+
+
+def test_an_empty_corpus():
+    assert list(CombinedAligner(aligner(), combine="product").align_many([])) == []
+
+
+def test_specs_of_the_whole_model():
+    assert parse_evidence("lrp.output") == Weighted(Evidence("lrp", None, "output"))
+    expected = Weighted(Evidence("lrp-epsilon:0.001", None, "output"), reverse=True, weight=2)
+    assert parse_evidence("reverse:lrp-epsilon:0.001.output*2") == expected
+    for text in ("lrp.1.output", "lrp.input", "lrp:0.output"):
+        with pytest.raises(InputError, match="expected"):
+            parse_evidence(text)
+
+
+def test_relevance_is_an_evidence_like_any_other():
+    evidences = [parse_evidence("norms.2.output"), parse_evidence("lrp-epsilon.output*2")]
+    combined = CombinedAligner(aligner(), combine="product", evidences=evidences)
+    own = aligner(layer=2, step="output"), aligner(method="lrp-epsilon")
+    for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
+        shares = [one.shares(one.soft(*pair)) for one in own]
+        assert links == relative(geometric_mean(shares, [1, 2]), share=0.75)
+
+
+def test_specs():
+    assert parse_evidence("norms.1.input") == Weighted(Evidence("norms", 0, "input"))
+    expected = Weighted(Evidence("head-norms", 2, "output", 1), reverse=True, weight=0.5)
+    assert parse_evidence("reverse:head-norms.3.2.output*0.5") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "norms",
+        "norms.1",
+        "norm.1.input",
+        "norms.x.input",
+        "norms.1.2.3.input",
+        "norms.1.input*",
+        "norms.1.input*.",
+    ],
+)
+def test_bad_specs(text):
+    with pytest.raises(InputError, match=r"bad evidence .*expected"):
+        parse_evidence(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"combine": "sum"},
+            "unknown combination 'sum'; expected one of: product, harmonic, mean, learned",
+        ),
+        ({"extract": "most"}, "unknown extract 'most'"),
+        (
+            {"evidences": [Weighted(Evidence("norms", 5, "input"))]},
+            "layer 6: the model has layers 1 to 2",
+        ),
+        (
+            {"evidences": [Weighted(Evidence("norms", 0, "input", 4))]},
+            "head 5: layer 1 has heads 1 to 4",
+        ),
+        ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
+        ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        CombinedAligner(aligner(), **options)
+
+
+def test_an_evidence_of_a_layer_without_heads_is_refused():
+    task = ToyTask()
+    model = build_model("transformer_normalign", task, alive_heads="cross.2.1")
+    pruned = NormAligner(TeacherForcing(model, task), PairReader(task))
+    with pytest.raises(InputError, match="layer 1 has no heads left"):
+        CombinedAligner(pruned, evidences=[Weighted(Evidence("norms", 0, "input"))])
+
+
+def test_a_reverse_model_of_the_same_direction_is_refused():
+    expected = "the reverse model translates a-b, as the model does; expected b-a"
+    with pytest.raises(InputError, match=expected):
+        CombinedAligner(aligner(), aligner())
+
+
+def test_probabilities_are_probabilities():
+    combined = CombinedAligner(aligner())
+    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
+    for soft in combined.run(pairs):
+        assert ((soft.words >= 0) & (soft.words <= 1)).all()
+        assert isinstance(soft.words, np.ndarray)
+
+
+def test_evidences_of_one_model_only_though_there_are_two():
+    chosen = [Weighted(Evidence("norms", 0, "input"))]
+    alone = list(CombinedAligner(aligner(), combine="product", evidences=chosen).align_many(PAIRS))
+    assert (
+        list(
+            CombinedAligner(aligner(), backward(), combine="product", evidences=chosen).align_many(
+                PAIRS
+            )
+        )
+        == alone
+    )
+
+
+def test_blank_lines_only():
+    assert list(CombinedAligner(aligner()).align_many([("", ""), ("", "")])) == [[], []]
+
+
+def test_models_that_read_different_sentences():
+    combined = CombinedAligner(aligner(), backward())
+    pairs = [aligner().reader.pair("w1 w2 w3", "w4 w5", "line 7")]
+    with pytest.raises(
+        InputError, match="line 7: the models read different sentences; is the reverse model of"
+    ):
+        list(combined.run(pairs, pairs))
+
+
+def test_one_pair():
+    combined = CombinedAligner(aligner())
+    assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))
+
+
+def test_a_file_behind_the_name_of_a_method(tmp_path):
+    path = tmp_path / "heads.2.input"  # which is no layer
+    path.touch()
+    weighted = parse_evidence(f"reverse:aligner:{path}.input*2")
+    assert weighted == Weighted(Evidence(f"aligner:{path}", None, "input"), True, 2.0)
+
+
+MANY = [(f"w{n % 9 + 1} w{n % 7 + 2} w3", f"w{n % 8 + 1} w{n % 5 + 2}") for n in range(120)]
+
+
+def diagonal(pairs=MANY):
+    return [[(0, 0), (1, 1)] for _ in pairs]
+
+
+def test_links_of_another_aligner():
+    combined = CombinedAligner(aligner(), backward(), links=1)
+    alignments = list(combined.align_many(MANY, diagonal()))
+    assert len(alignments) == len(MANY)
+    assert combined.signature()["links"] == 1
+    again = list(combined.align_many(MANY, (iter(links) for links in diagonal())))
+    assert again == alignments
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        (diagonal(MANY[:-1]), "pair 120: another aligner's links are of fewer pairs"),
+        (diagonal([*MANY, MANY[0]]), "pair 121: another aligner's links are of more pairs"),
+        ([[(7, 0)], *diagonal(MANY[1:])], "link 7-0 where there are 3 source and 2 target words"),
+        ([[(-1, 0)], *diagonal(MANY[1:])], "link -1-0 where there are"),
+    ],
+)
+def test_links_that_do_not_fit(links, message):
+    combined = CombinedAligner(aligner(), backward(), links=1)
+    with pytest.raises(InputError, match=message):
+        list(combined.align_many(MANY, links))
+
+
+def test_streams_are_counted():
+    with pytest.raises(InputError, match="2 streams; expected 3: pairs for each of 2 models"):
+        list(CombinedAligner(aligner(), backward(), links=1).align_many(MANY))
+    with pytest.raises(InputError, match="2 streams; expected 1"):
+        list(CombinedAligner(aligner(), combine="product").align_many(MANY, diagonal()))
+    with pytest.raises(InputError, match="need combination learned, not product"):
+        CombinedAligner(aligner(), combine="product", links=1)
+
+
+def test_every_pair_is_counted_once():
+    combined = CombinedAligner(aligner(), backward())
+    list(combined.align_many(PAIRS))
+    assert combined.signature()["lexicon"] <= len(PAIRS)

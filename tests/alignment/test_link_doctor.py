@@ -1,0 +1,199 @@
+"""Each usual mistake, made on purpose, is named with the flag that mends it."""
+
+import random
+import re
+from itertools import starmap
+
+import pytest
+
+from fairseq_normalign.alignment.link_doctor import (
+    GOLD_FLAGS,
+    Change,
+    Conventions,
+    Flags,
+    Misread,
+    SwappedMarks,
+    TooLong,
+    diagnose,
+)
+from fairseq_normalign.text.links import Gold
+
+
+def examine(links, golds, read=None):
+    """Advice in the words of ``normalign aer``."""
+    return [advice.words(Flags()) for advice in diagnose(links, golds, read)]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """Golds near the diagonal and a system that is right four times out of five.
+
+    The first words are linked.
+    """
+    generator = random.Random(0)
+    golds, systems = [], []
+    for _ in range(60):
+        length = generator.randint(5, 15)
+        sure = {(0, 0)} | {
+            (max(0, t + generator.choice([-2, 0, 0, 3])), t) for t in range(1, length)
+        }
+        golds.append(
+            Gold(
+                sure,
+                sure
+                | {
+                    (s + generator.choice([1, 2, 4]), t)
+                    for s, t in sure
+                    if generator.random() < 0.3
+                },
+            )
+        )
+        systems.append({(s, t) if generator.random() < 0.8 else (s + 3, t) for s, t in sure})
+    return systems, golds
+
+
+def mapped(systems, change):
+    """The links of all systems, each changed by a function of source and target."""
+    return [set(starmap(change, links)) for links in systems]
+
+
+def moved(systems, source, target):
+    return mapped(systems, lambda s, t: (s + source, t + target))
+
+
+def swapped(systems):
+    return mapped(systems, lambda s, t: (t, s))
+
+
+def test_what_is_right_is_left_alone(corpus):
+    assert examine(*corpus) == []
+
+
+@pytest.mark.parametrize(
+    ("mistake", "read", "advice"),
+    [
+        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --ref-index 1$"),
+        (lambda links: moved(links, -1, -1), Conventions(1, 1), "with --hyp-index 0$"),
+        (lambda links: moved(links, 1, 1), Conventions(1, 0), "with --hyp-index 1$"),
+        (lambda links: moved(links, 1, 1), Conventions(0, 0), "with --hyp-index 1$"),
+        (lambda links: moved(links, 1, 1), Conventions(1, 1), "with --ref-index 0$"),
+        (swapped, Conventions(), "with --reverse-hyp$"),
+        (swapped, Conventions(reverse_hyp=True), "without --reverse-hyp$"),
+        (
+            lambda links: swapped(moved(links, -1, -1)),
+            Conventions(),
+            "with --reverse-hyp and with --ref-index 1$",
+        ),
+        (
+            lambda links: moved(links, 1, 0),
+            Conventions(),
+            "if source words were numbered one lower: is a dummy prefix",
+        ),
+        (
+            lambda links: moved(links, -1, 0),
+            Conventions(),
+            "if source words were numbered one higher",
+        ),
+        (
+            lambda links: moved(links, 0, 1),
+            Conventions(),
+            "if target words were numbered one lower: .* other --step",
+        ),
+        (
+            lambda links: [set(), *links[:-1]],
+            Conventions(),
+            "compared with gold line n-1: is a line missing or extra",
+        ),
+        (lambda links: [*links[1:], set()], Conventions(), r"compared with gold line n\+1"),
+    ],
+)
+def test_mistakes(corpus, mistake, read, advice):
+    systems, golds = corpus
+    sentences = examine(mistake(systems), golds, read)
+    assert len(sentences) == 1
+    assert re.search(rf"^AER would be [0-9.]+% instead of [0-9.]+% .*{advice}", sentences[0]), (
+        sentences
+    )
+
+
+def test_swapped_marks(corpus):
+    _, golds = corpus
+    hits = [gold.possible - gold.sure for gold in golds]
+    advice = examine(hits, golds)
+    assert "if '-' and 'p' are mixed up, give --sure-mark p" in advice[0]
+
+
+def test_pieces_instead_of_words(corpus):
+    systems, golds = corpus
+    advice = examine(mapped(systems, lambda s, t: (2 * s + 1, 2 * t)), golds)
+    assert (
+        "links go well beyond the gold's last word: are they links of pieces instead of words"
+        in advice[-1]
+    )
+
+
+def test_nothing_to_score(corpus):
+    systems, golds = corpus
+    assert examine([set() for _ in systems], golds) == ["the hypothesis has no links at all"]
+    unsure = [Gold(set(), gold.possible) for gold in golds]
+    assert "the gold has no sure links" in examine(systems, unsure)[0]
+
+
+def test_a_few_links_prove_nothing():
+    assert (
+        examine([{(1, 1), (2, 2)}], [Gold({(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 1), (2, 2)})])
+        == []
+    )
+    assert examine([], []) == ["the hypothesis has no links at all"]
+
+
+def test_advice_is_data(corpus):
+    systems, golds = corpus
+    (advice,) = diagnose(swapped(systems), golds, Conventions(1, 0))
+    assert isinstance(advice, Misread)
+    assert advice.change == Change(reverse=True)
+    assert advice.better < 0.2 < 0.5 < advice.aer
+    assert advice.read == Conventions(1, 0)
+    (advice,) = diagnose([gold.possible - gold.sure for gold in golds], golds)
+    assert isinstance(advice, SwappedMarks)
+    assert advice.possible_recall == 1
+    (advice,) = diagnose(mapped(systems, lambda s, t: (2 * s + 1, 2 * t)), golds)
+    assert isinstance(advice, TooLong)
+    assert advice.pairs == 60
+
+
+@pytest.mark.parametrize(
+    ("mistake", "read", "words"),
+    [
+        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --gold-index 1$"),
+        (lambda links: moved(links, 1, 1), Conventions(1, 0), "with --gold-index 0$"),
+        # The hypothesis is the command's own: no flag moves it.
+        (
+            lambda links: moved(links, 1, 1),
+            Conventions(0, 0),
+            "if all words were numbered one lower: is a dummy prefix or </s> counted as a word.$",
+        ),
+        (lambda links: moved(links, -1, -1), Conventions(1, 0), "if all words were numbered one h"),
+        (swapped, Conventions(), "with --reverse-gold$"),
+        (swapped, Conventions(reverse_hyp=True), "without --reverse-gold$"),
+    ],
+)
+def test_commands_that_make_the_alignment_name_their_own_flags(corpus, mistake, read, words):
+    systems, golds = corpus
+    (advice,) = diagnose(mistake(systems), golds, read)
+    assert re.search(words, advice.words(GOLD_FLAGS))
+
+
+def test_commands_without_a_flag_name_none(corpus):
+    systems, golds = corpus
+    unsure = [Gold(set(), gold.possible) for gold in golds]
+    for links, gold in ((systems, unsure), ([gold.possible - gold.sure for gold in golds], golds)):
+        (advice,) = diagnose(links, gold)
+        assert "--" in advice.words(Flags())
+        assert "--" not in advice.words(GOLD_FLAGS)
+
+
+def test_links_and_gold_that_never_meet_are_not_too_long():
+    links = [{(n, n) for n in range(60)}, set()]
+    golds = [Gold(set(), set()), Gold(links[0], links[0])]
+    assert not any(isinstance(advice, TooLong) for advice in diagnose(links, golds))

@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from fairseq_normalign.alignment import method_cost
+from fairseq_normalign.alignment.method_cost import Clock, method_costs
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from tests.conftest import ToyTask, build_model
+
+PLACES = {"norms": Evidence("norms", 1), "lrp": Evidence("lrp", None, "output")}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return ToyTask()
+
+
+def test_each_method_costs_something(task):
+    forcing = TeacherForcing(build_model(task=task), task)
+    pairs = list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task)))
+    costs = method_costs(forcing, pairs, PLACES, batch_tokens=100)
+    assert (costs.pairs, costs.batch_tokens) == (2, 100)
+    assert list(costs.methods) == ["norms", "lrp"]
+    for method, cost in costs.methods.items():
+        assert cost.seconds > 0
+        assert costs.forwards(method) == cost.seconds / costs.forward.seconds
+
+
+def test_no_pairs_cost_nothing(task):
+    forcing = TeacherForcing(build_model(task=task), task)
+    assert method_costs(forcing, [], PLACES, batch_tokens=100) is None
+
+
+def test_each_method_runs_by_itself_and_in_turn_with_the_forward_pass(task, monkeypatch):
+    runs = []
+    monkeypatch.setattr(method_cost, "_forward", lambda forcing, pairs: runs.append("forward"))
+    monkeypatch.setattr(
+        method_cost, "_soft", lambda forcing, evidence, pairs: runs.append(evidence.method)
+    )
+    forcing = TeacherForcing(build_model(task=task), task)
+    pairs = list(text_pairs([("w1", "w4")], PairReader(task)))
+    method_costs(forcing, pairs, PLACES, batch_tokens=100)
+    of_norms = ["norms", "forward", "norms", "forward", "norms"]
+    of_lrp = ["lrp", "forward", "lrp", "forward", "lrp"]
+    assert runs == ["forward", "forward", *of_norms, *of_lrp]
+
+
+@pytest.mark.skipif(method_cost.resident_memory() is None, reason="Linux alone tells peaks")
+def test_memory_is_seen_again_and_again():
+    """Blocks of a few kilobytes, which C libraries keep when they are freed."""
+
+    def take(batch):
+        return [torch.ones(2_000) for _ in range(5_000)]  # 40 MB
+
+    clock = Clock(torch.device("cpu"))
+    for _ in range(3):
+        taken = clock.measured(take, [[], []])
+        assert 30 < taken.megabytes < 90
+    assert clock.measured(lambda batch: None, [[]]).megabytes < 15
+
+
+def test_where_memory_is_not_told(monkeypatch):
+    monkeypatch.setattr(method_cost, "resident_memory", lambda: None)
+    assert Clock(torch.device("cpu")).measured(lambda batch: None, [[]]).megabytes is None

@@ -1,0 +1,134 @@
+"""The table of error rates against one alignment after the other."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from fairseq_normalign import NormAligner
+from fairseq_normalign.alignment.aer import Counts, count, interval
+from fairseq_normalign.alignment.aligner import AlignOptions
+from fairseq_normalign.alignment.layer_choice import FEW, choose_layers
+from fairseq_normalign.alignment.method_errors import error_table, passes
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.text.links import GoldFile
+from tests.conftest import ToyTask, build_model
+
+TEXTS = [("w1@@ w2 w3", "w4 w5@@ w6"), ("w5 w6", "w7 w8@@ w9"), ("", "w1"), ("w2 w4 w6", "w1 w3")]
+METHODS = ["norms", "shift-att", "lrp-epsilon", "alti-rollout"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    task = ToyTask()
+    return NormAligner(
+        TeacherForcing(build_model(task=task), task), PairReader(task, scheme="subword_nmt")
+    )
+
+
+@pytest.fixture
+def gold(tmp_path):
+    path = tmp_path / "gold"
+    path.write_text("0-0 1p1\n0-0 1-1\n\n2-1 0p0\n" * (FEW // 4))
+    return GoldFile(str(path))
+
+
+def pairs(model) -> list:
+    return [model.reader.pair(*text, "here") for text in TEXTS] * (FEW // 4)
+
+
+def one_by_one(model, golds, evidence: Evidence) -> np.ndarray:
+    """The counts of each pair, of an alignment that is made for itself, (N, 4)."""
+    method, layer, step, head = evidence
+    aligner = NormAligner(
+        model.forcing,
+        model.reader,
+        method=method,
+        layer="auto" if layer is None else layer + 1,
+        step=step,
+        head=None if head is None else head + 1,
+    )
+    links = aligner.links_many(pairs(model))
+    return np.array(
+        [count(set(found), of_gold) for found, of_gold in zip(links, golds, strict=True)]
+    )
+
+
+def test_cells_are_what_single_alignments_score(model, gold):
+    table = error_table(model, pairs(model), gold, METHODS, options=AlignOptions(), heads=True)
+    for evidence, counts in table.scores.items():
+        expected = one_by_one(model, list(gold), evidence)
+        assert counts == Counts(*expected.sum(axis=0)), evidence
+        assert table.intervals[evidence] == pytest.approx(interval(expected)), evidence
+    with_heads = {evidence.method for evidence in table.scores if evidence.head is not None}
+    assert with_heads == {"norms", "shift-att"}
+    assert table.rules["shift-att"] == "piece-argmax"
+    assert table.rules["norms"] == "argmax"
+
+
+def test_a_named_rule_is_of_all_methods(model, gold):
+    options = AlignOptions(extract="mutual-argmax")
+    table = error_table(model, pairs(model), gold, ["norms", "shift-att"], options=options)
+    assert set(table.rules.values()) == {"mutual-argmax"}
+
+
+def test_layers_are_chosen_as_align_chooses_them(model, gold):
+    table = error_table(model, pairs(model), gold, METHODS, options=AlignOptions())
+    for method in METHODS:
+        choice = choose_layers(model.forcing, pairs(model), method)
+        assert table.choices[method] == choice
+        assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
+
+
+def test_few_pairs_are_told_where_there_is_something_to_choose(model, tmp_path):
+    path = tmp_path / "gold"
+    path.write_text("0-0\n0-0\n\n0-0\n")
+    few = pairs(model)[:4]
+    for methods in (["norms"], ["lrp-epsilon", "shift-att"]):
+        with pytest.warns(UserWarning, match="layer and step are decided on 4 pairs"):
+            error_table(model, few, GoldFile(str(path)), methods, options=AlignOptions())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        error_table(model, few, GoldFile(str(path)), ["lrp-epsilon"], options=AlignOptions())
+
+
+def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
+    path = tmp_path / "gold"
+    path.write_text("0-0\n")
+    monkeypatch.setattr(
+        "fairseq_normalign.alignment.layer_choice.binarised_pairs",
+        lambda subset, reader: (iter(pairs(model)), FEW),
+    )
+    table = error_table(
+        model, pairs(model)[:1], GoldFile(str(path)), ["norms", "lrp"], options=AlignOptions()
+    )
+    assert table.choices["norms"] == choose_layers(model.forcing, pairs(model), "norms")
+    assert table.choices["lrp"] == ({"output": None}, "output")
+
+
+def test_nothing_to_align(model, tmp_path):
+    path = tmp_path / "gold"
+    path.write_text("")
+    with pytest.raises(InputError, match="error rates cannot be measured on a corpus without pair"):
+        error_table(model, [], GoldFile(str(path)), ["norms"], options=AlignOptions())
+
+
+def test_slow_methods_have_passes_of_their_own_and_tell_how_far_they_are(model, gold):
+    methods = ["lrp-epsilon", "norms", "weights", "lrp"]
+    assert passes(methods) == [["norms", "weights"], ["lrp-epsilon"], ["lrp"]]
+    assert passes(["lrp"]) == [["lrp"]]
+    finished = []
+    options = AlignOptions(batch_tokens=160)
+    error_table(
+        model,
+        pairs(model),
+        gold,
+        ["norms", "lrp-epsilon"],
+        options=options,
+        progress=finished.append,
+    )
+    assert sum(finished) == 2 * FEW
+    assert min(finished) < max(finished) / 4

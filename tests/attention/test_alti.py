@@ -1,0 +1,155 @@
+"""Contributions of a block against a slow twin in the notation of Ferrando et al. (2022)."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from fairseq_normalign.attention import alti
+from fairseq_normalign.attention.alti import contributions, head_block
+from fairseq_normalign.attention.block import Block, LayerNorm
+from fairseq_normalign.attention.contributions import Recorded
+from tests.norms.test_mixing import BLOCKS, EPS, B, C, H, T, make_block, slow_attended, slow_terms
+
+# Differences of norms in single precision, added up in another order.
+assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
+
+RESIDUAL = "x"  # where the slow twin has the residual of source–target attention
+
+
+@pytest.fixture(params=BLOCKS)
+def block(request):
+    return make_block(**BLOCKS[request.param])
+
+
+def slow_shares(terms: dict, output: torch.Tensor, own, order: int) -> dict:
+    """c_ij = max(0, ‖y_i‖ - ‖y_i - T_ij‖) over Σ_j c_ij, by key; all is the query's if it is 0."""
+    length = output.norm(p=order)
+    kept = {}
+    for j, vector in terms.items():
+        kept[j] = max(0.0, float(length - (output - vector).norm(p=order)))
+    total = sum(kept.values())
+    if total == 0:
+        return {j: float(j == own) for j in terms}
+    return {j: share / total for j, share in kept.items()}
+
+
+def slow_row(block: Block, b: int, i: int, order: int) -> torch.Tensor:
+    """A row of ``contributions``: by key, and then the residual of source–target attention."""
+    terms, _, output = slow_terms(block, b, i)
+    shares = slow_shares(terms, output, i if block.self_attention else RESIDUAL, order)
+    columns = list(range(block.recorded.weights.shape[3]))
+    if not block.self_attention:
+        columns.append(RESIDUAL)
+    return torch.tensor([shares[column] for column in columns])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_contributions_are_those_of_the_paper(block, order):
+    shares = contributions(block, order)
+    for b in range(B):
+        for i in range(T):
+            assert_close(shares[b, i], slow_row(block, b, i, order))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_rows_are_shares(block, order):
+    shares = contributions(block, order)
+    assert shares.ge(0).all()
+    assert_close(shares.sum(-1), torch.ones(B, T))
+
+
+@pytest.mark.parametrize("size", [1, 2 * T * C])
+def test_any_number_of_keys_at_once_gives_the_same(monkeypatch, block, size):
+    expected = contributions(block)
+    monkeypatch.setattr(alti, "BLOCK", size)
+    assert_close(contributions(block), expected)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_what_is_masked_contributes_exactly_nothing(order):
+    shares = contributions(make_block(causal=True), order)
+    assert not shares.triu(1).any()
+    assert_close(shares[:, 0, 0], torch.ones(B))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("own", [True, False])
+def test_a_row_that_is_clipped_to_zeros_is_the_querys_own(own, order):
+    """The output is b_O alone, and every vector points away from it."""
+    bias = torch.full((C,), 10.0)
+    away = Recorded(
+        torch.ones(1, 1, 1, 1), -torch.ones(1, 1, 1, 1), torch.ones(1, 1, C), 13.0 * bias
+    )
+    block = Block(away, -torch.ones(1, 1, C), None, own)
+    expected = [[[1.0]]] if own else [[[0.0, 1.0]]]
+    assert contributions(block, order).tolist() == expected
+
+
+def test_without_heads_all_is_the_querys_own():
+    shares = contributions(make_block(own=False, heads=0, keys=5))
+    assert torch.equal(shares[..., -1], torch.ones(B, T))
+    assert torch.equal(contributions(make_block(heads=0)), torch.eye(T).expand(B, T, T))
+
+
+def slow_head_row(block: Block, head: int, b: int, i: int, order: int) -> torch.Tensor:
+    """The same of one head in source–target attention: the other heads are in the residual."""
+    recorded = block.recorded
+    which = slice(head, head + 1)
+    alone = replace(
+        block,
+        recorded=Recorded(
+            recorded.weights[:, which],
+            recorded.values[:, which],
+            recorded.out_weight[which],
+            recorded.out_bias,
+        ),
+    )
+    residual = block.residual.clone()
+    for j in range(recorded.weights.shape[3]):
+        residual[b, i] += slow_attended(block, b, i, j) - slow_attended(alone, b, i, j)
+    return slow_row(replace(alone, residual=residual), b, i, order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("kind", ["cross", "cross pre-LN"])
+def test_what_other_heads_add_is_all_else_for_one_head(kind, order):
+    block = make_block(**BLOCKS[kind])
+    for head in range(H):
+        shares = contributions(head_block(block, head), order)
+        for b in range(B):
+            for i in range(T):
+                assert_close(shares[b, i], slow_head_row(block, head, b, i, order))
+
+
+def test_the_block_of_one_head_has_the_same_output():
+    for kind in ("post-LN", "pre-LN", "cross", "cross pre-LN"):
+        block = make_block(**BLOCKS[kind])
+        assert_close(head_block(block, 1).output, block.output)
+
+
+def test_the_only_head_is_the_layer():
+    block = make_block(own=False, heads=1, keys=5)
+    assert_close(contributions(head_block(block, 0)), contributions(block))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_half_precision_is_computed_in_single(order):
+    block = make_block(own=False, keys=5)
+    recorded = block.recorded
+    half = Block(
+        Recorded(
+            recorded.weights.half(),
+            200 * recorded.values.half(),
+            200 * recorded.out_weight.half(),
+            recorded.out_bias.half(),
+        ),
+        block.residual.half(),
+        LayerNorm(block.layer_norm.gain.half(), block.layer_norm.bias.half(), EPS),
+        self_attention=False,
+    )
+    shares = contributions(half, order)
+    assert shares.dtype == torch.float32
+    assert shares.isfinite().all()  # 16-bit squares would not be
+    assert contributions(head_block(half, 1), order).isfinite().all()

@@ -1,0 +1,102 @@
+from functools import partial
+
+import pytest
+import torch
+
+from fairseq_normalign.attention import contributions
+from fairseq_normalign.attention.contributions import Recorded
+
+B, H, T, S, C = 2, 3, 4, 5, 6
+D = C // H
+
+# Sums in single precision, in another order.
+assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    random = torch.Generator().manual_seed(0)
+    weights = torch.rand(B, H, T, S, generator=random).softmax(-1)
+    values = torch.randn(B, H, S, D, generator=random)
+    out_weight = torch.randn(H, D, C, generator=random)
+    return Recorded(weights, values, out_weight, torch.randn(C, generator=random))
+
+
+def slow_vectors(recorded: Recorded) -> torch.Tensor:
+    """α_h[t,s] f_h(x_s), element by element, (B, H, T, S, C)."""
+    vectors = torch.zeros(B, H, T, S, C)
+    for b, h, t, s in torch.cartesian_prod(*map(torch.arange, (B, H, T, S))).tolist():
+        f = sum(recorded.values[b, h, s, d] * recorded.out_weight[h, d] for d in range(D))
+        vectors[b, h, t, s] = recorded.weights[b, h, t, s] * f
+    return vectors
+
+
+def test_norms_equal_those_of_the_materialised_vectors(recorded):
+    vectors = slow_vectors(recorded)
+    norms = recorded.norms
+    assert_close(norms.weighted, vectors.norm(dim=-1))
+    assert_close(norms.summed, vectors.sum(1).norm(dim=-1))
+    assert_close(norms.transformed, (vectors / recorded.weights[..., None])[:, :, 0].norm(dim=-1))
+
+
+def test_vectors(recorded):
+    vectors = slow_vectors(recorded)
+    assert_close(contributions.head_vectors(recorded), vectors)
+    assert_close(contributions.summed_vectors(recorded), vectors.sum(1))
+    assert_close(contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
+
+
+def test_opposite_heads_cancel_in_the_sum_only():
+    values = torch.tensor([[[[1.0]], [[-1.0]]]])  # (1, 2, 1, 1)
+    weights, out_weight = torch.full((1, 2, 1, 1), 0.5), torch.ones(2, 1, 3)
+    norms = contributions.norms(weights, values, out_weight)
+    assert norms.summed.item() == 0
+    assert_close(norms.weighted.flatten(), torch.full((2,), 0.5 * 3**0.5))
+
+
+def test_half_precision_is_computed_in_single(recorded):
+    half = Recorded(
+        recorded.weights.half(), 200 * recorded.values.half(), 200 * recorded.out_weight.half()
+    )
+    assert half.norms.summed.dtype == torch.float32
+    assert half.norms.summed.isfinite().all()  # 16-bit squares would not be
+
+
+def test_double_precision_stays_double(recorded):
+    double = Recorded(
+        recorded.weights.double(), recorded.values.double(), recorded.out_weight.double()
+    )
+    assert double.norms.summed.dtype == torch.float64
+
+
+def test_blocks_of_keys_change_nothing(recorded, monkeypatch):
+    whole = recorded.norms
+    # 3 keys, which do not divide the B·S of them.
+    monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)
+    in_blocks = contributions.norms(recorded.weights, recorded.values, recorded.out_weight)
+    for norm, expected in zip(in_blocks, whole, strict=True):
+        assert_close(norm, expected)
+
+
+def test_gradients_pass_through_all_norms(recorded, monkeypatch):
+    monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)
+    parts = [
+        part.double().requires_grad_()
+        for part in (recorded.weights, recorded.values, recorded.out_weight)
+    ]
+    assert torch.autograd.gradcheck(lambda *parts: tuple(contributions.norms(*parts)), parts)
+
+
+def test_gradients_pass_through_vectors(recorded):
+    parts = [
+        part.double().requires_grad_()
+        for part in (recorded.weights, recorded.values, recorded.out_weight)
+    ]
+    for vectors in (contributions.summed_vectors, contributions.head_vectors):
+        assert torch.autograd.gradcheck(lambda *parts: vectors(Recorded(*parts)), parts)  # noqa: B023
+
+
+def test_vectors_of_no_heads_are_nothing(recorded):
+    none = Recorded(recorded.weights[:, :0], recorded.values[:, :0], recorded.out_weight[:0])
+    assert torch.equal(contributions.summed_vectors(none), torch.zeros(B, T, S, C))
+    assert contributions.head_vectors(none).shape == (B, 0, T, S, C)

@@ -1,0 +1,236 @@
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from torch import nn
+
+from fairseq_normalign.attention.contributions import attention_output
+from fairseq_normalign.attention.recorder import record
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention_modules import attentions, head_count
+from fairseq_normalign.names import KINDS
+from fairseq_normalign.plugin.gating import gates
+from tests.conftest import ToyTask, build_model
+
+
+def outputs_of(model, name):
+    """What one attention returns, kept by a hook of the test's own."""
+    kept = []
+    attentions(model)[name].register_forward_hook(
+        lambda module, args, output: kept.append(output[0])
+    )
+    return kept
+
+
+def hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_the_parts_add_up_to_the_output_of_every_attention(batch, normalize_before):
+    model = build_model(
+        encoder_normalize_before=normalize_before, decoder_normalize_before=normalize_before
+    )
+    kept = {name: outputs_of(model, name) for name in attentions(model)}
+    with torch.no_grad(), record(model, KINDS) as recording:
+        model(**batch)
+    assert set(recording) == {(kind, layer) for kind in KINDS for layer in range(2)}
+    for name, recorded in recording.items():
+        torch.testing.assert_close(
+            attention_output(recorded), kept[name][0].transpose(0, 1), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_weights_are_distributions_and_padding_gets_nothing(batch):
+    model = build_model()
+    with record(model, ("cross",)) as recording:
+        model(**batch)
+    weights = recording["cross", 1].weights
+    assert weights.shape == (2, 4, 4, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 4), rtol=1e-4, atol=0)
+    assert weights[1, :, :, :2].eq(0).all()
+    assert recording["cross", 1].norms.summed[1, :, :2].eq(0).all()
+
+
+def test_outputs_are_those_of_the_untouched_model(batch):
+    model = build_model()
+    with torch.no_grad():
+        plain, extra = model(**batch)
+        with record(model, ("cross",)):
+            recorded, recorded_extra = model(**batch)
+        with record(model, KINDS):
+            explicit, _ = model(**batch)
+    assert torch.equal(plain, recorded)  # cross-attention takes the explicit path anyway
+    assert torch.equal(extra["attn"][0], recorded_extra["attn"][0])
+    torch.testing.assert_close(plain, explicit, rtol=1e-4, atol=1e-5)
+
+
+def test_batches_and_padding_change_nothing(batch):
+    model = build_model()
+    with record(model, ("cross",)) as recording:
+        model(**batch)
+        together = recording["cross", 0].norms.summed[1:, :2, 2:]
+        model(
+            batch["src_tokens"][1:, 2:],
+            batch["src_lengths"][1:],
+            batch["prev_output_tokens"][1:, :2],
+        )
+        alone = recording["cross", 0].norms.summed
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_hooks_come_off_and_modes_come_back_even_when_the_forward_fails(batch):
+    model = build_model()
+    model.decoder.train()
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(IndexError), record(model, KINDS):
+        assert not any(module.training for module in model.modules())
+        model(**{**batch, "src_tokens": batch["src_tokens"] + 1000})
+    assert hooks(model) == 0
+    assert modes == [module.training for module in model.modules()]
+    assert not any(attention.skip_embed_dim_check for attention in attentions(model).values())
+
+
+def test_recorders_nest(batch):
+    model = build_model()
+    with (
+        torch.no_grad(),
+        record(model, ("cross",)) as outer,
+        record(model, KINDS, layers=[1]) as inner,
+    ):
+        _, extra = model(**batch)
+    assert set(inner) == {(kind, 1) for kind in KINDS}
+    assert torch.equal(outer["cross", 1].weights, inner["cross", 1].weights)
+    assert extra["attn"][0].shape == (2, 4, 5)  # what fairseq asked for: heads averaged
+
+
+def test_nothing_is_kept_that_was_not_asked_for(batch):
+    model = build_model()
+    with record(model, ("cross",), layers=[0], values=False) as recording:
+        model(**batch)
+    assert set(recording) == {("cross", 0)}
+    assert recording["cross", 0].values is None
+
+
+def test_the_graph_is_not_held(batch):
+    model = build_model()
+    with record(model, KINDS) as recording:
+        model(**batch)
+    recorded = recording["decoder", 0]
+    assert not any(
+        t.requires_grad for t in (recorded.weights, recorded.values, recorded.out_weight)
+    )
+
+
+def test_unsupported_attention_is_refused_by_name():
+    model = build_model()
+    model.decoder.layers[1].encoder_attn = nn.Linear(2, 2)
+    with (
+        pytest.raises(
+            InputError, match="cross attention of layer 2 is a Linear; expected fairseq's Multihead"
+        ),
+        record(model),
+    ):
+        pass
+
+
+def test_keys_of_both_sides_are_refused():
+    model = build_model(cross_self_attention=True)
+    with record(model, ["encoder", "cross"]):
+        pass
+    message = "decoder attention of layer 1 uses --cross-self-attention: its keys are of both sides"
+    with pytest.raises(InputError, match=message), record(model, ["decoder"]):
+        pass
+
+
+# Incremental decoding: one token at a time, with the keys and values of earlier ones kept by
+# fairseq.
+
+DECODERS = {
+    "plain": ("transformer", {}),
+    "gated": ("transformer_normalign", {"gate_heads": "all"}),
+    "some heads": (
+        "transformer_normalign",
+        {"alive_heads": "encoder.1.2 decoder.1.1 decoder.2.2 decoder.2.3 cross.2.1 cross.2.4"},
+    ),
+    "no heads": ("transformer_normalign", {"alive_heads": "none"}),
+}
+
+
+@pytest.fixture(params=DECODERS)
+def decoder_model(request):
+    """A model whose parameters are all random: fresh biases are 0."""
+    arch, options = DECODERS[request.param]
+    model = build_model(arch, **options)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        for projection in gates(model).values():
+            log_alpha = torch.tensor([-1.0, 0.0, 1.0, -5.0])
+            projection.scaled_log_alpha.copy_(log_alpha / projection.lr_scale)
+    return model
+
+
+def last_row(recorded, queries: int, keys: int):
+    """Weights and norms of the last of some queries in a teacher-forced pass."""
+    norms = recorded.norms
+    return (
+        recorded.weights[:, :, queries - 1 : queries, :keys],
+        norms.transformed[:, :, :keys],
+        norms.weighted[:, :, queries - 1 : queries, :keys],
+        norms.summed[:, queries - 1 : queries, :keys],
+    )
+
+
+def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, decoder_model):
+    target = torch.tensor([[2, 11, 12, 13], [2, 14, 15, 16]])
+    with torch.no_grad(), record(decoder_model, KINDS) as forced:
+        decoder_model(**{**batch, "prev_output_tokens": target})
+    encoder_out = decoder_model.encoder(batch["src_tokens"], batch["src_lengths"])
+    state = {}
+    with torch.no_grad(), record(decoder_model, ("decoder", "cross")) as recording:
+        for length in range(1, 5):
+            decoder_model.decoder(target[:, :length], encoder_out, incremental_state=state)
+            for (kind, layer), recorded in recording.items():
+                keys = length if kind == "decoder" else batch["src_tokens"].shape[1]
+                of_step = (recorded.weights, *recorded.norms)
+                expected = last_row(forced[kind, layer], length, keys)
+                for part, other in zip(of_step, expected, strict=True):
+                    torch.testing.assert_close(part, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("beam", "shared"), [(1, False), (3, False), (3, True)])
+def test_the_parts_add_up_at_every_step_of_beam_search(batch, decoder_model, beam, shared):
+    """Beams of a sentence have values of its source for themselves, or share them, as in BART."""
+    if shared:
+        decoder_model.decoder.set_beam_size(beam)
+    generator = SequenceGenerator(
+        [decoder_model], ToyTask().target_dictionary, beam_size=beam, max_len_b=8
+    )
+    plain = generator.generate([decoder_model], {"net_input": batch})
+    steps = dict.fromkeys(attentions(decoder_model), 0)
+    with record(decoder_model, KINDS) as recording:
+        for name, attention in attentions(decoder_model).items():
+
+            def check(module, args, output, name=name):
+                steps[name] += 1
+                recorded = recording[name]
+                assert recorded.weights.shape[1] == head_count(module)
+                assert recorded.weights.shape[3] == (steps[name] if name[0] == "decoder" else 5)
+                rebuilt = attention_output(recorded).transpose(0, 1)
+                torch.testing.assert_close(rebuilt, output[0], rtol=1e-4, atol=1e-5)
+
+            attention.register_forward_hook(check)
+        recorded_too = generator.generate([decoder_model], {"net_input": batch})
+    assert steps["decoder", 1] == steps["cross", 0] > 3
+    for beams, expected in zip(recorded_too, plain, strict=True):
+        for hypothesis, other in zip(beams, expected, strict=True):
+            assert hypothesis["tokens"].tolist() == other["tokens"].tolist()
+
+
+def test_no_heads_give_no_weight_also_where_the_mean_of_heads_is_asked_for(batch):
+    model = build_model("transformer_normalign", alive_heads="none")
+    with torch.no_grad(), record(model, KINDS):
+        _, extra = model(**batch)
+    assert extra["attn"][0].shape == (2, 4, 5)
+    assert not extra["attn"][0].any()

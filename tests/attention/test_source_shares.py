@@ -1,0 +1,219 @@
+"""The methods by contributions on whole models: exact, and indifferent to padding and batching."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign import CombinedAligner, NormAligner, source_shares, text_pairs
+from fairseq_normalign.alignment.evidence import parse_evidence
+from fairseq_normalign.attention.alti import contributions
+from fairseq_normalign.attention.block import Block
+from fairseq_normalign.attention.block_recorder import record_blocks, recorded_blocks
+from fairseq_normalign.attention.contributions import summed_vectors
+from fairseq_normalign.attention.methods import METHODS, Batch
+from fairseq_normalign.attention.share_arrays import SourceShares
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import KINDS
+from tests.conftest import ToyTask, build_model
+from tests.host.test_blocks import MODELS, outputs_of_blocks, randomised
+
+NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
+OF_HEADS = NAMES[:-1]
+PAIRS = [("w1 w2 w3 w4", "w5 w6"), ("w7", "w8 w9 w10 w11"), ("w3 w3", "w1")]
+
+assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
+
+
+def forcing_of(kind: str = "post-LN") -> tuple[TeacherForcing, PairReader]:
+    arch, options = MODELS[kind]
+    task = ToyTask()
+    return TeacherForcing(randomised(build_model(arch, task, **options)), task), PairReader(task)
+
+
+def read(reader: PairReader, pairs=PAIRS) -> list:
+    return list(text_pairs(pairs, reader))
+
+
+def terms_of(block: Block) -> torch.Tensor:
+    """T_ij, every vector of it, (B, T, S, C), or (B, T, S+1, C) with the residual's behind."""
+    attended = summed_vectors(block.recorded)
+    if block.self_attention:
+        diagonal = torch.eye(attended.shape[1]).unsqueeze(-1)
+        vectors = attended + diagonal * block.residual.unsqueeze(2)
+    else:
+        vectors = torch.cat([attended, block.residual.unsqueeze(2)], dim=2)
+    if block.layer_norm is None:
+        return vectors
+    gain, _, eps = block.layer_norm
+    bias = block.recorded.out_bias
+    summed = vectors.sum(2) + (0 if bias is None else bias)
+    sigma = (summed.var(-1, unbiased=False) + eps).sqrt()
+    return gain * (vectors - vectors.mean(-1, keepdim=True)) / sigma[..., None, None]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_vectors_add_up_to_the_true_output_of_every_block(batch, kind):
+    """And the contributions are those of these vectors to this output."""
+    arch, options = MODELS[kind]
+    model = randomised(build_model(arch, **options))
+    kept = outputs_of_blocks(model)
+    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
+        model(**batch)
+    for name, block in blocks.items():
+        output = kept[name].transpose(0, 1)
+        terms = terms_of(block)
+        assert_close(terms.sum(2) + block.constant, output, rtol=1e-4, atol=1e-4)
+        for order in (1, 2):
+            length = output.norm(p=order, dim=-1, keepdim=True)
+            distances = (output.unsqueeze(2) - terms).norm(p=order, dim=-1)
+            nearer = (length - distances).clamp(min=0)
+            total = nearer.sum(-1)
+            expected = (nearer / total.unsqueeze(-1))[total > 1e-3]
+            shares = contributions(block, order)
+            assert_close(shares[total > 1e-3], expected, rtol=1e-3, atol=1e-4)
+            assert_close(shares.sum(-1), torch.ones(shares.shape[:2]))
+
+
+@pytest.mark.parametrize("kind", ["post-LN", "pre-LN", "gated", "some heads"])
+def test_every_method_is_computed_on_every_layer_and_no_padding_or_batch_matters(kind):
+    forcing, reader = forcing_of(kind)
+    evidences = []
+    for layer in forcing.layers_with_heads():
+        for name in NAMES:
+            evidences += [Evidence(name, layer, step) for step in ("input", "output")]
+        for name in OF_HEADS:
+            evidences.append(Evidence(name, layer, "input", forcing.head_numbers[layer][0]))
+    together = list(soft_alignments(forcing, read(reader), evidences))
+    for pair, softs in zip(PAIRS, together, strict=True):
+        (alone,) = soft_alignments(forcing, read(reader, [pair]), evidences)
+        for soft, expected in zip(softs, alone, strict=True):
+            np.testing.assert_allclose(soft.words, expected.words, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(soft.null, expected.null, rtol=1e-4, atol=1e-5)
+            assert (soft.words >= 0).all()
+            assert (soft.words.sum(1) + soft.null < 1 + 1e-4).all()
+
+
+def test_methods_share_one_pass_and_say_what_each_says_alone(monkeypatch):
+    forcing, reader = forcing_of()
+    pairs = read(reader)
+    evidences = [Evidence(name, 1) for name in ("weights", "norms", *NAMES)]
+    alone = [next(soft_alignments(forcing, pairs, [evidence]))[0] for evidence in evidences]
+    passes = []
+    forward = forcing.forward
+    monkeypatch.setattr(forcing, "forward", lambda pairs: (passes.append(1), forward(pairs)))
+    together = next(soft_alignments(forcing, pairs, evidences))
+    assert len(passes) == 1
+    for soft, expected in zip(together, alone, strict=True):
+        np.testing.assert_allclose(soft.words, expected.words, rtol=1e-4, atol=1e-6)
+
+
+def blocks_of(forcing: TeacherForcing, pairs: list) -> Batch:
+    blocks = recorded_blocks(forcing, pairs, tuple(KINDS))
+    return Batch(forcing, pairs, {}, blocks)
+
+
+def test_the_variants_are_products_of_matrices():
+    forcing, reader = forcing_of("pre-LN")
+    batch = blocks_of(forcing, read(reader))
+    first, second = (contributions(batch.blocks["encoder", layer]) for layer in (0, 1))
+    cross = [contributions(batch.blocks["cross", layer]) for layer in (0, 1)]
+    own = contributions(batch.blocks["decoder", 1])
+    encoder = second @ first
+    below = cross[0][..., :-1] @ encoder
+    above = cross[1][..., :-1] @ encoder
+    assert_close(METHODS["alti"].compute(batch, 1, None), cross[1][..., :-1])
+    assert_close(METHODS["alti-encoder"].compute(batch, 1, None), above)
+    assert_close(METHODS["alti-rollout"].compute(batch, 0, None), below)
+    rollout = above + cross[1][..., -1:] * (own @ below)
+    assert_close(METHODS["alti-rollout"].compute(batch, 1, None), rollout)
+
+
+def aligner(**options) -> NormAligner:
+    return NormAligner(*forcing_of(options.pop("kind", "post-LN")), **options)
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_an_aligner_by_contributions(method):
+    by_method = aligner(method=method, layer=2, step="output", eos="skip")
+    soft = by_method.soft("w1 w2 w3", "w4 w5")
+    assert by_method.align("w1 w2 w3", "w4 w5") == [
+        (int(of_word.argmax()), t) for t, of_word in enumerate(soft.words)
+    ]
+    assert by_method.signature()["method"] == method
+
+
+def test_heads_of_a_pruned_model_have_their_first_numbers():
+    """Layer 2 has kept the first head alone, which then is all of the layer."""
+    whole = aligner(kind="some heads", method="alti", layer=2, step="input")
+    head = aligner(kind="some heads", method="alti", layer=2, step="input", head=1)
+    expected = whole.soft("w1 w2 w3", "w4 w5").words
+    np.testing.assert_allclose(head.soft("w1 w2 w3", "w4 w5").words, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_rollout_has_no_heads():
+    message = r"method alti-rollout is of whole layers, not of a head; expected: .*alti-encoder"
+    with pytest.raises(InputError, match=message):
+        aligner(method="alti-rollout", layer=1, head=1, step="input").align("w1", "w2")
+
+
+def test_evidence_by_name():
+    evidences = [parse_evidence(text) for text in ("alti.1.input", "alti-l2.2.3.output*0.5")]
+    assert evidences[1].evidence == Evidence("alti-l2", 1, "output", 2)
+    combined = CombinedAligner(aligner(), combine="mean", evidences=evidences)
+    assert combined.soft("w1 w2 w3", "w4 w5").words.shape == (2, 3)
+
+
+@pytest.mark.parametrize("kind", ["post-LN", "pre-LN", "some heads", "no heads"])
+def test_shares_of_the_source(kind):
+    """A model without heads takes nothing from the source."""
+    forcing, reader = forcing_of(kind)
+    pairs = read(reader)
+    finished = []
+    shares = list(source_shares(forcing, pairs, max_tokens=1, progress=finished.append))
+    assert sum(finished) == len(pairs)
+    batch = blocks_of(forcing, pairs)
+    for place, (pair, of_pair) in enumerate(zip(pairs, shares, strict=True)):
+        steps = len(pair.target.tokens)
+        assert of_pair.shape == (forcing.layers, steps)
+        for layer in range(forcing.layers):
+            rollout = METHODS["alti-rollout"].compute(batch, layer, None)
+            expected = rollout[place, :steps].sum(-1)
+            assert_close(torch.from_numpy(of_pair[layer]), expected)
+        has_source = kind != "no heads"
+        assert ((of_pair[-1] > 0) == has_source).all()
+        assert (of_pair < 1 + 1e-5).all()
+
+
+def test_shares_as_arrays_of_some_layers():
+    forcing, reader = forcing_of()
+    pairs = read(reader)
+    expected = list(source_shares(forcing, pairs))
+    arrays = SourceShares(forcing, layers=[2], dtype="float16")
+    for pair, array, shares in zip(pairs, arrays(pairs), expected, strict=True):
+        assert (array.shape, array.dtype) == (arrays.shape(pair), np.float16)
+        np.testing.assert_allclose(array, shares[[1]], rtol=1e-2)
+    assert arrays.description()["layers"] == [2]
+    with pytest.raises(InputError, match="layer 3: the model has layers 1 to 2"):
+        SourceShares(forcing, layers=[3])
+
+
+def test_shares_need_a_decoder():
+    task = ToyTask()
+    forcing = TeacherForcing(build_model(task=task), task, attention="encoder")
+    with pytest.raises(InputError, match="expected it instead of encoder"):
+        source_shares(forcing, [])
+
+
+def test_layers_that_are_no_sum_are_refused():
+    task = ToyTask()
+    forcing = TeacherForcing(build_model(task=task, scale_attn=True), task)
+    pairs = read(PairReader(task))
+    list(soft_alignments(forcing, pairs, [Evidence("alti", 0)]))  # says nothing of self-attention
+    with pytest.raises(InputError, match="decoder attention of layer 1 uses --scale-attn"):
+        list(soft_alignments(forcing, pairs, [Evidence("alti-rollout", 0)]))

@@ -1,0 +1,105 @@
+"""The file of alignment heads: what was written is read, and anything else is refused."""
+
+import pytest
+import torch
+
+from fairseq_normalign.attention.trained_head import AlignmentHead
+from fairseq_normalign.attention.trained_head_file import TrainedHead, head_of, write_aligner
+from fairseq_normalign.attention.trained_head_states import fingerprint
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.safetensors_file import (
+    read_metadata,
+    read_safetensors,
+    write_safetensors,
+)
+from tests.conftest import build_model
+
+
+def head(seed: int = 1) -> AlignmentHead:
+    return AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(seed))
+
+
+def test_each_model_finds_its_own_head(tmp_path):
+    forward, backward = build_model(), build_model(decoder_layers=1)
+    trained = {
+        "forward": TrainedHead(head(1), fingerprint(forward), "de-en"),
+        "backward": TrainedHead(head(2), fingerprint(backward), "en-de"),
+    }
+    path = tmp_path / "aligner.safetensors"
+    write_aligner(path, trained, {"seed": 7})
+    assert read_metadata(path)["training.seed"] == "7"
+    for model, seed in ((forward, 1), (backward, 2), (forward, 1)):
+        for part, expected in zip(head_of(str(path), model), head(seed), strict=True):
+            assert torch.equal(part, expected)
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path):
+    model = build_model()
+    path = tmp_path / "aligner.safetensors"
+    for seed in (1, 2):
+        write_aligner(path, {"forward": TrainedHead(head(seed), fingerprint(model), "de-en")}, {})
+        assert torch.equal(head_of(str(path), model).query, head(seed).query)
+
+
+def test_another_model_is_refused(tmp_path):
+    path = tmp_path / "aligner.safetensors"
+    write_aligner(path, {"forward": TrainedHead(head(), "0123456789abcdef", "de-en")}, {})
+    with pytest.raises(InputError, match=r"of other models \(de-en 01234567\), not of this one"):
+        head_of(str(path), build_model())
+
+
+GOOD = {
+    "format": "normalign-aligner-1",
+    "heads": "forward",
+    "forward.model": "0",
+    "forward.languages": "de-en",
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tensors", "message"),
+    [
+        ({}, {}, "its format is None; expected a file that normalign train-aligner wrote"),
+        (GOOD, {}, "has no forward.query; expected a file"),
+        (
+            {"format": GOOD["format"], "heads": "forward"},
+            {f"forward.{name}": part for name, part in head()._asdict().items()},
+            "has no forward.model; expected a file",
+        ),
+        (
+            GOOD,
+            {
+                "forward.query": torch.zeros(3, 6),
+                "forward.query_bias": torch.zeros(2),
+                "forward.key": torch.zeros(3, 4),
+            },
+            r"has weights of the shapes \[\(3, 6\), \(2,\), \(3, 4\)\]; expected a file",
+        ),
+    ],
+)
+def test_other_files_are_refused(metadata, tensors, message, tmp_path):
+    path = tmp_path / "file"
+    write_safetensors(path, tensors, metadata)
+    with pytest.raises(InputError, match=message):
+        head_of(str(path), build_model())
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match="No such file or directory; expected a file that norm"):
+        head_of(str(tmp_path / "none"), build_model())
+
+
+def test_written_tensors_are_read_and_the_same_ones_are_the_same_bytes(tmp_path):
+    tensors = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.tensor(7), "c": torch.ones(0)}
+    for name in ("one", "other"):
+        write_safetensors(tmp_path / name, tensors, {"told": "ä"})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    assert read_metadata(tmp_path / "one") == {"told": "ä"}
+    for name, values in read_safetensors(tmp_path / "one").items():
+        torch.testing.assert_close(values, tensors[name], rtol=0, atol=0)
+
+
+def test_metadata_that_are_no_texts_are_refused(tmp_path):
+    write_safetensors(tmp_path / "file", {}, {"number": 7})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="its metadata are no texts"):
+        read_metadata(tmp_path / "file")

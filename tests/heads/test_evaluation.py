@@ -1,0 +1,297 @@
+"""Each column of a comparison against what other code says of the same models."""
+
+from argparse import Namespace
+from itertools import product
+
+import pytest
+import torch
+from fairseq.data import indexed_dataset
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from sacrebleu import corpus_bleu, corpus_chrf
+
+from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads import evaluation, translation
+from fairseq_normalign.heads.evaluation import (
+    GoldTexts,
+    aer_scores,
+    compare,
+    open_heads,
+    open_names,
+)
+from fairseq_normalign.heads.translation import (
+    Texts,
+    read_corpus,
+    side_by_side,
+    translation_metrics,
+)
+from fairseq_normalign.host.attention_modules import attentions
+from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.compat import without_leftovers
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.translate import Translator
+from fairseq_normalign.text.links import GoldFile
+from tests.conftest import ToyTask, build_model
+
+SIZES = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2}
+SOURCE = ["w1 w2 w3", "w4 w5", "w5 w6 w7 w8 w9", "w2 w2 w1 w7"]
+# Capitals and blanks stay as they are.
+TARGET = ["w3 w2 w1 w1", "W5 w4", "w9 w8 w7", "w1 w7 w20  w20"]
+GOLD = ["1-3 2p2 3-1", "2-1 1-2", "5-1 4-2 3p3", "3-1 4-2"]
+SHORT = {"max_len_a": 0, "max_len_b": 8}
+
+
+def save(path, *, heads: int = 4, noise: float = 0.0, languages: str = "ab") -> str:
+    """A random model as a checkpoint."""
+    options = {}
+    for name, value in SIZES.items():
+        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
+    options.update(
+        encoder_attention_heads=heads, decoder_attention_heads=heads, share_all_embeddings=True
+    )
+    options.update(max_source_positions=64, max_target_positions=64)
+    model = build_model(**options).state_dict()
+    torch.manual_seed(2)
+    model = {name: value + noise * torch.randn_like(value) for name, value in model.items()}
+    args = Namespace(**options)
+    ARCH_CONFIG_REGISTRY["transformer"](args)  # a checkpoint has every option
+    task = {
+        "_name": "translation",
+        "source_lang": languages[0],
+        "target_lang": languages[1],
+        "left_pad_source": True,
+    }
+    cfg = {
+        "task": {**task, "data": "elsewhere"},
+        "model": {**vars(args), "_name": "transformer"},
+        "criterion": {},
+    }
+    history = [
+        {
+            "criterion_name": "x",
+            "num_updates": 7,
+            "optimizer_name": "Adam",
+            "lr_scheduler_state": {"best": 0},
+        }
+    ]
+    torch.save(
+        {"model": model, "args": None, "cfg": cfg, "optimizer_history": history, "extra_state": {}},
+        path,
+    )
+    return str(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for language in "ab":
+        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
+    for name, lines in {"t.a": SOURCE, "t.b": TARGET, "t.talp": GOLD, "empty": []}.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+@pytest.fixture
+def paths(folder):
+    return [save(folder / "one.pt"), save(folder / "two.pt", heads=2, noise=0.3)]
+
+
+@pytest.fixture
+def texts(folder):
+    return Texts(str(folder / "t.a"), str(folder / "t.b"))
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_rows(lowercase, folder, paths, texts):
+    rows = compare(paths, str(folder), texts, search=SHORT, tokenize="none", lowercase=lowercase)
+    assert [row.name for row in rows] == ["one.pt", "two.pt"]
+    for row, path, heads in zip(rows, paths, (4, 2), strict=True):
+        assert row.heads == dict.fromkeys(product(("encoder", "decoder", "cross"), (0, 1)), heads)
+        state = without_leftovers(torch.load(path, weights_only=True)["model"])
+        shared = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
+        not_counted = (*shared, "version", "_float_tensor")
+        counted = [value for key, value in state.items() if not key.endswith(not_counted)]
+        assert row.parameters == sum(value.numel() for value in counted)
+        assert row.megabytes * 1e6 == 4 * row.parameters
+        model, task = load_single(path, str(folder))
+        translator = Translator(model, PairReader(task), SHORT)
+        translations = list(translator.translations(read_corpus(texts, translator.reader)[0]))
+        # Translations have no capitals.
+        references = [line.lower() for line in TARGET] if lowercase else TARGET
+        bleu = corpus_bleu(translations, [references], tokenize="none", force=True)
+        assert row.scores == {
+            "BLEU": bleu.score,
+            "chrF": corpus_chrf(translations, [references]).score,
+        }
+        assert f"case:{'lc' if lowercase else 'mixed'}" in row.signatures["BLEU"]
+        assert "tok:none" in row.signatures["BLEU"]
+        assert set(row.signatures) == {"BLEU", "chrF"}
+    assert rows[0].speed == 1
+    assert rows[1].speed > 0
+    assert rows[0].scores != rows[1].scores
+
+
+def test_models_from_scratch_stand_beside_those_of_the_same_heads(folder, paths, texts):
+    again = save(folder / "again.pt", heads=2, noise=0.5)
+    rows = compare(paths, str(folder), texts, scratch=[again], search=SHORT)
+    assert [row.name for row in rows] == ["one.pt", "two.pt"]
+    assert rows[0].scratch is None
+    assert rows[1].scratch.name == "again.pt"
+    assert rows[1].scratch.names == rows[1].names
+    (alone,) = compare([again], str(folder), texts, search=SHORT)
+    assert rows[1].scratch.scores == alone.scores
+    other = save(folder / "other.pt", heads=1)
+    with pytest.raises(InputError, match=r"other\.pt: none of the models of --path has its heads"):
+        compare(paths, str(folder), texts, scratch=[other], search=SHORT)
+    with pytest.raises(InputError, match=r"two\.pt: has the heads of .*again\.pt; expected one"):
+        compare(paths, str(folder), texts, scratch=[again, paths[1]], search=SHORT)
+
+
+def test_open_heads_have_the_names_of_the_full_model():
+    alive = "encoder.1.2 encoder.1.4 cross.2.3"
+    pruned = build_model("transformer_normalign", alive_heads=alive)
+    assert " ".join(map(str, open_names(pruned))) == alive
+    gated = build_model("transformer_normalign", alive_heads=alive, gate_heads="encoder")
+    with torch.no_grad():
+        attentions(gated)["encoder", 0].out_proj.scaled_log_alpha[0] = -1
+    assert " ".join(map(str, open_names(gated))) == "encoder.1.4 cross.2.3"
+    assert open_heads(gated)["encoder", 0] == 1
+
+
+@pytest.mark.filterwarnings("ignore:layer and step are decided")
+@pytest.mark.parametrize("reverse", [True, False])
+def test_aer_is_that_of_the_aligner(reverse, folder, paths, texts):
+    gold = GoldFile(str(folder / "t.talp"), index=1, reverse=reverse)
+    rows = compare(paths, str(folder), texts, gold=GoldTexts(gold, *texts), search=SHORT, limit=1)
+    for row, path in zip(rows, paths, strict=True):
+        aligner = NormAligner.from_checkpoint(path, str(folder))
+        links = map(set, aligner.align_many(zip(SOURCE, TARGET, strict=True)))
+        assert row.scores["AER"] == pytest.approx(100 * sum(map(count, links, gold), Counts()).aer)
+        evidence = aligner.evidence
+        chosen = f"layer:auto:{evidence.layer + 1}|head:all|step:auto:{evidence.step}|"
+        assert row.signatures["AER"].startswith(
+            f"AER|ref-index:1|reverse:{'ref' if reverse else 'none'}|"
+        )
+        assert chosen in row.signatures["AER"]
+
+
+class Fake:
+    """A translator that takes a second for each token, and a given time more.
+
+    It says when it was called.
+    """
+
+    def __init__(self, name: str, seconds: float, clock: list, calls: list):
+        self.name, self.seconds, self.clock, self.calls = name, seconds, clock, calls
+
+    def __call__(self, pairs):
+        self.calls.append((self.name, [pair.where for pair in pairs]))
+        self.clock[0] += self.seconds
+        return [pair.source.tokens.tolist() for pair in pairs]
+
+    def text(self, tokens):
+        return f"{self.name}{len(tokens)}"
+
+
+def test_models_take_turns_and_the_first_batch_is_not_timed_at_first(monkeypatch):
+    reader = PairReader(ToyTask())
+    pairs = [reader.pair("w1 " * length, None, str(length)) for length in (3, 1, 2)]
+    clock, calls = [0.0], []
+    monkeypatch.setattr(translation.time, "process_time", lambda: clock[0])
+    translations, speeds = side_by_side(
+        [Fake("a", 2, clock, calls), Fake("b", 0.5, clock, calls)], pairs, max_tokens=6
+    )
+    assert translations == [["a4", "a2", "a3"], ["b4", "b2", "b3"]]
+    short, long = ["1", "2"], ["3"]
+    assert calls == [
+        ("a", short),
+        ("b", short),
+        ("a", short),
+        ("b", short),
+        ("a", long),
+        ("b", long),
+    ]
+    assert speeds == [9 / (2 * 2), 9 / (2 * 0.5)]  # all tokens, and two batches
+
+
+def test_closed_heads_do_not_count():
+    model = build_model()
+    gates = {("encoder", 1): [0.0, 0.3, 1.0, 0.0], ("cross", 0): [0.0] * 4}
+    for name, values in gates.items():
+        attentions(model)[name].out_proj.gate_values = lambda values=values: torch.tensor(values)
+    attentions(model)["decoder", 1].num_heads = 0
+    expected = {("encoder", 0): 4, ("encoder", 1): 2, ("decoder", 0): 4, ("decoder", 1): 0}
+    assert open_heads(model) == {**expected, ("cross", 0): 0, ("cross", 1): 4}
+
+
+def test_text_references_are_the_lines_as_they_are(texts):
+    pairs, references = read_corpus(texts, PairReader(ToyTask()), limit=3)
+    assert [pair.source.text for pair in pairs] == [line.split() for line in SOURCE[:3]]
+    assert references == TARGET[:3]
+    assert read_corpus(texts, PairReader(ToyTask()))[1] == TARGET
+
+
+def test_binarised_references_are_joined_and_unknown_words_match_none(folder, paths):
+    dictionary = ToyTask().target_dictionary
+    for language, lines in {"a": SOURCE, "b": ["w1 w2@@ w3", "w1 nothing"] * 2}.items():
+        builder = indexed_dataset.make_builder(
+            str(folder / f"test.a-b.{language}.bin"), "mmap", len(dictionary)
+        )
+        for line in lines:
+            builder.add_item(dictionary.encode_line(line, add_if_not_exist=False))
+        builder.finalize(str(folder / f"test.a-b.{language}.idx"))
+    _, task = load_single(paths[0], str(folder))
+    pairs, references = read_corpus("test", PairReader(task), limit=3)
+    assert [pair.source.text for pair in pairs] == [line.split() for line in SOURCE[:3]]
+    assert references == ["w1 ⁇ w3", "w1 ⁇", "w1 ⁇ w3"]  # w2@@ is in no dictionary
+    (row,) = compare(paths[:1], str(folder), "test", search=SHORT)
+    (folder / "r.b").write_text("".join(f"{line}\n" for line in [*references, "w1 ⁇"]))
+    (other,) = compare(
+        paths[:1], str(folder), Texts(str(folder / "t.a"), str(folder / "r.b")), search=SHORT
+    )
+    assert row.scores == other.scores
+
+
+def test_models_of_two_directions_are_refused(folder, paths, texts):
+    paths.append(save(folder / "back.pt", languages="ba"))
+    with pytest.raises(
+        InputError,
+        match=r"back\.pt translates b-a, .*one\.pt a-b; expected models of one direction",
+    ):
+        compare(paths, str(folder), texts)
+
+
+def test_other_dictionaries_are_refused():
+    readers = [PairReader(ToyTask(symbols)) for symbols in (30, 31)]
+    with pytest.raises(
+        InputError, match=r"b\.pt: its dictionaries or language tokens are not those of a\.pt"
+    ):
+        evaluation._check_alike(["a.pt", "b.pt"], readers)
+
+
+def test_bad_corpora(folder, texts):
+    empty, model, reader = str(folder / "empty"), build_model(), PairReader(ToyTask())
+    with pytest.raises(InputError, match="empty: nothing to translate"):
+        read_corpus(Texts(empty, empty), reader)
+    with pytest.raises(InputError, match=r"line counts differ: .*t\.a has 4, .*empty has 0 lines"):
+        read_corpus(Texts(texts.source, empty), reader, limit=2)
+    with pytest.raises(InputError, match="no subset 'valid' of a-b"):
+        read_corpus("valid", reader)
+    with pytest.raises(InputError, match="empty: no gold in it, and no sentences in its texts"):
+        aer_scores([model], [reader], GoldTexts(GoldFile(empty), empty, empty))
+
+
+def test_bad_tokenisers(monkeypatch):
+    with pytest.raises(
+        InputError, match="unknown tokeniser '14a'; expected one of sacrebleu's: none, "
+    ):
+        translation_metrics("14a")
+
+    def missing(**options):
+        raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
+
+    monkeypatch.setattr(translation, "BLEU", missing)
+    with pytest.raises(
+        InputError, match=r"tokeniser ja-mecab: needs extra packages\. pip install them$"
+    ):
+        translation_metrics("ja-mecab")

@@ -1,0 +1,358 @@
+"""Scores of heads against pairs that run alone, multipliers, and heads switched off by hand."""
+
+import math
+from itertools import product, starmap
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.attention.extract import argmax
+from fairseq_normalign.attention.pair_relevance import relevances
+from fairseq_normalign.attention.recorder import record
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.ablation import ablated, ablation, token_loss
+from fairseq_normalign.heads.attention_pass import running_heads
+from fairseq_normalign.heads.importance import gradient_importance, losses
+from fairseq_normalign.heads.profiling import head_ranks, profile
+from fairseq_normalign.host.attention_modules import attentions
+from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import KINDS, Head
+from fairseq_normalign.plugin.gating import gate_heads
+from fairseq_normalign.plugin.pruned import remove_heads
+from fairseq_normalign.text.links import Gold, GoldFile
+from tests.conftest import ToyTask, build_model
+
+MEANS = ["confidence", "entropy", "norm-confidence", "norm"]
+LINES = [("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("w2 w2 w5", "w1")]
+
+
+@pytest.fixture
+def task():
+    return ToyTask()
+
+
+@pytest.fixture
+def pairs(task):
+    return list(text_pairs(LINES, PairReader(task, scheme="subword_nmt")))
+
+
+def random_model(task, **options):
+    """A small model none of whose parameters is zero or one."""
+    model = build_model(task=task, **options)
+    torch.manual_seed(2)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+@pytest.fixture
+def forcing(task):
+    return TeacherForcing(random_model(task), task)
+
+
+def ready(forcing) -> ReadyModel:
+    return ReadyModel(forcing, PairReader(ToyTask(), scheme="subword_nmt"))
+
+
+def alone(forcing, pair):
+    """What the attentions did on one pair, run alone.
+
+    Also what encoder and decoder read, marks being None.
+    """
+    model = forcing.model
+    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+    with torch.no_grad(), record(model, KINDS) as recording:
+        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
+    source = without_marks(pair.source.tokens)
+    target = without_marks(read)
+    tokens = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+    return recording, tokens
+
+
+def without_marks(tokens):
+    return [None if token == 2 else token for token in tokens.tolist()]
+
+
+def slow_means(forcing, pairs):
+    """Confidence, entropy, norm confidence and norm of each head, by loops."""
+    cases = {}
+    for pair in pairs:
+        recording, tokens = alone(forcing, pair)
+        for (kind, layer), recorded in recording.items():
+            queries, keys = tokens[kind]
+            for head in range(4):
+                name = Head(kind, layer, head)
+                weights = recorded.weights[0, head].tolist()
+                norms = recorded.norms.weighted[0, head].tolist()
+                for t, query in enumerate(queries):
+                    visible = [s for s in range(len(keys)) if kind != "decoder" or s <= t]
+                    cases.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
+                    words = [s for s in visible if keys[s] is not None]
+                    if query is None or not words:
+                        continue
+                    cases.setdefault(("confidence", name), []).append(
+                        max(weights[t][s] for s in words)
+                    )
+                    total = sum(weights[t][s] for s in words)
+                    shares = [weights[t][s] / total for s in words]
+                    cases.setdefault(("entropy", name), []).append(
+                        -sum(share * math.log(share) for share in shares)
+                    )
+                    share = max(norms[t][s] for s in words) / sum(norms[t])
+                    cases.setdefault(("norm-confidence", name), []).append(share)
+    return {key: sum(values) / len(values) for key, values in cases.items()}
+
+
+@pytest.mark.parametrize("max_tokens", [1, 4000])
+def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
+    scores = profile(ready(forcing), pairs, MEANS, max_tokens=max_tokens).scores
+    means = {}
+    for name, by_head in scores.items():
+        means.update({(name, head): value for head, value in by_head.items()})
+    assert means == pytest.approx(slow_means(forcing, pairs), rel=1e-4)
+    assert len(means) == 4 * 24
+
+
+def scaled_loss(forcing, pair, head, scale):
+    """The loss of a pair that runs alone, with a head's output multiplied."""
+    attention = attentions(forcing.model)[head[:2]]
+
+    def multiply(module, args):
+        by_head = list(args[0].unflatten(-1, (attention.num_heads, -1)).unbind(-2))
+        by_head[head.head] = by_head[head.head] * scale
+        return (torch.cat(by_head, -1),)
+
+    handle = attention.out_proj.register_forward_pre_hook(multiply)
+    with record(forcing.model, KINDS, values=False):  # the path on which the hook is called
+        loss = losses(forcing, [pair])[0]
+    handle.remove()
+    return loss
+
+
+def slow_importance(forcing, pairs, head):
+    slopes = []
+    for pair in pairs:
+        scale = torch.ones((), requires_grad=True)
+        slopes += torch.autograd.grad(scaled_loss(forcing, pair, head, scale), scale)
+    return sum(map(abs, slopes)).item() / len(pairs)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 4000])
+def test_importance_is_the_derivative_by_a_multiplier(forcing, pairs, max_tokens):
+    by_head = gradient_importance(forcing, pairs, max_tokens=max_tokens)
+    assert set(by_head) == set(starmap(Head, product(KINDS, (0, 1), range(4))))
+    for head, importance in by_head.items():
+        assert importance == pytest.approx(
+            slow_importance(forcing, pairs, head), rel=1e-3, abs=1e-5
+        ), head
+    assert all(parameter.grad is None for parameter in forcing.model.parameters())
+
+
+def test_importance_of_a_frozen_model(forcing, pairs):
+    expected = gradient_importance(forcing, pairs)
+    forcing.model.requires_grad_(False)
+    assert gradient_importance(forcing, pairs) == pytest.approx(expected, rel=1e-4)
+
+
+def test_losses_are_those_of_pairs_alone(forcing, pairs):
+    with torch.no_grad():
+        alone = torch.cat([losses(forcing, [pair]) for pair in pairs])
+        torch.testing.assert_close(losses(forcing, pairs), alone, rtol=1e-4, atol=1e-5)
+    tokens = [len(pair.target.tokens) for pair in pairs]
+    assert token_loss(forcing, pairs, max_tokens=1) == pytest.approx(
+        losses(forcing, pairs).sum().item() / sum(tokens), rel=1e-4
+    )
+
+
+def test_ablation_is_the_loss_without_the_head(forcing, pairs):
+    tokens = sum(len(pair.target.tokens) for pair in pairs)
+    whole = sum(scaled_loss(forcing, pair, Head("encoder", 0, 0), 1).item() for pair in pairs)
+    for head, change in ablation(forcing, pairs).items():
+        off = sum(scaled_loss(forcing, pair, head, 0).item() for pair in pairs)
+        assert change == pytest.approx((off - whole) / tokens, rel=1e-4, abs=1e-4), head
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_an_ablated_model_comes_back_as_it_was(task, gated):
+    model = random_model(task)
+    if gated:
+        gate_heads(model, KINDS)
+        model.eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    attention = model.decoder.layers[1].encoder_attn
+    with pytest.raises(RuntimeError), ablated(model, Head("cross", 1, 2)):
+        columns = attention.out_proj.weight.unflatten(1, (4, -1)).abs().sum((0, 2))
+        assert [bool(column) for column in columns] == [True, True, False, True]
+        raise RuntimeError
+    after = model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_gates(task, pairs):
+    forcing = TeacherForcing(random_model(task), task)
+    assert "gate" not in profile(ready(forcing), pairs, ["gate"]).scores
+    gate_heads(forcing.model, ["cross"])
+    scores = profile(ready(forcing), pairs, ["gate"]).scores["gate"]
+    assert set(scores) == set(starmap(Head, product(["cross"], (0, 1), range(4))))
+    expected = forcing.model.decoder.layers[1].encoder_attn.out_proj.gate_values()[3]
+    assert scores[Head("cross", 1, 3)] == pytest.approx(expected.item())
+
+
+@pytest.mark.parametrize("by", ["norm", "confidence", "relevance", "importance"])
+def test_scores_of_models_with_few_heads(by, task, pairs):
+    model = random_model(task, arch="transformer_normalign")
+    remove_heads(model, "encoder.1.2 encoder.2.1 encoder.2.4 cross.2.3")
+    forcing = TeacherForcing(model, task)
+    ranks = head_ranks(ready(forcing), pairs, by)
+    assert list(map(str, ranks)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4", "cross.2.3"]
+    assert all(0 < value < 1e6 for value in ranks.values())
+    assert running_heads(forcing) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
+
+
+def test_no_head_is_left(task, pairs):
+    model = random_model(task, arch="transformer_normalign")
+    remove_heads(model, "none")
+    forcing = TeacherForcing(model, task)
+    with pytest.raises(InputError, match="the model has no attention heads left"):
+        profile(ready(forcing), pairs)
+    assert ablation(forcing, pairs) == {}
+
+
+def test_all_scores_have_every_head(forcing, pairs):
+    heads = list(starmap(Head, product(KINDS, (0, 1), range(4))))
+    for by in ("norm", "confidence", "relevance", "importance"):
+        assert list(head_ranks(ready(forcing), pairs, by)) == heads
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
+    explained = profile(
+        ready(forcing), pairs, ["relevance"], rules="epsilon", pooled=pooled, max_tokens=40
+    )
+    by_head = explained.scores["relevance"]
+    alone = []
+    for pair in pairs:
+        alone += relevances(forcing, [pair], rules="epsilon", pooled=pooled)
+    shares = [of_pair.heads["cross", 1] for of_pair in alone]
+    predictions = np.concatenate(shares)
+    assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
+    expected = sum(predictions) / len(predictions)
+    measured = [by_head[Head("cross", 1, head)] for head in range(4)]
+    assert measured == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-4)
+    assert len(explained.contributions.source) == max(map(len, shares))
+    farthest = max(of_pair.deviation["encoder.1"] for of_pair in alone)
+    assert explained.deviation["encoder.1"] == pytest.approx(farthest, rel=1e-2)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_the_influence_of_the_rarest_token(forcing, pairs, pooled):
+    """w1@@ and w5 are the rarest of the first and the third pair; the second one has one token."""
+    counts = {f"w{number}": 100 - number for number in range(30)}
+    explained = profile(
+        ready(forcing), pairs, ["relevance"], counts=counts, rare_top=0, pooled=pooled
+    )
+    ratios = []
+    for pair, rarest in ((pairs[0], [0]), (pairs[2], [2])):
+        (of_pair,) = relevances(forcing, [pair], pooled=pooled)
+        by_prediction = []
+        for of_prediction in of_pair.source.tolist():
+            sizes = [abs(size) for size in of_prediction[:-1]]  # without </s>
+            mean = sum(sizes) / len(sizes)
+            by_prediction.append(sum(sizes[place] for place in rarest) / len(rarest) / mean)
+        ratios.append(sum(by_prediction) / len(by_prediction))
+    assert explained.rare_influence.mean == pytest.approx(sum(ratios) / 2, rel=1e-3)
+    assert explained.rare_influence.sentences == 2
+
+
+def test_without_counts_there_is_no_influence(forcing, pairs):
+    assert profile(ready(forcing), pairs, ["relevance"], pooled=True).rare_influence is None
+
+
+def test_unknown_scores_and_empty_corpora(forcing, task):
+    with pytest.raises(
+        InputError,
+        match="unknown score of heads 'size'; expected one of: relevance, confidence, entropy",
+    ):
+        profile(ready(forcing), [], ["size"])
+    for name in ("gate", "entropy"):
+        with pytest.raises(InputError, match=f"{name} does not tell which heads are worth keeping"):
+            head_ranks(ready(forcing), [], name)
+    with pytest.raises(InputError, match="heads cannot be measured on a corpus without words"):
+        head_ranks(ready(forcing), [], "norm")
+    with pytest.raises(
+        InputError, match="heads cannot be scored on a corpus without words on both sides"
+    ):
+        pairs = list(text_pairs([("w1", "")], PairReader(task)))
+        head_ranks(ready(forcing), pairs, "confidence")
+    with pytest.raises(InputError, match="the loss needs target sentences"):
+        token_loss(forcing, list(text_pairs([("w1", None)], PairReader(task))))
+
+
+@pytest.mark.parametrize("steps", [("input",), ("output",), ("input", "output")])
+def test_the_aer_of_each_head(forcing, pairs, steps):
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
+    measured = profile(ready(forcing), pairs, ["AER"], gold=gold, steps=steps)
+    by_head = measured.scores["AER"]
+    for head, aer in by_head.items():
+        step, aers = measured.steps[head], {}
+        for name in steps:
+            evidence = Evidence("norms", head.layer, name, head.head)
+            softs = [next(soft_alignments(forcing, [pair], [evidence]))[0] for pair in pairs]
+            links = [set(argmax(soft.words, null=soft.null)) for soft in softs]
+            counts = [count(found_links, one) for found_links, one in zip(links, gold, strict=True)]
+            aers[name] = (counts[0] + counts[1] + counts[2]).aer
+        assert aer == min(aers.values()) == aers[step]  # exactly: both come from counts
+    assert len(by_head) == 8
+
+
+def test_the_aer_of_each_head_by_another_method(forcing, pairs):
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
+    model = ready(forcing)
+    by_weights = profile(model, pairs, ["AER"], gold=gold, method="weights", steps=("output",))
+    assert by_weights.signature["method"] == "weights"
+    for head, aer in by_weights.scores["AER"].items():
+        evidence = Evidence("weights", head.layer, "output", head.head)
+        total = Counts()
+        for pair, of_pair in zip(pairs, gold, strict=True):
+            ((soft,),) = soft_alignments(forcing, [pair], [evidence])
+            total += count(set(argmax(soft.words, null=soft.null)), of_pair)
+        assert aer == pytest.approx(total.aer)
+    with pytest.raises(InputError, match="method lrp is of the whole model, not of a head"):
+        profile(model, pairs, ["AER"], gold=gold, method="lrp")
+
+
+@pytest.mark.parametrize("rule", ["mutual-argmax", "piece-argmax"])
+def test_the_aer_of_each_head_by_another_extraction(rule, forcing, pairs):
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
+    model = ready(forcing)
+    options = {"gold": gold, "steps": ("input",), "extract": rule}
+    measured = profile(model, pairs, ["AER"], **options)
+    assert measured.signature["extract"] == rule
+    for head, aer in measured.scores["AER"].items():
+        aligner = NormAligner(
+            *(forcing, model.reader),
+            **{"layer": head.layer + 1, "head": head.head + 1, "step": "input", "extract": rule},
+        )
+        total = Counts()
+        for links, of_pair in zip(aligner.links_many(pairs), gold, strict=True):
+            total += count(set(links), of_pair)
+        assert aer == pytest.approx(total.aer)
+
+
+def test_gold_of_another_length(forcing, pairs):
+    with pytest.raises(InputError, match="line counts differ: gold has 1, the corpus has 3 lines"):
+        gold = [Gold(set(), set())]
+        profile(ready(forcing), pairs, ["AER"], gold=gold, gold_file=GoldFile("gold"))
+
+
+def test_the_encoder_alone(task):
+    forcing = TeacherForcing(random_model(task), task, attention="encoder")
+    sources = list(text_pairs([("w1 w2", None), ("w3", None)], PairReader(task)))
+    assert {head.kind for head in head_ranks(ready(forcing), sources, "norm")} == {"encoder"}

@@ -1,0 +1,228 @@
+"""Roles found in models whose attention was made to have them."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.attention.recorder import record
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.attention_pass import watch
+from fairseq_normalign.heads.profiling import profile
+from fairseq_normalign.heads.rare_tokens import (
+    RareTokens,
+    dictionary_counts,
+    without_marks,
+)
+from fairseq_normalign.heads.role_scores import (
+    PositionWatcher,
+    RareWatcher,
+    between_words,
+    moved,
+    moved_pairs,
+)
+from fairseq_normalign.host.options import ReadyModel
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import Head
+from fairseq_normalign.text.frequencies import Frequencies
+from fairseq_normalign.text.treebank import Tree
+from tests.conftest import ToyTask, build_model
+
+LINES = [
+    ("w1@@ w2 w3 w7 w1 w8 w9 w10 w3 w4 w11 w20", "w4 w5@@ w6@@ w7"),
+    ("w3 w5", "w9 w8"),
+    ("w2", "w1"),
+    ("", ""),
+]
+
+
+@pytest.fixture
+def task():
+    return ToyTask()
+
+
+@pytest.fixture
+def reader(task):
+    return PairReader(task, scheme="subword_nmt")
+
+
+@pytest.fixture
+def pairs(reader):
+    return list(text_pairs(LINES, reader))
+
+
+def alone(model, pair, attention):
+    """Weights of one attention on one pair that runs alone, (H, T, S)."""
+    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+    with torch.no_grad(), record(model, attention[:1]) as recording:
+        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
+    return recording[attention].weights[0].numpy()
+
+
+def test_positions_are_those_of_pairs_alone(task, pairs):
+    model, watcher = build_model(task=task), PositionWatcher()
+    watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
+    details = watcher.result().details["positions"]
+    assert {head.kind for head in details} == {"encoder", "decoder"}
+    positions = []
+    for pair in pairs[:2]:
+        words = range(len(pair.source.tokens) - 1)
+        weights = alone(model, pair, ("encoder", 1))[2]
+        positions += [int(weights[t, words].argmax()) - t for t in words]
+    detail = details[Head("encoder", 1, 2)]
+    assert (
+        detail["share"]
+        == positions.count(detail["offset"]) / len(positions)
+        == max(map(positions.count, positions)) / len(positions)
+    )
+    assert detail["patterns"]["next"] == positions.count(1) / len(positions)
+    last = [alone(model, pair, ("encoder", 1))[2].argmax(1) for pair in pairs[:2]]
+    hits = sum(int((rows[:-1] == len(rows) - 1).sum()) for rows in last)
+    assert detail["patterns"]["last"] == pytest.approx(hits / len(positions))
+    assert set(details[Head("decoder", 0, 0)]["patterns"]) == {"itself", "previous"}
+
+
+class AlwaysRarest(Frequencies):
+    """Frequencies by which the token that a head looks at is the rarest.
+
+    They are made from the head's own weights.
+    """
+
+    def __init__(self, favourites):
+        self.favourites = favourites
+
+    def __call__(self, pieces, words):
+        return [
+            0.0 if place == self.favourites[len(pieces)] else 5.0 for place in range(len(pieces))
+        ]
+
+
+def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
+    model = build_model(task=task)
+    favourites, hits, tokens = {}, 0, 0
+    for pair in pairs[:2]:
+        words = len(pair.source.tokens) - 1
+        weights = alone(model, pair, ("encoder", 0))[1][:words, :words]
+        favourite = int(weights.sum(0).argmax())
+        favourites[words + 1] = favourite
+        hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
+    always = AlwaysRarest({**favourites, 2: 0, 1: 0})
+    watcher = RareWatcher(RareTokens(always, reader, float("inf")))
+    watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
+    details = watcher.details()
+    assert {head.kind for head in details} == {"encoder"}
+    shares = details[Head("encoder", 0, 1)]
+    assert shares["rarest"]["sentences"] == 1
+    assert shares["rarest"]["tokens"] == pytest.approx(hits / tokens)
+    # One token of each sentence, for each of its tokens.
+    assert shares["rarest"]["chance"] == pytest.approx(2 / tokens, rel=1e-4)
+    assert shares["two rarest"]["tokens"] == 1  # all others are equally frequent
+
+
+COUNTS = {f"w{number}": 100 - number for number in range(30)}
+
+
+def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):
+    """w0 to w5 are frequent: only the first sentence has others, and chance is that of it."""
+    sentences = [without_marks(pair.source, reader) for pair in pairs]
+    frequencies = Frequencies(COUNTS, "counts", sentences)
+    watcher = RareWatcher(RareTokens(frequencies, reader, frequencies.bar(6)))
+    watch(TeacherForcing(build_model(task=task), task), pairs, [watcher])
+    assert watcher.sentences() == 1
+    shares = watcher.details()[Head("encoder", 0, 1)]
+    assert shares["rarest"]["chance"] == pytest.approx(1 / 12, rel=1e-4)  # w20
+    # Pieces that were never counted, w1@@, are the rarest of all, and come first.
+    assert shares["two rarest"]["chance"] == pytest.approx(2 / 12, rel=1e-4)
+
+
+def rare_profile(task, reader, pairs, **options):
+    model = ReadyModel(TeacherForcing(build_model(task=task), task), reader)
+    return profile(model, pairs, ["rare"], **options)
+
+
+def test_by_default_sentences_are_those_of_the_paper(task, reader, pairs):
+    """500 of 600 types are frequent, among them all but w20, w11 and w10."""
+    counts = {f"x{number}": 1000 + number for number in range(490)}
+    counts.update({f"w{number}": 500 - number for number in range(110)})
+    measured = rare_profile(task, reader, pairs, counts=counts, counts_name="counts")
+    assert measured.signature["rare-top"] == 500
+    assert measured.signature["rare-sentences"] == 1
+    measured = rare_profile(task, reader, pairs, counts=counts, counts_name="counts", rare_top=0)
+    assert measured.signature["rare-sentences"] == 2  # with two words at least
+
+
+def test_a_small_dictionary_has_no_rare_tokens(task, reader, pairs):
+    for number, count in enumerate(COUNTS.values()):
+        task.source_dictionary.count[4 + number] = int(count)
+    reason = "no rare-token roles: the dictionary has 30 types, all among the 500 most frequent; "
+    with pytest.warns(UserWarning, match=reason + "--rare-top N takes fewer, and 0 all sentences"):
+        measured = rare_profile(task, reader, pairs)
+    assert measured.rare == {}
+    assert "rare-top" not in measured.signature
+    with pytest.raises(InputError, match="--rare-top 30: the dictionary has 30 types, all among"):
+        rare_profile(task, reader, pairs, rare_top=30)
+
+
+def test_a_corpus_of_frequent_tokens_has_no_rare_ones(task, reader, pairs):
+    counts = {f"w{number}": 1000 - number for number in range(30)}
+    counts.update({f"x{number}": number for number in range(600)})
+    reason = "no rare-token roles: the rarest token of every sentence is among the 500 most"
+    frequent = pairs[1:]  # all pieces of the first one are not counted
+    with pytest.warns(UserWarning, match=reason):
+        measured = rare_profile(task, reader, frequent, counts=counts)
+    assert measured.rare == {}
+    with pytest.raises(InputError, match=r"--rare-top 29: the rarest token of every .* fewer"):
+        rare_profile(task, reader, frequent, counts=counts, rare_top=29)
+
+
+def test_a_tenth_of_the_tokens_is_moved_two_at_least(pairs):
+    long = pairs[0]._replace(
+        source=pairs[0].source._replace(tokens=torch.arange(41), words=[*range(40), -1])
+    )
+    generator = random.Random(1)
+    for pair, number in ((long, 4), (pairs[0], 2), (pairs[1], 2), (pairs[2], 0), (pairs[3], 0)):
+        source = moved(pair, generator).source
+        assert sorted(source.tokens.tolist()) == sorted(pair.source.tokens.tolist())
+        assert source.words[-1] == -1
+        places = sum(a != b for a, b in zip(source.words, pair.source.words, strict=True))
+        assert places == number or pair is pairs[0]  # two pieces of a word may change places there
+    again = [pair.source.words for pair in moved_pairs(pairs, seed=3)]
+    assert again == [pair.source.words for pair in moved_pairs(pairs, seed=3)]
+
+
+def test_counts_of_a_dictionary(task):
+    task.source_dictionary.count[7] = 55
+    task.source_dictionary.add_symbol("madeupword0000", n=0)
+    counts = dictionary_counts(task.source_dictionary)
+    assert counts["w3"] == 55
+    assert len(counts) == 30
+
+
+def test_weights_between_words(reader):
+    (pair,) = text_pairs([("w1@@ w2 w3", None)], reader)
+    weights = np.arange(16, dtype=np.float64).reshape(1, 4, 4)  # two pieces of a word, a word, </s>
+    expected = [[(0 + 1 + 4 + 5) / 2, (2 + 6) / 2], [8 + 9, 10]]
+    assert between_words(weights, pair.source)[0].tolist() == expected
+
+
+def test_syntax_is_that_of_sentences_alone(task, reader):
+    model = build_model(task=task)
+    trees = [
+        Tree(["w1", "w2", "w3"], [1, -1, 1], ["nsubj", "root", "obj"], "a"),
+        Tree(["w5"], [-1], ["root"], "b"),
+        Tree(["w7", "w8", "w9", "w1"], [1, 2, -1, 2], ["amod", "nsubj", "root", "obj"], "c"),
+    ]
+    model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
+    sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
+    measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
+    heads = measured.parsed
+    assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
+    hits = dict.fromkeys(heads, 0)
+    for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
+        (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
+        for head in heads:
+            hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
+    assert measured.relations["nsubj→head"].heads == [hits[head] / 2 for head in heads]
+    assert set(measured.scores["UAS"]) == set(heads)

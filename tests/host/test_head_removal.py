@@ -1,0 +1,80 @@
+import torch
+
+from fairseq_normalign.heads.pruning import fold_gates
+from fairseq_normalign.host.head_removal import (
+    columns_of,
+    count_heads,
+    keep_heads,
+    log_alphas,
+    scale_heads,
+)
+from fairseq_normalign.names import Head
+
+PREFIX = "encoder.layers.0.self_attn."
+DIMS = {"encoder": 2, "decoder": 2, "cross": 2}
+
+
+def attention_state(prefix: str = PREFIX, heads: int = 3, width: int = 6) -> dict:
+    torch.manual_seed(0)
+    state = {f"{prefix}{name}_proj.weight": torch.randn(2 * heads, width) for name in "qkv"}
+    state.update({f"{prefix}{name}_proj.bias": torch.randn(2 * heads) for name in "qkv"})
+    return {
+        **state,
+        f"{prefix}out_proj.weight": torch.randn(width, 2 * heads),
+        f"{prefix}out_proj.bias": torch.randn(width),
+    }
+
+
+def projected(state: dict, x: torch.Tensor, name: str) -> torch.Tensor:
+    weight, bias = state[f"{PREFIX}{name}_proj.weight"], state[f"{PREFIX}{name}_proj.bias"]
+    return x @ weight.t() + bias
+
+
+def run(state: dict, x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Self-attention of one sentence, (T, C), head by head as the formulas say."""
+    q, k, v = (projected(state, x, name) for name in "qkv")
+    output = state[f"{PREFIX}out_proj.bias"].expand(x.shape).clone()
+    for head in range(heads):
+        part = slice(2 * head, 2 * head + 2)
+        weights = torch.softmax(q[:, part] @ k[:, part].t() / 2**0.5, dim=1)
+        output += weights @ v[:, part] @ state[f"{PREFIX}out_proj.weight"][:, part].t()
+    return output
+
+
+def test_closed_and_removed_are_the_same():
+    state, x = attention_state(), torch.randn(4, 6)
+    gated = {
+        **state,
+        f"{PREFIX}out_proj.log_alpha": torch.tensor([-9.0, 0.4, 9.0]),
+        "steering.factor_units": torch.tensor(1),
+    }
+    folded = fold_gates(gated)
+    assert set(folded) == set(state)
+    smaller = keep_heads(folded, [Head("encoder", 0, 1), Head("encoder", 0, 2)], DIMS)
+    assert torch.allclose(run(folded, x, 3), run(smaller, x, 2), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(run(state, x, 3), run(smaller, x, 2), atol=1e-2)
+    assert count_heads(state, DIMS) == {("encoder", 0): 3}
+    assert count_heads(smaller, DIMS) == {("encoder", 0): 2}
+    assert smaller[f"{PREFIX}k_proj.bias"].tolist() == state[f"{PREFIX}k_proj.bias"][2:].tolist()
+
+
+def test_all_heads_may_go():
+    smaller = keep_heads(attention_state(), [], DIMS)
+    assert smaller[f"{PREFIX}out_proj.weight"].shape == (6, 0)
+    assert count_heads(smaller, DIMS) == {("encoder", 0): 0}
+
+
+def test_log_alphas_of_gated_attentions_alone():
+    state = {**attention_state(), **attention_state("decoder.layers.0.encoder_attn.")}
+    state["decoder.layers.0.encoder_attn.out_proj.log_alpha"] = torch.tensor([1.0, -2.0, 0.5])
+    assert log_alphas(state) == {
+        Head("cross", 0, 0): 1.0,
+        Head("cross", 0, 1): -2.0,
+        Head("cross", 0, 2): 0.5,
+    }
+
+
+def test_scaled_columns():
+    weight = torch.arange(8.0).view(2, 4)
+    assert scale_heads(weight, torch.tensor([0.0, 2.0])).tolist() == [[0, 0, 4, 6], [0, 0, 12, 14]]
+    assert columns_of([0, 2], 2).tolist() == [0, 1, 4, 5]

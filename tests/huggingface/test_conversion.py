@@ -1,0 +1,573 @@
+"""Hugging Face folders as fairseq checkpoints: the same numbers, or one line that says why not."""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.checkpoint import load_single
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.huggingface.conversion import import_folder, whole_folder
+from tests.hugging_face import (
+    BERT,
+    BYTE_PIECES,
+    PIECES,
+    ROBERTA,
+    guesses,
+    make_folder,
+    of_transformers,
+    random_parameters,
+    states,
+    write_safetensors,
+)
+
+TEXTS = ["the unaffables sat, on\ta cat .", "aab c ☃", "[MASK] the mat."]
+BYTE_TEXTS = ["the ab. a é\tthe cab", "a", "thehe abba"]
+IDS = {"bert": [3, 6, 11, 5, 4, 7, 2, 4], "roberta": [0, 4, 5, 18, 2, 2, 7, 3, 2]}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def imported(folder, tmp_path, name="ours"):
+    """The model of a folder and its task."""
+    output = tmp_path / name
+    import_folder(str(folder), str(output))
+    return load_single(str(output / "model.pt"), str(output))
+
+
+def order(task, names) -> list[int]:
+    """The rows of Hugging Face in the order of our dictionary."""
+    numbers = {name: number for number, name in enumerate(names)}
+    numbers.update((str(number), number) for number in range(len(names)))  # RoBERTa's symbols
+    return [numbers[symbol] for symbol in task.source_dictionary.symbols]
+
+
+def check_identical(config, parameters, model, task, *, tolerance=1e-4):
+    """Hidden states of all layers, and guesses where there is a head, against the slow twin."""
+    kind = config["model_type"]
+    rows = order(task, PIECES if kind == "bert" else BYTE_PIECES)
+    tokens = torch.tensor([[rows.index(number) for number in IDS[kind]]])
+    with torch.no_grad():
+        _, extra = model(tokens, features_only=True, return_all_hiddens=True)
+    expected = states(config, parameters, IDS[kind])
+    assert len(expected) == config["num_hidden_layers"] + 1
+    for ours, theirs in zip(extra["inner_states"], expected, strict=True):
+        torch.testing.assert_close(ours[:, 0].double(), theirs, atol=tolerance, rtol=tolerance)
+    if model.encoder.lm_head is None:
+        return
+    with torch.no_grad():
+        logits, _ = model(tokens)
+    theirs = guesses(config, parameters, expected[-1])[:, rows]
+    torch.testing.assert_close(logits[0].double(), theirs, atol=1e-3, rtol=tolerance)
+
+
+VARIANTS = {
+    "BERT": (BERT, {}, "bert_normalign"),
+    "BERT, no head": (BERT, {"head": False}, "bert_normalign"),
+    "BERT, tanh": ({**BERT, "hidden_act": "gelu_new"}, {}, "bert_normalign"),
+    "BERT, large ε": ({**BERT, "layer_norm_eps": 0.1}, {}, "bert_normalign"),
+    "BERT, one segment": ({**BERT, "type_vocab_size": 3}, {}, "bert_normalign"),
+    "RoBERTa": (ROBERTA, {}, "roberta"),
+    "RoBERTa, no head": (ROBERTA, {"head": False}, "bert_normalign"),
+    "RoBERTa, other ε": ({**ROBERTA, "layer_norm_eps": 1e-2}, {}, "bert_normalign"),
+    "RoBERTa, relu": ({**ROBERTA, "hidden_act": "relu"}, {}, "roberta"),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_hidden_states_and_guesses_stay(name, tmp_path):
+    config, options, arch = VARIANTS[name]
+    parameters = random_parameters(config, **options)
+    model, task = imported(make_folder(tmp_path / "theirs", config, parameters), tmp_path)
+    assert model.args.arch == arch
+    assert (model.encoder.lm_head is None) == (options.get("head") is False)
+    check_identical(config, parameters, model, task)
+
+
+def test_without_a_head_nothing_is_guessed(tmp_path):
+    parameters = random_parameters(BERT, head=False)
+    model, _ = imported(make_folder(tmp_path / "theirs", BERT, parameters), tmp_path)
+    with pytest.raises(InputError, match="the model guesses no words: it was imported without"):
+        model(torch.tensor([[0, 8, 2]]))
+
+
+def test_a_head_with_embeddings_of_its_own(tmp_path):
+    parameters = random_parameters(BERT)
+    own = torch.randn(len(PIECES), BERT["hidden_size"])
+    parameters["cls.predictions.decoder.weight"] = own
+    parameters["cls.predictions.decoder.bias"] = parameters["cls.predictions.bias"]
+    model, task = imported(make_folder(tmp_path / "theirs", BERT, parameters), tmp_path)
+    assert model.args.untie_weights_roberta
+    check_identical(BERT, parameters, model, task)
+
+
+def halved(parameters, kind):
+    return {name: values.to(kind) for name, values in parameters.items()}
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_is_read_as_it_is(kind, tmp_path):
+    parameters = halved(random_parameters(BERT), kind)
+    model, task = imported(make_folder(tmp_path / "theirs", BERT, parameters), tmp_path)
+    assert next(model.parameters()).dtype == torch.float32
+    check_identical(BERT, parameters, model, task)
+
+
+def test_parameters_in_a_pickle_and_in_several_files(tmp_path):
+    parameters = random_parameters(BERT)
+    names = list(parameters)
+    parts = {"a": names[:7], "b": names[7:]}
+    for ending in ("bin", "safetensors"):
+        stem = "model" if ending == "safetensors" else "pytorch_model"
+        whole = make_folder(tmp_path / f"{ending}, whole", BERT, parameters)
+        (whole / "model.safetensors").unlink()
+        sharded = make_folder(tmp_path / f"{ending}, sharded", BERT, parameters)
+        (sharded / "model.safetensors").unlink()
+        places = {}
+        for part, members in parts.items():
+            file = f"{stem}-{part}.{ending}"
+            write(sharded / file, {name: parameters[name] for name in members})
+            places.update(dict.fromkeys(members, file))
+        index = sharded / f"{stem}.{ending}.index.json"
+        index.write_text(json.dumps({"weight_map": places}))
+        write(whole / f"{stem}.{ending}", parameters)
+        for folder in (whole, sharded):
+            model, task = imported(folder, tmp_path, f"{folder.name}, ours")
+            check_identical(BERT, parameters, model, task)
+
+
+def write(path, parameters):
+    if path.suffix == ".bin":
+        torch.save(parameters, path)
+    else:
+        write_safetensors(path, parameters)
+
+
+def test_old_names_of_layer_norms(tmp_path):
+    parameters = random_parameters(BERT)
+    old = {}
+    for name, values in parameters.items():
+        renamed = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+        old[renamed.replace("LayerNorm.bias", "LayerNorm.beta")] = values
+    old["bert.embeddings.position_ids"] = torch.arange(20).float()
+    model, task = imported(make_folder(tmp_path / "theirs", BERT, old), tmp_path)
+    check_identical(BERT, parameters, model, task)
+
+
+@pytest.mark.parametrize("config", [BERT, ROBERTA], ids=["BERT", "RoBERTa"])
+def test_batches_change_nothing(config, tmp_path):
+    model, _ = imported(make_folder(tmp_path / "theirs", config), tmp_path)
+    long, short = [0, 8, 9, 2, 10, 11, 2], [0, 12, 2]
+    padded = torch.tensor([long, short + [1] * 4])
+    with torch.no_grad():
+        together, _ = model(padded, features_only=True)
+        alone, _ = model(torch.tensor([short]), features_only=True)
+    torch.testing.assert_close(together[1, :3], alone[0], atol=1e-5, rtol=1e-4)
+
+
+def test_the_dictionary_keeps_the_order_of_the_vocabulary(tmp_path):
+    _, task = imported(make_folder(tmp_path / "theirs", BERT), tmp_path)
+    symbols = task.source_dictionary.symbols
+    assert symbols[:4] == ["[CLS]", "[PAD]", "[SEP]", "[UNK]"]
+    assert symbols[4:] == [piece for piece in PIECES if piece not in symbols[:4]]
+    assert task.mask_idx == symbols.index("[MASK]")
+
+
+def test_rows_without_a_piece_have_names_that_no_text_has(tmp_path):
+    config = {**BERT, "vocab_size": len(PIECES) + 5}
+    folder = make_folder(tmp_path / "theirs", config)
+    (folder / "added_tokens.json").write_text(json.dumps({"[NEW]": len(PIECES) + 1}))
+    result = import_folder(str(folder), str(tmp_path / "ours"))
+    _, task = load_single(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"))
+    number = len(PIECES)
+    assert task.source_dictionary.symbols[number:] == [
+        f"madeupword{number:04d}",
+        "[NEW]",
+        *(f"madeupword{number + more:04d}" for more in (2, 3, 4)),
+    ]
+    assert "text is not split at added tokens (1, first: '[NEW]')" in result.notes
+
+
+def test_what_is_left_out_is_told(tmp_path):
+    result = import_folder(str(make_folder(tmp_path / "theirs", BERT)), str(tmp_path / "ours"))
+    assert result.notes == ["left out: bert.pooler, cls.seq_relationship"]
+    assert re.fullmatch(r"bert, \d,\d{3} parameters, as bert_normalign", result.title)
+
+
+@pytest.mark.parametrize("kind", [torch.complex64, torch.bool, torch.float8_e4m3fn])
+def test_numbers_that_are_none_of_a_model(kind, tmp_path):
+    """A pickle can hold them. Those of eight bits have their scales elsewhere: it is quantised."""
+    folder = make_folder(tmp_path / "theirs", BERT)
+    (folder / "model.safetensors").unlink()
+    parameters = random_parameters(BERT)
+    name = "bert.encoder.layer.1.output.dense.weight"
+    parameters[name] = parameters[name].to(kind)
+    torch.save(parameters, folder / "pytorch_model.bin")
+    quantised = ": it is quantised" if kind == torch.float8_e4m3fn else ""
+    message = f"'{name}' has numbers of the kind {kind}{quantised}; expected a model in"
+    with pytest.raises(InputError, match=re.escape(message)):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+def test_a_setting_that_nobody_needs_may_be_no_number(tmp_path):
+    """transformers writes a label that was empty in a table as NaN."""
+    parameters = random_parameters(BERT)
+    labels = {"0": float("nan"), "1": float("inf")}
+    folder = make_folder(tmp_path / "theirs", {**BERT, "id2label": labels}, parameters)
+    model, task = imported(folder, tmp_path)
+    check_identical(BERT, parameters, model, task)
+
+
+def test_pieces_with_the_names_of_fairseq(tmp_path):
+    """They get others, as in fairseq these are special; and no filler has the name of a piece."""
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "madeupword0029"]
+    config = {**BERT, "vocab_size": len(PIECES) + len(names) + 1}
+    parameters = random_parameters(config)
+    folder = make_folder(tmp_path / "theirs", config, parameters)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in [*PIECES, *names]))
+    model, task = imported(folder, tmp_path)
+    symbols = task.source_dictionary.symbols
+    fillers = [f"madeupword{len(PIECES) + number:04d}" for number in range(5)]
+    assert symbols[len(PIECES) :] == [*fillers, "madeupword0029", "madeupword0029_"]
+    assert task.mask_idx == symbols.index("[MASK]")
+    plain = Dictionary.load(str(tmp_path / "ours/dict.txt"))  # as fairseq-preprocess does
+    assert plain.symbols[4:] == symbols[4:]
+    embeddings = parameters["bert.embeddings.word_embeddings.weight"]
+    ours = model.encoder.sentence_encoder.embed_tokens.weight
+    torch.testing.assert_close(ours[len(PIECES) :], embeddings[len(PIECES) :], atol=0, rtol=0)
+
+
+def reader_of(task, folder, kind) -> PairReader:
+    """With the options that the command prints."""
+    options = {"bpe": "bert", "bpe_vocab_file": str(folder / "vocab.txt"), "bpe_cased": False}
+    if kind == "roberta":
+        options = {
+            "bpe": "gpt2",
+            "gpt2_encoder_json": str(folder / "encoder.json"),
+            "gpt2_vocab_bpe": str(folder / "vocab.bpe"),
+        }
+    return PairReader.from_args(task, Namespace(post_process=None, tokenizer=None, **options))
+
+
+CLASSES = {
+    "bert": (BERT, "BertForMaskedLM", "BertTokenizer", TEXTS),
+    "roberta": (ROBERTA, "RobertaForMaskedLM", "RobertaTokenizer", BYTE_TEXTS),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_text_is_read_and_guessed_as_by_the_original(kind, tmp_path):
+    config, model_class, tokenizer_class, texts = CLASSES[kind]
+    folder = make_folder(tmp_path / "theirs", config)
+    original = of_transformers(model_class).from_pretrained(folder).eval()
+    tokenizer = of_transformers(tokenizer_class).from_pretrained(folder)
+    model, task = imported(folder, tmp_path)
+    reader = reader_of(task, tmp_path / "ours", kind)
+    rows = order(task, PIECES if kind == "bert" else BYTE_PIECES)
+    for text in texts:
+        inputs = tokenizer(*text.split("\t"), return_tensors="pt")
+        pair = reader.pair(text, None, "line 1")
+        numbers = [rows[token] for token in pair.source.tokens]
+        assert numbers == inputs["input_ids"][0].tolist()
+        with torch.no_grad():
+            theirs = original(**inputs, output_hidden_states=True)
+            tokens = pair.source.tokens.unsqueeze(0)
+            logits, extra = model(tokens, return_all_hiddens=True)
+        for ours, hidden in zip(extra["inner_states"], theirs.hidden_states, strict=True):
+            torch.testing.assert_close(ours[:, 0], hidden[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(logits, theirs.logits[:, :, rows], atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_folders_that_the_original_writes(kind, tmp_path):
+    """Newer versions write tokenizer.json and no vocabulary beside it."""
+    config, model_class, tokenizer_class, texts = CLASSES[kind]
+    before = make_folder(tmp_path / "before", config)
+    of_transformers(model_class).from_pretrained(before).save_pretrained(tmp_path / "theirs")
+    tokenizer = of_transformers(tokenizer_class).from_pretrained(before)
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    model, task = imported(tmp_path / "theirs", tmp_path)
+    check_identical(config, random_parameters(config), model, task)
+    reader = reader_of(task, tmp_path / "ours", kind)
+    rows = order(task, PIECES if kind == "bert" else BYTE_PIECES)
+    for text in texts:
+        pair = reader.pair(text, None, "line 1")
+        numbers = tokenizer(*text.split("\t"))["input_ids"]
+        assert [rows[token] for token in pair.source.tokens] == numbers
+
+
+def test_a_tokeniser_in_one_file(tmp_path):
+    """Of a kind that names no class, with a number that no piece has."""
+    config = {**BERT, "vocab_size": len(PIECES) + 1}
+    folder = make_folder(tmp_path / "theirs", config)
+    (folder / "vocab.txt").unlink()
+    numbers = {piece: number + (number > 10) for number, piece in enumerate(PIECES)}
+    tokenizer = {
+        "model": {"type": "WordPiece", "vocab": numbers},
+        "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+    _, task = imported(folder, tmp_path)
+    written = json.loads((tmp_path / "ours" / "tokenizer_config.json").read_text())
+    assert written == {"do_lower_case": False}
+    symbols = task.source_dictionary.symbols
+    assert symbols[11 - 1] == "mat"
+    assert symbols[11:13] == ["madeupword0011", "un"]
+
+
+def spoiled_config(**changes):
+    def spoil(folder):
+        (folder / "config.json").write_text(json.dumps({**BERT, **changes}))
+
+    return spoil
+
+
+def spoiled_file(name, content):
+    def spoil(folder):
+        (folder / name).write_text(content)
+
+    return spoil
+
+
+def spoiled_parameters(change):
+    def spoil(folder):
+        parameters = random_parameters(BERT)
+        change(parameters)
+        write_safetensors(folder / "model.safetensors", parameters)
+
+    return spoil
+
+
+def quantise(parameters):
+    name = "bert.encoder.layer.1.output.dense.weight"
+    parameters[name] = parameters[name].to(torch.int8)
+
+
+def widen(parameters):
+    parameters["bert.embeddings.LayerNorm.bias"] = torch.zeros(17)
+
+
+def diverge(parameters):
+    parameters["bert.embeddings.LayerNorm.bias"][3] = float("nan")
+
+
+REFUSED = {
+    "no numbers": (
+        spoiled_parameters(diverge),
+        "theirs: 1 of its parameters have values that are infinite or no numbers",
+    ),
+    "heads that do not fit": (
+        spoiled_config(num_attention_heads=3),
+        "theirs: fairseq cannot load it: AssertionError: embed_dim must be divisible",
+    ),
+    "a damaged tokeniser": (
+        spoiled_file("tokenizer.json", '{"added_tokens": [1]}'),
+        "tokenizer.json: is damaged; expected a tokeniser's file",
+    ),
+    "added tokens without numbers": (
+        spoiled_file("added_tokens.json", '{"[NEW]": null}'),
+        r"added_tokens.json: the piece '\[NEW\]' has the number None; expected a tokeniser's",
+    ),
+    "another architecture": (
+        spoiled_config(model_type="gpt2", architectures=["GPT2LMHeadModel"]),
+        r"its architecture is 'gpt2' \(GPT2LMHeadModel\); expected one of: bert, roberta",
+    ),
+    "no architecture": (
+        spoiled_config(model_type=None, architectures=None),
+        "its architecture is None; expected one of: bert, roberta",
+    ),
+    "architectures that are no list": (
+        spoiled_config(model_type="gpt2", architectures=5),
+        r"its architecture is 'gpt2' \(5\); expected one of: bert, roberta",
+    ),
+    "architectures that are a text": (
+        spoiled_config(model_type="gpt2", architectures="GPT2"),
+        r"its architecture is 'gpt2' \('GPT2'\); expected one of: bert, roberta",
+    ),
+    "architectures that are no names": (
+        spoiled_config(model_type=None, architectures=["a", 5]),
+        r"its architecture is None \(\['a', 5\]\); expected one of: bert, roberta",
+    ),
+    "an architecture that is no name": (
+        spoiled_config(model_type=["bert"], architectures=None),
+        r"its architecture is \['bert'\]; expected one of: bert, roberta",
+    ),
+    "settings that are no numbers": (
+        spoiled_config(hidden_act=["gelu"], layer_norm_eps="1e-12", hidden_dropout_prob=None),
+        r"not supported: hidden_act is \['gelu'\]; layer_norm_eps is '1e-12'; hidden_dropout_prob",
+    ),
+    "settings that are no probabilities": (
+        spoiled_config(hidden_dropout_prob=7, attention_probs_dropout_prob=float("nan")),
+        "not supported: hidden_dropout_prob is 7; attention_probs_dropout_prob is nan",
+    ),
+    "settings that are not finite": (
+        spoiled_config(layer_norm_eps=float("nan"), hidden_dropout_prob=float("inf")),
+        "not supported: layer_norm_eps is nan; hidden_dropout_prob is inf",
+    ),
+    "a setting of too many digits": (
+        spoiled_config(layer_norm_eps=10**400),
+        r"config.json: not JSON \(10{39} is too large\); expected a file of a Hugging Face folder",
+    ),
+    "a setting that is told twice": (
+        spoiled_file("config.json", '{"model_type": "gpt2", "model_type": "bert"}'),
+        r"config.json: not JSON \(a name comes twice: 'model_type'\); expected a file of a Hugging",
+    ),
+    "several settings at once": (
+        spoiled_config(position_embedding_type="relative_key", hidden_act="silu", is_decoder=True),
+        "its config.json has what is not supported: position_embedding_type is 'relative_key'; "
+        "is_decoder is True; hidden_act is 'silu'",
+    ),
+    "quantised by its settings": (
+        spoiled_config(quantization_config={"bits": 8}),
+        "what is not supported: quantization_config is {'bits': 8}",
+    ),
+    "a size that is none": (
+        spoiled_config(hidden_size="16", num_hidden_layers=0),
+        "what is not supported: hidden_size is '16'; num_hidden_layers is 0",
+    ),
+    "quantised": (
+        spoiled_parameters(quantise),
+        r"'bert.encoder.layer.1.output.dense.weight' has numbers of the kind torch.int8: it is "
+        "quantised; expected a model in full precision",
+    ),
+    "another shape": (
+        spoiled_parameters(widen),
+        r"'bert.embeddings.LayerNorm.bias' has the shape \(17,\); by its config.json expected "
+        r"\(16,\)",
+    ),
+    "a parameter missing": (
+        spoiled_parameters(lambda parameters: parameters.pop("bert.embeddings.LayerNorm.bias")),
+        "has no parameter 'bert.embeddings.LayerNorm.bias'; are some files missing?",
+    ),
+    "more layers than there are": (
+        spoiled_config(num_hidden_layers=3),
+        "has no parameter 'bert.encoder.layer.2.attention.self.query.weight'",
+    ),
+    "a vocabulary without marks": (
+        spoiled_file("vocab.txt", "a\nb\n"),
+        "vocab.txt: no piece begins with ##; expected the vocab.txt of a BERT",
+    ),
+    "a vocabulary without [CLS]": (
+        spoiled_file("vocab.txt", "".join(f"{piece}\n" for piece in PIECES if piece != "[CLS]")),
+        r"its vocabulary has no '\[CLS\]'",
+    ),
+    "a vocabulary of another model": (
+        spoiled_file("vocab.txt", "".join(f"{piece}\n" for piece in [*PIECES, "more"])),
+        f"'more' has the number {len(PIECES)}; the model knows {len(PIECES)}",
+    ),
+    "no JSON": (
+        spoiled_file("config.json", "{"),
+        "config.json: not JSON; expected a file of a Hugging Face folder",
+    ),
+    "no JSON object": (spoiled_file("config.json", "[]"), "config.json: is no JSON object"),
+    "another tokeniser": (
+        spoiled_file("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'),
+        "its tokeniser is BertJapaneseTokenizer; expected BertTokenizer",
+    ),
+    "a tokeniser that does not split": (
+        spoiled_file("tokenizer_config.json", '{"do_basic_tokenize": false}'),
+        "tokenizer_config.json: asks for text that is not split at signs",
+    ),
+    "an option that is none": (
+        spoiled_file("tokenizer_config.json", '{"do_lower_case": "yes"}'),
+        "tokenizer_config.json: do_lower_case is 'yes'; expected true, false or null",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_in_one_line(name, tmp_path):
+    spoil, message = REFUSED[name]
+    folder = make_folder(tmp_path / "theirs", BERT)
+    spoil(folder)
+    with pytest.raises(InputError, match=message) as caught:
+        import_folder(str(folder), str(tmp_path / "ours"))
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+ROBERTA_REFUSED = {
+    "merges.txt": ("a b c\n", r"merges.txt: 'a b c' is no merge of two pieces; expected a tok"),
+    "vocab.json": ('{"a": "b"}', r"vocab.json: the piece 'a' has the number 'b'; expected a tok"),
+}
+
+
+@pytest.mark.parametrize("name", ROBERTA_REFUSED)
+def test_a_byte_level_bpe_that_is_none(name, tmp_path):
+    folder = make_folder(tmp_path / "theirs", ROBERTA)
+    content, message = ROBERTA_REFUSED[name]
+    (folder / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+@pytest.mark.parametrize("config", [BERT, ROBERTA], ids=["BERT", "RoBERTa"])
+def test_a_vocabulary_that_is_far_too_large(config, tmp_path):
+    """It is refused before anything of its size is made."""
+    folder = make_folder(tmp_path / "theirs", config)
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 10**12}))
+    with pytest.raises(InputError, match=r"by its config.json expected \(1000000000000, 16\)"):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+def test_positions_that_are_counted_from_elsewhere(tmp_path):
+    """RoBERTa's first position follows the padding's number."""
+    folder = make_folder(tmp_path / "theirs", {**ROBERTA, "pad_token_id": 0})
+    with pytest.raises(InputError, match="what is not supported: pad_token_id is 0"):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+@pytest.mark.parametrize(
+    ("piece", "said", "is_told"),
+    [("The", "{}", True), ("The", '{"do_lower_case": false}', False), ("the", "{}", False)],
+)
+def test_a_vocabulary_with_capitals_of_which_no_file_tells(piece, said, is_told, tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    pieces = [piece if known == "the" else known for known in PIECES]
+    (folder / "vocab.txt").write_text("".join(f"{known}\n" for known in pieces))
+    (folder / "tokenizer_config.json").write_text(said)
+    notes = import_folder(str(folder), str(tmp_path / "ours")).notes
+    assert any("--bpe-cased" in note for note in notes) == is_told
+
+
+@pytest.mark.parametrize(("config", "expected"), [(BERT, "vocab.txt"), (ROBERTA, "vocab.json")])
+def test_a_folder_without_its_vocabulary(config, expected, tmp_path):
+    folder = make_folder(tmp_path / "theirs", config)
+    (folder / expected).unlink()
+    with pytest.raises(InputError, match=f"has no {expected}.*, nor a tokenizer.json of"):
+        import_folder(str(folder), str(tmp_path / "ours"))
+
+
+def test_an_output_that_is_there_is_left_alone(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "dict.txt").write_text("old")
+    (tmp_path / "empty").mkdir()
+    for name in ("file", "full"):
+        with (
+            pytest.raises(
+                InputError, match=f"{name}: is there already; expected the name of a new"
+            ),
+            whole_folder(str(tmp_path / name)),
+        ):
+            raise AssertionError
+    with (
+        pytest.raises(InputError, match="new: cannot be written: no such directory"),
+        whole_folder(str(tmp_path / "missing" / "new")),
+    ):
+        raise AssertionError
+    with whole_folder(str(tmp_path / "empty")) as part:
+        (part / "dict.txt").write_text("new")
+    assert (tmp_path / "empty" / "dict.txt").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "full"]

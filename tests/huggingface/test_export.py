@@ -1,0 +1,366 @@
+"""fairseq checkpoints as Hugging Face folders: transformers computes the same logits."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.pruning import Prunable
+from fairseq_normalign.host.checkpoint import load_single, save
+from fairseq_normalign.huggingface.conversion import import_folder
+from fairseq_normalign.huggingface.export import Exported, export_folder
+from fairseq_normalign.names import Head
+from tests.conftest import ToyTask, build_model
+from tests.hugging_face import of_transformers
+from tests.imported import LANGUAGES, MARIAN
+from tests.translation_folders import marian_folder, multilingual_folder, train_sentencepiece
+
+SIZES = {"max_source_positions": 64, "max_target_positions": 64}
+for _side in ("encoder", "decoder"):
+    SIZES.update({f"{_side}_embed_dim": 16, f"{_side}_ffn_embed_dim": 32})
+    SIZES.update({f"{_side}_layers": 2, f"{_side}_attention_heads": 4})
+SOURCE = torch.tensor([[5, 9, 7, 12, 2], [6, 8, 2, 1, 1]])
+READ = torch.tensor([[2, 11, 5, 8], [2, 14, 7, 6]])
+
+
+def stored(path, *, hydra: bool = False, **options) -> torch.nn.Module:
+    """A folder with the checkpoint of a random model and its dictionaries.
+
+    Args:
+        hydra: the options of the task are apart from those of the model, as newer versions do.
+    """
+    path.mkdir()
+    task = ToyTask()
+    for language in ("a", "b"):
+        task.source_dictionary.save(str(path / f"dict.{language}.txt"))
+    options = {**SIZES, **options}
+    model = build_model("transformer_normalign", task, **options)
+    names = {"arch": "transformer_normalign", "task": "translation", "criterion": "cross_entropy"}
+    languages = {"source_lang": "a", "target_lang": "b", "data": ".", "alive_heads": "all"}
+    args = Namespace(**options, **names, **languages)
+    history = [{"criterion_name": "none", "lr_scheduler_state": {"best": None}}]
+    state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
+    if hydra:
+        of_model = {**vars(args), "_name": names["arch"]}
+        for name in ("task", "source_lang", "target_lang"):
+            del of_model[name]
+        of_task = {"_name": "translation", "source_lang": "a", "target_lang": "b"}
+        state.update(args=None, cfg={"model": of_model, "task": of_task})
+    save({**state, "extra_state": {}}, str(path / "model.pt"))
+    return model
+
+
+def check_same_logits(folder, model, kind: str) -> None:
+    theirs = of_transformers(kind).from_pretrained(folder).eval()
+    read = READ.clone()
+    read[:, 0] = theirs.config.decoder_start_token_id
+    with torch.no_grad():
+        expected, _ = model(SOURCE, SOURCE.ne(1).sum(1), READ)
+        inputs = {"input_ids": SOURCE, "attention_mask": SOURCE.ne(1).long()}
+        logits = theirs(**inputs, decoder_input_ids=read).logits
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+
+
+PLAIN = {
+    "post-LN, shared": ({"share_all_embeddings": True}, "MarianMTModel"),
+    "post-LN, tied": ({"share_decoder_input_output_embed": True}, "MarianMTModel"),
+    "post-LN, apart": ({}, "MarianMTModel"),
+    "post-LN, learned, gelu": (
+        {"encoder_learned_pos": True, "decoder_learned_pos": True, "activation_fn": "gelu"},
+        "MarianMTModel",
+    ),
+    "pre-LN": (
+        {
+            "share_all_embeddings": True,
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+        },
+        "M2M100ForConditionalGeneration",
+    ),
+    "BART-like": (
+        {
+            "share_all_embeddings": True,
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+            "encoder_learned_pos": True,
+            "decoder_learned_pos": True,
+            "layernorm_embedding": True,
+        },
+        "MBartForConditionalGeneration",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_logits_stay(name, tmp_path):
+    options, kind = PLAIN[name]
+    model = stored(tmp_path / "ours", **options)
+    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    check_same_logits(tmp_path / "hf", model, kind)
+
+
+def test_positions_are_cut_to_the_shorter_side(tmp_path):
+    options, kind = PLAIN["BART-like"]
+    model = stored(tmp_path / "ours", **options, max_target_positions=32)
+    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    check_same_logits(tmp_path / "hf", model, kind)
+
+
+def test_pruned_heads_are_zeros(tmp_path):
+    stored(tmp_path / "ours", share_all_embeddings=True)
+    prunable = Prunable(str(tmp_path / "ours/model.pt"))
+    names = (
+        ("encoder", 0, 1),
+        ("encoder", 1, 0),
+        ("decoder", 0, 0),
+        ("decoder", 0, 3),
+        ("cross", 1, 2),
+    )
+    prunable.write([Head(*name) for name in names], str(tmp_path / "ours/pruned.pt"))
+    result = export_folder(
+        str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"), str(tmp_path / "hf")
+    )
+    assert result.notes[0].startswith("19 of 24 heads were removed, which the format cannot do")
+    model, _ = load_single(str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"))
+    check_same_logits(tmp_path / "hf", model, "MarianMTModel")
+
+
+@pytest.mark.parametrize("name", ["post-LN, shared", "post-LN, tied"])
+def test_back_and_there(name, tmp_path):
+    """What was written is imported again."""
+    options, _ = PLAIN[name]
+    model = stored(tmp_path / "ours", **options)
+    pieces = [f"w{number}" for number in range(30)]
+    spm = train_sentencepiece([" ".join(pieces)] * 50, 40, user_defined_symbols=pieces)
+    (tmp_path / "ours/spm.model").write_bytes(spm)
+    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    import_folder(str(tmp_path / "hf"), str(tmp_path / "again"))
+    again, _ = load_single(str(tmp_path / "again/model.pt"), str(tmp_path / "again"))
+    with torch.no_grad():
+        expected, logits = (
+            network(SOURCE, SOURCE.ne(1).sum(1), READ)[0] for network in (model, again)
+        )
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", MARIAN)
+def test_there_and_back(kind, tmp_path):
+    """OPUS-MT in, and out again: transformers translates as with the first folder."""
+    theirs = marian_folder(tmp_path / "theirs", **MARIAN[kind], steps=100).eval()
+    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    ours = tmp_path / "ours"
+    result = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    assert result.notes == []
+    source, target = LANGUAGES[kind]
+    languages = {"source_lang": source, "target_lang": target}
+    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
+    check_same_logits(tmp_path / "back", model, "MarianMTModel")
+    again = of_transformers("MarianMTModel").from_pretrained(tmp_path / "back").eval()
+    tokenizer = of_transformers("MarianTokenizer")
+    texts = ["Aeio nrst.", "Tse ☃!", ">>bbb<< Aeio nrst."]
+    translations = []
+    for network, folder in ((theirs, "theirs"), (again, "back")):
+        tokens = tokenizer.from_pretrained(tmp_path / folder)
+        inputs = tokens(texts, return_tensors="pt", padding=True)
+        generated = network.generate(**inputs, num_beams=2, max_length=30)
+        special = (tokens.pad_token_id, network.config.decoder_start_token_id)
+        kept = [[token for token in row if token not in special] for row in generated.tolist()]
+        translations.append([[tokens.decoder[token] for token in row] for row in kept])
+    assert translations[0] == translations[1]
+
+
+def test_multilingual_models_leave_the_tokeniser(tmp_path):
+    multilingual_folder(tmp_path / "theirs", "mbart", steps=0)
+    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    ours = tmp_path / "ours"
+    result = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
+    (note,) = result.notes
+    assert note.startswith("its tokeniser is that of the folder that it was imported from")
+    languages = {"source_lang": "de_DE", "target_lang": "en_XX"}
+    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
+    check_same_logits(tmp_path / "back", model, "MBartForConditionalGeneration")
+
+
+def exported(tmp_path, *, data: str = "ours") -> Exported:
+    paths = (tmp_path / "ours/model.pt", tmp_path / data, tmp_path / "hf")
+    return export_folder(*map(str, paths))
+
+
+def test_options_of_the_task_may_be_apart(tmp_path):
+    """So has fairseq-hydra-train them."""
+    model = stored(tmp_path / "ours", hydra=True, share_all_embeddings=True)
+    (tmp_path / "ours/spm.model").write_bytes(b"pieces")
+    assert exported(tmp_path).notes == []
+    written = json.loads((tmp_path / "hf/tokenizer_config.json").read_text())
+    assert (written["source_lang"], written["target_lang"]) == ("a", "b")
+    (tmp_path / "hf/tokenizer_config.json").unlink()
+    check_same_logits(tmp_path / "hf", model, "MarianMTModel")
+
+
+@pytest.mark.parametrize("named", [None, 5])
+def test_languages_that_are_not_named(named, tmp_path):
+    """They are those of the binarised data."""
+    stored(tmp_path / "ours")
+    state = torch.load(tmp_path / "ours/model.pt", weights_only=False)
+    state["args"].source_lang = named
+    del state["args"].target_lang
+    torch.save(state, tmp_path / "ours/model.pt")
+    message = (
+        "ours/model.pt: does not name its languages, and .*ours has no binarised data that would; "
+        "expected --data with the folder that it was trained on"
+    )
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    with pytest.raises(InputError, match=r"and .*none has no binarised data"):
+        exported(tmp_path, data="none")
+    (tmp_path / "ours/train.b-a.b.idx").write_bytes(b"")
+    (tmp_path / "ours/spm.model").write_bytes(b"pieces")
+    exported(tmp_path)
+    written = json.loads((tmp_path / "hf/tokenizer_config.json").read_text())
+    assert (written["source_lang"], written["target_lang"]) == ("b", "a")
+
+
+BAD_DICTIONARIES = {
+    "no count": (b"w x\n", "dict.a.txt:1: 'w x' is no entry of a dictionary"),
+    "twice": (b"w 1\nw 1\n", "dict.a.txt:2: the token 'w' is there twice: first in line 1"),
+    "no UTF-8": (b"\xff 1\n", "dict.a.txt:1: not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DICTIONARIES)
+def test_a_dictionary_that_fairseq_does_not_read(name, tmp_path):
+    content, message = BAD_DICTIONARIES[name]
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/dict.a.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    assert not (tmp_path / "hf").exists()
+
+
+SENTENCEPIECE_FILES = {
+    "one": ({"one.model": b"1"}, {}, (b"1", b"1")),
+    "one for both": (
+        {"one.model": b"1", "two.spm": b"2"},
+        {"sentencepiece_model": "two.spm"},
+        (b"2", b"2"),
+    ),
+    "one for each": (
+        {"one.model": b"1", "two.spm": b"2"},
+        {"source_sentencepiece_model": "two.spm", "target_sentencepiece_model": "one.model"},
+        (b"2", b"1"),
+    ),
+    "one for the source": (
+        {"one.model": b"1", "two.spm": b"2"},
+        {"source_sentencepiece_model": "two.spm", "sentencepiece_model": "one.model"},
+        (b"2", b"1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCEPIECE_FILES)
+def test_sentencepiece_models_of_both_sides(name, tmp_path):
+    files, told, expected = SENTENCEPIECE_FILES[name]
+    stored(tmp_path / "ours")
+    for file, content in files.items():
+        (tmp_path / "ours" / file).write_bytes(content)
+    if told:
+        (tmp_path / "ours/reading.json").write_text(json.dumps(told))
+    assert exported(tmp_path).notes == []
+    copies = [(tmp_path / "hf" / name).read_bytes() for name in ("source.spm", "target.spm")]
+    assert tuple(copies) == expected
+
+
+@pytest.mark.parametrize("files", [[], ["one.model", "two.spm"], ["one.model", "reading.json"]])
+def test_sentencepiece_models_that_nobody_names(files, tmp_path):
+    stored(tmp_path / "ours")
+    for file in files:
+        (tmp_path / "ours" / file).write_text('{"bpe": "sentencepiece"}')
+    (note,) = exported(tmp_path).notes
+    assert note == (
+        "it has no tokeniser: expected one SentencePiece model beside the dictionaries, or a "
+        "reading.json that names them"
+    )
+    assert not (tmp_path / "hf/source.spm").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"sentencepiece_model": "a.spm"}', "a.spm: No such file or directory; expected a Sen"),
+        ('{"sentencepiece_model": "folder"}', "folder: Is a directory; expected a SentencePiece"),
+        ('{"sentencepiece_model": 3}', "sentencepiece_model is 3; expected a file of normalign im"),
+        ("{", "reading.json: not JSON; expected a file of normalign import"),
+    ],
+)
+def test_a_wrong_reading_file(text, message, tmp_path):
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/folder").mkdir()
+    (tmp_path / "ours/reading.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    assert not (tmp_path / "hf").exists()
+
+
+REFUSED = {
+    "a pre-LN encoder alone": (
+        {"encoder_normalize_before": True},
+        "an encoder and a decoder that differ in positions or in normalisation",
+    ),
+    "pre-LN, apart": (
+        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+        "embeddings that are not all shared, as M2M100ForConditionalGeneration has them",
+    ),
+    "a LayerNorm over embeddings": (
+        {"layernorm_embedding": True},
+        "positions and LayerNorms that no format has together",
+    ),
+    "tanh": ({"activation_fn": "tanh"}, "the activation function tanh"),
+    "no attention to the source": ({"no_cross_attention": True}, "no attention to the source"),
+    "one attention": ({"cross_self_attention": True}, "attention to source and target in one"),
+    "no positions": ({"no_token_positional_embeddings": True}, "it has no positions"),
+    "an adaptive softmax": ({"adaptive_softmax_cutoff": "5,10"}, "it has an adaptive softmax"),
+    "another layer": (
+        {"quant_noise_pq": 0.1, "share_all_embeddings": True},
+        "the parameter 'encoder.quant_noise.weight'; expected those of MarianMTModel",
+    ),
+    "no last LayerNorm": (
+        {
+            "share_all_embeddings": True,
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+            "no_decoder_final_norm": True,
+        },
+        "no parameter 'decoder.layer_norm.weight'; expected those of M2M100ForConditional",
+    ),
+    "another width of output": (
+        {"decoder_output_dim": 8},
+        "'lm_head.weight' of the shape (34, 8); expected (34, 16)",
+    ),
+    "gates": ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_format_holds(name, tmp_path):
+    options, message = REFUSED[name]
+    stored(tmp_path / "ours", **options)
+    with pytest.raises(InputError, match="Hugging Face has no format for it: it has ") as error:
+        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    assert message in str(error.value)
+    assert not (tmp_path / "hf").exists()
+
+
+def test_the_dictionary_of_another_model(tmp_path):
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/dict.a.txt").write_text("w 1\n")
+    with pytest.raises(InputError, match=r"dict\.a\.txt has 5 types, and the model 34; of another"):
+        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    (tmp_path / "ours/dict.a.txt").unlink()
+    with pytest.raises(
+        InputError, match=r"dict\.a\.txt: no such dictionary, which the model needs"
+    ):
+        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))

@@ -1,0 +1,95 @@
+"""Folders of Hugging Face: which of their files are read, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder
+from tests.hugging_face import BERT, make_folder
+
+
+class Hostile:
+    def __reduce__(self):
+        return print, ("this must not be printed",)
+
+
+def test_safetensors_go_before_pickles(tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT, {"a": torch.ones(1)})
+    torch.save({"a": torch.zeros(1)}, folder / "pytorch_model.bin")
+    assert HuggingFaceFolder(str(folder)).parameters()["a"] == 1
+
+
+def bin_folder(tmp_path, value):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    (folder / "model.safetensors").unlink()
+    torch.save(value, folder / "pytorch_model.bin")
+    return HuggingFaceFolder(str(folder))
+
+
+def test_a_pickle_runs_no_code(tmp_path, capsys):
+    folder = bin_folder(tmp_path, {"a": Hostile()})
+    with pytest.raises(InputError, match=r"refused to load: it holds '.*print', which could run"):
+        folder.parameters()
+    assert "must not be printed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], "holds a list; expected PyTorch tensors"),
+        ({"a": 1}, "'a' is no tensor; expected PyTorch tensors"),
+    ],
+)
+def test_a_pickle_of_something_else(value, message, tmp_path):
+    with pytest.raises(InputError, match=f"pytorch_model.bin: {message}"):
+        bin_folder(tmp_path, value).parameters()
+
+
+def test_a_pickle_that_is_none(tmp_path):
+    folder = bin_folder(tmp_path, {})
+    (folder.path / "pytorch_model.bin").write_bytes(b"version 1")
+    with pytest.raises(InputError, match="or a damaged one; expected PyTorch tensors"):
+        folder.parameters()
+    (folder.path / "pytorch_model.bin").write_bytes(b"version https://git-lfs")
+    with pytest.raises(InputError, match="is a pointer to a file that git-lfs has; run: git lfs"):
+        folder.parameters()
+
+
+def test_what_is_no_folder(tmp_path):
+    with pytest.raises(InputError, match="none: no such directory; expected the folder of a Hug"):
+        HuggingFaceFolder(str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"has no config\.json; expected the folder of a Hugging"):
+        HuggingFaceFolder(str(tmp_path))
+
+
+def test_a_folder_without_parameters(tmp_path):
+    folder = make_folder(tmp_path / "theirs", BERT)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(
+        InputError, match=r"has no parameters; expected model\.safetensors or pytorch"
+    ):
+        HuggingFaceFolder(str(folder)).parameters()
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({}, "has no weight_map"),
+        ({"weight_map": []}, "has no weight_map"),
+        ({"weight_map": {"a": "none"}}, "'a' is in 'none'; expected a file beside it"),
+        ({"weight_map": {"a": "../secret"}}, r"'a' is in '\.\./secret'; expected a file beside it"),
+        ({"weight_map": {"a": 1}}, "'a' is in 1; expected a file beside it"),
+        ({"weight_map": {"b": "part.safetensors"}}, "part.safetensors: lacks 'b', which model.saf"),
+    ],
+)
+def test_an_index_that_is_wrong(index, message, tmp_path):
+    (tmp_path / "secret").write_text("x")
+    folder = make_folder(tmp_path / "theirs", BERT, {"a": torch.ones(1)})
+    (folder / "model.safetensors").rename(folder / "part.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=message):
+        HuggingFaceFolder(str(folder)).parameters()

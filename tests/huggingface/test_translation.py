@@ -1,0 +1,539 @@
+"""Folders of translation models that are in several files, or that cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.checkpoint import read
+from fairseq_normalign.host.safetensors_file import read_safetensors, write_safetensors
+from fairseq_normalign.huggingface.conversion import import_folder
+from fairseq_normalign.huggingface.export import export_folder
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder
+from fairseq_normalign.huggingface.generation_settings import read_search
+from fairseq_normalign.huggingface.translation import check_translation_settings
+from tests.imported import LANGUAGES, Both, check_same_numbers
+from tests.translation_folders import (
+    CODES,
+    marian_folder,
+    multilingual_folder,
+    sentences,
+    train_sentencepiece,
+    write_json,
+)
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marian") / "theirs"
+    return marian_folder(folder, steps=0), folder
+
+
+@pytest.fixture(scope="module")
+def nllb(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nllb") / "theirs"
+    return multilingual_folder(folder, "nllb", steps=0), folder
+
+
+def test_parameters_in_several_files_or_in_a_pickle(marian, tmp_path):
+    theirs, folder = marian
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="10KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
+    shutil.copytree(folder, tmp_path / "pickled")
+    (tmp_path / "pickled/model.safetensors").unlink()
+    torch.save(theirs.state_dict(), tmp_path / "pickled/pytorch_model.bin")
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        shutil.copy(folder / name, tmp_path / "sharded")
+    states = []
+    for source in (folder, tmp_path / "sharded", tmp_path / "pickled"):
+        output = tmp_path / f"{source.name}, ours"
+        import_folder(str(source), str(output))
+        states.append(torch.load(output / "model.pt", weights_only=False)["model"])
+    for state in states[1:]:
+        for name, values in states[0].items():
+            torch.testing.assert_close(state[name], values)
+
+
+@pytest.mark.parametrize("family", ["marian", "apart", "nllb", "mbart"])
+def test_embeddings_that_are_not_tied(family, tmp_path):
+    """Encoder, decoder and logits have their own, which a model of Hugging Face may share, too."""
+    folder = tmp_path / "theirs"
+    if family in CODES:
+        theirs = multilingual_folder(folder, family, steps=0, tie_word_embeddings=False)
+    else:
+        own = {"shared": family == "marian", "tie_word_embeddings": False}
+        theirs = marian_folder(folder, steps=0, **own)
+    torch.nn.init.normal_(theirs.lm_head.weight, std=0.1)
+    theirs.save_pretrained(folder)
+    languages = dict(zip(("source_lang", "target_lang"), LANGUAGES[family], strict=True))
+    check_same_numbers(Both(theirs, folder, languages), "Aeio nrst.", "Uvw xyz?")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype, marian, tmp_path):
+    """The checkpoint is as small as the folder; the model is in single precision, and the same."""
+    shutil.copytree(marian[1], tmp_path / "half")
+    path = tmp_path / "half/model.safetensors"
+    halved = {name: values.to(dtype) for name, values in read_safetensors(path).items()}
+    path.unlink()
+    write_safetensors(path, halved, {})
+    both = Both(
+        marian[0].from_pretrained(tmp_path / "half", dtype=torch.float32), tmp_path / "half"
+    )
+    assert {parameter.dtype for parameter in both.model.parameters()} == {torch.float32}
+    stored = torch.load(both.ours / "model.pt", weights_only=False)["model"]
+    assert stored["encoder.embed_tokens.weight"].dtype == dtype
+    check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
+    export_folder(str(both.ours / "model.pt"), str(both.ours), str(tmp_path / "back"))
+
+
+def edited_config(**settings):
+    def edit(folder):
+        config = json.loads((folder / "config.json").read_text())
+        write_json(folder / "config.json", {**config, **settings})
+
+    return edit
+
+
+def edited_vocabulary(edit_names):
+    def edit(folder):
+        numbers = json.loads((folder / "vocab.json").read_text())
+        write_json(folder / "vocab.json", edit_names(numbers))
+
+    return edit
+
+
+def taken_parameters(folder, edit_tensors):
+    """The parameters of a folder, changed; their file is gone."""
+    path = folder / "model.safetensors"
+    tensors = {name: values.clone() for name, values in read_safetensors(path).items()}
+    edit_tensors(tensors)
+    path.unlink()
+    return tensors
+
+
+def edited_parameters(edit_tensors):
+    def edit(folder):
+        tensors = taken_parameters(folder, edit_tensors)
+        write_safetensors(folder / "model.safetensors", tensors, {})
+
+    return edit
+
+
+def quantised(tensors):
+    name = "model.encoder.layers.0.fc1.weight"
+    tensors[name] = tensors[name].to(torch.int8)
+
+
+def larger(folder):
+    edited_config(vocab_size=5000, decoder_vocab_size=5000)(folder)
+
+    def lengthen(tensors):
+        tensors["model.shared.weight"] = torch.zeros(5000, 16)
+        tensors["final_logits_bias"] = torch.zeros(1, 5000)
+
+    edited_parameters(lengthen)(folder)
+
+
+def apart(folder):
+    edited_config(share_encoder_decoder_embeddings=False)(folder)
+
+    def copy(tensors):
+        for side in ("encoder", "decoder"):
+            tensors[f"model.{side}.embed_tokens.weight"] = tensors["model.shared.weight"]
+
+    edited_parameters(copy)(folder)
+
+
+def pickled(edit_tensors):
+    def edit(folder):
+        torch.save(taken_parameters(folder, edit_tensors), folder / "pytorch_model.bin")
+
+    return edit
+
+
+def swapped(numbers, one, other):
+    return {**numbers, one: numbers[other], other: numbers[one]}
+
+
+def broken(tensors):
+    tensors["model.encoder.layers.0.fc1.bias"][0] = float("nan")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+FC = "model.encoder.layers.0.fc1.weight"
+FOREIGN = train_sentencepiece(["бгдж жзиё абвг"] * 50 + ["джзи ёбвгд"] * 50, 30)
+BAD_MARIAN = {
+    "no SentencePiece model": (
+        lambda folder: (folder / "source.spm").unlink(),
+        "has no source.spm; expected the SentencePiece model of its text",
+    ),
+    "no vocabulary": (
+        lambda folder: (folder / "vocab.json").unlink(),
+        "has no vocab.json; expected the tokeniser's vocabulary",
+    ),
+    "text for SentencePiece": (
+        lambda folder: (folder / "target.spm").write_text("hello"),
+        "target.spm: cannot be read; expected a SentencePiece model",
+    ),
+    "another language": (
+        lambda folder: (folder / "source.spm").write_bytes(FOREIGN),
+        "pieces are in the vocabulary of the model; expected the SentencePiece model that belongs",
+    ),
+    "a number too large": (
+        edited_vocabulary(lambda numbers: {**numbers, "new": 9999}),
+        "'new' has the number 9999; the model knows ",
+    ),
+    "no output": (
+        edited_config(tie_word_embeddings=False),
+        "has no parameter 'lm_head.weight'; are some files missing?",
+    ),
+    "no embeddings of the encoder": (
+        edited_config(share_encoder_decoder_embeddings=False),
+        "has no parameter 'model.encoder.embed_tokens.weight'; are some files missing?",
+    ),
+    "no vocabulary of the target": (
+        apart,
+        "has no target_vocab.json; expected the tokeniser's vocabulary",
+    ),
+    "no whole number": (
+        edited_vocabulary(lambda numbers: {**numbers, "new": "7"}),
+        "vocab.json: the piece 'new' has the number '7'",
+    ),
+    "another </s>": (
+        edited_vocabulary(lambda numbers: swapped(numbers, "</s>", "<unk>")),
+        "vocab.json: '</s>' has the number 1; by config.json expected 0",
+    ),
+    "another <pad>": (
+        edited_vocabulary(lambda numbers: swapped(numbers, "<pad>", "<unk>")),
+        "vocab.json: '<pad>' has the number 1; by config.json expected ",
+    ),
+    "two pieces of one number": (
+        edited_vocabulary(lambda numbers: {**numbers, "new": 1}),
+        "vocab.json: '<unk>' and 'new' have the same number, 1; expected a tokeniser's file",
+    ),
+    "far too many positions": (
+        edited_config(max_position_embeddings=10**12),
+        "max_position_embeddings is 1000000000000; expected at most 131072",
+    ),
+    "far too large a vocabulary": (
+        edited_config(vocab_size=10**12),
+        "by its config.json expected (1000000000000, 16)",
+    ),
+    "a pointer instead of parameters": (
+        lambda folder: (folder / "model.safetensors").write_text(POINTER),
+        "model.safetensors: is a pointer to a file that git-lfs has; run: git lfs pull",
+    ),
+    "a pointer instead of a SentencePiece model": (
+        lambda folder: (folder / "source.spm").write_text(POINTER),
+        "source.spm: is a pointer to a file that git-lfs has; run: git lfs pull",
+    ),
+    "tensors without names": (
+        pickled(lambda tensors: tensors.update({1: torch.ones(2)})),
+        "pytorch_model.bin: a tensor is called 1; expected names",
+    ),
+    "a sparse tensor": (
+        pickled(lambda tensors: tensors.update({FC: tensors[FC].to_sparse()})),
+        f"pytorch_model.bin: '{FC}' is a tensor that is sparse; expected all its numbers",
+    ),
+    "a tensor without numbers": (
+        pickled(lambda tensors: tensors.update({FC: tensors[FC].to("meta")})),
+        f"pytorch_model.bin: '{FC}' is a tensor without numbers; expected all its numbers",
+    ),
+    "no <unk>": (
+        edited_vocabulary(lambda numbers: {k: v for k, v in numbers.items() if k != "<unk>"}),
+        "vocab.json: has no '<unk>', which unknown pieces become",
+    ),
+    "a larger model": (
+        larger,
+        "of the 5000 tokens that the model knows; expected the tokeniser of the model",
+    ),
+    "quantised, by the configuration": (
+        edited_config(quantization_config={"bits": 4}),
+        "is quantised by its config.json; expected a model in full precision",
+    ),
+    "quantised, by the numbers": (
+        edited_parameters(quantised),
+        "'model.encoder.layers.0.fc1.weight' has numbers of the kind torch.int8: it is quantised",
+    ),
+    "another activation": (
+        edited_config(activation_function="mish"),
+        "has what is not supported: activation_function is 'mish'",
+    ),
+    "no start": (
+        edited_config(decoder_start_token_id=None),
+        "decoder_start_token_id is None in config.json; expected the number of a token",
+    ),
+    "odd heads": (
+        edited_config(encoder_attention_heads=3),
+        "d_model 16 is no multiple of the 3 heads of its encoder",
+    ),
+    "a layer more": (
+        edited_config(encoder_layers=3),
+        "has no parameter 'model.encoder.layers.2.fc1.weight'; are some files missing?",
+    ),
+    "a wider layer": (
+        edited_config(encoder_ffn_dim=64),
+        "has the shape (32, 16); by its config.json expected (64, 16)",
+    ),
+    "no number": (
+        edited_parameters(broken),
+        "1 of its parameters have values that are infinite or no numbers",
+    ),
+    "beams that are no number": (
+        lambda folder: write_json(folder / "generation_config.json", {"num_beams": "many"}),
+        "num_beams is 'many'; expected a number",
+    ),
+    "a beam of too many digits": (
+        lambda folder: write_json(folder / "generation_config.json", {"num_beams": 10**400}),
+        "is too large); expected a file of a Hugging Face folder",
+    ),
+    "an endless penalty": (
+        lambda folder: write_json(
+            folder / "generation_config.json", {"length_penalty": float("inf")}
+        ),
+        "generation_config.json: length_penalty is inf; expected a number",
+    ),
+    "switches that are none": (
+        edited_config(scale_embedding="false", tie_word_embeddings=[]),
+        "not supported: scale_embedding is 'false'; tie_word_embeddings is []",
+    ),
+    "a dropout above 1": (edited_config(dropout=7), "not supported: dropout is 7"),
+    "half a beam": (
+        lambda folder: write_json(folder / "generation_config.json", {"num_beams": 2.5}),
+        "generation_config.json: num_beams is 2.5; expected a whole number from 1 on",
+    ),
+    "endless translations": (
+        lambda folder: write_json(folder / "generation_config.json", {"max_length": 1e999}),
+        "max_length is inf; expected a number",
+    ),
+}
+
+
+def refused(folder, edit, tmp_path) -> str:
+    shutil.copytree(folder, tmp_path / "theirs")
+    edit(tmp_path / "theirs")
+    with pytest.raises(InputError) as error:
+        import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    assert not (tmp_path / "ours").exists()
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "theirs"))
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", BAD_MARIAN)
+def test_bad_folders_of_marian(name, marian, tmp_path):
+    edit, message = BAD_MARIAN[name]
+    assert message in refused(marian[1], edit, tmp_path)
+
+
+def other_pieces(folder):
+    (folder / "sentencepiece.bpe.model").write_bytes(train_sentencepiece(sentences(200), 900))
+
+
+def other_pieces_and_a_list(folder):
+    other_pieces(folder)
+    (folder / "tokenizer_config.json").unlink()
+    languages = {"additional_special_tokens": ["ace_Arab", "deu_Latn"]}
+    write_json(folder / "special_tokens_map.json", languages)
+
+
+def told_numbers(folder):
+    tokens = [{"id": 40, "content": "ace_Arab"}, {"id": 41, "content": "deu_Latn"}]
+    write_json(folder / "tokenizer.json", {"added_tokens": tokens})
+
+
+def edited_tokenizer(folder, **settings):
+    path = folder / "tokenizer_config.json"
+    told = json.loads(path.read_text()) if path.is_file() else {}
+    write_json(path, {**told, **settings})
+
+
+def without_sentencepiece(folder):
+    (folder / "sentencepiece.bpe.model").unlink()
+    write_json(folder / "tokenizer.json", {"added_tokens": []})
+
+
+BAD_NLLB = {
+    "no languages": (
+        lambda folder: (folder / "tokenizer_config.json").unlink(),
+        "no file names its languages; expected tokenizer.json, tokenizer_config.json or special",
+    ),
+    "damaged languages": (
+        lambda folder: write_json(
+            folder / "special_tokens_map.json", {"additional_special_tokens": [{"id": 3}]}
+        ),
+        "special_tokens_map.json: is damaged; expected a tokeniser's file",
+    ),
+    "another SentencePiece model": (
+        other_pieces,
+        "the code 'ace_Arab' has the number 91, and 82 follows the pieces of sentencepiece.bpe.mod",
+    ),
+    "another SentencePiece model, and languages without numbers": (
+        other_pieces_and_a_list,
+        "lists 2 languages without numbers, not as a well-known model does; expected their numb",
+    ),
+    "a tokeniser of others": (
+        lambda folder: edited_tokenizer(folder, tokenizer_class="SMALL100Tokenizer"),
+        "its tokeniser is SMALL100Tokenizer; expected one of: NllbTokenizer",
+    ),
+    "tokenizer.json alone": (
+        without_sentencepiece,
+        "tokenizer.json is not enough: copy sentencepiece.bpe.model from the base model",
+    ),
+    "numbers that do not follow the pieces": (
+        told_numbers,
+        "by sentencepiece.bpe.model; expected the SentencePiece model of this tokeniser",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_NLLB)
+def test_bad_folders_of_nllb(name, nllb, tmp_path):
+    edit, message = BAD_NLLB[name]
+    assert message in refused(nllb[1], edit, tmp_path)
+
+
+def search_of(folder, path, config, generation):
+    """The options of the search, by the settings of the two files; None for no second file."""
+    shutil.copytree(folder, path)
+    edited_config(**config)(path)
+    (path / "generation_config.json").unlink()
+    if generation is not None:
+        write_json(path / "generation_config.json", generation)
+    search = read_search(HuggingFaceFolder(str(path)))
+    beam, longest = (search.options.index(name) + 1 for name in ("--beam", "--max-len-b"))
+    return search.options[beam], search.options[longest], search.notes
+
+
+def test_settings_of_the_search_are_of_one_file(marian, tmp_path):
+    """As with transformers: generation_config.json, or config.json if there is none."""
+    config = {"num_beams": 6, "max_length": 50}
+    assert search_of(marian[1], tmp_path / "a", config, None)[:2] == ("6", "48")
+    assert search_of(marian[1], tmp_path / "b", config, {"num_beams": 2})[:2] == ("2", "62")
+    assert search_of(marian[1], tmp_path / "c", config, {})[0] == "1"
+
+
+def test_new_tokens_are_those_behind_the_first(marian, tmp_path):
+    told = {"max_new_tokens": 30, "max_length": 50, "min_new_tokens": 3}
+    beam, longest, notes = search_of(marian[1], tmp_path / "a", {}, told)
+    assert (beam, longest) == ("1", "29")
+    assert notes == ["fairseq's search does without its settings min_new_tokens"]
+
+
+@pytest.fixture(scope="module")
+def m2m(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("m2m") / "theirs"
+    return multilingual_folder(folder, "m2m", steps=0), folder
+
+
+def test_fillers_that_are_no_number(m2m, tmp_path):
+    message = refused(m2m[1], lambda f: edited_tokenizer(f, num_madeup_words="8"), tmp_path)
+    assert "tokenizer_config.json: num_madeup_words is '8'; expected a number" in message
+
+
+def test_fillers_that_are_not_told(m2m, tmp_path):
+    shutil.copytree(m2m[1], tmp_path / "theirs")
+    write_json(tmp_path / "theirs/tokenizer_config.json", {"num_madeup_words": None})
+    imported = import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    assert imported.notes[0].startswith("100 languages: af, am, ")
+
+
+def test_a_check_of_settings_leaves_them_as_they_are(m2m):
+    folder = HuggingFaceFolder(str(m2m[1]))
+    del folder.config["scale_embedding"]
+    before = dict(folder.config)
+    check_translation_settings(folder)
+    assert folder.config == before
+
+
+def test_settings_of_m2m_that_are_not_told(m2m, tmp_path):
+    """They are those of its own configuration class: relu, and scaled embeddings."""
+    theirs, folder = m2m
+    shutil.copytree(folder, tmp_path / "theirs")
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("activation_function", "scale_embedding"):
+        config.pop(name, None)
+    write_json(tmp_path / "theirs/config.json", config)
+    again = type(theirs).from_pretrained(tmp_path / "theirs").eval()
+    languages = {"source_lang": "de", "target_lang": "en"}
+    check_same_numbers(Both(again, tmp_path / "theirs", languages), "Aeio nrst.", "Uvw xyz?")
+
+
+def with_more_tokens(folder, path, *, count):
+    """A copy of a folder whose model knows more tokens; returns the number of the first."""
+    shutil.copytree(folder, path)
+    config = json.loads((path / "config.json").read_text())
+    size = config["vocab_size"]
+
+    def lengthen(tensors):
+        shared = tensors["model.shared.weight"]
+        tensors["model.shared.weight"] = torch.cat([shared, torch.randn(count, shared.shape[1])])
+        if "final_logits_bias" in tensors:
+            tensors["final_logits_bias"] = torch.zeros(1, size + count)
+
+    edited_parameters(lengthen)(path)
+    edited_config(vocab_size=size + count)(path)
+    return size
+
+
+def symbols_of(folder):
+    return Dictionary.load(str(folder / "dict.txt")).symbols
+
+
+def test_a_language_and_a_token_that_were_added_behind_the_mask(nllb, tmp_path):
+    """As in NLLB that was tuned for one language more."""
+    path, ours = tmp_path / "theirs", tmp_path / "ours"
+    first = with_more_tokens(nllb[1], path, count=2)
+    write_json(path / "added_tokens.json", {"tyv_Cyrl": first, "<doc>": first + 1})
+    notes = import_folder(str(path), str(ours)).notes
+    assert notes[0] == "5 languages: ace_Arab, deu_Latn, eng_Latn, fra_Latn, tyv_Cyrl"
+    assert notes[-1] == "added tokens, which are text where a text spells them: <doc>"
+    assert symbols_of(ours)[first - 1 :] == ["<mask>", "tyv_Cyrl", "<doc>"]
+    languages = {"source_lang": "deu_Latn", "target_lang": "tyv_Cyrl"}
+    theirs = type(nllb[0]).from_pretrained(path).eval()
+    both = Both(theirs, path, languages, name="both")
+    assert both.reader.pair("aeio", "uvw", "line 1").target.tokens[0] == first
+    check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
+
+
+@pytest.mark.parametrize("family", ["mbart", "mbart50"])
+def test_the_layout_of_mbart_with_more_tokens(family, tmp_path):
+    multilingual_folder(tmp_path / "first", family, steps=0)
+    path = tmp_path / "theirs"
+    first = with_more_tokens(tmp_path / "first", path, count=2)
+    codes = json.loads((path / "special_tokens_map.json").read_text())
+    codes["additional_special_tokens"] += ["<doc>", "<sep>"]
+    write_json(path / "special_tokens_map.json", codes)
+    import_folder(str(path), str(tmp_path / "ours"))
+    _, options = read(str(tmp_path / "ours/model.pt"))
+    assert options.language_codes == family
+    assert symbols_of(tmp_path / "ours")[first - 1] == "<mask>"
+    told = {"mbart": "MBart50Tokenizer", "mbart50": "MBartTokenizerFast"}[family]
+    edited_tokenizer(path, tokenizer_class=told)
+    import_folder(str(path), str(tmp_path / "by the class"))
+    _, options = read(str(tmp_path / "by the class/model.pt"))
+    assert options.language_codes == {"mbart": "mbart50", "mbart50": "mbart"}[family]
+
+
+def test_languages_in_another_order(tmp_path):
+    folder = tmp_path / "mbart"
+    multilingual_folder(folder, "mbart", steps=0)
+    codes = json.loads((folder / "special_tokens_map.json").read_text())
+
+    def reverse(path):
+        languages = codes["additional_special_tokens"][::-1]
+        write_json(path / "special_tokens_map.json", {"additional_special_tokens": languages})
+
+    assert "lists 25 languages without numbers, not as " in refused(folder, reverse, tmp_path)
+
+
+def test_mixtures_of_experts_are_refused_by_name(nllb, tmp_path):
+    edit = edited_config(model_type="nllb-moe", architectures=["NllbMoeForConditionalGeneration"])
+    expected = "its architecture is 'nllb-moe' (NllbMoeForConditionalGeneration); expected one of: "
+    assert f"{expected}bert, roberta, marian, m2m_100, mbart" in refused(nllb[1], edit, tmp_path)

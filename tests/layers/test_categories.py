@@ -1,0 +1,90 @@
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.layers.categories import PRESETS, Token, parse_categories
+
+
+def token(symbol, *, special=False, continues=False):
+    return Token(7, symbol, symbol.replace("▁", ""), special, continues)
+
+
+PIECES = [
+    (token("</s>", special=True), "special"),
+    (token("▁,"), "punctuation"),
+    (token("...", continues=True), "punctuation"),
+    (token("▁€"), "punctuation"),
+    (token("ing", continues=True), "continuation"),
+    (token("▁go"), "word"),
+    (token("▁"), "word"),  # nothing but a mark
+    (token("<unk>"), "word"),
+]
+BERT = [
+    (token("[CLS]", special=True), "[CLS]", "[CLS]"),
+    (token("<s>", special=True), "[CLS]", "[CLS]"),
+    (token("</s>", special=True), "[SEP]", "[SEP]"),
+    (token("[MASK]", special=True), "other", "[MASK]"),
+    (token(","), "period/comma", "Normal"),
+    (token("word"), "other", "Normal"),
+]
+
+
+@pytest.mark.parametrize(("given", "name"), PIECES)
+def test_pieces(given, name):
+    categories = PRESETS["pieces"]
+    assert categories.names[categories.index(given)] == name
+
+
+@pytest.mark.parametrize(("given", "in_2020", "in_2021"), BERT)
+def test_bert(given, in_2020, in_2021):
+    for preset, name in (("bert-2020", in_2020), ("bert-2021", in_2021)):
+        categories = PRESETS[preset]
+        assert categories.names[categories.index(given)] == name
+
+
+def test_the_first_pattern_that_matches_a_whole_token_wins():
+    categories = parse_categories("pieces", ["a=▁?x+", "b=▁?x.*", r"cls=\[CLS\]"])
+    assert categories.names == ["a", "b", "cls", "other"]
+    found = [categories.index(token(symbol)) for symbol in ("▁xx", "xy", "ax", "[CLS]", "C")]
+    assert found == [0, 1, 3, 2, 3]
+
+
+def test_without_patterns_it_is_the_preset():
+    assert parse_categories("marks", []) is PRESETS["marks"]
+
+
+WRONG = {
+    "nothing": "--category nothing: expected NAME=REGEX",
+    "=x": "--category =x: expected NAME=REGEX",
+    "a=": "--category a=: expected NAME=REGEX",
+    "a=[": r"--category a=\[: unterminated character set.*; expected a regular expression",
+    "other=x": "--category other: this name is taken",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_patterns(text):
+    with pytest.raises(InputError, match=WRONG[text]):
+        parse_categories("pieces", [text])
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(InputError, match="--category a: this name is taken; expected another"):
+        parse_categories("pieces", ["a=x", "a=y"])
+
+
+def test_a_category_of_nothing_in_the_dictionary():
+    categories = parse_categories("pieces", ["a=x", "b=y"])
+    categories.check_vocabulary(["x", "y"])
+    with pytest.raises(InputError, match="--category b=y: matches no token of the dictionary"):
+        categories.check_vocabulary(["x", "xy"])
+    PRESETS["pieces"].check_vocabulary([])
+
+
+def test_a_category_of_too_few_tokens():
+    categories = parse_categories("pieces", ["a=x"])
+    categories.check_counts([2, 0])
+    with pytest.raises(InputError, match="--category a=x: matches no token of the corpus; exp"):
+        categories.check_counts([0, 9])
+    with pytest.raises(InputError, match="a=x: matches one token of the corpus; expected two"):
+        categories.check_counts([1, 9])
+    PRESETS["pieces"].check_counts([0, 1, 0, 9])

@@ -1,0 +1,97 @@
+"""Probes of tiny models on a small treebank."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.attention.states import States
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.layers.probing import Split, probe, tagged_words, word_states
+from fairseq_normalign.text.treebank import Tree
+from tests.analysis.test_evolution import lines
+from tests.conftest import ToyTask, build_model
+
+TAGS = ("NOUN", "VERB", "ADJ")
+
+
+def tree(sentence: str) -> Tree:
+    """Tags by the number of the word, which its embedding knows."""
+    words = sentence.split()
+    tags = [TAGS[int(word[1:]) % 3] for word in words]
+    return Tree(words, [-1] * len(words), ["root"] * len(words), "here", tags)
+
+
+@pytest.fixture
+def model():
+    task = ToyTask()
+    states = States(TeacherForcing(build_model(task=task), task, attention="encoder"))
+    return states, PairReader(task, scheme="subword_nmt")
+
+
+def read(reader, trees):
+    return list(text_pairs([(" ".join(tree.words), None) for tree in trees], reader))
+
+
+def test_what_embeddings_know_is_read_and_shuffled_tags_are_not(model):
+    states, reader = model
+    trees = [tree(line) for line in lines(150)]
+    done = []
+    measured = probe("tiny", states, read(reader, trees), trees, progress=done.append)
+    assert sum(done) == 150
+    assert len(measured.accuracy) == len(measured.shuffled) == 3
+    assert measured.accuracy[0] > 0.9
+    assert measured.majority < 0.6
+    for accuracy, shuffled in zip(measured.accuracy, measured.shuffled, strict=True):
+        assert shuffled < accuracy - 0.2
+    assert measured.tags == sorted(TAGS)
+    words = sum(len(tree.words) for tree in trees)
+    assert measured.train_words + measured.test_words == words
+    again = probe("tiny", states, read(reader, trees), trees, max_tokens=40)
+    assert measured.accuracy == pytest.approx(again.accuracy, abs=0.02)
+
+
+def test_a_word_is_the_mean_of_its_pieces(model):
+    states, reader = model
+    pairs = list(text_pairs([("w1@@ w2 w3", None), ("w4@@ w5@@ w6", None)], reader))
+    of_layers = word_states(states, pairs, max_tokens=4000, progress=lambda done: None)
+    assert of_layers.shape == (3, 3, 16)
+    for layer, of_batch in enumerate(states.run(pairs)):
+        slow = [of_batch[0, :2].mean(0), of_batch[0, 2], of_batch[1, :3].mean(0)]
+        torch.testing.assert_close(of_layers[layer], torch.stack(slow), rtol=1e-4, atol=1e-5)
+
+
+def test_no_sentence_is_in_both_parts():
+    sentences = np.repeat(np.arange(50), 4)
+    split = Split(sentences, ["A", "B", "A", "C"] * 50, 0.2, seed=1)
+    test = set(sentences[split.test].tolist())
+    assert len(test) == 10
+    assert not test & set(sentences[split.train].tolist())
+    assert split.majority == 0.5
+    other = Split(sentences, ["A", "B", "A", "C"] * 50, 0.2, seed=2)
+    assert set(sentences[other.test].tolist()) != test
+
+
+def test_a_tag_that_comes_once_is_left_out():
+    sentences = np.repeat(np.arange(50), 4)
+    tags = ["A", "B", "A", "C"] * 50
+    tags[0] = "X"
+    with pytest.warns(UserWarning, match="tags with fewer than 2 words .* are left out: X"):
+        split = Split(sentences, tags, 0.2, seed=1)
+    assert split.tags == ["A", "B", "C"]
+    assert 0 not in [*split.train, *split.test]
+
+
+@pytest.mark.parametrize(("tags", "share"), [("AAAA", 0.5), ("ABAB", 0.0), ("ABAB", 1.0)])
+@pytest.mark.filterwarnings("ignore:tags with fewer")
+def test_too_little_to_learn(tags, share):
+    with pytest.raises(InputError, match=r"the treebank has \d tags that come twice"):
+        Split(np.arange(4) // 2, list(tags), share, seed=1)
+
+
+def test_a_treebank_without_tags(model):
+    states, reader = model
+    untagged = tree("w1 w2")._replace(tags=["NOUN", "_"], where="x.conllu:7")
+    with pytest.raises(InputError, match=r"x\.conllu:7: word 2 has no tag; expected UPOS"):
+        tagged_words(states, read(reader, [untagged]), [untagged])

@@ -1,0 +1,186 @@
+"""f as a map against its matrix, and the tallies against loops over cells."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_normalign.attention.block import Block
+from fairseq_normalign.attention.contributions import Recorded
+from fairseq_normalign.layers.statistics_tally import SeenTokens, StatisticsTally
+from fairseq_normalign.layers.weight_and_norm import (
+    expansion_rate,
+    received_weights,
+    singular_values,
+)
+
+B, H, T, S, C, D = 2, 3, 3, 4, 6, 2
+
+
+@pytest.mark.parametrize("biases", [(True, True), (True, False), (False, False)])
+def test_singular_values_are_those_of_the_whole_affine_map(biases):
+    torch.manual_seed(0)
+    value_weight, out_weight = torch.randn(D, C), torch.randn(C, D)
+    value_bias, out_bias = torch.randn(D) * biases[0], torch.randn(C) * biases[1]
+
+    def f(x):
+        return out_weight @ (value_weight @ x + value_bias) + out_bias
+
+    matrix = torch.zeros(C + 1, C + 1)  # column by column: what (x, 1) becomes
+    matrix[:C, C] = f(torch.zeros(C))
+    matrix[C, C] = 1
+    for column in range(C):
+        matrix[:C, column] = f(torch.eye(C)[column]) - f(torch.zeros(C))
+    expected = torch.linalg.svdvals(matrix)
+    found = singular_values(
+        value_weight,
+        value_bias if biases[0] else None,
+        out_weight,
+        out_bias if biases[1] else None,
+    )
+    torch.testing.assert_close(found, expected[: D + 1], rtol=1e-4, atol=1e-5)
+    rate = expansion_rate(found, C)
+    assert rate == pytest.approx(float((matrix.square().sum() / (C + 1)).sqrt()), rel=1e-4)
+
+
+def test_the_rate_is_the_growth_of_vectors_of_any_direction():
+    """√E‖Mx‖² / √E‖x‖² of normal x is ‖M‖ / √C, in the Frobenius norm."""
+    torch.manual_seed(0)
+    value_weight, out_weight = torch.randn(D, C), torch.randn(C, D)
+    rate = expansion_rate(singular_values(value_weight, None, out_weight), C)
+    x = torch.randn(C + 1, 200_000)
+    mapped = torch.cat([out_weight @ value_weight @ x[:C], x[C:]])
+    growth = (mapped.square().sum(0).mean() / x.square().sum(0).mean()).sqrt()
+    assert rate == pytest.approx(float(growth), rel=0.02)
+
+
+def make_block(*, causal: bool):
+    random = torch.Generator().manual_seed(0)
+    keys = T if causal else S
+    scores = torch.randn(B, H, T, keys, generator=random)
+    if causal:
+        scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
+    scores[1, :, :, -1] = float("-inf")  # padding
+    recorded = Recorded(
+        scores.softmax(-1),
+        torch.randn(B, H, keys, D, generator=random),
+        torch.randn(H, D, C, generator=random),
+    )
+    inputs = torch.randn(B, keys, C, generator=random)
+    return Block(recorded, torch.zeros(B, T, C), None, causal, inputs)
+
+
+QUERIES = torch.tensor([[True, True, True], [True, True, False]])
+
+
+@pytest.fixture(params=["causal", "cross"])
+def case(request):
+    causal = request.param == "causal"
+    keys = T if causal else S
+    categories = torch.tensor([[0, 1, 1, 0], [1, 1, 1, -1]])[:, :keys]
+    ranks = torch.tensor([[3.0, 7.0, float("nan"), 5.0], [2.0, 8.0, 9.0, float("nan")]])[:, :keys]
+    if causal:
+        categories[1, -1], ranks[1, -1] = -1, float("nan")
+    return make_block(causal=causal), SeenTokens(QUERIES, categories, ranks, causal)
+
+
+def slow_f(block):
+    """‖f_h(x_s)‖, (B, H, S)."""
+    recorded = block.recorded
+    vectors = torch.einsum("bhsd,hdc->bhsc", recorded.values, recorded.out_weight)
+    return vectors.norm(dim=-1)
+
+
+def places_of(tokens):
+    """(sentence, key, category) of every key that is a token."""
+    for b, of_sentence in enumerate(tokens.categories.tolist()):
+        for s, category in enumerate(of_sentence):
+            if category >= 0:
+                yield b, s, category
+
+
+def test_sums_by_category_add_up_to_one(case):
+    """Figure 3: sum over keys, then means over queries, sentences; here of each head."""
+    block, tokens = case
+    tally = StatisticsTally(2)
+    tally.add({4: block}, tokens)
+    found = tally.layers[4]
+    weights, f = block.recorded.weights, slow_f(block)
+    expected = {"α": np.zeros((H, 2)), "αf": np.zeros((H, 2))}
+    for b, s, category in places_of(tokens):
+        queries = QUERIES[b].nonzero().flatten().tolist()
+        for h in range(H):
+            for t in queries:
+                alpha = float(weights[b, h, t, s])
+                expected["α"][h, category] += alpha / len(queries)
+                expected["αf"][h, category] += alpha * float(f[b, h, s]) / len(queries)
+    np.testing.assert_allclose(found.weights, expected["α"], rtol=1e-4)
+    np.testing.assert_allclose(found.weighted, expected["αf"], rtol=1e-4)
+    np.testing.assert_allclose(found.weights.sum(1) / found.sentences, 1, rtol=1e-4)
+
+
+def test_lengths(case):
+    block, tokens = case
+    tally = StatisticsTally(2)
+    tally.add({0: block}, tokens)
+    found, f = tally.layers[0], slow_f(block)
+    places = list(places_of(tokens))
+    of_tokens = torch.stack([f[b, :, s] for b, s, _ in places], dim=1).double().numpy()
+    np.testing.assert_allclose(found.transformed.mean, of_tokens.mean(1), rtol=1e-4)
+    np.testing.assert_allclose(found.transformed.deviation, of_tokens.std(1), rtol=1e-4)
+    inputs = [float(block.inputs[b, s].norm()) for b, s, _ in places]
+    np.testing.assert_allclose(found.inputs.mean, np.mean(inputs), rtol=1e-4)
+    assert found.having.tolist() == [1, 2]
+    for category in (0, 1):
+        means = []
+        for b in range(B):
+            keys = [s for c, s, k in places if (c, k) == (b, category)]
+            if keys:
+                means.append(f[b][:, keys].mean(1).numpy())
+        np.testing.assert_allclose(found.by_category[:, category], np.sum(means, 0), rtol=1e-4)
+
+
+def test_cells_are_those_that_a_query_sees(case):
+    block, tokens = case
+    tally = StatisticsTally(2)
+    tally.add({0: block}, tokens)
+    weights, f = block.recorded.weights, slow_f(block)
+    for category, sample in enumerate(tally.cells):
+        expected = []
+        for b, s, of_key in places_of(tokens):
+            for t in QUERIES[b].nonzero().flatten().tolist():
+                if of_key == category and (not tokens.causal or s <= t):
+                    for h in range(H):
+                        expected.append((float(weights[b, h, t, s]), float(f[b, h, s])))
+        assert sample.seen == len(expected)
+        np.testing.assert_allclose(sorted(map(tuple, sample.rows())), sorted(expected), rtol=1e-4)
+
+
+def test_occurrences_are_means_over_queries_heads_and_layers(case):
+    """Figure 6."""
+    block, tokens = case
+    other = make_block(causal=tokens.causal)
+    other.recorded.values *= 2
+    tally = StatisticsTally(2)
+    tally.add({0: block, 1: other}, tokens)
+    expected = []
+    for b, s, category in places_of(tokens):
+        rank = float(tokens.ranks[b, s])
+        if not np.isnan(rank):
+            queries = QUERIES[b].nonzero().flatten()
+            alpha = float(block.recorded.weights[b, :, queries, s].mean())
+            expected.append((rank, category, alpha, 1.5 * float(slow_f(block)[b, :, s].mean())))
+    np.testing.assert_allclose(tally.occurrences.rows(), expected, rtol=1e-4)
+
+
+def test_received_weights_leave_out_padding(case):
+    block, tokens = case
+    received = received_weights(block.recorded, tokens.queries)
+    torch.testing.assert_close(received.sum(-1), torch.ones(B, H), rtol=1e-4, atol=0)
+
+
+def test_no_heads_are_no_cells():
+    tally = StatisticsTally(2)
+    _, tokens = make_block(causal=True), SeenTokens(QUERIES, QUERIES.long(), QUERIES.float(), True)
+    tally.add({}, tokens)
+    assert not tally.layers
+    assert not tally.occurrences.seen

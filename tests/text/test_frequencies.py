@@ -1,0 +1,82 @@
+import re
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.frequencies import Frequencies, read_frequencies
+
+SENTENCES = [(["▁big", "▁hou", "se"], ["big", "house", "house"]), (["▁big"], ["big"])]
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "freq.txt"
+    path.write_text("house\t12\n\nbig 3.5\r\n")
+    assert read_frequencies(path) == {"house": 12, "big": 3.5}
+
+
+@pytest.mark.parametrize("line", ["house", "house many", "a house 12"])
+def test_bad_lines(line, tmp_path):
+    path = tmp_path / "freq.txt"
+    path.write_text(f"big 3\n{line}\n")
+    with pytest.raises(
+        InputError, match=rf"freq\.txt:2: found '{line}'; expected a word and its count"
+    ):
+        read_frequencies(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("house nan", "'house' has the count nan; expected 0 or more"),
+        ("house inf", "'house' has the count inf; expected 0 or more"),
+        ("house -inf", "'house' has the count -inf; expected 0 or more"),
+        ("house -1", "'house' has the count -1; expected 0 or more"),
+        ("house 1e999", "'house' has the count 1e999; expected 0 or more"),
+        ("big 4", "'big' comes again; expected each word once"),
+        ("big 3", "'big' comes again; expected each word once"),
+    ],
+)
+def test_counts_that_are_none_and_words_that_come_again(line, message, tmp_path):
+    path = tmp_path / "freq.txt"
+    path.write_text(f"big 3\n{line}\n")
+    with pytest.raises(InputError, match=rf"freq\.txt:2: {message}"):
+        read_frequencies(path)
+
+
+def test_a_no_break_space_is_part_of_its_word(tmp_path):
+    path = tmp_path / "freq.txt"
+    path.write_text("10\u00a0000 0\n", encoding="utf-8")
+    assert read_frequencies(path) == {"10\u00a0000": 0}
+
+
+def test_counts_of_words_or_of_pieces():
+    words = Frequencies({"big": 3, "house": 1}, "a", SENTENCES)
+    assert words(*SENTENCES[0]) == [3, 1, 1]
+    pieces = Frequencies({"▁big": 3, "▁hou": 1}, "a", SENTENCES)
+    assert pieces(*SENTENCES[0]) == [3, 1, 0]
+
+
+def test_the_bar_of_the_most_frequent():
+    frequencies = Frequencies({"big": 3, "house": 1, "a": 9}, "a", SENTENCES)
+    assert [frequencies.bar(top) for top in (0, 1, 2, 3, 100)] == [float("inf"), 9, 3, 1, 1]
+
+
+BAD = {
+    "all counts are equal; expected how often": {"big": 1, "house": 1},
+    "has 0% of its pieces and 0% of its words of the corpus; are they of another vocabulary?": {
+        "a": 1,
+        "b": 2,
+    },
+    "has 25% of its pieces and 0% of its words of the corpus": {"▁hou": 1, "b": 2},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_counts_that_are_refused(message):
+    with pytest.raises(InputError, match="^freq.txt: " + re.escape(message)):
+        Frequencies(BAD[message], "freq.txt", SENTENCES)
+
+
+def test_a_corpus_without_words():
+    with pytest.raises(InputError, match=r"^freq\.txt: has nothing of the corpus"):
+        Frequencies({"a": 1, "b": 2}, "freq.txt", [])

@@ -1,0 +1,254 @@
+"""Links read and written: parse∘format is the identity, and every refusal says where and what."""
+
+import gzip
+import itertools
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text import links as links_module
+from fairseq_normalign.text.links import (
+    Gold,
+    GoldFile,
+    InMemory,
+    LinkFile,
+    format_links,
+    pack,
+    parse_gold,
+    parse_links,
+    read_together,
+    refuse_other_count,
+    unpack,
+)
+
+settings.register_profile("here", deadline=None)
+settings.load_profile("here")
+
+links = st.sets(st.tuples(st.integers(0, 200), st.integers(0, 200)), max_size=30)
+indices = st.sampled_from([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "expected"),
+    [
+        ("", {}, set()),
+        ("  \n", {}, set()),
+        ("0-0 1-2\n", {}, {(0, 0), (1, 2)}),
+        ("1-1 2-3", {"index": 1}, {(0, 0), (1, 2)}),
+        ("0-5 1-6", {"reverse": True}, {(5, 0), (6, 1)}),
+        ("1-2 1-2 1p2", {}, {(1, 2)}),
+        ("3p4", {}, {(3, 4)}),
+        ("3-4:0.93 5-6:1e-05", {}, {(3, 4), (5, 6)}),
+        ("\t007-1 ", {}, {(7, 1)}),
+    ],
+)
+def test_parse_links(line, options, expected):
+    assert parse_links(line, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "sure", "expected"),
+    [
+        ("1-2 3p4", "-", Gold({(1, 2)}, {(1, 2), (3, 4)})),
+        ("1-2 1p2", "-", Gold({(1, 2)}, {(1, 2)})),
+        ("1p2", "-", Gold(set(), {(1, 2)})),
+        ("1-2 3p4", "p", Gold({(3, 4)}, {(1, 2), (3, 4)})),
+        ("1-2:1e-05 3p4:1e-05", "-", Gold({(1, 2)}, {(1, 2), (3, 4)})),
+        ("", "-", Gold(set(), set())),
+    ],
+)
+def test_parse_gold(line, sure, expected):
+    assert parse_gold(line, sure=sure) == expected
+
+
+@pytest.mark.parametrize("token", ["3x4", "3-", "-3", "1-2-3", "a-b", "--", "³-1", "3-4:", "\x00"])
+def test_a_bad_link_is_named(token):
+    with pytest.raises(
+        InputError, match=r"gold:12: bad link .*; expected 'i-j' \(sure\) or 'ipj' \(possible\)"
+    ):
+        parse_links(f"0-0 {token}", where="gold:12")
+
+
+@pytest.mark.parametrize("parse", [parse_links, parse_gold])
+@pytest.mark.parametrize(
+    "token", ["0-4294967296", "2147483648-0", "0p9999999999", "7-" + "9" * 5000, "1" * 5000 + "-0"]
+)
+def test_numbers_that_no_word_has_are_refused(parse, token):
+    with pytest.raises(
+        InputError, match=r"here:1: '.*' has a number above 2147483647; expected numbers of words"
+    ):
+        parse(f"0-0 {token}", where="here:1")
+
+
+def test_large_numbers_stay_apart():
+    most = 2**31 - 1
+    line = f"0-{most} 1-0 {most}-0 {'0' * 5000}1-1"
+    pairs = {(0, most), (1, 0), (most, 0), (1, 1)}
+    assert parse_links(line) == pairs
+    assert unpack(map(pack, pairs)) == pairs
+
+
+@pytest.mark.parametrize("parse", [parse_links, parse_gold])
+def test_index_0_in_a_1_based_line_is_refused(parse):
+    with pytest.raises(
+        InputError, match=r"here:1: link '0-3' has index 0 where words are counted from 1"
+    ):
+        parse("1-1 0-3", index=1, where="here:1")
+
+
+@given(links, indices, st.booleans())
+def test_parsing_what_was_formatted_gives_it_back(pairs, index, reverse):
+    line = format_links(pairs, index=index, reverse=reverse)
+    assert parse_links(line, index=index, reverse=reverse) == pairs
+    tokens = [tuple(map(int, token.split("-"))) for token in line.split()]
+    assert tokens == sorted(tokens)
+
+
+@given(links)
+def test_confidences_are_written_and_read_over(pairs):
+    pairs = list(pairs)
+    line = format_links(pairs, confidences=[1 / (n + 1) for n in range(len(pairs))])
+    assert parse_links(line) == set(pairs)
+
+
+def test_confidences_stay_with_their_links():
+    assert format_links([(2, 0), (0, 1)], confidences=[0.25, 1], index=1) == "1-2:1.000 3-1:0.250"
+
+
+def test_confidences_must_be_as_many_as_links():
+    with pytest.raises(ValueError, match="1 confidences for 2 links"):
+        format_links([(0, 0), (1, 1)], confidences=[0.5])
+
+
+@given(links)
+def test_packing_keeps_links_and_their_order(pairs):
+    packed = sorted(map(pack, pairs))
+    assert unpack(packed) == pairs
+    assert packed == [pack(pair) for pair in sorted(pairs)]
+
+
+@given(st.text(max_size=30))
+def test_any_line_is_parsed_or_refused(line):
+    try:
+        assert all(s >= 0 and t >= 0 for s, t in parse_links(line))
+    except InputError as error:
+        assert "bad link" in str(error)
+
+
+NAACL = "0002 1 1 S\n0002 2 1 P\n0002 0 3\n4 1 2 S 0.9\n"
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_naacl_sentences_without_links_become_empty(tmp_path):
+    path = write(tmp_path / "gold.wa", NAACL)
+    none = Gold(set(), set())
+    first = Gold({(0, 0)}, {(0, 0), (1, 0)})
+    assert list(GoldFile(path, index=1)) == [none, first, none, Gold({(0, 1)}, {(0, 1)})]
+    assert list(LinkFile(path, index=1)) == [set(), {(0, 0), (1, 0)}, set(), {(0, 1)}]
+
+
+def test_naacl_may_count_sentences_from_0(tmp_path):
+    assert list(LinkFile(write(tmp_path / "a", "0 1 1\n1 2 2\n"), index=1)) == [{(0, 0)}, {(1, 1)}]
+
+
+def test_naacl_is_filled_up_to_the_length_of_the_others(tmp_path):
+    gold = GoldFile(write(tmp_path / "gold", NAACL), index=1)
+    system = LinkFile(write(tmp_path / "system", "\n\n\n0-1\n0-0\n"))
+    rows = list(read_together(gold, system))
+    assert rows[-1] == (Gold(set(), set()), {(0, 0)})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 1 1\n1 1\n", r":2: bad line '1 1'; expected 'sentence source target \[S\|P\]'"),
+        ("2 1 1\n1 1 1\n", ":2: sentence 1 after 2; expected ascending order"),
+        ("1 1 1\n2 x 1\n", ":2: bad line '2 x 1'"),
+        ("1 1 4294967296\n", ":1: '1 1 4294967296' has a number above 2147483647"),
+        (f"1 1 1\n2 {'9' * 5000} 1\n", ":2: '2 9+…' has a number above 2147483647"),
+        (f"1 1 1\n{'9' * 5000} 1 1\n", ":2: '9+…' has a number above 2147483647"),
+        (
+            "3 1 1\n1000004 1 1\n",
+            ":2: sentence 1000004 after 3; expected at most 1000000 sentences without links",
+        ),
+        ("30000000 1 1\n", ":1: sentence 30000000 after 1; expected at most 1000000"),
+    ],
+)
+def test_naacl_refusals(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        list(LinkFile(write(tmp_path / "a", text)))
+
+
+def test_errors_name_file_and_line(tmp_path):
+    path = write(tmp_path / "test.talp", "0-0\n\n3x4\n")
+    with pytest.raises(InputError, match=r"test\.talp:3: bad link '3x4'"):
+        list(LinkFile(path))
+
+
+def test_possible_links_are_kept_dropped_or_taken_as_sure(tmp_path):
+    path = write(tmp_path / "gold", "0-0 1p1\n")
+    both, sure = {(0, 0), (1, 1)}, {(0, 0)}
+    assert list(GoldFile(path)) == [Gold(sure, both)]
+    assert list(GoldFile(path, possible="drop")) == [Gold(sure, sure)]
+    assert list(GoldFile(path, possible="sure")) == [Gold(both, both)]
+
+
+def test_unequal_line_counts_state_both(tmp_path):
+    paths = [
+        write(tmp_path / name, "0-0\n" * count) for name, count in (("a", 5), ("b", 2), ("c", 3))
+    ]
+    with pytest.raises(
+        InputError, match=r"line counts differ: \S*a has 5, \S*b has 2, \S*c has 3 lines"
+    ):
+        list(read_together(*map(LinkFile, paths)))
+
+
+def test_links_of_another_corpus_are_refused_before_the_work(tmp_path):
+    gold = GoldFile(write(tmp_path / "gold", "0-0\n" * 3))
+    refuse_other_count(gold, 3)
+    refuse_other_count(gold, None)
+    refuse_other_count(GoldFile("/dev/stdin"), 2)  # would be empty for whoever reads it next
+    for total in (2, 4):
+        message = f"line counts differ: .*gold has 3, the corpus has {total} lines"
+        with pytest.raises(InputError, match=message):
+            refuse_other_count(gold, total)
+    naacl = GoldFile(write(tmp_path / "naacl", "2 1 1 S\n"), index=1)
+    refuse_other_count(naacl, 4)  # the last sentences have no links
+    with pytest.raises(InputError, match="naacl has 2, the corpus has 1 lines"):
+        refuse_other_count(naacl, 1)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_what_never_ends_is_not_counted_to_the_end(tmp_path, monkeypatch, made):
+    monkeypatch.setattr(links_module, "MOST_MADE", 10)
+    monkeypatch.setattr(links_module, "MOST_COUNTED", 20)
+    endless = InMemory("endless", itertools.repeat(set()))
+    if not made:
+        endless = LinkFile("endless")
+        monkeypatch.setattr(links_module, "read_lines", lambda path: itertools.repeat("0-0\n"))
+    short = InMemory("short", [set(), set()])
+    count = 12 if made else 22
+    with pytest.raises(InputError, match=f"endless has more than {count}, short has 2 lines"):
+        list(read_together(endless, short))
+
+
+def test_gz_and_byte_order_mark_are_read_through(tmp_path):
+    with gzip.open(tmp_path / "a.gz", "wb") as file:
+        file.write(b"\xef\xbb\xbf0-0\r\n1-1\r\n")
+    assert list(LinkFile(tmp_path / "a.gz")) == [{(0, 0)}, {(1, 1)}]
+
+
+def test_stdin_is_a_dash():
+    code = "from fairseq_normalign.text.links import LinkFile; print(list(LinkFile('-')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="0-1\n", capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[{(0, 1)}]\n"

@@ -1,0 +1,301 @@
+"""The doctor of texts: mistakes are named, and nothing is said of text that is as it should be."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fairseq_normalign.text.text_doctor import (
+    Reading,
+    Vocabulary,
+    examine,
+    swapped,
+    unjoined,
+    wrong_scheme,
+)
+from fairseq_normalign.text.words import join_pieces, word_ids
+from tests.made_up_text import by_codes, by_model, counts, segmented, text_of
+
+SCHEMES = {"codes": "subword_nmt", "model": "sentencepiece"}
+
+
+def as_words(line: str) -> list[str]:
+    return line.split()
+
+
+def diagnose(vocabulary, segment, lines, scheme):
+    """Of text that is segmented here, word by word."""
+    reading = Reading(vocabulary, scheme, segmented_here=True)
+    for line in lines:
+        reading.add(*segmented(segment, line))
+    return examine(reading)
+
+
+def diagnose_pieces(vocabulary, segment, lines, scheme):
+    """Of text that came as pieces."""
+    reading = Reading(vocabulary, scheme, segmented_here=False)
+    for line in lines:
+        pieces = segment(line)
+        ids = word_ids(pieces, scheme)
+        reading.add(join_pieces(pieces, ids, scheme), pieces, ids)
+    return examine(reading)
+
+
+def held_out(language: str) -> list[str]:
+    return text_of(language, seed=2, lines=100)
+
+
+RIGHT = {
+    **{f"codes, {n}": (by_codes, {"merges": n}) for n in (5, 40, 300, 1500)},
+    **{f"model, {n}": (by_model, {"vocab_size": n}) for n in (60, 400, 1500)},
+    "unigram": (by_model, {"model_type": "unigram"}),
+    "unigram, large": (by_model, {"model_type": "unigram", "vocab_size": 1500}),
+    "characters": (by_model, {"model_type": "char"}),
+    "suffix": (by_model, {"treat_whitespace_as_suffix": True}),
+    "byte fallback": (by_model, {"byte_fallback": True, "vocab_size": 700}),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("joint_codes", [True, False])
+@pytest.mark.parametrize("joint_dictionary", [True, False])
+def test_nothing_is_said_of_right_text(name, joint_codes, joint_dictionary):
+    build, options = RIGHT[name]
+    scheme = "subword_nmt" if build is by_codes else "sentencepiece"
+    for language in ("de", "en"):
+        segment = build(*(("de", "en") if joint_codes else (language,)), **options)
+        lines = text_of("de") + text_of("en") if joint_dictionary else text_of(language)
+        counted = counts(segment, lines)
+        not_counted = dict.fromkeys(counted, 1)
+        for vocabulary in (Vocabulary(counted), Vocabulary(not_counted)):
+            assert wrong_scheme([vocabulary], scheme, segmented_here=True) is None
+            assert diagnose(vocabulary, segment, held_out(language), scheme) is None
+            assert diagnose_pieces(vocabulary, segment, held_out(language), scheme) is None
+            for line in held_out(language)[:20]:  # single sentences
+                assert diagnose(vocabulary, segment, [line], scheme) is None
+                assert diagnose_pieces(vocabulary, segment, [line], scheme) is None
+                assert (
+                    diagnose_pieces(vocabulary, segment, [" ".join(line.split()[:2])], scheme)
+                    is None
+                )
+
+
+@pytest.mark.parametrize("size", [100, 500])
+def test_nothing_is_said_of_words_that_a_dictionary_of_words_lacks(size):
+    vocabulary = Vocabulary(dict(counts(as_words, text_of("de")).most_common(size)))
+    assert vocabulary.scheme == "none"
+    assert diagnose_pieces(vocabulary, as_words, held_out("de"), "none") is None
+    assert wrong_scheme([vocabulary], "subword_nmt", segmented_here=False) is None
+
+
+def test_nothing_is_said_of_characters():
+    def characters(line):
+        return list(line.replace(" ", "▁"))
+
+    vocabulary = Vocabulary(counts(characters, text_of("de")))
+    for scheme in ("none", "sentencepiece"):
+        assert wrong_scheme([vocabulary], scheme, segmented_here=False) is None
+        assert diagnose_pieces(vocabulary, characters, held_out("de"), scheme) is None
+
+
+def test_nothing_is_said_of_a_language_without_spaces():
+    together = ["".join(line.split()) for line in text_of("de")]
+    segment = by_model("de")
+    vocabulary = Vocabulary(counts(segment, together))
+    lines = ["".join(line.split()) for line in held_out("de")]
+    assert diagnose(vocabulary, segment, lines, "sentencepiece") is None
+    assert diagnose_pieces(vocabulary, segment, lines, "sentencepiece") is None
+
+
+def test_rare_characters_are_no_mistake():
+    segment = by_codes("de")
+    vocabulary = Vocabulary(counts(segment, text_of("de")))
+    lines = [f"{line} 漢字 😀" for line in held_out("de")]
+    assert diagnose(vocabulary, segment, lines, "subword_nmt") is None
+
+
+def test_empty_text_and_an_empty_dictionary():
+    vocabulary = Vocabulary(counts(by_codes("de"), text_of("de")))
+    assert diagnose(vocabulary, as_words, [], "none") is None
+    assert diagnose_pieces(vocabulary, as_words, ["", ""], "subword_nmt") is None
+    assert diagnose_pieces(Vocabulary({}), as_words, [""], "none") is None
+    assert wrong_scheme([Vocabulary({})], "subword_nmt", segmented_here=False) is None
+
+
+# Mistakes
+
+SEGMENTS = {"codes": by_codes("de"), "model": by_model("de")}
+
+
+@pytest.mark.parametrize("kind", SEGMENTS)
+@pytest.mark.parametrize("named", [True, False])
+def test_words_for_a_model_of_pieces(kind, named):
+    vocabulary = Vocabulary(counts(SEGMENTS[kind], text_of("de")))
+    scheme = SCHEMES[kind] if named else "none"
+    diagnosis = diagnose_pieces(vocabulary, as_words, held_out("de"), scheme)
+    assert diagnosis.certain
+    assert (diagnosis.remedy, diagnosis.scheme) == ("segment", SCHEMES[kind])
+    assert "the text is not segmented" in diagnosis.symptom
+    several = diagnose_pieces(vocabulary, as_words, held_out("de")[:2], scheme)
+    assert several.remedy == "segment"
+
+
+def test_one_sentence_of_words_is_doubted():
+    vocabulary = Vocabulary(counts(SEGMENTS["codes"], text_of("de")))
+    rare = "".join(text_of("de")[0].split()[:3])
+    diagnosis = diagnose_pieces(vocabulary, as_words, [rare], "none")
+    assert (diagnosis.certain, diagnosis.remedy) == (False, "segment")
+
+
+@pytest.mark.parametrize("build", [by_codes, by_model])
+@pytest.mark.parametrize(("language", "other"), [("de", "en"), ("en", "de")])
+def test_codes_of_the_other_language(build, language, other):
+    scheme = "subword_nmt" if build is by_codes else "sentencepiece"
+    vocabulary = Vocabulary(counts(build(language), text_of(language)))
+    diagnosis = diagnose(vocabulary, build(other), held_out(language), scheme)
+    assert diagnosis.certain
+    assert diagnosis.remedy == "codes"
+    assert "that the dictionary has whole are split" in diagnosis.symptom
+    # Who segmented the text elsewhere may have sampled: BPE-dropout.
+    elsewhere = diagnose_pieces(vocabulary, build(other), held_out(language), scheme)
+    assert (elsewhere.certain, elsewhere.remedy) == (False, "codes")
+
+
+def test_other_codes_of_the_same_text_are_doubted():
+    vocabulary = Vocabulary(counts(by_codes("de", merges=300), text_of("de")))
+    diagnosis = diagnose(vocabulary, by_codes("de", merges=900), held_out("de"), "subword_nmt")
+    assert (diagnosis.certain, diagnosis.remedy) == (False, "codes")
+
+
+@pytest.mark.parametrize("kind", SEGMENTS)
+def test_pieces_that_are_segmented_once_more(kind):
+    segment = SEGMENTS[kind]
+    vocabulary = Vocabulary(counts(segment, text_of("de")))
+    lines = [" ".join(segment(line)) for line in held_out("de")]
+    diagnosis = diagnose(vocabulary, segment, lines, SCHEMES[kind])
+    assert diagnosis.certain
+    assert diagnosis.remedy == "twice"
+
+
+@pytest.mark.parametrize("kind", [*SEGMENTS, "words"])
+def test_cased_text_for_a_lowercased_model(kind):
+    segment = SEGMENTS.get(kind, as_words)
+    vocabulary = Vocabulary(counts(segment, text_of("de")))
+    scheme = SCHEMES.get(kind, "none")
+    lines = [" ".join(map(str.capitalize, line.split())) for line in held_out("de")]
+    diagnosis = diagnose(vocabulary, segment, lines, scheme)
+    assert (diagnosis.certain, diagnosis.remedy) == (True, "lowercase")
+    one = diagnose(vocabulary, segment, [held_out("de")[0].capitalize()], scheme)
+    assert (one.certain, one.remedy) == (False, "lowercase")
+    # A cased model, and a stray capital.
+    cased = Vocabulary(counts(segment, text_of("de")) | counts(segment, lines))
+    assert diagnose(cased, segment, lines, scheme) is None
+    stray = [*held_out("de"), held_out("de")[0].capitalize()]
+    assert diagnose(vocabulary, segment, stray, scheme) is None
+
+
+def test_text_of_another_model():
+    vocabulary = Vocabulary(counts(as_words, text_of("de")))
+    diagnosis = diagnose_pieces(vocabulary, as_words, held_out("en"), "none")
+    assert (diagnosis.certain, diagnosis.remedy) == (True, "model")
+    few = diagnose_pieces(vocabulary, as_words, held_out("en")[:2], "none")
+    assert (few.certain, few.remedy) == (False, "model")
+
+
+BUILDERS = {"codes": by_codes, "model": by_model, "words": lambda *languages: as_words}
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_texts_that_are_swapped(kind):
+    scheme = SCHEMES.get(kind, "none")
+
+    def readings(dictionaries, texts, count=100):
+        for of_dictionary, language in zip(dictionaries, texts, strict=True):
+            segment = BUILDERS[kind](of_dictionary)
+            vocabulary = Vocabulary(counts(segment, text_of(of_dictionary)))
+            reading = Reading(vocabulary, scheme, segmented_here=True)
+            for line in held_out(language)[:count]:
+                reading.add(*segmented(segment, line))
+            yield reading
+
+    diagnosis = swapped(*readings(["de", "en"], ["en", "de"]))
+    assert (diagnosis.certain, diagnosis.remedy) == (True, "swapped")
+    assert swapped(*readings(["de", "en"], ["de", "en"])) is None
+    assert swapped(*readings(["de", "en"], ["de", "de"])) is None  # one side is right
+    assert swapped(*readings(["de", "de"], ["en", "de"])) is None  # a joint dictionary
+    assert swapped(*readings(["de", "en"], ["en", "de"], count=2)) is None
+
+
+@pytest.mark.parametrize("kind", SEGMENTS)
+def test_pieces_that_nobody_said_how_to_join(kind):
+    vocabulary = Vocabulary(counts(SEGMENTS[kind], text_of("de")))
+    diagnosis = diagnose_pieces(vocabulary, SEGMENTS[kind], held_out("de"), "none")
+    assert (diagnosis.certain, diagnosis.remedy) == (False, "join")
+    assert diagnosis == unjoined(vocabulary, "none")
+    assert unjoined(vocabulary, SCHEMES[kind]) is None
+
+
+# Schemes
+
+
+def marked(scheme: str) -> Vocabulary:
+    forms = {
+        "sentencepiece": "▁{}",
+        "subword_nmt": "{}@@",
+        "gpt2": "Ġ{}",
+        "_EOW": "{}_EOW",
+        "none": "{}",
+    }
+    words = [*range(70), *(forms[scheme].format(number) for number in range(30))]
+    return Vocabulary(dict.fromkeys(map(str, words), 1))
+
+
+@pytest.mark.parametrize(
+    ("shown", "named"),
+    list(itertools.product(["sentencepiece", "subword_nmt", "gpt2", "_EOW"], repeat=2)),
+)
+def test_a_scheme_that_the_dictionary_does_not_show(shown, named):
+    diagnosis = wrong_scheme([marked(shown)], named, segmented_here=False)
+    if shown == named:
+        assert diagnosis is None
+        return
+    assert diagnosis.certain
+    assert (diagnosis.remedy, diagnosis.scheme) == ("scheme", shown)
+    assert f"{named} is named, but 30 of the dictionary's 100 symbols carry" in diagnosis.symptom
+
+
+def test_a_few_symbols_with_the_other_mark_change_nothing():
+    vocabulary = Vocabulary({**marked("sentencepiece").counts, "x@@": 1, "_": 1})
+    for scheme in ("subword_nmt", "wordpiece"):
+        assert wrong_scheme([vocabulary], scheme, segmented_here=True).remedy == "scheme"
+
+
+def test_one_side_may_have_no_pieces():
+    vocabularies = [marked("none"), marked("sentencepiece")]
+    assert wrong_scheme(vocabularies, "sentencepiece", segmented_here=False) is None
+    assert wrong_scheme(vocabularies, "subword_nmt", segmented_here=False).scheme == "sentencepiece"
+    assert wrong_scheme(vocabularies, "none", segmented_here=False) is None
+
+
+@pytest.mark.parametrize(("scheme", "remedy"), [("sentencepiece", "words"), ("gpt2", "numbers")])
+def test_a_mark_that_no_symbol_has(scheme, remedy):
+    diagnosis = wrong_scheme([marked("none")] * 2, scheme, segmented_here=False)
+    assert (diagnosis.certain, diagnosis.remedy) == (True, remedy)
+    assert "every sentence would be one word" in diagnosis.symptom
+    assert wrong_scheme([marked("none")] * 2, scheme, segmented_here=True) is None
+    assert wrong_scheme([marked("none")] * 2, "subword_nmt", segmented_here=False) is None
+
+
+def test_bert_is_told_to_split_and_lowercases_by_itself():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["the", "cat", *letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = Vocabulary(dict.fromkeys(pieces, 1))
+    assert vocabulary.scheme == "bert"
+    assert vocabulary.lowercased
+    assert vocabulary.has_whole("cat")
+    assert not vocabulary.has_whole("a@@")
+    lines = ["The Cat saw Another Thing there today"] * 30
+    diagnosis = diagnose_pieces(vocabulary, as_words, lines, "none")
+    assert diagnosis.certain
+    assert (diagnosis.remedy, diagnosis.scheme) == ("segment", "bert")

@@ -1,0 +1,185 @@
+import re
+
+import pytest
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.treebank import Tree, check_text, lowercased, read_conllu
+
+
+def row(number, form, head, relation, tag="_"):
+    return "\t".join([str(number), form, "_", tag, "_", "_", str(head), relation, "_", "_"])
+
+
+def write(tmp_path, *lines, end="\n", newline="\n"):
+    path = tmp_path / "x.conllu"
+    path.write_bytes((newline.join(lines) + end).encode())
+    return path
+
+
+DOGS = [row(1, "Dogs", 2, "nsubj"), row(2, "eat", 0, "root"), row(3, "fish", 2, "obj")]
+SHORT = [row(1, "Go", 0, "root", "VERB")]
+# zum Haus gehen = zu dem Haus gehen; 3.1 is an empty node
+ZUM = [
+    "# text = zum Haus gehen",
+    row("1-2", "zum", "_", "_"),
+    row(1, "zu", 3, "case", "ADP"),
+    row(2, "dem", 3, "det", "DET"),
+    row(3, "Haus", 4, "obl", "NOUN"),
+    row("3.1", "hin", "_", "_"),
+    row(4, "gehen", 0, "root"),
+]
+# gib's = gib es: the second part depends on the first, and is lost
+GIBS = [
+    row("1-2", "gib's", "_", "_"),
+    row(1, "gib", 0, "root"),
+    row(2, "es", 1, "obj"),
+    row(3, "ihm", 1, "iobj"),
+]
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\n", ""])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_sentences_whatever_the_ends_of_lines(end, newline, tmp_path):
+    path = write(
+        tmp_path, "# newdoc", "", "# sent_id = 1", *DOGS, "", "", *SHORT, end=end, newline=newline
+    )
+    first, second = read_conllu(path)
+    relations = ["nsubj", "root", "obj"]
+    words = ["Dogs", "eat", "fish"]
+    assert first == Tree(words, [1, -1, 1], relations, f"{path}:3", ["_"] * 3)
+    assert second == Tree(["Go"], [-1], ["root"], f"{path}:9", ["VERB"])
+    assert first.root == 1
+
+
+def test_multiword_tokens_and_empty_nodes(tmp_path):
+    zum, gibs = read_conllu(write(tmp_path, *ZUM, "", *GIBS))
+    assert zum[:3] == (["zum", "Haus", "gehen"], [1, 2, -1], ["case", "obl", "root"])
+    assert zum.tags == ["ADP", "NOUN", "_"]
+    assert gibs[:3] == (["gib's", "ihm"], [-1, 0], ["root", "iobj"])
+
+
+def test_a_part_whose_head_is_inside_gives_way_to_one_whose_head_is_outside(tmp_path):
+    lines = [
+        row("1-2", "am", "_", "_"),
+        row(1, "an", 2, "case"),
+        row(2, "dem", 3, "det"),
+        row(3, "Haus", 0, "root"),
+    ]
+    (tree,) = read_conllu(write(tmp_path, *lines))
+    assert tree[:3] == (["am", "Haus"], [1, -1], ["det", "root"])
+
+
+def test_a_part_that_is_the_root_makes_the_token_the_root(tmp_path):
+    lines = [
+        row("1-2", "ab", "_", "_"),
+        row(1, "a", 3, "x"),
+        row(2, "b", 0, "root"),
+        row(3, "c", 2, "y"),
+    ]
+    (tree,) = read_conllu(write(tmp_path, *lines))
+    assert tree[:3] == (["ab", "c"], [-1, 0], ["root", "y"])
+
+
+def test_a_blank_inside_a_word(tmp_path):
+    (tree,) = read_conllu(write(tmp_path, row(1, "10 000", 0, "root")))
+    assert tree.words == ["10\u00a0000"]
+
+
+def test_lowercase():
+    assert lowercased(Tree(["Die", "ÄPFEL"], [1, -1], ["det", "root"], "")).words == [
+        "die",
+        "äpfel",
+    ]
+
+
+BAD = {
+    r":2: 9 columns; expected the 10 of CoNLL-U, with tabs between": [SHORT[0], "2" + "\t_" * 8],
+    r":1: 1 columns; expected the 10": ["1 Go _ _ _ _ 0 root _ _"],
+    r":2: word number '3'; expected 2": [SHORT[0], row(3, "on", 1, "x")],
+    r":1: word number 'a'; expected 1": [row("a", "on", 0, "x")],
+    r":2: head '_' of word 2; expected a number, 0 for the root": [
+        SHORT[0],
+        row(2, "on", "_", "x"),
+    ],
+    r":1: the sentence has 0 roots; expected 1": [row(1, "Go", 2, "x"), row(2, "on", 1, "x")],
+    r":1: the sentence has 2 roots; expected 1": [SHORT[0], row(2, "on", 0, "x")],
+    r":1: head 7 of word 2; the sentence has 2 words": [SHORT[0], row(2, "on", 7, "x")],
+    r":1: word 2 is its own ancestor; expected a tree": [
+        SHORT[0],
+        row(2, "on", 3, "x"),
+        row(3, "and", 2, "x"),
+    ],
+    r":1: head 3 of word 1; the sentence has 2 words": [row(1, "on", 3, "x"), row(2, "Go", 0, "r")],
+    r":1: head 9 of word 3; the sentence has 3 words": [
+        row(1, "on", 3, "x"),
+        row(2, "Go", 0, "root"),
+        row(3, "and", 9, "x"),
+    ],
+    r":2: head '999": [SHORT[0], row(2, "on", "9" * 5000, "x")],
+    r":1: word number '999": [row("9" * 5000 + "-3", "Go", "_", "_"), *SHORT],
+    r":2: multiword token 2-3; expected words of the sentence, each in one token": [
+        row("1-2", "ab", "_", "_"),
+        row("2-3", "bc", "_", "_"),
+        row(1, "a", 0, "root"),
+        row(2, "b", 1, "x"),
+        row(3, "c", 1, "x"),
+    ],
+    r":2: multiword token 1-2 stands before word 2; expected it before its first word": [
+        row(1, "zu", 0, "root"),
+        row("1-2", "zum", "_", "_"),
+        row(2, "dem", 1, "x"),
+    ],
+    r":3: the sentence has multiword tokens or empty nodes alone; expected words": [
+        *SHORT,
+        "",
+        row("1-2", "zum", "_", "_"),
+    ],
+    r":1: multiword token 1-3; expected words of the sentence": [
+        row("1-3", "Go", "_", "_"),
+        *SHORT,
+    ],
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_files(message, tmp_path):
+    with pytest.raises(InputError, match=re.escape("x.conllu" + message)) as refused:
+        list(read_conllu(write(tmp_path, *BAD[message])))
+    assert len(str(refused.value)) < 400
+
+
+def test_a_long_chain_of_words(tmp_path):
+    """Time grows with the length of a sentence, not with its square."""
+    words = 50_000
+    lines = [row(number, "x", number + 1, "dep") for number in range(1, words)]
+    (tree,) = read_conllu(write(tmp_path, *lines, row(words, "x", 0, "root")))
+    assert tree.heads == [*range(1, words), -1]
+
+
+def test_files_without_sentences_and_no_file(tmp_path):
+    for text in ("", "# a comment\n"):
+        (tmp_path / "x").write_text(text)
+        with pytest.raises(InputError, match="x: has no sentence; expected CoNLL-U"):
+            list(read_conllu(tmp_path / "x"))
+    with pytest.raises(InputError, match="none: No such file"):
+        list(read_conllu(tmp_path / "none"))
+
+
+def test_trees_of_a_text(tmp_path):
+    trees = list(read_conllu(write(tmp_path, *DOGS, "", *SHORT)))
+    lines = [["Dogs", "eat", "fish"], ["Go"]]
+    check_text(trees, lines, "text")
+    with pytest.raises(
+        InputError,
+        match=r"conllu:5: sentence 2 has the word 'Go', and text 'go'; expected a treebank",
+    ):
+        check_text(trees, [lines[0], ["go"]], "text")
+    with pytest.raises(InputError, match="conllu:1: sentence 1 has the word 'fish', and text ''"):
+        check_text(trees, [lines[0][:2], lines[1]], "text")
+    with pytest.raises(
+        InputError,
+        match="sentence 2: only the treebank has it; expected a treebank of the same text",
+    ):
+        check_text(trees, lines[:1], "text")
+    with pytest.raises(InputError, match="sentence 3: only text has it"):
+        check_text(trees, [*lines, ["more"]], "text")

@@ -1,0 +1,132 @@
+"""Pieces to words: marks where they can be trusted, spelling where the words are known."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.words import (
+    SCHEMES,
+    TextFile,
+    join_pieces,
+    normalise_bpe_name,
+    word_ids,
+)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "bpe", "expected"),
+    [
+        ("", "sentencepiece", []),
+        ("▁wir ▁glau ben", "sentencepiece", [0, 1, 1]),  # with dummy prefix
+        ("wir ▁glau ben", "sentencepiece", [0, 1, 1]),  # without
+        ("▁ wir ▁ , ▁das", "sentencepiece", [0, 0, 1, 1, 2]),  # a lone mark opens the next word
+        ("▁ ▁wir", "sentencepiece", [0, 0]),
+        ("▁wir ▁", "sentencepiece", [0, 0]),  # … and a trailing one opens none
+        ("▁wir <unk> ▁das", "sentencepiece", [0, 0, 1]),
+        ("<unk> ▁das", "sentencepiece", [0, 1]),
+        ("wir▁ glau ben▁", "sentencepiece", [0, 1, 1]),  # white space as suffix
+        ("▁", "sentencepiece", [0]),
+        ("wir glau@@ ben", "subword_nmt", [0, 1, 1]),
+        ("glau@@ ben@@", "subword_nmt", [0, 0]),  # cut at the length limit
+        ("a @@", "subword_nmt", [0, 0]),  # a lone mark opens no word
+        ("@@ a", "subword_nmt", [0, 0]),
+        ("@@", "subword_nmt", [0]),
+        ("<unk> das", "subword_nmt", [0, 1]),
+        ("em ##bed ##ding of", "bert", [0, 0, 0, 1]),
+        ("##ding of", "bert", [0, 1]),  # cut at the beginning
+        ("## a ##b", "bert", [0, 1, 1]),  # a lone mark is a word
+        ("[UNK] das", "bert", [0, 1]),
+        ("the Ġcat Ġsa t", "gpt2", [0, 1, 2, 2]),
+        ("Ġthe Ġcat", "gpt2", [0, 1]),
+        ("a b <unk>", "none", [0, 1, 2]),
+        ("_a b _c", "wordpiece", [0, 0, 1]),
+        ("a b | c", "letter", [0, 0, 1, 1]),
+        ("a b_EOW c_EOW", "_EOW", [0, 0, 1]),
+    ],
+)
+def test_marks(pieces, bpe, expected):
+    assert word_ids(pieces.split(), bpe) == expected
+
+
+def test_a_piece_over_several_words_is_refused():
+    with pytest.raises(InputError, match="a:1: piece '▁of▁the' spans several words"):
+        word_ids(["▁of▁the"], "sentencepiece", where="a:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (None, "none"),
+        ("", "none"),
+        ("@@ ", "subword_nmt"),
+        ("@@", "subword_nmt"),
+        ("subword_nmt", "subword_nmt"),
+        ("sentencepiece", "sentencepiece"),
+        ("gpt2", "gpt2"),
+        ("hf_byte_bpe", "gpt2"),
+        ("_EOW", "_EOW"),
+        ("bert", "bert"),
+        ("##", "bert"),
+        ("none", "none"),
+        ("characters", "sentencepiece"),
+    ],
+)
+def test_names_of_schemes(name, expected):
+    assert normalise_bpe_name(name) == expected
+
+
+@pytest.mark.parametrize("name", ["byte_bpe", "bytes", "fastbpe2"])
+def test_other_schemes_are_refused_by_name(name):
+    message = f"unsupported BPE '{name}'; expected to split text: .*; or to join pieces: sentence"
+    with pytest.raises(InputError, match=message):
+        normalise_bpe_name(name)
+
+
+def test_words_are_split_at_ascii_space_only(tmp_path):
+    path = tmp_path / "text"
+    path.write_text(" a\u00a0b\tc  d\n\n", encoding="utf-8")
+    assert list(TextFile(path)) == [["a\u00a0b", "c", "d"], []]
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=5)), st.sampled_from(SCHEMES))
+def test_ids_start_at_0_and_never_skip(pieces, bpe):
+    try:
+        ids = word_ids(pieces, bpe)
+    except InputError as error:
+        assert "spans several words" in str(error)
+        return
+    assert ids[:1] in ([], [0])
+    assert all(later - earlier in (0, 1) for earlier, later in itertools.pairwise(ids))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "scheme", "expected"),
+    [
+        ("▁das ▁ha us", "sentencepiece", ["das", "haus"]),
+        ("d@@ as @@", "subword_nmt", ["das"]),
+        ("@@", "subword_nmt", ["@@"]),  # nothing but marks: as it stands
+        ("▁", "sentencepiece", ["▁"]),
+        ("the Ġcaf Ã ©", "gpt2", ["the", "café"]),
+        ("a Âł", "gpt2", ["a\u00a0"]),
+        ("em ##bed ## x", "bert", ["embed", "##", "x"]),
+        ("▁das x@@", "none", ["▁das", "x@@"]),
+        ("<unk> a", "subword_nmt", ["<unk>", "a"]),
+    ],
+)
+def test_pieces_join_to_words(pieces, scheme, expected):
+    pieces = pieces.split()
+    assert join_pieces(pieces, word_ids(pieces, scheme), scheme) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.sampled_from("ab@▁Ġ_|#EOWÃ©"), min_size=1)), st.sampled_from(SCHEMES))
+def test_no_word_is_empty(pieces, scheme):
+    try:
+        ids = word_ids(pieces, scheme)
+    except InputError:
+        return
+    assert all(join_pieces(pieces, ids, scheme))
