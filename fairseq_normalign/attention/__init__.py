@@ -1,1 +1,1 @@
-"""What attention adds up: the recorder, αf(x) and its norms, whole blocks, LRP, and soft methods."""
+"""What attention adds up: the recorder, αf(x) and its norms, whole blocks, LRP, soft methods."""

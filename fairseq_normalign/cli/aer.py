@@ -16,7 +16,7 @@ from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, short_names
 from fairseq_normalign.progress import bar
-from fairseq_normalign.report.columns import columns
+from fairseq_normalign.results.columns import columns
 from fairseq_normalign.text.links import FORMATS, GoldFile, LinkFile
 from fairseq_normalign.text.words import TextFile
 

@@ -27,10 +27,10 @@ from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.text.links import refuse_other_count
 
 if TYPE_CHECKING:
-    from fairseq_normalign.report.html.blocks import Section, Table
     from fairseq_normalign.report.html.browser import Browser
     from fairseq_normalign.report.html.included import Included
     from fairseq_normalign.report.html.measuring import Gatherer, Material
+    from fairseq_normalign.results.blocks import Section, Table
 
 ENDINGS = (".html", ".htm")
 PARTS = ("heads", "mixing", "statistics")
@@ -250,7 +250,7 @@ def model_row(material: Material) -> list[Any]:
 
 
 def models_table(rows: list[list[Any]]) -> Table:
-    from fairseq_normalign.report.html.blocks import Table
+    from fairseq_normalign.results.blocks import Table
 
     columns = ["model", "languages", "heads of each layer", "million parameters", "file in MB"]
     return Table(columns, rows, "Models", decimals=1)
@@ -281,9 +281,9 @@ def write(
     browser: Browser | None = None,
 ) -> None:
     """Writes the page, and says how large it is."""
-    from fairseq_normalign.report.html.blocks import as_json
     from fairseq_normalign.report.html.overview import sections
     from fairseq_normalign.report.html.page import page, written
+    from fairseq_normalign.results.blocks import as_json
 
     contents = {
         "sections": as_json([first, *sections(included)]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_normalign.layers.evolution import Evolution, Evolutions
-from fairseq_normalign.report.columns import columns
+from fairseq_normalign.results.columns import columns
 
 NOTHING = "–"
 LEGEND = """identity: share of a token's nearest neighbours that are the same token; left, right:

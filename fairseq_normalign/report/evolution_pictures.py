@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.layers.evolution import SHUFFLED, Evolution, Evolutions
 from fairseq_normalign.layers.evolution_plan import ALL, ANY
-from fairseq_normalign.report.style import HEAT, in_style
+from fairseq_normalign.results.style import HEAT, in_style
 
 MEASURES = {
     "identity": "same token",

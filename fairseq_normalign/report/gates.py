@@ -17,8 +17,8 @@ from fairseq_normalign.heads.relevance_log import (
     mean_relevance,
 )
 from fairseq_normalign.names import KINDS, Head, by_kind
-from fairseq_normalign.report.columns import columns
-from fairseq_normalign.report.style import COLOURS, in_style
+from fairseq_normalign.results.columns import columns
+from fairseq_normalign.results.style import COLOURS, in_style
 
 NOTHING = "–"
 LEGEND = """\

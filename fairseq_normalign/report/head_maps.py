@@ -14,7 +14,7 @@ from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.names import Head, by_kind
 from fairseq_normalign.report.role_pictures import GONE, draw_functions, label_heads, legend
 from fairseq_normalign.report.roles import Does
-from fairseq_normalign.report.style import HEAT, in_style
+from fairseq_normalign.results.style import HEAT, in_style
 
 PANEL = (2.6, 2.4)  # inches
 

@@ -19,7 +19,7 @@ from fairseq_normalign.heads.head_scores import HEAD_SCORES
 from fairseq_normalign.heads.profile import Profile, RareInfluence
 from fairseq_normalign.heads.syntax import Accuracy
 from fairseq_normalign.names import KINDS, Head, by_kind
-from fairseq_normalign.report.columns import columns
+from fairseq_normalign.results.columns import columns
 from fairseq_normalign.version import __version__
 
 PERCENT = ("AER", "UAS")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import Costs, ErrorTable, best_of_methods
 from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.report.columns import columns
-from fairseq_normalign.report.spread import spread
+from fairseq_normalign.results.columns import columns
+from fairseq_normalign.results.spread import spread
 
 AER = "AER in %, P and R"
 AER_IN = "AER in % with its bootstrap interval, P and R"

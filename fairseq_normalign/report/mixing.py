@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from fairseq_normalign.layers.analyses import ANALYSES
 from fairseq_normalign.layers.mixing import Mixing
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.report.columns import columns
-from fairseq_normalign.report.spread import spread
-from fairseq_normalign.report.style import HEAT, in_style
+from fairseq_normalign.results.columns import columns
+from fairseq_normalign.results.spread import spread
+from fairseq_normalign.results.style import HEAT, in_style
 
 NOTHING = "–"
 TITLES = {

@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.report.columns import display_width
 from fairseq_normalign.report.fonts import families_for
-from fairseq_normalign.report.style import HEAT, in_style
+from fairseq_normalign.results.columns import display_width
+from fairseq_normalign.results.style import HEAT, in_style
 from fairseq_normalign.text.links import Gold, Link
 
 INCH_PER_CELL = (0.14, 0.32)  # of a long sentence, of a short one

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.layers.probing import Probing
-from fairseq_normalign.report.columns import columns
-from fairseq_normalign.report.style import in_style
+from fairseq_normalign.results.columns import columns
+from fairseq_normalign.results.style import in_style
 
 NOTHING = "–"
 

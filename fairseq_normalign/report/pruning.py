@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.report.columns import columns
-from fairseq_normalign.report.style import HEAT, in_style
+from fairseq_normalign.results.columns import columns
+from fairseq_normalign.results.style import HEAT, in_style
 
 if TYPE_CHECKING:
     from fairseq_normalign.heads.evaluation import Row

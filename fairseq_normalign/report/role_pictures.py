@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.report.roles import CATEGORIES, Does, Model
-from fairseq_normalign.report.style import in_style
+from fairseq_normalign.results.style import in_style
 
 
 class Look(NamedTuple):

@@ -13,7 +13,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import read_lines, short_names
 from fairseq_normalign.heads.criteria import FUNCTIONS
 from fairseq_normalign.names import KINDS, Head, parse_head
-from fairseq_normalign.report.columns import columns
+from fairseq_normalign.results.columns import columns
 from fairseq_normalign.strict_json import parse_json
 
 EXPECTED = "expected what `normalign heads -o` writes"

@@ -13,7 +13,6 @@ from itertools import chain
 from fairseq_normalign.heads.layer_summary import SUMMARIES, Layer, summaries_by_layer
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.names import KINDS, by_kind
-from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.heads import (
     NOTHING,
     PERCENT,
@@ -21,7 +20,8 @@ from fairseq_normalign.report.heads import (
     low_scores,
     table,
 )
-from fairseq_normalign.report.spread import Spread, spread
+from fairseq_normalign.results.columns import columns
+from fairseq_normalign.results.spread import Spread, spread
 
 Summaries = dict[str, dict[Layer, dict[str, Spread]]]  # by score, layer and name of the summary
 Correlations = dict[str, dict[tuple[str, str], Spread]]  # by kind, or all, and pair of scores

@@ -14,8 +14,8 @@ import numpy as np
 from fairseq_normalign.layers.moments import Moments
 from fairseq_normalign.layers.statistics import LayerStatistics, Relation, Statistics
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.report.columns import columns
 from fairseq_normalign.report.mixing import cell
+from fairseq_normalign.results.columns import columns
 
 LENGTHS = ("mean", "deviation", "CV", "min", "max")
 

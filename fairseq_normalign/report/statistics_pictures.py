@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from fairseq_normalign.layers.statistics import LayerStatistics, Statistics
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.report.statistics import ByKind, shown_categories
-from fairseq_normalign.report.style import in_style
+from fairseq_normalign.results.style import in_style
 
 POINTS = 400  # of a cloud, of each category
 SMALLEST = 1e-4  # weight that is drawn

@@ -13,8 +13,8 @@ from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.names import Head, HeadCounts
-from fairseq_normalign.report.columns import GAP, columns
-from fairseq_normalign.report.spread import Spread, spread
+from fairseq_normalign.results.columns import GAP, columns
+from fairseq_normalign.results.spread import Spread, spread
 
 STEPS = {"input": "align with input", "output": "align with output"}
 INDENT = 4  # before the title of a step

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fairseq_normalign.report.spread import Spread, spread
+from fairseq_normalign.results.spread import Spread, spread
 
 
 def slow_deviation(values):

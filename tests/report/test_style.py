@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fairseq_normalign import report
 from fairseq_normalign.report import pictures
-from fairseq_normalign.report.style import COLOURS, HEAT, in_style
+from fairseq_normalign.results.style import COLOURS, HEAT, in_style
 
 FOLDER = Path(report.__file__).parent
 

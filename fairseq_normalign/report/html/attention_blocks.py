@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from fairseq_normalign.names import KINDS, parse_head
-from fairseq_normalign.report.html.blocks import (
+from fairseq_normalign.results.blocks import (
     Block,
     Grid,
     Note,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fairseq_normalign.files import short_names
-from fairseq_normalign.report.html.blocks import (
+from fairseq_normalign.results.blocks import (
     Block,
     Curve,
     Curves,

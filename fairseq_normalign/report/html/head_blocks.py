@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq_normalign.heads.criteria import FUNCTIONS
 from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
-from fairseq_normalign.report.html.blocks import (
+from fairseq_normalign.results.blocks import (
     Block,
     Choice,
     Grid,

@@ -17,7 +17,7 @@ from fairseq_normalign.report.html import (
     layer_blocks,
     pruning_blocks,
 )
-from fairseq_normalign.report.html.blocks import Block, as_json, facts_of
+from fairseq_normalign.results.blocks import Block, as_json, facts_of
 
 MOST_CHARACTERS = 100_000_000  # of one file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairseq_normalign.report.html.blocks import Block, Curve, Curves, Note, Point, Row, Table
+from fairseq_normalign.results.blocks import Block, Curve, Curves, Note, Point, Row, Table
 
 MEASURES = {
     "identity": "share of nearest neighbours that are the same token",

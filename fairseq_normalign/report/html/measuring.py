@@ -24,7 +24,6 @@ from fairseq_normalign.progress import bar
 from fairseq_normalign.report import heads as heads_report
 from fairseq_normalign.report import mixing as mixing_report
 from fairseq_normalign.report import statistics as statistics_report
-from fairseq_normalign.report.html.blocks import Note
 from fairseq_normalign.report.html.browser import (
     Browser,
     System,
@@ -37,6 +36,7 @@ from fairseq_normalign.report.html.browser import (
 from fairseq_normalign.report.html.included import Included, shown
 from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
+from fairseq_normalign.results.blocks import Note
 from fairseq_normalign.text.links import Gold, GoldFile
 from fairseq_normalign.version import __version__
 

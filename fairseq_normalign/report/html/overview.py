@@ -6,7 +6,8 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 
-from fairseq_normalign.report.html.blocks import (
+from fairseq_normalign.report.html.included import ABOUT, SECTIONS, Included
+from fairseq_normalign.results.blocks import (
     Block,
     Facts,
     Heading,
@@ -15,7 +16,6 @@ from fairseq_normalign.report.html.blocks import (
     Section,
     Table,
 )
-from fairseq_normalign.report.html.included import ABOUT, SECTIONS, Included
 from fairseq_normalign.version import __version__
 
 PACKAGES = ("torch", "fairseq", "fairseq-fixed", "numpy")

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead
 from fairseq_normalign.names import KINDS, by_kind
-from fairseq_normalign.report.html.blocks import Block, Curve, Curves, Point, Row, Table
+from fairseq_normalign.results.blocks import Block, Curve, Curves, Point, Row, Table
 
 SIZES = ("heads", "parameters", "megabytes", "speed")
 KNOWN = ("model", "names", "signatures", "scratch", *SIZES, *(f"{kind}_heads" for kind in KINDS))

@@ -4,12 +4,12 @@ import numpy as np
 
 from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.report.html.blocks import Section, as_json
 from fairseq_normalign.report.html.browser import Browser, System, TextPair, View
 from fairseq_normalign.report.html.included import shown
 from fairseq_normalign.report.html.overview import overview, sections
 from fairseq_normalign.report.html.packing import Quality
 from fairseq_normalign.report.html.page import page
+from fairseq_normalign.results.blocks import Section, as_json
 from fairseq_normalign.text.links import Gold
 
 NASTY = "<script>window.hacked=1</script>"

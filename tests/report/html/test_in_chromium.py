@@ -9,7 +9,9 @@ import shutil
 import pytest
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.report.html.blocks import (
+from fairseq_normalign.report.html.browser import Browser, TextPair
+from fairseq_normalign.report.html.link_files import system_of_links
+from fairseq_normalign.results.blocks import (
     Choice,
     Curve,
     Curves,
@@ -19,8 +21,6 @@ from fairseq_normalign.report.html.blocks import (
     Point,
     Table,
 )
-from fairseq_normalign.report.html.browser import Browser, TextPair
-from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.text.links import Gold
 from tests.report.html.made_up import (
     EVIDENCES,

@@ -13,9 +13,9 @@ from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line
 from fairseq_normalign.names import Head
 from fairseq_normalign.report import heads
 from fairseq_normalign.report.html import head_blocks
-from fairseq_normalign.report.html.blocks import Choice, Curves, Grid, Row, Table, as_json
 from fairseq_normalign.report.html.included import KINDS, SECTIONS, read_included, shown
 from fairseq_normalign.report.html.overview import measured_table, overview, sections
+from fairseq_normalign.results.blocks import Choice, Curves, Grid, Row, Table, as_json
 from tests.report.html.made_up import ERRORS, HEADS
 
 ANALYSES = {
