@@ -1,7 +1,7 @@
-"""What a section of the page is made of: notes, facts, tables, curves, heat maps, choices.
+"""What a result is made of: notes, facts, tables, maps, curves, points, choices.
 
-Every block is plain data; the page's script draws it. Text is text everywhere: the script never
-takes any for HTML.
+Blocks are plain data that every renderer understands: text, JSON, CSV, LaTeX, notebooks, figures
+and the page. No renderer knows what was measured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 Cell = str | float | None
-MOST_PLACES = 1000  # layers of a model, or heads of a layer
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Heading:
-    """What the blocks after it are of."""
+    """What the blocks after it are about."""
 
     type: ClassVar[str] = "heading"
     text: str
@@ -44,13 +43,23 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; numbers are shown with so many decimals, and columns can be sorted by."""
+    """Rows of cells.
+
+    Args:
+        decimals: of the numbers, for all columns or for each of them; whole numbers have none.
+        deviations: beside each number its deviation over several models; empty for one model.
+        name: by which programs find the table in JSON.
+        hidden: data for JSON, CSV and pandas that text, notebooks and the page leave out.
+    """
 
     type: ClassVar[str] = "table"
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
-    decimals: int = 2
+    decimals: int | Sequence[int] = 2
+    deviations: Sequence[Sequence[float | None]] = ()
+    name: str = ""
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -58,6 +67,13 @@ class Table:
             for cell in row:
                 if not (cell is None or isinstance(cell, str)):
                     _check_number(cell)
+
+    def decimals_of(self, column: int) -> int:
+        """How many decimals the numbers of a column have: none if all of them are whole."""
+        numbers = [row[column] for row in self.rows if isinstance(row[column], (int, float))]
+        if all(isinstance(number, int) for number in numbers):
+            return 0
+        return self.decimals if isinstance(self.decimals, int) else self.decimals[column]
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ class Curves:
     y_title: str
     curves: Sequence[Curve]
     decimals: int = 2
-    zero: bool = False  # the axis of y begins at 0
+    zero: bool = False  # the y axis begins at 0
     mark: str = ""  # what a marked point means
     dashes: str = ""  # what a dashed line means
     colours: Sequence[str] = ()  # what colours mean, if they are not those of single curves
@@ -109,7 +125,28 @@ class Curves:
         for curve in self.curves:
             kinds.update(isinstance(point.x, str) for point in curve.points)
         if len(kinds) > 1:
-            raise TypeError(f"{self.title}: expected numbers on its axis, or names, not both")
+            raise TypeError(f"{self.title}: an axis has numbers or names, not both")
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Points of one kind, (x, y) each."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """Clouds of points: how two quantities go together."""
+
+    type: ClassVar[str] = "clouds"
+    title: str
+    x_title: str
+    y_title: str
+    clouds: Sequence[Cloud]
+    log_x: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,12 +163,14 @@ class Grid:
     unit: str = ""
     decimals: int = 3
     marks: Sequence[Sequence[str]] = ()  # a letter or two in each cell
-    notes: Sequence[Sequence[str]] = ()  # more to be told of each cell
-    numbers: bool = False  # printed in the cells
+    notes: Sequence[Sequence[str]] = ()  # more about each cell
+    numbers: bool = False  # printed in the cells of the page; a figure prints them if they fit
     low: bool = False  # the lower, the better: low values are dark
     ends: tuple[float, float] | None = None  # of the colours, if not those of its own values
-    absent: str = "no value"  # what it means that a cell has none
+    absent: str = "no value"  # what a cell without a value means
     about: str = ""  # what a reader may not know
+    deviations: Sequence[Sequence[float | None]] = ()  # as in Table
+    name: str = ""  # as in Table
 
     def __post_init__(self) -> None:
         _check_length(self.values, self.rows)
@@ -157,31 +196,33 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several groups of blocks, to be chosen by name."""
+    """One of several groups of blocks, to be chosen by name.
+
+    Text and figures show all of them, or the opening one if the others are ``details``.
+    """
 
     type: ClassVar[str] = "choice"
     label: str
     options: Sequence[Option]
     opening: int = 0
+    details: bool = False
 
     def __post_init__(self) -> None:
         if not self.options:
             raise ValueError(f"no {self.label} to choose from")
 
+    @property
+    def shown(self) -> Sequence[Option]:
+        """The options that text and figures show."""
+        return [self.options[self.opening]] if self.details else self.options
 
-Block = Note | Heading | Facts | Table | Curves | Grid | Row | Choice
 
-
-@dataclass(frozen=True)
-class Section:
-    id: str
-    title: str
-    blocks: Sequence[Block]
-    about: str = ""  # what a reader may not know
+Block = Note | Heading | Facts | Table | Curves | Clouds | Grid | Row | Choice
+TYPES = {kind.type: kind for kind in Block.__args__}  # type: ignore[attr-defined]
+PARTS = {"points": Point, "curves": Curve, "clouds": Cloud, "options": Option}
 
 
 def _check_number(value: object) -> None:
-    """Refuses what is no number: files that were changed by hand may have anything."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"expected a number, not {str(value)[:40]!r}")
 
@@ -203,15 +244,63 @@ def as_json(value: Any) -> Any:
     return value
 
 
+def from_json(contents: Mapping[str, Any]) -> Block:
+    """The block that ``as_json`` wrote; raises what a damaged one makes Python raise."""
+    kind = TYPES[contents["type"]]
+    own = {name: value for name, value in contents.items() if name != "type"}
+    if "blocks" in own:
+        own["blocks"] = [from_json(block) for block in own["blocks"]]
+    for name, part in PARTS.items():
+        if name in own and isinstance(own[name], list):
+            own[name] = [_part(part, item) for item in own[name]]
+    if own.get("ends") is not None:
+        own["ends"] = tuple(own["ends"])
+    return kind(**own)
+
+
+def _part(kind: type, contents: Mapping[str, Any]) -> Any:
+    own = dict(contents)
+    if kind is Option:
+        own["blocks"] = [from_json(block) for block in own["blocks"]]
+    if kind is Curve:
+        own["points"] = [Point(**point) for point in own["points"]]
+    return kind(**own)
+
+
+def walk(blocks: Sequence[Block], *, all_options: bool = False) -> list[Block]:
+    """The blocks without rows and choices around them, in their order.
+
+    Args:
+        all_options: also those that text leaves out.
+    """
+    flat: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Row):
+            flat += walk(block.blocks, all_options=all_options)
+        elif isinstance(block, Choice):
+            for option in block.options if all_options else block.shown:
+                if len(block.options) > 1:
+                    flat.append(Heading(option.name))
+                flat += walk(option.blocks, all_options=all_options)
+        else:
+            flat.append(block)
+    return flat
+
+
 def chosen_from(
-    label: str, groups: Mapping[str, Sequence[Block]], opening: str = ""
+    label: str,
+    groups: Mapping[str, Sequence[Block]],
+    opening: str = "",
+    *,
+    details: bool = False,
 ) -> list[Block]:
     """A choice between several groups; a single one stands by itself."""
     if len(groups) == 1:
         return list(next(iter(groups.values())))
     options = [Option(name, blocks) for name, blocks in groups.items()]
     names = list(groups)
-    return [Choice(label, options, names.index(opening) if opening in names else 0)]
+    place = names.index(opening) if opening in names else 0
+    return [Choice(label, options, place, details)]
 
 
 def without_empty(
@@ -233,13 +322,6 @@ def on_one_scale(grids: Sequence[Grid]) -> list[Block]:
         return list(grids)
     ends = min(values), max(values)
     return [replace(grid, ends=ends) for grid in grids]
-
-
-def up_to(last: int) -> range:
-    """Places from 0 to the last, of layers or heads; a name that was made up may have billions."""
-    if last >= MOST_PLACES:
-        raise ValueError(f"number {last + 1}; expected at most {MOST_PLACES}")
-    return range(last + 1)
 
 
 def facts_of(signature: Mapping[str, object], title: str = "") -> Facts:

@@ -1,0 +1,161 @@
+"""Options that are declared once: the fields of a dataclass.
+
+They make the flags of a command, the keywords of the Python API, and the signature of a result.
+
+    @dataclass(frozen=True)
+    class MixingOptions:
+        limit: int | None = option(None, "take the first N sentences (default: all)", positive)
+        average: str = option("macro", "of the ratios", choices=("macro", "micro"))
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, TypeVar
+
+from fairseq_normalign.decimals import decimal
+
+Options = TypeVar("Options")
+SHOWN_DEFAULT = "(default"  # a help text that has it already
+
+
+def option(
+    default: Any,
+    help: str,
+    kind: Callable[[str], Any] | None = None,
+    *,
+    choices: Collection[str] | None = None,
+    metavar: str | None = None,
+    many: bool = False,
+    short: str | None = None,
+    group: str = "",
+    hidden: bool = False,
+    in_signature: bool = True,
+) -> Any:
+    """A field of a dataclass of options.
+
+    Args:
+        default: what it is unless it is given; False makes a switch.
+        help: its meaning; the default is added unless the text states it, or it is None.
+        kind: turns text into a value, and raises ``ArgumentTypeError`` or ``ValueError``.
+        many: takes one value or more.
+        short: a second flag, such as ``-o``.
+        group: the heading that it stands under in ``--help``.
+        hidden: ``--help`` does not show it.
+        in_signature: whether results say it; an option that moves no number need not be said.
+    """
+    declared = {
+        "help": help,
+        "kind": kind,
+        "choices": choices,
+        "metavar": metavar,
+        "many": many,
+        "short": short,
+        "group": group,
+        "hidden": hidden,
+        "in_signature": in_signature,
+    }
+    if isinstance(default, (list, dict, set)):
+        return field(default_factory=lambda: type(default)(default), metadata=declared)
+    return field(default=default, metadata=declared)
+
+
+def add_flags(parser: argparse.ArgumentParser, options: type) -> None:
+    """Adds a flag for each field that is declared by ``option``, under the headings they name."""
+    groups: dict[str, Any] = {"": parser}
+    for own in _declared(options):
+        title = own.metadata["group"]
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        groups[title].add_argument(*_flags(own), **_argument(own))
+
+
+def _declared(options: type) -> list[Field]:
+    return [own for own in fields(options) if "help" in own.metadata]
+
+
+def _flags(own: Field) -> list[str]:
+    short = own.metadata["short"]
+    long = "--" + own.name.replace("_", "-")
+    return [short, long] if short else [long]
+
+
+def _argument(own: Field) -> dict[str, Any]:
+    """What argparse is told of a field."""
+    said = own.metadata
+    default = default_of(own)
+    text = said["help"]
+    if default not in (None, False, [], ()) and SHOWN_DEFAULT not in text:
+        shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
+        text = f"{text} (default: {shown})"
+    argument = {
+        "dest": own.name,
+        "default": default,
+        "help": argparse.SUPPRESS if said["hidden"] else text.replace("%", "%%"),
+    }
+    if default is False:
+        return {**argument, "action": "store_true"}
+    if said["many"]:
+        argument["nargs"] = "+"
+    for name, value in (("type", said["kind"]), ("choices", said["choices"])):
+        if value is not None:
+            argument[name] = tuple(value) if name == "choices" else value
+    if said["choices"] is None:
+        argument["metavar"] = said["metavar"] or "VALUE"
+    return argument
+
+
+def default_of(own: Field) -> Any:
+    """What a field is unless it is given."""
+    return own.default_factory() if own.default_factory is not MISSING else own.default
+
+
+def read_options(options: type[Options], args: argparse.Namespace, **others: Any) -> Options:
+    """The options that a command was given.
+
+    Args:
+        others: values of fields that are no flags, or are not what the flag says.
+    """
+    given = {own.name: getattr(args, own.name) for own in _declared(options)}  # type: ignore[arg-type]
+    return options(**{**given, **others})
+
+
+def signature_of(options: Any) -> dict[str, object]:
+    """What a result says of its options: those that move numbers, and are given."""
+    signature = {}
+    for own in _declared(type(options)):
+        value = getattr(options, own.name)
+        if not own.metadata["in_signature"] or value in (None, False, [], ()):
+            continue
+        is_list = isinstance(value, (list, tuple))
+        signature[own.name.replace("_", "-")] = ",".join(map(str, value)) if is_list else value
+    return signature
+
+
+def positive(text: str) -> int:
+    """A number from 1."""
+    return _whole(text, 1)
+
+
+def from_0(text: str) -> int:
+    """A number from 0."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least}")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = decimal(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
