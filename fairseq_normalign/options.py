@@ -118,7 +118,7 @@ def read_options(options: type[Options], args: argparse.Namespace, **others: Any
     Args:
         others: values of fields that are no flags, or are not what the flag says.
     """
-    given = {own.name: getattr(args, own.name) for own in _declared(options)}  # type: ignore[arg-type]
+    given = {own.name: getattr(args, own.name) for own in _declared(options)}
     return options(**{**given, **others})
 
 

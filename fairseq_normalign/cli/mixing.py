@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
@@ -15,13 +13,10 @@ from fairseq_normalign.cli.blocks import (
     surveys,
 )
 from fairseq_normalign.cli.kept import add_restart_option, kept_sums
-from fairseq_normalign.cli.shell import print_signature
+from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.analyses import ANALYSES
-
-if TYPE_CHECKING:
-    from fairseq_normalign.layers.mixing import Mixing
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
 itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for
@@ -41,7 +36,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_block_options(parser)
-    group = parser.add_argument_group("output")
+    group = add_output_options(parser)
     group.add_argument(
         "--analyses",
         nargs="+",
@@ -56,12 +51,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=tuple(AVERAGES),
         default="macro",
         help=f"of the ratios by layer and category ({averages}; default: %(default)s)",
-    )
-    group.add_argument(
-        "-o", "--output", metavar="FILE.json", help="write everything here, with all analyses"
-    )
-    group.add_argument(
-        "--plot", metavar="FILE", help="heat maps of layers and categories: .png, .pdf or .svg"
     )
     add_restart_option(group)
 
@@ -83,29 +72,16 @@ def analyses_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
+    from fairseq_normalign.layers.mixing import MixingResult
+    from fairseq_normalign.results.several import together
+
     with kept_sums(args, "mixing") as folder:
         measured = surveys(args, folder)
-        from fairseq_normalign.report import mixing as report
-
         signature = {**signature_of(args, measured[0]), "average": args.average}
-        by_model = [of_model.mixing for of_model in measured]
-        write(args, by_model, signature)
-    print(report.as_text(by_model, analyses_of(args), args.average))
-    print_signature(signature)
-
-
-def write(
-    args: argparse.Namespace,
-    by_model: Sequence[Mapping[str, Mixing]],
-    signature: Mapping[str, Any],
-) -> None:
-    """The files that the options ask for."""
-    from fairseq_normalign.report import mixing as report
-    from fairseq_normalign.report import pictures
-
-    if args.output:
-        with whole_file(args.output) as file:
-            contents = report.as_json(by_model, args.path, signature)
-            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
-    if args.plot:
-        pictures.save(report.picture(by_model, analyses_of(args), args.average), args.plot)
+        of_models = {}
+        for name, survey in zip(short_names(args.path), measured, strict=True):
+            analyses = analyses_of(args)
+            of_models[name] = MixingResult(survey.mixing, signature, analyses, args.average)
+        result = together(of_models, signature)
+        write_result_files(result, args)
+    print_result(result, args)

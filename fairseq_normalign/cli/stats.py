@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
@@ -15,94 +13,47 @@ from fairseq_normalign.cli.blocks import (
     surveys,
 )
 from fairseq_normalign.cli.kept import add_restart_option, kept_sums
-from fairseq_normalign.cli.shell import print_signature
+from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
-
-if TYPE_CHECKING:
-    from fairseq_normalign.layers.block_survey import BlockSurvey
+from fairseq_normalign.files import short_names
 
 DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
 al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and
 ‖αf(x)‖ by category of tokens and layer, rank correlations of α, ‖f(x)‖ and frequency. Several
 checkpoints of one architecture give mean ± deviation."""
 EXAMPLE = "normalign stats data-bin --path best.pt --remove-bpe sentencepiece --plot stats.png"
-FIGURES = (
-    *("weights", "norms", "transformed", "cells", "rank-weights", "rank-norms"),
-    *("spread", "singular"),
-)
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     parser = options.model_parser("stats", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check, several=True)
+    return options.parse(parser, argv, add_options, check_block_options, several=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_block_options(parser)
-    group = parser.add_argument_group("output")
+    group = add_output_options(parser)
     group.add_argument(
         "--mixing",
         action="store_true",
-        help="also what normalign mixing tells, from the same pass over the corpus",
-    )
-    group.add_argument(
-        "-o", "--output", metavar="FILE.json", help="write everything here, with singular values"
-    )
-    group.add_argument(
-        "--plot", metavar="FILE", help="a picture of the first checkpoint: .png, .pdf or .svg"
-    )
-    group.add_argument(
-        "--figures",
-        nargs="+",
-        default=list(FIGURES),
-        metavar="NAME",
-        help=f"what --plot shows: {', '.join(FIGURES)} (default: all)",
+        help="also measure what normalign mixing does, in the same pass over the corpus",
     )
     add_restart_option(group)
 
 
-def check(args: argparse.Namespace) -> None:
-    check_block_options(args)
-    for name in args.figures:
-        if name not in FIGURES:
-            raise InputError(f"--figures {name}: expected any of: {', '.join(FIGURES)}")
-
-
 def main(args: argparse.Namespace) -> None:
+    from fairseq_normalign.layers.mixing import MixingResult
+    from fairseq_normalign.layers.statistics import StatisticsResult
+    from fairseq_normalign.results.several import together
+
     with kept_sums(args, "stats") as folder:
-        by_model = surveys(args, folder, statistics=True, mixing=args.mixing)
-        from fairseq_normalign.report import mixing as mixing_report
-        from fairseq_normalign.report import statistics as report
-
-        signature = signature_of(args, by_model[0])
-        if not by_model[0].statistics:
+        measured = surveys(args, folder, statistics=True, mixing=args.mixing)
+        if not measured[0].statistics:
             raise InputError("the model has no attention heads left")
-        write(args, by_model, signature)
-    print(report.as_text([of_model.statistics for of_model in by_model]))
-    if args.mixing:
-        print()
-        mixing = [of_model.mixing for of_model in by_model]
-        print(mixing_report.as_text(mixing, ["ATTNRESLN-N"], "macro"))
-    print_signature(signature)
-
-
-def write(
-    args: argparse.Namespace, by_model: Sequence[BlockSurvey], signature: Mapping[str, Any]
-) -> None:
-    """The files that the options ask for."""
-    from fairseq_normalign.report import mixing as mixing_report
-    from fairseq_normalign.report import pictures
-    from fairseq_normalign.report import statistics as report
-    from fairseq_normalign.report.statistics_pictures import picture
-
-    statistics = [of_model.statistics for of_model in by_model]
-    if args.output:
-        contents = report.as_json(statistics, args.path, signature)
-        if args.mixing:
-            mixing = [of_model.mixing for of_model in by_model]
-            contents["mixing"] = mixing_report.as_json(mixing, args.path, signature)["models"]
-        with whole_file(args.output) as file:
-            json.dump(contents, file, indent=1, ensure_ascii=False, allow_nan=False)
-    if args.plot:
-        pictures.save(picture(statistics[0], args.figures), args.plot)
+        signature = signature_of(args, measured[0])
+        of_models = {}
+        for name, survey in zip(short_names(args.path), measured, strict=True):
+            mixing = MixingResult(survey.mixing, signature) if args.mixing else None
+            of_models[name] = StatisticsResult(survey.statistics, signature, mixing)
+        result = together(of_models, signature)
+        write_result_files(result, args)
+    print_result(result, args)

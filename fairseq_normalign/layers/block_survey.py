@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from itertools import chain, islice
 
 import numpy as np
@@ -21,11 +20,12 @@ from fairseq_normalign.layers.block_pass import (
     watch_blocks,
 )
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, Categories
-from fairseq_normalign.layers.mixing import Mixing, MixingWatcher
-from fairseq_normalign.layers.statistics import Statistics, StatisticsWatcher
+from fairseq_normalign.layers.mixing import Mixing, MixingResult, MixingWatcher
+from fairseq_normalign.layers.statistics import Statistics, StatisticsResult, StatisticsWatcher
 from fairseq_normalign.layers.tokens import TokenTable, ranks_of, text_side, vocabulary
-from fairseq_normalign.names import KINDS
+from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.sums import Sums
+from fairseq_normalign.version import __version__
 
 EXAMINED = 100  # pairs that tell whether frequencies are of pieces or of words
 
@@ -67,13 +67,18 @@ class BlockSurvey:
     mixing: Mapping[str, Mixing]
     statistics: Mapping[str, Statistics]
 
+    def results(self) -> list[Result]:
+        """What was measured, as results that show themselves."""
+        signature = {"sentences": self.sentences, "version": __version__}
+        shown: list[Result] = []
+        if self.mixing:
+            shown.append(MixingResult(self.mixing, signature))
+        if self.statistics:
+            shown.append(StatisticsResult(self.statistics, signature))
+        return shown
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: mixing ratios and statistics of each kind of attention."""
-        parts = [f"<p>{self.sentences} sentences</p>"]
-        for results in (self.mixing, self.statistics):
-            for kind, of_kind in results.items():
-                parts.append(f"<h4>{escape(KINDS[kind].title)}</h4>{of_kind._repr_html_()}")
-        return "\n".join(parts)
+        return "\n".join(result._repr_html_() for result in self.results())
 
 
 class TokenCounter:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +11,22 @@ import numpy as np
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.html_table import Cell, html_table, percent_text
 from fairseq_normalign.layers.analyses import ANALYSES
 from fairseq_normalign.layers.block_pass import BlockBatch
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.layers.mixing_tally import MixingTally
+from fairseq_normalign.names import KINDS
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Grid,
+    Note,
+    Row,
+    Table,
+    chosen_from,
+    on_one_scale,
+)
+from fairseq_normalign.results.result import Result
 
 ALIKE = 1e-5  # ratios that differ by rounding alone have no order
 
@@ -36,15 +49,6 @@ class Mixing:
     rho_without_specials: list[float | None]
     ranked: int  # occurrences that ρ is of
     ranked_of: int  # of so many; if these are more, at random
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each layer, a column for each analysis."""
-        rows: list[list[str | Cell]] = []
-        for layer, of_analyses in enumerate(self.micro[:, :, -1].tolist(), 1):
-            rows.append([str(layer), *(Cell(percent_text(ratio), ratio) for ratio in of_analyses)])
-        rows.append(["mean", *map(percent_text, self.mean.tolist())])
-        caption = f"mixing ratio in %, {int(self.tokens[-1]):,} tokens"
-        return html_table(["layer", *ANALYSES], rows, caption=caption)
 
     @property
     def mean(self) -> np.ndarray:
@@ -102,3 +106,106 @@ def _rho(ranks: np.ndarray, ratios: np.ndarray) -> float | None:
     if not len(ratios) or np.ptp(ratios) < ALIKE:
         return None
     return spearman(ranks, ratios)
+
+
+AVERAGES = {
+    "macro": "mean of each sentence, then of all sentences that have such tokens",
+    "micro": "mean of all tokens",
+}
+MEANINGS = {
+    "ATTN-W": "attention alone, by its weights α",
+    "ATTN-N": "attention alone, by the norms of the vectors it adds, ‖αf(x)‖",
+    "ATTNRES-W": "attention and residual connection, by weights: half of each",
+    "ATTNRES-N": "attention and residual connection, by norms",
+    "ATTNRESLN-N": "attention, residual connection and layer norm, by norms",
+}
+
+
+@dataclass(frozen=True)
+class MixingResult(Result):
+    """The mixing ratios of a model, by kind of attention.
+
+    Args:
+        analyses: those that are shown by layer and category; JSON has all.
+        average: what is shown of them, one of AVERAGES.
+    """
+
+    by_kind: Mapping[str, Mixing]
+    signature: Mapping[str, object]
+    analyses: Sequence[str] = ("ATTNRESLN-N",)
+    average: str = "macro"
+
+    kind = "mixing"
+    title = "Mixing of context"
+    about = (
+        "The mixing ratio is how much of a new state comes from other tokens, not from the token "
+        "itself."
+    )
+
+    @property
+    def findings(self) -> list[str]:
+        found = []
+        for kind, mixing in self.by_kind.items():
+            ratio = 100 * float(mixing.mean[ANALYSES.index("ATTNRESLN-N")])
+            found.append(f"{KINDS[kind].title} mixes in {ratio:.0f} % of context (ATTNRESLN-N).")
+        return found
+
+    def blocks(self) -> list[Block]:
+        blocks: list[Block] = [self._summary()]
+        by_analysis = {}
+        for analysis in ANALYSES:
+            by_average = {}
+            for average, meaning in AVERAGES.items():
+                maps = [_map(kind, self.by_kind[kind], analysis, average) for kind in self.by_kind]
+                by_average[meaning] = [Row(on_one_scale(maps))]
+            note = Note(f"{analysis}: {MEANINGS[analysis]}.")
+            chosen = chosen_from("average", by_average, [AVERAGES[self.average]])
+            by_analysis[analysis] = [note, *chosen]
+        blocks += chosen_from("analysis", by_analysis, self.analyses)
+        return [*blocks, *(_counts(KINDS[kind].title, of) for kind, of in self.by_kind.items())]
+
+    def _summary(self) -> Table:
+        rows: list[list[Cell]] = []
+        for kind, mixing in self.by_kind.items():
+            for place, name in enumerate(ANALYSES):
+                ends = (mixing.mean[place], mixing.low[place], mixing.high[place])
+                shares = [100 * float(ratio) for ratio in ends]
+                rhos = [mixing.rho[place], mixing.rho_without_specials[place]]
+                rows.append([KINDS[kind].title, name, *shares, *rhos])
+        columns = ["attention", "analysis", "mean", "min", "max"]
+        columns += ["ρ with rank", "ρ without special tokens"]
+        title = "Mixing ratio in % over all layers, and Spearman's ρ with frequency rank"
+        return Table(columns, rows, title, [0, 0, 1, 1, 1, 2, 2], name="analyses")
+
+
+def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
+    """A row for each layer, a column for each category that has tokens."""
+    means = mixing.macro if average == "macro" else mixing.micro
+    of_analysis = 100 * means[:, ANALYSES.index(analysis)]  # (L, K+1)
+    kept = [place for place, tokens in enumerate(mixing.tokens) if tokens]
+    values = []
+    for layer in of_analysis[:, kept].tolist():
+        values.append([None if math.isnan(number) else number for number in layer])
+    return Grid(
+        f"{KINDS[kind].title}: {analysis}, mixing ratio",
+        "layer",
+        "category",
+        [str(layer + 1) for layer in range(len(values))],
+        [mixing.categories[place] for place in kept],
+        values,
+        unit="%",
+        decimals=1,
+        notes=[[f"{mixing.tokens[place]:,} tokens" for place in kept]] * len(values),
+        numbers=True,
+        name=f"{kind}.{analysis}.{average}",
+    )
+
+
+def _counts(title: str, mixing: Mixing) -> Note:
+    """How many tokens there are, and what ρ is of."""
+    *listed, (_, total) = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
+    tokens = ", ".join(f"{count:,} {name}" for name, count in listed if count)
+    of_all = "" if mixing.ranked == mixing.ranked_of else f" of {mixing.ranked_of:,}, at random"
+    return Note(
+        f"{title}: {total:,} tokens: {tokens}; ρ is over {mixing.ranked:,} ranked ones{of_all}."
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,13 +22,25 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.html_table import Cell, html_table, percent_text
 from fairseq_normalign.layers.block_pass import BlockBatch
 from fairseq_normalign.layers.categories import Categories
+from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.moments import Moments, pooled
 from fairseq_normalign.layers.statistics_tally import LayerTally, SeenTokens, StatisticsTally
 from fairseq_normalign.layers.weight_and_norm import expansion_rate, singular_values
 from fairseq_normalign.names import KINDS, Head
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Cloud,
+    Clouds,
+    Grid,
+    Note,
+    Row,
+    Table,
+    chosen_from,
+)
+from fairseq_normalign.results.result import Result
 
 
 class Affine(NamedTuple):
@@ -72,21 +86,6 @@ class Statistics:
     rank_norms: Relation  # frequency rank and ‖f(x)‖
     sampled_cells: list[np.ndarray]  # α and ‖f(x)‖, (N, 2), by category: for pictures
     occurrences: np.ndarray  # rank, category, α, ‖f(x)‖, (N, 4)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: of each layer the shares of α and of ‖αf(x)‖, by category."""
-        header = ["layer"]
-        for name in self.categories:
-            header += [f"α, {name}", f"‖αf(x)‖, {name}"]
-        rows = []
-        for layer in self.layers:
-            weights = layer.weights.mean(0)  # (K,)
-            norms = (layer.weighted / layer.weighted.sum(1, keepdims=True)).mean(0)
-            cells: list[str | Cell] = [str(layer.layer + 1)]
-            for share in np.column_stack([weights, norms]).ravel().tolist():
-                cells.append(Cell(percent_text(share), share))
-            rows.append(cells)
-        return html_table(header, rows, caption="shares in %, mean of the heads of a layer")
 
 
 class StatisticsWatcher:
@@ -187,3 +186,161 @@ def affine(attention) -> Affine:
     shift = out_bias(attention)
     together = singular_values(weight, bias, out, None if shift is None else shift.detach())
     return Affine(singular, rates, expansion_rate(together, model_width))
+
+
+LENGTHS = ("mean", "deviation", "CV", "min", "max")
+POINTS = 400  # of a cloud
+SMALLEST = 1e-4  # weight that a cloud shows
+BY_CATEGORY: dict[str, Callable[[LayerStatistics], np.ndarray]] = {
+    "Σ α over the keys of a category": lambda layer: layer.weights,
+    "Σ ‖αf(x)‖ over the keys of a category": lambda layer: layer.weighted,
+    "‖f(x)‖, mean over the keys of a category": lambda layer: layer.by_category,
+}
+BY_HEAD: dict[str, Callable[[LayerStatistics], Sequence[float]]] = {
+    "mean ‖f(x)‖": lambda layer: layer.transformed.mean.tolist(),
+    "coefficient of variation of ‖f(x)‖": lambda layer: layer.transformed.variation.tolist(),
+    "expansion rate": lambda layer: layer.affine.rates,
+}
+
+
+@dataclass(frozen=True)
+class StatisticsResult(Result):
+    """Statistics of a model by kind of attention, and perhaps its mixing ratios."""
+
+    by_kind: Mapping[str, Statistics]
+    signature: Mapping[str, object]
+    mixing: MixingResult | None = None
+
+    kind = "statistics"
+    title = "Attention weights and norms"
+    about = (
+        "α is an attention weight, x the vector that is attended to, f(x) what the head makes of "
+        "it, and ‖αf(x)‖ the norm of what it adds."
+    )
+
+    def blocks(self) -> list[Block]:
+        note = Note(
+            "Maps of categories show means over queries, sentences and heads. The expansion rate "
+            "is how much longer f(x) is than x, for vectors of any direction."
+        )
+        groups = {}
+        for kind, measured in self.by_kind.items():
+            groups[KINDS[kind].title] = _blocks_of_kind(kind, measured)
+        mixing = [] if self.mixing is None else self.mixing.blocks()
+        return [note, *chosen_from("attention", groups), *mixing]
+
+
+def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
+    categories = [_category_map(name, measured, value) for name, value in BY_CATEGORY.items()]
+    heads = [_head_map(name, measured, value) for name, value in BY_HEAD.items()]
+    return [
+        Row(categories),
+        Row(heads),
+        _lengths_table(kind, measured),
+        _relations_table(kind, measured),
+        _singular_values(kind, measured),
+        Row(_clouds(measured)),
+    ]
+
+
+def _shown_categories(measured: Statistics) -> list[int]:
+    """The places of the categories that have tokens."""
+    return [place for place, relation in enumerate(measured.cells) if relation.of]
+
+
+def _category_map(
+    title: str, measured: Statistics, value: Callable[[LayerStatistics], np.ndarray]
+) -> Grid:
+    """A row for each layer, a column for each category; means over heads."""
+    kept = _shown_categories(measured)
+    values = [_numbers(value(layer).mean(0)[kept]) for layer in measured.layers]
+    rows = [str(layer.layer + 1) for layer in measured.layers]
+    columns = [measured.categories[place] for place in kept]
+    return Grid(title, "layer", "category", rows, columns, values, numbers=True)
+
+
+def _head_map(
+    title: str, measured: Statistics, value: Callable[[LayerStatistics], Sequence[float]]
+) -> Grid:
+    count = 1 + max(head.head for layer in measured.layers for head in layer.heads)
+    values = []
+    for layer in measured.layers:
+        row: list[float | None] = [None] * count
+        for head, number in zip(layer.heads, _numbers(value(layer)), strict=True):
+            row[head.head] = number
+        values.append(row)
+    rows = [str(layer.layer + 1) for layer in measured.layers]
+    columns = [str(head + 1) for head in range(count)]
+    return Grid(title, "layer", "head", rows, columns, values, absent="removed")
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return [None if math.isnan(value) else float(value) for value in values]
+
+
+def _lengths_of(moments: Moments, place: int = 0) -> list[float | None]:
+    """Mean, deviation, CV, min and max of one quantity."""
+    columns = (moments.mean, moments.deviation, moments.variation, moments.low, moments.high)
+    return _numbers(column[place] for column in columns)
+
+
+def _lengths_table(kind: str, measured: Statistics) -> Table:
+    """Norms of x for each layer, of f(x) for each head, and of both for all; expansion rates."""
+    rows: list[list[Cell]] = []
+    for layer in measured.layers:
+        inputs = _lengths_of(layer.inputs)
+        rows.append([f"‖x‖, layer {layer.layer + 1}", *inputs, layer.affine.rate])
+        for place, head in enumerate(layer.heads):
+            transformed = _lengths_of(layer.transformed, place)
+            rows.append([f"‖f(x)‖, {head}", *transformed, layer.affine.rates[place]])
+    rows.append(["‖x‖, all", *_lengths_of(measured.inputs), None])
+    rows.append(["‖f(x)‖, all", *_lengths_of(measured.transformed), None])
+    columns = ["norm", *LENGTHS, "expansion rate"]
+    return Table(columns, rows, "Norms of vectors", name=f"{kind}.norms")
+
+
+def _relations_table(kind: str, measured: Statistics) -> Table:
+    """α with ‖f(x)‖ by category, and frequency rank with both."""
+    relations = {}
+    for place in _shown_categories(measured):
+        relations[f"α, ‖f(x)‖: {measured.categories[place]}"] = measured.cells[place]
+    relations["frequency rank, α"] = measured.rank_weights
+    relations["frequency rank, ‖f(x)‖"] = measured.rank_norms
+    rows: list[list[Cell]] = [[name, *relation] for name, relation in relations.items()]
+    columns = ["", "ρ", "points", "of"]
+    return Table(columns, rows, "Rank correlations (Spearman)", name=f"{kind}.correlations")
+
+
+def _singular_values(kind: str, measured: Statistics) -> Table:
+    rows: list[list[Cell]] = []
+    for layer in measured.layers:
+        for head, values in zip(layer.heads, layer.affine.singular, strict=True):
+            rows += [[str(head), number, value] for number, value in enumerate(values.tolist(), 1)]
+    columns = ["head", "number", "singular value"]
+    name = f"{kind}.singular-values"
+    return Table(columns, rows, "Singular values of f", name=name, hidden=True)
+
+
+def _clouds(measured: Statistics) -> list[Block]:
+    """α and ‖f(x)‖ of single cells, and of occurrences of tokens over their frequency rank."""
+    cells, by_rank = [], {2: [], 3: []}  # type: tuple[list[Cloud], dict[int, list[Cloud]]]
+    for place in _shown_categories(measured):
+        name = measured.categories[place]
+        points = measured.sampled_cells[place]
+        cells.append(Cloud(name, _some(points[points[:, 0] >= SMALLEST])))
+        of_category = measured.occurrences[measured.occurrences[:, 1] == place]
+        for column, clouds in by_rank.items():
+            if len(of_category):
+                clouds.append(Cloud(name, _some(of_category[:, [0, column]])))
+    rank = "frequency rank"
+    return [
+        Clouds("α and ‖f(x)‖ of single cells", "α", "‖f(x)‖", cells, log_x=True),
+        Clouds("Frequency rank and α", rank, "mean α", by_rank[2], log_x=True),
+        Clouds("Frequency rank and ‖f(x)‖", rank, "mean ‖f(x)‖", by_rank[3], log_x=True),
+    ]
+
+
+def _some(points: np.ndarray) -> list[tuple[float, float]]:
+    """As many points as a picture can show, evenly from all."""
+    step = max(1, len(points) // POINTS)
+    return [(float(x), float(y)) for x, y in points[::step][:POINTS]]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 Cell = str | float | None
+MOST_PLACES = 1000  # layers of a model, or heads of a layer
 
 
 @dataclass(frozen=True)
@@ -198,14 +199,16 @@ class Option:
 class Choice:
     """One of several groups of blocks, to be chosen by name.
 
-    Text and figures show all of them, or the opening one if the others are ``details``.
+    Args:
+        opening: what the page shows first, from 0.
+        listed: what text and figures show; all if it is empty.
     """
 
     type: ClassVar[str] = "choice"
     label: str
     options: Sequence[Option]
     opening: int = 0
-    details: bool = False
+    listed: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not self.options:
@@ -214,12 +217,22 @@ class Choice:
     @property
     def shown(self) -> Sequence[Option]:
         """The options that text and figures show."""
-        return [self.options[self.opening]] if self.details else self.options
+        return [self.options[place] for place in self.listed] or self.options
 
 
 Block = Note | Heading | Facts | Table | Curves | Clouds | Grid | Row | Choice
-TYPES = {kind.type: kind for kind in Block.__args__}  # type: ignore[attr-defined]
+TYPES = {kind.type: kind for kind in Block.__args__}
 PARTS = {"points": Point, "curves": Curve, "clouds": Cloud, "options": Option}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    id: str
+    title: str
+    blocks: Sequence[Block]
+    about: str = ""  # what a reader may not know
 
 
 def _check_number(value: object) -> None:
@@ -278,8 +291,9 @@ def walk(blocks: Sequence[Block], *, all_options: bool = False) -> list[Block]:
         if isinstance(block, Row):
             flat += walk(block.blocks, all_options=all_options)
         elif isinstance(block, Choice):
-            for option in block.options if all_options else block.shown:
-                if len(block.options) > 1:
+            options = block.options if all_options else block.shown
+            for option in options:
+                if len(options) > 1:
                     flat.append(Heading(option.name))
                 flat += walk(option.blocks, all_options=all_options)
         else:
@@ -288,19 +302,19 @@ def walk(blocks: Sequence[Block], *, all_options: bool = False) -> list[Block]:
 
 
 def chosen_from(
-    label: str,
-    groups: Mapping[str, Sequence[Block]],
-    opening: str = "",
-    *,
-    details: bool = False,
+    label: str, groups: Mapping[str, Sequence[Block]], listed: Sequence[str] = ()
 ) -> list[Block]:
-    """A choice between several groups; a single one stands by itself."""
+    """A choice between several groups; a single one stands by itself.
+
+    Args:
+        listed: the groups that text and figures show, of which the page shows the first at first.
+    """
     if len(groups) == 1:
         return list(next(iter(groups.values())))
     options = [Option(name, blocks) for name, blocks in groups.items()]
     names = list(groups)
-    place = names.index(opening) if opening in names else 0
-    return [Choice(label, options, place, details)]
+    places = [names.index(name) for name in listed if name in names]
+    return [Choice(label, options, places[0] if places else 0, places)]
 
 
 def without_empty(
@@ -327,3 +341,10 @@ def on_one_scale(grids: Sequence[Grid]) -> list[Block]:
 def facts_of(signature: Mapping[str, object], title: str = "") -> Facts:
     """A signature, a line for each choice."""
     return Facts([(str(name), str(value)) for name, value in signature.items()], title)
+
+
+def up_to(last: int) -> range:
+    """Places from 0 to the last, of layers or heads; a name that was made up may have billions."""
+    if last >= MOST_PLACES:
+        raise ValueError(f"number {last + 1} is above {MOST_PLACES}")
+    return range(last + 1)

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -94,7 +95,7 @@ def draw_grid(axes: Axes, grid: Grid) -> None:
             text += f" {grid.marks[row][column]}"
         axes.text(column, row, text, ha="center", va="center", fontsize=7)
     long_names = max((len(name) for name in grid.columns), default=0) > 4
-    turned = {"rotation": 30, "ha": "right"} if long_names else {}
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if long_names else {}
     axes.set_xticks(range(len(grid.columns)), list(grid.columns), **turned)
     axes.set_yticks(range(len(grid.rows)), list(grid.rows))
     axes.set_xlabel(grid.column_title)
@@ -106,11 +107,7 @@ def draw_grid(axes: Axes, grid: Grid) -> None:
 
 def draw_curves(axes: Axes, block: Curves) -> None:
     """Lines over numbers or names, with intervals as bars; marked points are rings."""
-    names: dict[str, int] = {}
-    for curve in block.curves:
-        for point in curve.points:
-            if isinstance(point.x, str):
-                names.setdefault(point.x, len(names))
+    names = _names_on_axis(block)
     for place, curve in enumerate(block.curves):
         colour = COLOURS[(place if curve.colour is None else curve.colour) % len(COLOURS)]
         xs = [names[point.x] if isinstance(point.x, str) else point.x for point in curve.points]
@@ -132,11 +129,24 @@ def draw_curves(axes: Axes, block: Curves) -> None:
         axes.legend()
 
 
+def _names_on_axis(block: Curves) -> dict[str, int]:
+    """The places of names; empty if the axis has numbers."""
+    names: dict[str, int] = {}
+    for curve in block.curves:
+        for point in curve.points:
+            if isinstance(point.x, str):
+                names.setdefault(point.x, len(names))
+    return names
+
+
 def draw_clouds(axes: Axes, block: Clouds) -> None:
     """Points of each cloud, by marker and colour."""
     for place, cloud in enumerate(block.clouds):
         xs, ys = zip(*cloud.points, strict=True) if cloud.points else ((), ())
-        look = {"marker": MARKERS[place % 8], "color": COLOURS[place % len(COLOURS)]}
+        look: dict[str, Any] = {
+            "marker": MARKERS[place % 8],
+            "color": COLOURS[place % len(COLOURS)],
+        }
         axes.scatter(xs, ys, s=6, alpha=0.5, linewidths=0.5, label=cloud.name, **look)
     if block.log_x:
         axes.set_xscale("log")

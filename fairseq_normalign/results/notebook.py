@@ -37,10 +37,8 @@ def html_table(block: Table | Grid | Curves) -> str:
     left_out = [f"the first {MOST} rows of {len(table.rows)}"] if len(table.rows) > MOST else []
     caption = ", ".join(part for part in [table.title, *left_out] if part)
     lines = [f"<caption>{escape(caption)}</caption>"] if caption else []
-    lines.append(
-        f"<thead><tr>{''.join(f'<th>{escape(n)}</th>' for n in table.columns[:MOST])}</tr>"
-    )
-    lines.append("</thead><tbody>")
+    names = "".join(f"<th>{escape(name)}</th>" for name in table.columns[:MOST])
+    lines.append(f"<thead><tr>{names}</tr></thead><tbody>")
     for number in range(min(MOST, len(table.rows))):
         cells = []
         for place in range(min(MOST, len(table.columns))):

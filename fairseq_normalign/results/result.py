@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,23 +96,29 @@ class Result(ABC):
         return as_html(self.blocks(), signature_text(self.signature))
 
 
-@dataclass(frozen=True)
 class StoredResult(Result):
-    """A result that JSON holds."""
+    """A result that was made before, as JSON holds it."""
 
-    kind: str
-    title: str
-    about: str
-    signature: Mapping[str, object]
-    stored_findings: Sequence[str]
-    stored_blocks: Sequence[Block]
+    def __init__(
+        self,
+        kind: str,
+        title: str,
+        blocks: Sequence[Block],
+        *,
+        about: str = "",
+        signature: Mapping[str, object] | None = None,
+        findings: Sequence[str] = (),
+    ):
+        self.kind, self.title, self.about = kind, title, about
+        self.signature = signature or {}
+        self._findings, self._blocks = findings, blocks
 
     @property
     def findings(self) -> Sequence[str]:
-        return self.stored_findings
+        return self._findings
 
     def blocks(self) -> Sequence[Block]:
-        return self.stored_blocks
+        return self._blocks
 
 
 def signature_text(signature: Mapping[str, object]) -> str:
@@ -157,10 +162,10 @@ def stored_result(contents: Any, name: str) -> StoredResult:
         stored = StoredResult(
             str(contents["kind"]),
             str(contents["title"]),
-            str(contents["about"]),
-            dict(contents["signature"]),
-            [str(finding) for finding in contents["findings"]],
             [from_json(block) for block in contents["blocks"]],
+            about=str(contents["about"]),
+            signature=dict(contents["signature"]),
+            findings=[str(finding) for finding in contents["findings"]],
         )
         json.dumps(stored.json(), allow_nan=False)
         return stored

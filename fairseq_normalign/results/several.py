@@ -55,7 +55,7 @@ class SeveralResults(Result):
         count = Note(f"Mean ± sample deviation of {len(of_models)} models.")
         options = [Option("mean of all", [count, *mean])]
         options += [Option(name, blocks) for name, blocks in of_models.items()]
-        return [Choice("model", options, details=True)]
+        return [Choice("model", options, listed=[0])]
 
 
 def together(results: Mapping[str, Result], signature: Mapping[str, object]) -> Result:

@@ -11,13 +11,18 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, read_lines, short_names
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.report.html import (
-    attention_blocks,
     error_blocks,
     head_blocks,
     layer_blocks,
     pruning_blocks,
 )
 from fairseq_normalign.results.blocks import Block, as_json, facts_of
+from fairseq_normalign.results.result import (
+    Result,
+    StoredResult,
+    signature_text,
+    stored_result,
+)
 
 MOST_CHARACTERS = 100_000_000  # of one file
 
@@ -41,29 +46,12 @@ class Kind(NamedTuple):
     fits: Callable[[Any], bool]
     blocks: Callable[[Any], list[Block]]
 
-    @property
-    def tool(self) -> str:
-        """The command as people know it: without its options for output."""
-        if self.command.startswith("--"):
-            return f"fairseq-train {self.command}"
-        name, *options = self.command.split()
-        return " ".join(["normalign", name, *(word for word in options if word == "--all")])
-
 
 class Included(NamedTuple):
-    """What one file brings to one section."""
+    """A result on the page, and the file or model that it is of."""
 
-    name: str  # of the file
-    kind: Kind
-    blocks: Sequence[Block]
-    signature: Mapping[str, object] | str
-
-    @property
-    def signature_text(self) -> str:
-        """How it was made, in one line; nothing if it does not say so."""
-        if isinstance(self.signature, str):
-            return self.signature
-        return _joined(self.signature)
+    name: str
+    result: Result
 
 
 # What a reader who got the page alone may not know.
@@ -75,10 +63,6 @@ ABOUT = {
     "head.",
     "gates": "Heads were pruned while the model was trained: a head whose gate is closed is gone.",
     "pruning": "The same model with fewer heads.",
-    "mixing": "The mixing ratio is how much of a new state comes from other tokens, not from the "
-    "token itself.",
-    "statistics": "α is an attention weight, x the vector that is attended to, f(x) what the head "
-    "makes of it, and ‖αf(x)‖ the length of what it adds.",
     "evolution": "What the states after each layer still tell of the token itself and of its "
     "neighbours; layer 0 are embeddings.",
 }
@@ -132,18 +116,6 @@ def _is_scores(contents: Any) -> bool:
     return _has(*names)(contents) or _first_has(*names)(contents)
 
 
-def _of_attentions(name: str) -> Callable[[Any], bool]:
-    """Whether models have attentions, and these this key."""
-
-    def fits(contents: Any) -> bool:
-        if not _model_has("checkpoint", "attentions")(contents):
-            return False
-        attentions = contents["models"][0]["attentions"]
-        return isinstance(attentions, dict) and all(map(_has(name), attentions.values()))
-
-    return fits
-
-
 def _heads_of_one(contents: Any) -> bool:
     return _has("signature", "heads", "correlations")(contents) and isinstance(
         contents["heads"], list
@@ -160,18 +132,6 @@ KINDS = (
         "pruning",
         _first_has("model", "heads", "parameters"),
         pruning_blocks.comparison_blocks,
-    ),
-    Kind(
-        "mixing -o",
-        "mixing",
-        _of_attentions("analyses"),
-        lambda contents: attention_blocks.mixing_blocks(contents["models"]),
-    ),
-    Kind(
-        "stats -o",
-        "statistics",
-        _of_attentions("norms_of_f"),
-        lambda contents: attention_blocks.statistics_blocks(contents["models"]),
     ),
     Kind(
         "evolution -o",
@@ -198,36 +158,36 @@ GATE_LOG = Kind(
     _has("updates", "sentences", "rules", "heads"),
     pruning_blocks.gate_blocks,
 )
-MIXING = next(kind for kind in KINDS if kind.section == "mixing")
 
 
 def read_included(paths: Sequence[str]) -> list[Included]:
-    """What files bring; one of ``stats --mixing`` has two sections."""
+    """What files hold."""
     included: list[Included] = []
     for path, name in zip(paths, short_names(paths), strict=True):
         text = _text(path)
         if _is_gate_log(text):
             _refuse_stream(path)
             entries = read_log(path)
-            blocks = _shown(GATE_LOG, entries, path)
             first = entries[0]
             signature = {"sentences": first.sentences, "rules": first.rules}
-            included.append(Included(name, GATE_LOG, blocks, signature))
+            included.append(Included(name, _result(GATE_LOG, entries, path, signature)))
         else:
-            items = shown(_parsed(text, path), path)
-            included += [item._replace(name=name) for item in items]
+            included.append(shown(_parsed(text, path), path)._replace(name=name))
     return included
 
 
-def shown(contents: Any, name: str) -> list[Included]:
-    """The sections of parsed JSON."""
+def shown(contents: Any, name: str) -> Included:
+    """The result in parsed JSON."""
+    if isinstance(contents, dict) and {"kind", "version", "blocks"} <= contents.keys():
+        return Included(name, stored_result(contents, name_of(name)))
     kind = _kind_of(contents, name)
-    signature = _signature(contents)
-    included = [Included(name, kind, _shown(kind, contents, name), signature)]
-    if kind.section == "statistics" and "mixing" in contents:
-        models = {"models": contents["mixing"]}
-        included.append(Included(name, MIXING, _shown(MIXING, models, name), signature))
-    return included
+    return Included(name, _result(kind, contents, name, _signature(contents)))
+
+
+def _result(kind: Kind, contents: Any, name: str, signature: Mapping[str, object]) -> Result:
+    blocks = _shown(kind, contents, name)
+    section, about = kind.section, ABOUT.get(kind.section, "")
+    return StoredResult(section, SECTIONS[section], blocks, about=about, signature=signature)
 
 
 def _text(path: str) -> str:
@@ -303,7 +263,7 @@ def _shown(kind: Kind, contents: Any, path: str) -> list[Block]:
     return blocks
 
 
-def _signature(contents: Any) -> Mapping[str, object] | str:
+def _signature(contents: Any) -> Mapping[str, object]:
     """What a file says about how it was made."""
     if isinstance(contents, dict) and isinstance(contents.get("signature"), dict):
         return contents["signature"]
@@ -313,7 +273,7 @@ def _signature(contents: Any) -> Mapping[str, object] | str:
     texts: dict[str, None] = {}
     for part in parts:
         texts.update(dict.fromkeys(_signatures(part)))
-    return "; ".join(texts)
+    return {"how": "; ".join(texts)} if texts else {}
 
 
 def _signatures(part: Any) -> list[str]:
@@ -322,14 +282,10 @@ def _signatures(part: Any) -> list[str]:
         return []
     own = part.get("signature")
     if isinstance(own, dict):
-        return [_joined(own)]
+        return [signature_text(own)]
     if isinstance(own, str):
         return [own]
     if isinstance(part.get("signatures"), dict):
         named = part["signatures"].items()
         return [text if text.startswith(f"{name}|") else f"{name}|{text}" for name, text in named]
     return [f"extract:{part['extract']}"] if isinstance(part.get("extract"), str) else []
-
-
-def _joined(signature: Mapping[str, object]) -> str:
-    return "|".join(f"{name}:{value}" for name, value in signature.items())

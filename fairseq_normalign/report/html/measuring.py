@@ -20,10 +20,10 @@ from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
+from fairseq_normalign.layers.mixing import MixingResult
+from fairseq_normalign.layers.statistics import StatisticsResult
 from fairseq_normalign.progress import bar
 from fairseq_normalign.report import heads as heads_report
-from fairseq_normalign.report import mixing as mixing_report
-from fairseq_normalign.report import statistics as statistics_report
 from fairseq_normalign.report.html.browser import (
     Browser,
     System,
@@ -37,6 +37,7 @@ from fairseq_normalign.report.html.included import Included, shown
 from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
 from fairseq_normalign.results.blocks import Note
+from fairseq_normalign.results.result import StoredResult
 from fairseq_normalign.text.links import Gold, GoldFile
 from fairseq_normalign.version import __version__
 
@@ -193,9 +194,11 @@ class Gatherer:
             )
         signature = self._signature(gold, table)
         advice = [Note(f"Is the gold read right? {said}.", urgent=True) for said in table.advice]
-        for item in shown(table.as_json(), material.name):
-            blocks = [*advice, *item.blocks]
-            self.included.append(item._replace(signature=signature, blocks=blocks))
+        rates = shown(table.as_json(), material.name).result
+        blocks = [*advice, *rates.blocks()]
+        about = {"about": rates.about, "signature": signature}
+        result = StoredResult(rates.kind, rates.title, blocks, **about)  # type: ignore[arg-type]
+        self.included.append(Included(material.name, result))
         self.advice += advice
         return {method: table.choice(method) for method in methods}
 
@@ -255,7 +258,7 @@ class Gatherer:
         pairs = [pair for pair in material.first[: self.options.limit] if not pair.skipped]
         self.measured_on = len(pairs)
         if "heads" in self.options.parts:
-            self.included += shown(self._heads(material, pairs), material.name)
+            self.included.append(shown(self._heads(material, pairs), material.name))
         if {"mixing", "statistics"} & set(self.options.parts):
             self._blocks(material, pairs)
 
@@ -285,13 +288,12 @@ class Gatherer:
             "ranks": options.ranks,
             "version": __version__,
         }
-        paths = [material.name]
         if options.mixing:
-            contents = mixing_report.as_json([survey.mixing], paths, signature)
-            self.included += shown(contents, material.name)
+            mixing = MixingResult(survey.mixing, signature)
+            self.included.append(Included(material.name, mixing))
         if options.statistics:
-            contents = statistics_report.as_json([survey.statistics], paths, signature)
-            self.included += shown(contents, material.name)
+            statistics = StatisticsResult(survey.statistics, signature)
+            self.included.append(Included(material.name, statistics))
 
     def browser(self) -> Browser:
         """All models side by side, with as many pairs as all of them have."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 
-from fairseq_normalign.report.html.included import ABOUT, SECTIONS, Included
+from fairseq_normalign.report.html.included import SECTIONS, Included
 from fairseq_normalign.results.blocks import (
     Block,
     Facts,
@@ -16,6 +16,7 @@ from fairseq_normalign.results.blocks import (
     Section,
     Table,
 )
+from fairseq_normalign.results.result import signature_text
 from fairseq_normalign.version import __version__
 
 PACKAGES = ("torch", "fairseq", "fairseq-fixed", "numpy")
@@ -64,24 +65,22 @@ def measured_table(included: Sequence[Included]) -> Block:
     if not included:
         return Note("Nothing was measured beside the alignments.")
     rows = []
-    for item in included:
-        signature = item.signature_text or "–"
-        rows.append([SECTIONS[item.kind.section], item.name, item.kind.command, signature])
-    columns = ["section", "of", "as written by", "signature"]
-    return Table(columns, rows, "What was measured")
+    for name, result in included:
+        rows.append([result.title, name, signature_text(result.signature) or "–"])
+    return Table(["section", "of", "signature"], rows, "What was measured")
 
 
 def sections(included: Sequence[Included]) -> list[Section]:
     """A section for each kind of result, every file or model under its name."""
-    by_section: Mapping[str, list[Included]] = {name: [] for name in SECTIONS}
+    by_kind: dict[str, list[Included]] = {name: [] for name in SECTIONS}
     for item in included:
-        by_section[item.kind.section].append(item)
+        by_kind.setdefault(item.result.kind, []).append(item)
     made = []
-    for name, items in by_section.items():
+    for kind, items in by_kind.items():
         blocks: list[Block] = []
-        for item in items:
-            blocks.append(Heading(item.name, item.kind.tool))
-            blocks += item.blocks
-        if blocks:
-            made.append(Section(name, SECTIONS[name], blocks, ABOUT.get(name, "")))
+        for name, result in items:
+            blocks += [Heading(name), *result.blocks()]
+        if items:
+            first = items[0].result
+            made.append(Section(kind, first.title, blocks, first.about))
     return made

@@ -4,7 +4,8 @@ const PAINTERS = {
   heading: drawHeading,
   note: (block) => html("p", { class: block.urgent ? "note urgent" : "note" }, block.text),
   facts: drawFacts,
-  table: drawTable,
+  table: (block) => block.hidden ? document.createDocumentFragment() : drawTable(block),
+  clouds: () => document.createDocumentFragment(),
   curves: drawCurves,
   grid: drawGrid,
   row: (block) => html("div", { class: "row" }, block.blocks.map(drawBlock)),
@@ -96,7 +97,7 @@ function drawTable(block) {
   let rows = block.rows;
   let sorted = null;
   // Counts have no decimals; other columns have them in every row.
-  const decimals = block.columns.map((_, place) => decimalsOf(block.rows.map((row) => row[place]), block.decimals));
+  const decimals = block.columns.map((_, place) => decimalsOf(block.rows.map((row) => row[place]), Array.isArray(block.decimals) ? block.decimals[place] : block.decimals));
   const numeric = block.columns.map((_, place) => block.rows.some((row) => typeof row[place] === "number"));
   const cellOf = (cell, place) => {
     if (typeof cell === "number") return html("td", { class: "number" }, fixed(cell, decimals[place]));

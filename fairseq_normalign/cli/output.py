@@ -1,0 +1,62 @@
+"""Where results go: the terminal, a file of JSON, a picture."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from fairseq_normalign.cli.shell import print_signature
+from fairseq_normalign.files import whole_file
+
+if TYPE_CHECKING:
+    from fairseq_normalign.results.result import Result
+
+FORMATS = ("text", "json", "csv", "tsv", "md", "latex")
+
+
+def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True) -> Any:
+    """``-f``, ``-o`` and ``--plot``."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="of what is printed (default: %(default)s)",
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write the result here, with all details"
+    )
+    if plot:
+        group.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
+    return group
+
+
+def write_result_files(result: Result, args: argparse.Namespace) -> None:
+    """The files that the options ask for, before anything is printed."""
+    from fairseq_normalign.results.result import write_result
+
+    if args.output:
+        with whole_file(args.output) as file:
+            write_result(result, file)
+    if getattr(args, "plot", None):
+        from fairseq_normalign.results.figure import save
+
+        save(result.figure(), args.plot)
+
+
+def print_result(result: Result, args: argparse.Namespace) -> None:
+    """The result on stdout, its signature on stderr."""
+    if args.format == "text":
+        print(result.text())
+    elif args.format == "json":
+        import sys
+
+        from fairseq_normalign.results.result import write_result
+
+        write_result(result, sys.stdout)
+    else:
+        from fairseq_normalign.results.tables import as_format
+
+        print(as_format(result.blocks(), args.format))
+    print_signature(result.signature)
