@@ -52,22 +52,18 @@ def test_the_findings_are_shown(measured, capsys):
     assert len(rows) == 12  # BERT-base has as many layers
 
 
-def test_shares_are_of_all_heads_together():
-    values = [
-        {"weights": {"[CLS]": 0.5, "[SEP]": 0.1, "other": 0.4}},
-        {"weights": {"[CLS]": 0.1, "[SEP]": 0.0, "other": 0.9}},
-    ]
-    layer = {"heads": dict(enumerate(values))}
-    assert findings().mean_share(layer, "weights") == pytest.approx(0.35)
+def test_shares_of_special_tokens():
+    layer = {"layer": "1", "[CLS]": 0.3, "[SEP]": 0.05, "other": 0.65}
+    assert findings().special_share(layer) == pytest.approx(0.35)
 
 
 def test_a_correlation_that_is_not_defined_is_a_dash_and_agrees_with_nothing(capsys):
     analyses = {
-        name: {"rho": every, "rho_without_specials": words}
+        name: {"ρ with rank": every, "ρ without special tokens": words}
         for name, (every, words) in findings().CORRELATIONS.items()
     }
-    analyses["ATTN-N"]["rho"] = None
-    analyses["ATTNRES-W"]["rho_without_specials"] = None
+    analyses["ATTN-N"]["ρ with rank"] = None
+    analyses["ATTNRES-W"]["ρ without special tokens"] = None
     findings().print_correlations(analyses)
     shown = capsys.readouterr().out
     assert re.search(r"^ATTN-N +– +-0\.39 +-0\.41 +-0\.41$", shown, re.MULTILINE)

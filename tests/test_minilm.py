@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
 
+from fairseq_normalign.results.blocks import Table
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 from tests.hugging_face import of_transformers
 
@@ -74,24 +75,22 @@ def test_the_findings_of_the_papers(ours, data, tmp_path):
         *("--source-file", tmp_path / "text", "--max-length", 128, "--too-long", "truncate"),
         *("--categories", "bert-2020", "-o", output),
     )
-    stored = json.loads(output.read_text(encoding="utf-8"))
-    analyses = stored["mixing"][0]["attentions"]["encoder"]["analyses"]
+    tables = read_result(output).tables()
+    analyses = {row[1]: row for row in tables["analyses"].rows}
     order = ("ATTN-W", "ATTN-N", "ATTNRES-W", "ATTNRES-N", "ATTNRESLN-N")
-    ratios = [analyses[name]["mean"] for name in order]
+    ratios = [analyses[name][2] for name in order]
     assert ratios == sorted(ratios, reverse=True)
     for name in ("ATTN-N", "ATTNRES-N", "ATTNRESLN-N"):  # rare words mix in less
-        assert analyses[name]["rho"] < 0
-        assert analyses[name]["rho_without_specials"] < 0
-    for layer in stored["models"][0]["attentions"]["encoder"]["layers"][1:5]:
-        weight, norm = share(layer, "weights"), share(layer, "weighted_norms")
+        assert analyses[name][5] < 0
+        assert analyses[name][6] < 0
+    weights = shares(tables["Σ α over the keys of a category"])
+    norms = shares(tables["Σ ‖αf(x)‖ over the keys of a category"])
+    for weight, norm in list(zip(weights, norms, strict=True))[1:5]:
         assert weight > 0.2
         assert norm < weight / 3
 
 
-def share(layer: dict, quantity: str) -> float:
-    """What [CLS] and [SEP] get of all, mean over heads."""
-    special = total = 0.0
-    for head in layer["heads"].values():
-        special += head[quantity]["[CLS]"] + head[quantity]["[SEP]"]
-        total += sum(head[quantity].values())
-    return special / total
+def shares(table: Table) -> list[float]:
+    """What [CLS] and [SEP] get of all, by layer."""
+    special = [list(table.columns).index(name) for name in ("[CLS]", "[SEP]")]
+    return [sum(row[place] for place in special) / sum(row[1:]) for row in table.rows]

@@ -162,7 +162,16 @@ class MixingResult(Result):
             chosen = chosen_from("average", by_average, [AVERAGES[self.average]])
             by_analysis[analysis] = [note, *chosen]
         blocks += chosen_from("analysis", by_analysis, self.analyses)
-        return [*blocks, *(_counts(KINDS[kind].title, of) for kind, of in self.by_kind.items())]
+        notes = [_counts(KINDS[kind].title, of) for kind, of in self.by_kind.items()]
+        return [*blocks, self._tokens(), *notes]
+
+    def _tokens(self) -> Table:
+        rows: list[list[Cell]] = []
+        for kind, mixing in self.by_kind.items():
+            counts = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
+            rows += [[kind, category, count] for category, count in counts]
+        columns = ["attention", "category", "tokens"]
+        return Table(columns, rows, "Tokens", name="tokens", hidden=True)
 
     def _summary(self) -> Table:
         rows: list[list[Cell]] = []

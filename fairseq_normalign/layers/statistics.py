@@ -238,6 +238,7 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
         Row(heads),
         _lengths_table(kind, measured),
         _relations_table(kind, measured),
+        _heads_table(kind, measured),
         _singular_values(kind, measured),
         Row(_clouds(measured)),
     ]
@@ -309,6 +310,18 @@ def _relations_table(kind: str, measured: Statistics) -> Table:
     rows: list[list[Cell]] = [[name, *relation] for name, relation in relations.items()]
     columns = ["", "ρ", "points", "of"]
     return Table(columns, rows, "Rank correlations (Spearman)", name=f"{kind}.correlations")
+
+
+def _heads_table(kind: str, measured: Statistics) -> Table:
+    """What each head gives to each category."""
+    rows: list[list[Cell]] = []
+    for layer in measured.layers:
+        for number, head in enumerate(layer.heads):
+            for place, category in enumerate(measured.categories):
+                of_cell = [value(layer)[number, place] for value in BY_CATEGORY.values()]
+                rows.append([str(head), category, *_numbers(of_cell)])
+    columns = ["head", "category", *BY_CATEGORY]
+    return Table(columns, rows, "Heads by category", name=f"{kind}.heads", hidden=True)
 
 
 def _singular_values(kind: str, measured: Statistics) -> Table:

@@ -1,12 +1,14 @@
 """``normalign mixing`` on small random models, in this process."""
 
 import json
-import re
 from argparse import Namespace
 
 import pytest
 import torch
 
+from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.results.result import read_result
+from fairseq_normalign.results.tables import tables_of
 from tests.conftest import run
 from tests.stored import OPTIONS, state
 
@@ -37,22 +39,16 @@ def mixing(folder, *options, path=("one.pt",), **more):
 
 def test_tables_of_all_attentions(folder):
     done = mixing(folder)
-    parts = done.stdout.split("\n\n")
-    assert [part.splitlines()[0] for part in parts[::3]] == [
-        "encoder self-attention",
-        "decoder self-attention",
-        "source–target attention",
-    ]
-    header, *rows = parts[0].splitlines()[1:]
-    assert header.split("  ")[0] == "mixing ratio in %"
-    assert [row.split()[0] for row in rows] == [
-        *("ATTN-W", "ATTN-N", "ATTNRES-W", "ATTNRES-N", "ATTNRESLN-N")
-    ]
-    title, header, *rows = parts[1].splitlines()
-    assert title.startswith("ATTNRESLN-N, mixing ratio in % by layer: mean of each sentence")
+    summary, meaning, *maps = done.stdout.split("\n\n")
+    _, header, *rows = summary.splitlines()
+    assert header.split()[:5] == ["attention", "analysis", "mean", "min", "max"]
+    assert [row.split()[2] for row in rows[:5]] == list(ANALYSES)
+    assert meaning == "ATTNRESLN-N: attention, residual connection and layer norm, by norms."
+    title, header, *rows = maps[0].splitlines()
+    assert title == "encoder self-attention: ATTNRESLN-N, mixing ratio in %"
     assert header.split() == ["layer", "special", "word", "overall"]
     assert [row.split()[0] for row in rows] == ["1", "2"]
-    assert parts[2].startswith("11 tokens: 3 special, 8 word; ρ is Spearman's over 11 ranked")
+    assert maps[3].startswith("encoder self-attention: 11 tokens: 3 special, 8 word; ρ is over 11")
     signature = done.stderr.strip().split("|")
     for choice in ("checkpoints:one.pt", "sentences:3", "categories:pieces", "ranks:ids"):
         assert choice in signature
@@ -60,28 +56,31 @@ def test_tables_of_all_attentions(folder):
 
 def test_json_has_all_analyses_of_each_model(folder, tmp_path):
     mixing(folder, "-o", tmp_path / "x.json", path=("one.pt", "two.pt"))
-    written = json.loads((tmp_path / "x.json").read_text())
-    assert written["signature"]["average"] == "macro"
-    assert len(written["models"]) == 2
-    encoder = written["models"][0]["attentions"]["encoder"]
-    assert encoder["tokens"] == {
+    written = read_result(tmp_path / "x.json")
+    assert (written.kind, written.signature["average"]) == ("mixing", "macro")
+    (choice,) = written.blocks()
+    assert [option.name for option in choice.options] == ["mean of all", "one.pt", "two.pt"]
+    tables = tables_of(choice.options[1].blocks)
+    tokens = {row[1]: row[2] for row in tables["tokens"].rows if row[0] == "encoder"}
+    assert tokens == {
         **{"special": 3, "punctuation": 0, "continuation": 0, "word": 8},
         "overall": 11,
     }
-    assert list(encoder["analyses"]) == written["analyses"]
-    by_layer = encoder["analyses"]["ATTNRES-N"]["macro"]
-    assert len(by_layer) == 2
-    assert by_layer[0]["punctuation"] is None
-    assert 0 < by_layer[0]["word"] < 1
+    by_layer = tables["encoder.ATTNRES-N.macro"]
+    assert list(by_layer.columns) == ["layer", "special", "word", "overall"]
+    assert len(by_layer.rows) == 2
+    assert 0 < by_layer.rows[0][2] < 100
 
 
 def test_several_checkpoints_give_mean_and_deviation(folder, tmp_path):
     done = mixing(folder, "-o", tmp_path / "x.json", path=("one.pt", "two.pt"))
-    models = json.loads((tmp_path / "x.json").read_text())["models"]
-    means = [model["attentions"]["encoder"]["analyses"]["ATTN-N"]["mean"] for model in models]
+    (choice,) = read_result(tmp_path / "x.json").blocks()
+    means = []
+    for option in choice.options[1:]:
+        means.append(tables_of(option.blocks)["analyses"].rows[1][2])
     mean, deviation = sum(means) / 2, abs(means[0] - means[1]) / 2**0.5
-    line = next(line for line in done.stdout.splitlines() if line.startswith("ATTN-N"))
-    assert line.split()[1:3] == [f"{100 * mean:.1f}", f"±{100 * deviation:.1f}"]
+    line = next(line for line in done.stdout.splitlines() if "ATTN-N" in line)
+    assert line.split()[3:5] == [f"{mean:.1f}", f"±{deviation:.1f}"]
 
 
 def test_pictures_and_what_is_shown(folder, tmp_path):
@@ -90,13 +89,20 @@ def test_pictures_and_what_is_shown(folder, tmp_path):
         *("--analyses", "all", "--average", "micro", "--plot", tmp_path / "x.svg"),
         *("--category", "few=w[0-9]", "--ranks", "counts", "--limit", 2),
     )
-    titles = re.findall(r"^(\S+), mixing ratio in % by layer: mean of all tokens$", done.stdout, 8)
-    assert len(titles) == 15
+    assert done.stdout.count(", mixing ratio in %\n") == 15
     assert "few  other  overall" in done.stdout
     assert "sentences:2|attention:all|categories:few=w[0-9]|ranks:counts" in done.stderr
     drawn = (tmp_path / "x.svg").read_text()
-    for text in ("source–target attention", "ATTNRES-W, mixing ratio in %", "overall"):
+    for text in ("source–target attention: ATTNRES-W, mixing ratio in %", "overall"):
         assert text in drawn
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "tsv", "md", "latex"])
+def test_formats(folder, form):
+    printed = mixing(folder, "-f", form).stdout
+    assert "ATTNRESLN-N" in printed
+    if form == "json":
+        assert json.loads(printed)["kind"] == "mixing"
 
 
 def test_frequencies_of_a_file_for_several_checkpoints(folder, tmp_path):

@@ -1,11 +1,11 @@
 """``normalign stats`` on small random models, in this process."""
 
-import json
 from argparse import Namespace
 
 import pytest
 import torch
 
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 from tests.stored import OPTIONS, state
 
@@ -36,42 +36,41 @@ def stats(folder, *options, path=("one.pt",), **more):
 
 def test_tables_of_all_attentions(folder):
     done = stats(folder)
-    parts = done.stdout.split("\n\n")
-    assert [part.splitlines()[0] for part in parts[::5]] == [
-        "encoder self-attention",
-        "decoder self-attention",
-        "source–target attention",
+    headings = [line for line in done.stdout.splitlines() if line.startswith("==")]
+    assert headings == [
+        "== encoder self-attention",
+        "== decoder self-attention",
+        "== source–target attention",
     ]
-    rows = [line.split("  ")[0] for line in parts[0].splitlines()[2:]]
+    parts = done.stdout.split("\n\n")
+    assert parts[2].startswith("Σ α over the keys of a category")
+    layers = [list(map(float, line.split())) for line in parts[2].splitlines()[2:]]
+    for _, *of_categories in layers:
+        assert sum(of_categories) == pytest.approx(1, abs=0.002)
+    rows = [line.split("  ")[0] for line in parts[8].splitlines()[2:]]
     assert rows[:6] == [
         "‖x‖, layer 1",
         *(f"‖f(x)‖, encoder.1.{head}" for head in (1, 2, 3, 4)),
         "‖x‖, layer 2",
     ]
     assert rows[-2:] == ["‖x‖, all", "‖f(x)‖, all"]
-    assert parts[1].startswith("Σ α over the keys of a category")
-    layers = [list(map(float, line.split())) for line in parts[1].splitlines()[2:]]
-    for _, *of_categories in layers:
-        assert sum(of_categories) == pytest.approx(1, abs=0.002)
-    assert parts[4].splitlines()[-1].startswith("frequency rank, ‖f(x)‖")
+    assert parts[9].splitlines()[-1].startswith("frequency rank, ‖f(x)‖")
     assert "sentences:3|" in done.stderr
 
 
 def test_json_picture_and_mixing_of_the_same_pass(folder, tmp_path):
     done = stats(folder, "--mixing", "-o", tmp_path / "x.json", "--plot", tmp_path / "x.svg")
-    assert "ATTNRESLN-N, mixing ratio in % by layer" in done.stdout
-    written = json.loads((tmp_path / "x.json").read_text())
-    (model,) = written["models"]
-    assert list(model["attentions"]) == ["encoder", "decoder", "cross"]
-    layer = model["attentions"]["cross"]["layers"][1]
-    head = layer["heads"]["cross.2.4"]
-    assert layer["layer"] == 2
-    assert len(head["singular_values"]) == 5  # of a head of width 4, and 1 → 1
-    assert set(head["norms_of_f"]) == {"mean", "deviation", "CV", "min", "max"}
-    assert head["mean_norms_of_f"]["punctuation"] is None
-    assert written["mixing"][0]["attentions"]["encoder"]["analyses"]["ATTN-N"]["mean"] > 0
+    assert "ATTNRESLN-N, mixing ratio in %" in done.stdout
+    tables = read_result(tmp_path / "x.json").tables()
+    singular = [row for row in tables["cross.singular-values"].rows if row[0] == "cross.2.4"]
+    assert len(singular) == 5  # of a head of width 4, and 1 → 1
+    norms = tables["cross.norms"]
+    assert list(norms.columns)[1:6] == ["mean", "deviation", "CV", "min", "max"]
+    of_head = [row for row in tables["cross.heads"].rows if row[0] == "cross.2.4"]
+    assert {row[1]: row[4] for row in of_head}["punctuation"] is None
+    assert tables["encoder.ATTN-N.macro"].rows[0][-1] > 0
     drawn = (tmp_path / "x.svg").read_text()
-    for text in ("source–target attention", "Σ ‖αf(x)‖", "frequency rank", "singular values"):
+    for text in ("source–target attention", "Σ ‖αf(x)‖", "frequency rank", "expansion rate"):
         assert text in drawn
 
 
@@ -82,17 +81,7 @@ def test_several_checkpoints_give_mean_and_deviation(folder):
     assert "checkpoints:one.pt+two.pt" in done.stderr
 
 
-def test_one_figure_of_the_encoder_alone(folder, tmp_path):
-    run(
-        *("normalign", "stats", folder, "--path", folder / "one.pt", "--cpu"),
-        *("--source-file", folder / "text.a", "--attention", "encoder"),
-        *("--figures", "spread", "--plot", tmp_path / "x.png"),
-    )
-    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-
-
 REFUSED = {
-    "--figures all": "--figures all: expected any of: weights, norms, transformed, cells",
     "--category few=v1": "--category few=v1: matches no token of the dictionary",
     "--category few=w13": "--category few=w13: matches one token of the corpus; expected two",
 }
@@ -119,10 +108,3 @@ def test_a_model_without_heads(folder, tmp_path):
     done = stats(folder, path=(tmp_path / "none.pt",), check=False)
     assert done.returncode == 2
     assert "has no attention heads left" in done.stderr
-
-
-def test_the_figures_of_the_help_are_those_that_can_be_drawn():
-    from fairseq_normalign.cli import stats
-    from fairseq_normalign.report.statistics_pictures import FIGURES
-
-    assert tuple(FIGURES) == stats.FIGURES
