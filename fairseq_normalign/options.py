@@ -146,7 +146,7 @@ def from_0(text: str) -> int:
 
 def _whole(text: str, least: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least}")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from {least}")
     return int(text)
 
 
@@ -157,5 +157,5 @@ def share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to 1")
     return value

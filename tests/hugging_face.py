@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
@@ -57,7 +58,6 @@ ROBERTA = {
     "bos_token_id": 0,
     "eos_token_id": 2,
 }
-KINDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int8: "I8"}
 
 
 def of_transformers(name: str) -> Any:
@@ -131,16 +131,8 @@ def norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    header, content = {}, b""
-    for name, values in tensors.items():
-        raw = values.flatten().view(torch.uint8).numpy().tobytes()
-        offsets = [len(content), len(content) + len(raw)]
-        kind = KINDS[values.dtype]
-        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": offsets}
-        content += raw
-    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+    whole = {name: values.contiguous().clone() for name, values in tensors.items()}
+    save_file(whole, path, {"format": "pt"})
 
 
 def make_folder(path: Path, config: dict, parameters: dict[str, Tensor] | None = None) -> Path:

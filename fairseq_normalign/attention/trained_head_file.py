@@ -9,16 +9,14 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from fairseq_normalign.attention.trained_head import AlignmentHead
 from fairseq_normalign.attention.trained_head_states import fingerprint
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.safetensors_file import (
-    read_metadata,
-    read_safetensors,
-    write_safetensors,
-)
+from fairseq_normalign.files import whole_file
+from fairseq_normalign.host.safetensors_file import read_safetensors
 
 FORMAT = "normalign-aligner-1"
 EXPECTED = "expected a file that normalign train-aligner wrote"
@@ -49,18 +47,18 @@ def write_aligner(
         metadata[f"{name}.model"] = model
         metadata[f"{name}.languages"] = languages
         for part, values in head._asdict().items():
-            tensors[f"{name}.{part}"] = values
+            tensors[f"{name}.{part}"] = values.detach().contiguous()
     metadata |= {f"training.{name}": str(value) for name, value in told.items()}
-    write_safetensors(path, tensors, metadata)
+    with whole_file(path, binary=True) as file:
+        file.write(save(tensors, metadata))
 
 
 @functools.lru_cache(maxsize=8)
 def _read(path: str, changed: int) -> list[TrainedHead]:
     """The heads of a file, which is read again when it has changed."""
-    metadata = read_metadata(path)
+    tensors, metadata = read_safetensors(path)
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: its format is {metadata.get('format')!r}; {EXPECTED}")
-    tensors = read_safetensors(path)
     trained = []
     for name in metadata.get("heads", "").split(","):
         try:

@@ -10,24 +10,36 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.options import from_0 as from_0
+from fairseq_normalign.options import positive as positive
+from fairseq_normalign.options import share as share
 
 MAX_TOKENS = 4000
 PICTURES = (".png", ".pdf", ".svg")
 TOO_LONG = ("fail", "skip", "truncate")
+OURS = {"help", "quiet"}  # of every command
 
 AddOptions = Callable[[argparse.ArgumentParser], Any]
 Check = Callable[[argparse.Namespace], None]
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line.
+
+    Attributes:
+        fairseq: the actions of options that are handed on to fairseq's own parser.
+    """
+
+    fairseq: Sequence[argparse.Action] = ()
 
     def __init__(self, command: str, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -43,7 +55,7 @@ class CommandParser(argparse.ArgumentParser):
 def model_parser(
     command: str, *, description: str, example: str, several: bool = False, data: bool = True
 ) -> CommandParser:
-    """A parser for a command that runs a model: what its help shows of fairseq's options.
+    """A parser for a command that runs a model, with fairseq's options that people need most.
 
     Args:
         several: ``--path`` takes more than one checkpoint.
@@ -65,6 +77,8 @@ def model_parser(
     group = parser.add_argument_group("model", "as in fairseq-generate")
     add_path_option(group, several=several)
     add_fairseq_options(group)
+    fairseq = [action for action in parser._actions if action.dest not in OURS]
+    parser.fairseq = [a for a in fairseq if not (several and a.dest == "path")]
     return parser
 
 
@@ -197,22 +211,33 @@ def parse(
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
     add_options(parser)
-    if several:
-        argv = data_before_paths(argv)
-    args, others = parser.parse_known_args(argv)
+    args, others = parser.parse_known_args(data_before_paths(argv) if several else argv)
     args.others = others
-    refuse_typos(args.others, [args.user_dir] if args.user_dir else [])
+    refuse_unknown(args.others, args.user_dir)
     refuse_shards(args.others, parser.prog)
-    own = CommandParser(parser.prog, add_help=False)
-    if several:
-        add_path_option(own, several=True)
-    add_options(own)
-    args.fairseq_argv = own.parse_known_args(argv)[1]
-    args.own = {action.dest for action in own._actions}
+    handed_on = {action.dest for action in parser.fairseq}
+    args.own = {action.dest for action in parser._actions} - handed_on
+    args.fairseq_argv = [*_as_words(args, parser.fairseq), *args.others]
     refuse_lone_bpe_files(args)
     check(args)
     check_files(args)
     return args
+
+
+def _as_words(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:
+    """The options that were given, as fairseq's parser reads them; positional ones come first."""
+    positional, words = [], []
+    for action in actions:
+        value = getattr(args, action.dest)
+        if value == action.default:
+            continue
+        if not action.option_strings:
+            positional.append(value)
+        elif value is True:
+            words.append(action.option_strings[-1])
+        else:
+            words += [action.option_strings[-1], str(value)]
+    return [*positional, *words]
 
 
 def data_before_paths(argv: Sequence[str]) -> list[str]:
@@ -249,30 +274,25 @@ def refuse_shards(arguments: Iterable[str], command: str) -> None:
             raise InputError(f"{argument}: {command} knows no shards; normalign align does")
 
 
-def refuse_typos(arguments: Iterable[str], folders: Iterable[str]) -> None:
-    """Refuses options that stand nowhere in fairseq's source or in another plugin's.
+def refuse_unknown(words: Iterable[str], user_dir: str | None) -> None:
+    """Refuses options that neither fairseq's generation nor another plugin has.
 
-    Looking is fast, where asking fairseq's parser would mean to import it.
+    fairseq's are in a list: asking its parser would mean to import it.
     """
-    names = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    names = [word.partition("=")[0] for word in words if word.startswith("--")]
     if not names:
         return
-    text = "\n".join(_sources(folders))
+    listed = resources.files(__package__).joinpath("fairseq_options.txt").read_text()
+    known = set(listed.split())
     for name in names:
-        if name not in text and name[2:].replace("-", "_") not in text:
+        if name not in known and not (user_dir and _is_in_plugin(name, Path(user_dir))):
             raise InputError(f"unknown option {name}; see --help, and fairseq-generate --help")
 
 
-def _sources(folders: Iterable[str]) -> Iterable[str]:
-    """The text of all modules of fairseq and of some folders; nothing is imported."""
-    places = [Path(folder) for folder in folders]
-    for package in ("fairseq", "fairseq_cli"):
-        spec = importlib.util.find_spec(package)
-        if spec is not None:
-            places += map(Path, spec.submodule_search_locations or [])
-    for place in places:
-        for file in place.rglob("*.py"):
-            yield file.read_text(encoding="utf-8", errors="replace")
+def _is_in_plugin(name: str, folder: Path) -> bool:
+    """Whether the source of a plugin names an option, as a flag or as a field of a dataclass."""
+    option = re.compile(rf"[\"']{re.escape(name)}[\"']|^\s+{name[2:].replace('-', '_')}\s*:", re.M)
+    return any(option.search(file.read_text(errors="replace")) for file in folder.rglob("*.py"))
 
 
 def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
@@ -389,33 +409,6 @@ def _named(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
         if value is not None:
             values += value if isinstance(value, list) else [value]
     return values
-
-
-def positive(text: str) -> int:
-    """A number from 1 on the command line."""
-    return _number(text, 1)
-
-
-def from_0(text: str) -> int:
-    """A number from 0 on the command line."""
-    return _number(text, 0)
-
-
-def _number(text: str, least: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from {least}")
-    return int(text)
-
-
-def share(text: str) -> float:
-    """A number from 0 to 1 on the command line."""
-    try:
-        value = decimal(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to 1")
-    return value
 
 
 def gigabytes(text: str) -> float:

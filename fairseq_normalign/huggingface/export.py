@@ -18,6 +18,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.modules import SinusoidalPositionalEmbedding
+from safetensors.torch import save_file
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
@@ -26,7 +27,6 @@ from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.dictionaries import BOS, EOS, PAD
 from fairseq_normalign.host.head_removal import columns_of
 from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
-from fairseq_normalign.host.safetensors_file import write_safetensors
 from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.text_options import READING, apply_reading, has_reading
 from fairseq_normalign.host.trust import task_options_of
@@ -94,7 +94,8 @@ def export_folder(path: str, data: str, output: str) -> Exported:
     else:
         files.update(_tokeniser(path, said, Path(data), config, notes))
     with whole_folder(output) as part:
-        write_safetensors(part / "model.safetensors", tensors, {"format": "pt"})
+        whole = {name: values.contiguous() for name, values in tensors.items()}
+        save_file(whole, part / "model.safetensors", {"format": "pt"})
         for name, content in {"config.json": _json(config), **files}.items():
             data_of_file = content.encode("utf-8") if isinstance(content, str) else content
             (part / name).write_bytes(data_of_file)

@@ -105,7 +105,7 @@ class HuggingFaceFolder:
         path = self.path / name
         refuse_pointer(path)
         if name.endswith(".safetensors"):
-            return read_safetensors(path)
+            return read_safetensors(path).tensors
         try:
             parameters = unpickle(str(path), mapped=True)
         except InputError as error:

@@ -2,16 +2,13 @@
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fairseq_normalign.attention.trained_head import AlignmentHead
 from fairseq_normalign.attention.trained_head_file import TrainedHead, head_of, write_aligner
 from fairseq_normalign.attention.trained_head_states import fingerprint
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.safetensors_file import (
-    read_metadata,
-    read_safetensors,
-    write_safetensors,
-)
+from fairseq_normalign.host.safetensors_file import read_safetensors
 from tests.conftest import build_model
 
 
@@ -27,7 +24,7 @@ def test_each_model_finds_its_own_head(tmp_path):
     }
     path = tmp_path / "aligner.safetensors"
     write_aligner(path, trained, {"seed": 7})
-    assert read_metadata(path)["training.seed"] == "7"
+    assert read_safetensors(path).metadata["training.seed"] == "7"
     for model, seed in ((forward, 1), (backward, 2), (forward, 1)):
         for part, expected in zip(head_of(str(path), model), head(seed), strict=True):
             assert torch.equal(part, expected)
@@ -79,7 +76,7 @@ GOOD = {
 )
 def test_other_files_are_refused(metadata, tensors, message, tmp_path):
     path = tmp_path / "file"
-    write_safetensors(path, tensors, metadata)
+    save_file(tensors, path, metadata)
     with pytest.raises(InputError, match=message):
         head_of(str(path), build_model())
 
@@ -87,19 +84,3 @@ def test_other_files_are_refused(metadata, tensors, message, tmp_path):
 def test_no_file(tmp_path):
     with pytest.raises(InputError, match="No such file or directory; expected a file that norm"):
         head_of(str(tmp_path / "none"), build_model())
-
-
-def test_written_tensors_are_read_and_the_same_ones_are_the_same_bytes(tmp_path):
-    tensors = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.tensor(7), "c": torch.ones(0)}
-    for name in ("one", "other"):
-        write_safetensors(tmp_path / name, tensors, {"told": "ä"})
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
-    assert read_metadata(tmp_path / "one") == {"told": "ä"}
-    for name, values in read_safetensors(tmp_path / "one").items():
-        torch.testing.assert_close(values, tensors[name], rtol=0, atol=0)
-
-
-def test_metadata_that_are_no_texts_are_refused(tmp_path):
-    write_safetensors(tmp_path / "file", {}, {"number": 7})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match="its metadata are no texts"):
-        read_metadata(tmp_path / "file")

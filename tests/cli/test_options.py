@@ -79,6 +79,7 @@ CASES = [
     (align, [*TWO, "--gold", "-"], "<stdin>: can be read only once, and 2 models read it"),
     (align, [*TWO, "--source-file", "-"], "<stdin>: can be read only once, and 2 models read it"),
     (align, ["--layerr", "2"], "unknown option --layerr"),
+    (align, ["--max-token", "2"], "unknown option --max-token"),
     (align, ["--head", "0"], "--head: '0': expected a number from 1"),
     (align, ["--step", "both"], "--step: invalid choice: 'both'"),
     (plot, ["-o", "x.gif"], r"--output x\.gif: expected a name that ends in \.png, \.pdf, \.svg"),
@@ -135,4 +136,4 @@ def test_what_is_fairseqs_is_handed_on(place):
     args = align.parse_args(words)
     assert args.layer == 2
     assert args.path == ["model.pt"]
-    assert args.fairseq_argv == ["data", "--beam", "3", "-s", "de", "--cpu"]
+    assert args.fairseq_argv == ["data", "--cpu", "--source-lang", "de", "--beam", "3"]

@@ -8,10 +8,11 @@ import shutil
 import pytest
 import torch
 from fairseq.data import Dictionary
+from safetensors.torch import save_file
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import read
-from fairseq_normalign.host.safetensors_file import read_safetensors, write_safetensors
+from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
@@ -79,9 +80,9 @@ def test_half_precision(dtype, marian, tmp_path):
     """The checkpoint is as small as the folder; the model is in single precision, and the same."""
     shutil.copytree(marian[1], tmp_path / "half")
     path = tmp_path / "half/model.safetensors"
-    halved = {name: values.to(dtype) for name, values in read_safetensors(path).items()}
+    halved = {name: values.to(dtype) for name, values in read_safetensors(path).tensors.items()}
     path.unlink()
-    write_safetensors(path, halved, {})
+    save_file(halved, path)
     both = Both(
         marian[0].from_pretrained(tmp_path / "half", dtype=torch.float32), tmp_path / "half"
     )
@@ -111,7 +112,7 @@ def edited_vocabulary(edit_names):
 def taken_parameters(folder, edit_tensors):
     """The parameters of a folder, changed; their file is gone."""
     path = folder / "model.safetensors"
-    tensors = {name: values.clone() for name, values in read_safetensors(path).items()}
+    tensors = {name: values.clone() for name, values in read_safetensors(path).tensors.items()}
     edit_tensors(tensors)
     path.unlink()
     return tensors
@@ -120,7 +121,7 @@ def taken_parameters(folder, edit_tensors):
 def edited_parameters(edit_tensors):
     def edit(folder):
         tensors = taken_parameters(folder, edit_tensors)
-        write_safetensors(folder / "model.safetensors", tensors, {})
+        save_file(tensors, folder / "model.safetensors")
 
     return edit
 
