@@ -56,7 +56,11 @@ GOOD = {
 @pytest.mark.parametrize(
     ("metadata", "tensors", "message"),
     [
-        ({}, {}, "its format is None; expected a file that normalign train-aligner wrote"),
+        (
+            {},
+            {"x": torch.zeros(1)},
+            "its format is None; expected a file that normalign train-aligner wrote",
+        ),
         (GOOD, {}, "has no forward.query; expected a file"),
         (
             {"format": GOOD["format"], "heads": "forward"},

@@ -121,7 +121,8 @@ def taken_parameters(folder, edit_tensors):
 def edited_parameters(edit_tensors):
     def edit(folder):
         tensors = taken_parameters(folder, edit_tensors)
-        save_file(tensors, folder / "model.safetensors")
+        whole = {name: values.clone() for name, values in tensors.items()}  # none may be shared
+        save_file(whole, folder / "model.safetensors")
 
     return edit
 
