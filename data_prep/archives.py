@@ -14,6 +14,9 @@ from typing import IO
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 
+DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error)
+DAMAGED += (KeyError, EOFError, OSError, RuntimeError)  # the last: of encryption, or odd methods
+
 
 def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
     """The named files of an archive, written to `folder` unless they are there."""
@@ -26,7 +29,7 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
             for member, path in zip(members, paths, strict=True):
                 with _content(opened, member) as content, whole_file(path, binary=True) as file:
                     shutil.copyfileobj(content, file)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError) as error:
+    except DAMAGED as error:
         reason = str(error).splitlines()[0]  # tarfile lists every format it tried
         raise InputError(
             f"{archive}: {reason}; expected a {kind} archive of {', '.join(members)}"

@@ -20,11 +20,15 @@ import glob
 import gzip
 import io
 import itertools
+import lzma
 import os
 import re
 import secrets
 import stat
+import struct
 import sys
+import tokenize
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -45,6 +49,13 @@ CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # says a file system that 
 PATIENT = 500  # tries, of a lock that others hold but for a moment
 # … that knows no hard links
 NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+# What Python and NumPy raise over a zip archive, such as .npz, that was changed on its way.
+DAMAGED_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, OSError),
+    *(EOFError, KeyError, TypeError, ValueError, OverflowError, RecursionError, RuntimeError),
+    MemoryError,  # a header that promises more numbers than there is room for
+)
 
 # Text that UTF-8 cannot hold, as in names of files in another encoding, is written as \udcff, which
 # JSON reads back.

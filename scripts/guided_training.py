@@ -120,14 +120,8 @@ def binarise(args: argparse.Namespace, text: Path, folder: Path) -> None:
 
 def size_options(path: Path) -> list[str]:
     """The options of fairseq-train that describe a checkpoint's model."""
-    from fairseq_normalign.host.trust import (
-        allow_checkpoint_classes,
-        options_of,
-        plain,
-        unpickle,
-    )
+    from fairseq_normalign.host.trust import options_of, plain, unpickle
 
-    allow_checkpoint_classes()
     stored = plain(options_of(str(path), unpickle(str(path), mapped=True)))
     words = []
     for side in ("encoder", "decoder"):

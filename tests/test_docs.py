@@ -138,7 +138,7 @@ sample = {"net_input": {
 layer = 1
 """
 TEXTS = "pairs = list(zip(open('test.de'), open('test.en')))[:20]\n"
-BEFORE = {"docs/python.md": [TEXTS, LOADED]}  # by page: before its first block, its second, …
+BEFORE = {"docs/python.md": [TEXTS, "", LOADED]}  # by page: before its first block, its second, …
 PLUGINS = ("docs/add-a-method.md", "docs/train-on-norms.md")  # have tests of their own
 PYTHON = {
     str(page.relative_to(ROOT)): own

@@ -6,8 +6,6 @@ Counts are expected ones: a cell whose link has probability 0.3 counts 0.3.
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.files import DAMAGED_ARCHIVE, whole_file
 
 LEAST = 0.01  # cells below do not count: they would fill the memory and say nothing
 FORMAT = "normalign lexicon 1"
@@ -23,7 +21,6 @@ PARALLEL = (("source", "target", "count"), ("pair", "times"))
 ARRAYS = ("format", "sources", "targets", *PARALLEL[0], *PARALLEL[1])
 KINDS = {"sources": "u", "targets": "u", "source": "i", "target": "i", "count": "f"}
 KINDS |= {"pair": "u", "times": "i"}
-DAMAGED = (zipfile.BadZipFile, zlib.error)  # what NumPy raises for archives that are not whole
 SMOOTHING = 2.0  # links that each word is given beforehand, by how frequent the others are
 
 
@@ -173,7 +170,7 @@ def _arrays(path: str) -> dict[str, np.ndarray]:
             arrays = {name: archive[name] for name in ARRAYS}
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, TypeError, KeyError, EOFError, *DAMAGED):
+    except DAMAGED_ARCHIVE:
         raise _not_a_lexicon(path) from None
     if not _is_sound(arrays):
         raise _not_a_lexicon(path)

@@ -142,7 +142,8 @@ def read(path: str) -> tuple[dict, argparse.Namespace]:
     state = unpickle(path)
     options = options_of(path, state)
     if not isinstance(options, argparse.Namespace):  # of fairseq-hydra-train
-        options = argparse.Namespace(**{"arch": None, **plain(options)})
+        with explained(path):
+            options = argparse.Namespace(**{"arch": None, **plain(options)})
         options.arch = options.arch or getattr(options, "_name", None)
         # A node of OmegaConf cannot hold a Namespace.
         state["cfg"] = {**plain(state["cfg"]), "model": options}

@@ -63,6 +63,15 @@ def unreadable(error: Exception) -> str:
     return f"not a checkpoint, or a damaged one; {FROM_FAIRSEQ}"
 
 
+def refused_file(error: Exception, path: str, data: str = "") -> str | None:
+    """Why PyTorch refused a file that an option names, if that is the error."""
+    refused = REFUSED_CLASS.search(str(error))
+    if refused is None or "Weights only load failed" not in str(error):
+        return None
+    found = f"it names a file that holds {refused.group(1)!r}, which could run code"
+    return f"{path}: refused to load: {found}"
+
+
 def _in_one_line(error: Exception) -> str:
     """The start of a message, without what would move the cursor: a checkpoint may have set it."""
     text = "".join(sign if sign.isprintable() else " " for sign in str(error))
@@ -153,6 +162,7 @@ def _no_languages(error: Exception, path: str, data: str) -> str | None:
 
 
 EXPLANATIONS: list[tuple[type[Exception], Callable[..., str | None]]] = [
+    (Exception, refused_file),
     (KeyError, _no_entry),
     (OSError, _no_file),
     (Exception, _bad_dictionary),

@@ -3,7 +3,8 @@
 A checkpoint is a pickle, and in it a configuration that fairseq builds a task and a model from.
 Three doors lead from there to code, and each is closed here:
 
-- Pickles name classes. Only inert ones are made, listed here one by one.
+- Pickles name classes. Only inert ones are made, listed here one by one, and by every call of
+  ``torch.load`` that does not ask for others: fairseq has several.
 - fairseq calls ``eval`` on options: ``--encoder-layers`` of ``fconv``, but also
   ``--adaptive-softmax-cutoff`` and ``--xformers-att-config`` of any Transformer, and many more. All
   its modules get an ``eval`` that computes values and runs nothing.
@@ -16,10 +17,11 @@ import argparse
 import builtins
 import collections
 import functools
-import importlib
 import os
+import re
 import shlex
 import sys
+import threading
 import typing
 import warnings
 import zipfile
@@ -28,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import fairseq
-import numpy as np
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
@@ -42,18 +43,25 @@ from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.checkpoint_errors import FROM_FAIRSEQ, explained, unreadable
+from fairseq_normalign.host.checkpoint_errors import (
+    FROM_FAIRSEQ,
+    explained,
+    refused_file,
+    unreadable,
+)
 from fairseq_normalign.host.literals import RefusedOption, evaluate
-
-# Of any type: NumPy 1 does not tell type checkers what its module holds.
-try:
-    multiarray: Any = importlib.import_module("numpy._core.multiarray")
-except ImportError:  # numpy < 1.26
-    multiarray = importlib.import_module("numpy.core.multiarray")
+from fairseq_normalign.host.stored_arrays import StoredArray, StoredDtype, stored_scalar
 
 # In which versions of fairseq have stored the options of a model.
 OPTION_KINDS = (argparse.Namespace, dict, omegaconf.DictConfig)
+# ${name:…} has OmegaConf call something; ${name} is another option, as fairseq 0.10 stored them.
+RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
+SHOWN = 60  # characters of an option in a message
 METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
+
+
+torch_load = torch.load
+LOADING = threading.RLock()  # PyTorch's list of classes is one for all threads
 
 
 def inert_classes() -> list:
@@ -61,12 +69,12 @@ def inert_classes() -> list:
     allowed: list[Any] = [
         (argparse.Namespace, "argparse.Namespace"),  # every checkpoint of a legacy (argparse) model
         # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names
-        (multiarray._reconstruct, "numpy._core.multiarray._reconstruct"),
-        (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
-        (multiarray.scalar, "numpy._core.multiarray.scalar"),
-        (multiarray.scalar, "numpy.core.multiarray.scalar"),
-        (np.ndarray, "numpy.ndarray"),
-        (np.dtype, "numpy.dtype"),
+        (StoredArray, "numpy._core.multiarray._reconstruct"),
+        (StoredArray, "numpy.core.multiarray._reconstruct"),
+        (stored_scalar, "numpy._core.multiarray.scalar"),
+        (stored_scalar, "numpy.core.multiarray.scalar"),
+        (StoredArray, "numpy.ndarray"),
+        (StoredDtype, "numpy.dtype"),
         # configurations pickled as they were (fairseq 0.10)
         (omegaconf.DictConfig, "omegaconf.dictconfig.DictConfig"),
         (omegaconf.ListConfig, "omegaconf.listconfig.ListConfig"),
@@ -77,8 +85,6 @@ def inert_classes() -> list:
         (typing.Any, "typing.Any"),
     ]
     allowed += [(getattr(builtins, name), f"builtins.{name}") for name in ("dict", "list", "int")]
-    # NumPy ≥ 1.25 has a class for each dtype, which older pickles do not name
-    allowed += [type(np.dtype(code)) for code in ("i8", "f8", "f4") if hasattr(np, "dtypes")]
     for name in METERS:
         meter = getattr(meters, name)
         allowed.append((meter, f"fairseq.meters.{name}"))  # of fairseq ≤ 0.9
@@ -86,13 +92,43 @@ def inert_classes() -> list:
     return allowed
 
 
-def allow_checkpoint_classes() -> None:
-    """Lets ``torch.load``, and so all of fairseq's commands, read fairseq's checkpoints."""
-    if hasattr(torch.serialization, "add_safe_globals"):  # torch ≥ 2.4
-        torch.serialization.add_safe_globals(inert_classes())
+def load_tensors(*args: Any, classes: Iterable = (), **options: Any) -> Any:
+    """``torch.load`` of tensors and these classes alone, whatever a program has allowed."""
+    with LOADING:
+        before = torch.serialization.get_safe_globals()
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(list(classes))
+        try:
+            return torch_load(*args, **{**options, "weights_only": True})
+        finally:
+            torch.serialization.clear_safe_globals()
+            torch.serialization.add_safe_globals(before)
 
 
-def unpickle(path: str, *, mapped: bool = False) -> dict[str, Any]:
+@functools.wraps(torch_load)
+def load_safely(*args: Any, **options: Any) -> Any:
+    """``torch.load``, which reads fairseq's checkpoints too, and runs nothing.
+
+    Not even with ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1``. A caller may still decide otherwise.
+    """
+    if options.get("weights_only") is False:
+        return torch_load(*args, **options)
+    ours = {_name(entry): entry for entry in inert_classes()}
+    with LOADING:
+        allowed = {_name(entry): entry for entry in torch.serialization.get_safe_globals()}
+        return load_tensors(*args, classes={**allowed, **ours}.values(), **options)
+
+
+def _name(allowed: Any) -> str:
+    """What pickles call a class that PyTorch was told to allow."""
+    if isinstance(allowed, tuple):
+        return allowed[1]
+    return f"{allowed.__module__}.{allowed.__qualname__}"
+
+
+def unpickle(
+    path: str, *, mapped: bool = False, load: Callable[..., Any] = load_safely
+) -> dict[str, Any]:
     """A checkpoint as it is stored, on the CPU.
 
     Args:
@@ -103,12 +139,37 @@ def unpickle(path: str, *, mapped: bool = False) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is wrong is said below
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            state = load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # a damaged pickle raises anything
         raise InputError(f"{path}: {unreadable(error)}") from None
     if not isinstance(state, dict):
         raise InputError(f"{path}: holds a {type(state).__name__}; {FROM_FAIRSEQ}")
+    with explained(path):
+        _refuse_resolvers(path, [state.get("args"), state.get("cfg")])
     return state
+
+
+def _refuse_resolvers(path: str, options: list) -> None:
+    """Refuses options like ``${oc.env:HOME}``, for which OmegaConf would look outside the file."""
+    seen: dict[int, Any] = {}
+    while options:
+        entry = options.pop()
+        if id(entry) in seen:
+            continue
+        seen[id(entry)] = entry
+        if isinstance(entry, str) and RESOLVER.search(entry):
+            raise InputError(
+                f"{path}: refused to load: an option is {entry[:SHOWN]!r}, which reads values from "
+                "outside the file; expected plain values"
+            )
+        if isinstance(entry, omegaconf.DictConfig):
+            plain(entry)  # fails if it is damaged
+        if isinstance(entry, dict):
+            options.extend(entry.values())
+        elif isinstance(entry, list | tuple | set):
+            options.extend(entry)
+        elif not isinstance(entry, type):
+            options.extend(getattr(entry, "__dict__", {}).values())
 
 
 def check_is_file(path: str) -> None:
@@ -135,7 +196,7 @@ def quote_fasta_files() -> None:
 
 def guard_fairseq() -> None:
     """Closes all three doors, for every checkpoint that this process loads from now on."""
-    allow_checkpoint_classes()
+    torch.load = load_safely
     forbid_eval()
     quote_fasta_files()
     checkpoint_utils.load_checkpoint_to_cpu = _unpickling_safely(
@@ -147,11 +208,7 @@ def guard_fairseq() -> None:
 
 
 def _unpickling_safely(load: Callable) -> Callable:
-    """``load_checkpoint_to_cpu``, of a checkpoint that was unpickled safely before.
-
-    PyTorch < 2.6 would not ask for that, and neither would a later one with
-    ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1``.
-    """
+    """``load_checkpoint_to_cpu``, of a checkpoint whose options were checked before."""
 
     @functools.wraps(load)
     def guarded(path: str, arg_overrides: dict | None = None, *args: Any, **options: Any) -> dict:
@@ -178,9 +235,12 @@ def _building_safely(load: Callable) -> Callable:
             return load(filenames, arg_overrides, *args, **options)
         except InputError as error:
             raise named_refusal(error, _stored(filenames)) from error.__cause__
-        except Exception:
+        except Exception as error:
             for path, state in _stored(filenames):
                 _check_options(path, state, arg_overrides or {})
+            message = refused_file(error, ":".join(filenames))
+            if message is not None:
+                raise InputError(message) from error
             raise
 
     return guarded

@@ -13,7 +13,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint_errors import FROM_FAIRSEQ
 from fairseq_normalign.host.json_files import read_json
 from fairseq_normalign.host.safetensors_file import read_safetensors
-from fairseq_normalign.host.trust import unpickle
+from fairseq_normalign.host.trust import load_tensors, unpickle
 from fairseq_normalign.host.wordpiece import CONFIGURATION, OF_FOLDER
 
 # The files of parameters, the first that is there. An index names those of a model in several.
@@ -107,7 +107,7 @@ class HuggingFaceFolder:
         if name.endswith(".safetensors"):
             return read_safetensors(path).tensors
         try:
-            parameters = unpickle(str(path), mapped=True)
+            parameters = unpickle(str(path), mapped=True, load=load_tensors)
         except InputError as error:
             raise InputError(str(error).replace(FROM_FAIRSEQ, "expected PyTorch tensors")) from None
         for key, value in parameters.items():

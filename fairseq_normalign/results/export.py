@@ -9,10 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import operator
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import DAMAGED_ARCHIVE
 from fairseq_normalign.results.export_writer import METADATA, array_name, tokens_name
-
-# What Python and NumPy raise over an archive that was changed on its way.
-DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, NotImplementedError),
-    *(EOFError, KeyError, TypeError, ValueError, OverflowError, RecursionError, RuntimeError),
-    MemoryError,  # a header that promises more numbers than there is room for
-)
 
 
 class Item(NamedTuple):
@@ -72,7 +63,7 @@ class Export:
     def _undamaged(self, found: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, *DAMAGED) as error:
+        except DAMAGED_ARCHIVE as error:
             if getattr(error, "filename", None) is not None:  # there is no such file
                 raise
             raise InputError(

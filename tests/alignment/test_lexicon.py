@@ -119,6 +119,18 @@ def test_files_that_are_no_lexicon(tmp_path):
             Lexicon.read(str(path))
 
 
+@pytest.mark.parametrize(("place", "value"), [(6, 0x97), (8, 1), (10, 99)])
+def test_an_archive_with_odd_fields_is_no_lexicon(place, value, tmp_path):
+    """The zip version that a member needs, its encryption, and its method of compression."""
+    path = tmp_path / "lexicon.npz"
+    counted().write(str(path))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\1\2") + place] = value
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is not a lexicon"):
+        Lexicon.read(str(path))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

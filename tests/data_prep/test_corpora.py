@@ -222,8 +222,14 @@ def test_unequal_segments(tmp_path):
         corpora.read_sgm(tmp_path / "a.sgm", tmp_path / "b.sgm")
 
 
-def test_a_damaged_zip_is_refused(tmp_path):
-    (tmp_path / "1mcorpus.zip").write_bytes(b"no archive")
+@pytest.mark.parametrize("kind", ["no archive", "encrypted"])
+def test_a_damaged_zip_is_refused(tmp_path, kind):
+    content = bytearray(b"no archive")
+    if kind == "encrypted":
+        pack(tmp_path, {"1mcorpus.zip": {"a": "", "b": ""}})
+        content = bytearray((tmp_path / "1mcorpus.zip").read_bytes())
+        content[content.index(b"PK\1\2") + 8] |= 1
+    (tmp_path / "1mcorpus.zip").write_bytes(content)
     part = Part("page", ("a", "b"), archive="1mcorpus.zip", by_hand=True)
     with pytest.raises(InputError, match=r"1mcorpus\.zip: .*; expected a zip archive of a, b"):
         corpora.pairs_of(part, tmp_path)

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
+from fairseq_normalign.host import trust
 from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, save
 from fairseq_normalign.names import all_heads
 from tests.conftest import ToyTask
@@ -215,7 +216,7 @@ def test_a_directory_and_a_file_that_cannot_be_read(folder, read, monkeypatch):
     def load(*args, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(torch, "load", load)
+    monkeypatch.setattr(trust, "torch_load", load)
     with pytest.raises(InputError, match=r"locked\.pt: cannot be read: Permission denied"):
         read(str(folder / "locked.pt"), folder)
 

@@ -3,11 +3,15 @@
 import argparse
 import ast
 import os
+import struct
+import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import fairseq
+import numpy as np
+import omegaconf
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -21,9 +25,12 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, register_plugin
 from fairseq_normalign.host.literals import evaluate
+from fairseq_normalign.host.stored_arrays import StoredArray, StoredDtype
+from fairseq_normalign.host.trust import unpickle
 
 register_plugin()
 
+multiarray = sys.modules[np.array([]).__reduce__()[0].__module__]
 OPTIONS = {
     "task": "translation",
     "source_lang": "a",
@@ -171,12 +178,121 @@ def test_a_checkpoint_that_names_another_runs_nothing(folder, trace):
     assert not trace.exists()
 
 
-class Planted:
-    def __init__(self, trace: Path):
-        self.trace = trace
+class Called:
+    """Is stored as a call."""
+
+    def __init__(self, *call):
+        self.call = call
 
     def __reduce__(self):
-        return os.mkdir, (str(self.trace),)
+        return self.call
+
+
+def Planted(trace: Path) -> Called:
+    return Called(os.mkdir, (str(trace),))
+
+
+RAW = struct.pack("P", id(None))  # bytes that NumPy may be made to take for a Python object
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [
+        (np.array([{}]), "numpy.object"),
+        (np.zeros(1, [("a", "i8")]), "numpy.void"),
+        (np.array(["text"]), "numpy.str"),
+        (Called(np.ndarray, ((1,), "O", RAW)), "numpy.ndarray"),
+        (Called(multiarray.scalar, (np.dtype("O"), RAW)), "numpy.object"),
+        (
+            Called(
+                multiarray._reconstruct,
+                (np.ndarray, (0,), b"b"),
+                (
+                    1,
+                    (1,),
+                    Called(np.dtype, ("O", False, True), (3, "|", *[None] * 3, 8, 8, 0)),
+                    False,
+                    RAW,
+                ),
+            ),
+            "numpy.object",
+        ),
+    ],
+)
+def test_arrays_of_anything_but_numbers_are_refused(folder, stored, found):
+    torch.save({"model": {}, "args": stored}, folder / "bad.pt")
+    with pytest.raises(InputError, match=rf"bad\.pt: refused to load: it holds '{found}"):
+        load_single(str(folder / "bad.pt"), str(folder))
+
+
+def test_an_array_that_a_tensor_looks_at_keeps_its_numbers():
+    """A second state would free them."""
+    state = (1, (2,), StoredDtype("i8"), False, bytes(16))
+    array = StoredArray(StoredArray)
+    array.__setstate__(state)
+    with pytest.raises(ValueError, match="two states"):
+        array.__setstate__(state)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        *(
+            np.arange(6).reshape(2, 3).astype(code)
+            for code in ("<i8", ">i4", "<f8", "f4", "f2", "?")
+        ),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.array(1.5),
+        np.float64(1.5),
+        np.int32(7),
+    ],
+)
+def test_arrays_of_numbers_are_read_and_stored_again(folder, stored):
+    path = str(folder / "x.pt")
+    torch.save({"array": stored}, path)
+    torch.save(unpickle(path), path)
+    assert b"fairseq_normalign" not in Path(path).read_bytes()  # but NumPy's own names
+    read = unpickle(path)["array"]
+    np.testing.assert_array_equal(read, stored)
+    assert read.dtype == stored.dtype.newbyteorder("=")
+
+
+def test_damaged_configurations_are_one_line(folder):
+    metadata = argparse.Namespace(key_type=int, element_type=int, ref_type=None)
+    broken = Called(omegaconf.DictConfig, ({},), {"_metadata": metadata, "_content": 5})
+    for state in ({"args": broken}, {"cfg": {"model": broken}}):
+        torch.save({"model": {}, "args": None, **state}, folder / "bad.pt")
+        for load in (load_single, lambda path, _: Prunable(path)):
+            with pytest.raises(InputError, match=r"bad\.pt: "):
+                load(str(folder / "bad.pt"), str(folder))
+
+
+@pytest.mark.parametrize("form", ["args", "cfg", "nodes"])
+def test_options_read_nothing_from_the_environment(folder, monkeypatch, form):
+    monkeypatch.setenv("OUTSIDE", "value")
+    outside = "prefix/${oc.env:OUTSIDE}"
+    if form == "nodes":
+        path = str(folder / "bad.pt")
+        cfg = omegaconf.OmegaConf.create({"task": {"data": outside}})
+        torch.save({"model": {}, "args": None, "cfg": cfg}, path)
+    else:
+        path = plant(folder / "bad.pt", "transformer", form=form, alignment_heads=outside)
+    message = r"bad\.pt: refused to load: an option is 'prefix/\$\{oc.env:OUTSIDE\}', which reads "
+    for load in (lambda: load_single(path, str(folder)), lambda: Prunable(path)):
+        with pytest.raises(InputError, match=message):
+            load()
+    with pytest.raises(InputError, match=message):
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+
+
+@pytest.mark.parametrize("key", ["__class__", "self", 7])
+def test_options_that_are_no_names_are_one_line(folder, key):
+    path = plant(folder / "bad.pt", "transformer")
+    state = torch.load(path)
+    state["cfg"]["model"] = {**vars(state["cfg"]["model"]), key: "x"}
+    torch.save(state, path)
+    with pytest.raises(InputError, match=r"bad\.pt: "):
+        Prunable(path)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +324,23 @@ def test_pickles_run_nothing_even_if_pytorch_is_told_to_trust_them(folder, trace
         with pytest.raises(InputError, match=r"bad\.pt: refused to load: it holds .*mkdir"):
             load(str(folder / "bad.pt"))
         assert not trace.exists()
+
+
+def test_files_that_fairseq_loads_itself_run_nothing(folder, trace, monkeypatch):
+    """Whose names are options, and which do not come through ``load_checkpoint_to_cpu``."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    torch.save({"cfg": Planted(trace)}, folder / "inner.pt")
+    inner = {"load_pretrained_decoder_from": str(folder / "inner.pt"), "arch": "xm_transformer"}
+    path = plant(folder / "outer.pt", "transformer")
+    state = torch.load(path)
+    vars(state["cfg"]["model"]).update(inner, _name="xm_transformer")
+    torch.save(state, path)
+    message = r"outer\.pt: refused to load: it names a file that holds .*mkdir"
+    with pytest.raises(InputError, match=message):
+        load_single(path, str(folder))
+    with pytest.raises(InputError, match=message):
+        checkpoint_utils.load_model_ensemble_and_task([path], {"data": str(folder)})
+    assert not trace.exists()
 
 
 @pytest.mark.parametrize(
@@ -325,6 +458,30 @@ def test_names_of_fasta_files_are_quoted(folder, trace):
         os.chdir(before)
     assert not trace.exists()
     assert dataset.sizes.tolist() == [2, 1]
+
+
+def test_fairseq_loads_models_from_python_once_the_plugin_is_imported(folder, trace):
+    """In a process of its own, whose torch.load is PyTorch's, as docs/python.md has it."""
+    torch.save({"model": {}, "args": Planted(trace)}, folder / "bad.pt")
+    code = """if True:
+        import sys
+        import fairseq_normalign.plugin
+        from fairseq import checkpoint_utils
+        for path in sys.argv[1:]:
+            models, *_ = checkpoint_utils.load_model_ensemble_and_task([path], {"data": "."})
+            print(type(models[0]).__name__)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code, good(folder), "bad.pt"],
+        cwd=folder,
+        env={**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "TransformerModel\n", done.stderr
+    assert "bad.pt: refused to load: it holds" in done.stderr
+    assert not trace.exists()
 
 
 @pytest.mark.parametrize("form", ["args", "cfg"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -42,6 +44,12 @@ def test_a_pickle_runs_no_code(tmp_path, capsys):
     [
         ([1], "holds a list; expected PyTorch tensors"),
         ({"a": 1}, "'a' is no tensor; expected PyTorch tensors"),
+        # as checkpoints of fairseq may
+        ({"a": np.zeros(1)}, "refused to load: it holds 'numpy.*_reconstruct', which could run"),
+        (
+            {"a": argparse.Namespace()},
+            "refused to load: it holds 'argparse.Namespace', which could",
+        ),
     ],
 )
 def test_a_pickle_of_something_else(value, message, tmp_path):

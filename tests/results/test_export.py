@@ -114,6 +114,17 @@ def test_other_metadata_are_refused(tmp_path, text):
         open_export(tmp_path / "x.npz")
 
 
+def test_damaged_lzma_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("metadata.json", '{"sentences": 0}')
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    place = content.index(b"metadata.json") + len("metadata.json")
+    content[place + 4] ^= 0xFF  # the first property of the compression
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"x\.npz: not an export"):
+        open_export(tmp_path / "x.npz")
+
+
 def test_an_export_through_a_pipe(path):
     """What cannot be rewound is written, too."""
     code = (
