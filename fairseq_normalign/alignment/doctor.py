@@ -34,17 +34,17 @@ class Conventions(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """What a command calls the options that mend a mistake; empty where it has none."""
+    """The options that mend a mistake, or what else to do; empty where a command has none."""
 
     ref_index: str = "--ref-index"
     hyp_index: str = "--hyp-index"
     reverse: str = "--reverse-hyp"
     possible: str = "--possible sure"
-    sure_mark: str = "--sure-mark p"
+    marks: str = "give --sure-mark p"
 
 
 # Commands that make the alignment themselves: only their gold can be misread.
-GOLD_FLAGS = Flags("--gold-index", "", "--reverse-gold", "", "")
+GOLD_FLAGS = Flags("--gold-index", "", "--reverse-gold", "", "swap them in the gold")
 
 
 class Change(NamedTuple):
@@ -139,10 +139,9 @@ class SwappedMarks(NamedTuple):
     sure_recall: float
 
     def words(self, flags: Flags) -> str:
-        mend = f"give {flags.sure_mark}" if flags.sure_mark else "swap them in the gold"
         return (
             f"{self.possible_recall:.1%} of the gold's possible links are found, but only "
-            f"{self.sure_recall:.1%} of the sure ones: if '-' and 'p' are mixed up, {mend}"
+            f"{self.sure_recall:.1%} of the sure ones: if '-' and 'p' are mixed up, {flags.marks}"
         )
 
 
