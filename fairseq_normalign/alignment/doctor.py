@@ -98,6 +98,13 @@ class Misread(NamedTuple):
         reasons = " and ".join(self._reasons(flags))
         return f"AER would be {self.better:.1%} instead of {self.aer:.1%} {reasons}"
 
+    @property
+    def is_of_gold(self) -> bool:
+        """Whether reading the gold in another order or from another index would mend it."""
+        _, source, target, line = self.change
+        index_is_other = source == (1 if self.read.ref_index == 0 else -1)
+        return not line and source == target and (source == 0 or index_is_other)
+
     def _reasons(self, flags: Flags) -> list[str]:
         change = self.change
         reasons = []
