@@ -54,7 +54,7 @@ TWO_MODELS = {
 COLUMNS = ("AER", "95 %", "P", "R", "links", "seconds")
 NOTE = (
     "AER, P and R in %; 95 % bootstrap intervals of AER; seconds of CPU, without the training of "
-    "translation models."
+    "translation models; eflomal samples at random: its rows differ by some tenths between runs."
 )
 
 

@@ -34,17 +34,17 @@ class Conventions(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """What a command calls the options that mend a mistake; empty where it has none."""
+    """The options that mend a mistake, or what else to do; empty where a command has none."""
 
     ref_index: str = "--ref-index"
     hyp_index: str = "--hyp-index"
     reverse: str = "--reverse-hyp"
     possible: str = "--possible sure"
-    sure_mark: str = "--sure-mark p"
+    marks: str = "give --sure-mark p"
 
 
 # Commands that make the alignment themselves: only their gold can be misread.
-GOLD_FLAGS = Flags("--gold-index", "", "--reverse-gold", "", "")
+GOLD_FLAGS = Flags("--gold-index", "", "--reverse-gold", "", "swap them in the gold")
 
 
 class Change(NamedTuple):
@@ -98,6 +98,13 @@ class Misread(NamedTuple):
         reasons = " and ".join(self._reasons(flags))
         return f"AER would be {self.better:.1%} instead of {self.aer:.1%} {reasons}"
 
+    @property
+    def is_of_gold(self) -> bool:
+        """Whether reading the gold in another order or from another index would mend it."""
+        _, source, target, line = self.change
+        index_is_other = source == (1 if self.read.ref_index == 0 else -1)
+        return not line and source == target and (source == 0 or index_is_other)
+
     def _reasons(self, flags: Flags) -> list[str]:
         change = self.change
         reasons = []
@@ -139,10 +146,9 @@ class SwappedMarks(NamedTuple):
     sure_recall: float
 
     def words(self, flags: Flags) -> str:
-        mend = f"give {flags.sure_mark}" if flags.sure_mark else "swap them in the gold"
         return (
             f"{self.possible_recall:.1%} of the gold's possible links are found, but only "
-            f"{self.sure_recall:.1%} of the sure ones: if '-' and 'p' are mixed up, {mend}"
+            f"{self.sure_recall:.1%} of the sure ones: if '-' and 'p' are mixed up, {flags.marks}"
         )
 
 

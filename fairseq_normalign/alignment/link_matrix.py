@@ -25,6 +25,7 @@ def link_matrix(links: Iterable[Link], shape: tuple[int, int], where: str) -> np
         if not (0 <= source < shape[1] and 0 <= target < shape[0]):
             raise InputError(
                 f"{where}: another aligner's link {source}-{target} where there are {shape[1]} "
-                f"source and {shape[0]} target words; expected links of the same pairs"
+                f"source and {shape[0]} target words; expected links of the same pairs, "
+                "source word first"
             )
     return as_matrix(links, shape).astype(np.float32)

@@ -37,6 +37,7 @@ def error_table(
     options: AlignOptions | None = None,
     heads: bool = False,
     progress: Progress | None = None,
+    refuse_misread: bool = False,
 ) -> ErrorTable:
     """AER of each layer, and of each head if asked for; says if the gold looks misread.
 
@@ -45,6 +46,7 @@ def error_table(
     Args:
         options: what the table leaves open: </s>, merging of pieces, extraction, size of batches.
         progress: called with the number of pairs that one of the ``passes`` has finished.
+        refuse_misread: refuse gold that looks misread if a flag would mend it.
     """
     options = options or AlignOptions()
     aligner = NormAligner(model.forcing, model.reader, options)
@@ -68,7 +70,7 @@ def error_table(
             if vote_along:
                 election.add(of_pair)
     choices = election.choices()
-    advice = _check_gold(sample, _likely(methods[0], choices), gold)
+    advice = _check_gold(sample, _likely(methods[0], choices), gold, refuse_misread)
     by_pair = np.asarray(counts).reshape(-1, len(evidences), 4)
     totals = [Counts(*total) for total in by_pair.sum(axis=0).astype(int).tolist()]
     return ErrorTable(
@@ -171,13 +173,16 @@ def _of_method(links: Mapping[Evidence, set[Link]], method: str) -> dict[Evidenc
 
 
 def _check_gold(
-    sample: Sequence[tuple[Mapping[Evidence, set[Link]], Gold]], likely: Evidence, gold: GoldFile
+    sample: Sequence[tuple[Mapping[Evidence, set[Link]], Gold]],
+    likely: Evidence,
+    gold: GoldFile,
+    refuse: bool,
 ) -> list[str]:
     """Says if the gold looks misread, by links that should not look absurd."""
     if not sample:
         return []
     links = [by_evidence[likely] for by_evidence, _ in sample]
-    return warn_of_misread_gold(links, [golds for _, golds in sample], gold)
+    return warn_of_misread_gold(links, [golds for _, golds in sample], gold, refuse=refuse)
 
 
 def _evidences(

@@ -40,6 +40,8 @@ VARIANTS = {
     "moses": Variant(ORTHOGONAL + MOSES_DIAGONAL, both_free=False, target_major=True),
     "lilt": Variant(LILT_DIAGONAL, both_free=True, target_major=False),
 }
+ORDERS = ("target-source", "source-target")  # of reverse links: our models' own, and eflomal's
+SAMPLE = 1000  # sentence pairs that tell the order
 HEURISTICS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
 
 
@@ -67,8 +69,8 @@ def symmetrize(
         return set(forward | reverse)
     rule = VARIANTS[variant]
     if rule.target_major:
-        grown = _grow_and_finish(_swapped(forward), _swapped(reverse), heuristic, rule)
-        return _swapped(grown)
+        grown = _grow_and_finish(swapped(forward), swapped(reverse), heuristic, rule)
+        return swapped(grown)
     return _grow_and_finish(forward, reverse, heuristic, rule)
 
 
@@ -81,8 +83,21 @@ def check_variant(heuristic: str, variant: str) -> None:
         )
 
 
-def _swapped(links: Iterable[Link]) -> set[Link]:
+def swapped(links: Iterable[Link]) -> set[Link]:
+    """The links with their sides exchanged."""
     return {(b, a) for a, b in links}
+
+
+def common_links(pairs: Iterable[tuple[Set[Link], Set[Link]]]) -> dict[str, int]:
+    """By each order of the reverse links: how many of them are links of the forward direction.
+
+    Two directions of the same text agree in most links, and in few if one is read the wrong way.
+    """
+    common = dict.fromkeys(ORDERS, 0)
+    for forward, reverse in pairs:
+        common["target-source"] += len(forward & swapped(reverse))
+        common["source-target"] += len(forward & reverse)
+    return common
 
 
 class _Growing:

@@ -215,9 +215,14 @@ def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
     if args.quiet:
         return
     read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
+    flags = doctor.Flags()
+    if args.sure_mark == "p":
+        flags = flags._replace(marks="leave out --sure-mark p")
+    if args.possible == "sure":
+        flags = flags._replace(possible="")
     for path, sample in zip(args.input, samples, strict=True):
         for advice in doctor.diagnose(sample.links, sample.golds, read):
-            words = advice.words(doctor.Flags())
+            words = advice.words(flags)
             print(f"normalign aer: warning: {name_of(path)}: {words}", file=sys.stderr)
 
 

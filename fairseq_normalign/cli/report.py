@@ -160,8 +160,9 @@ def check(args: argparse.Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     check_page(args)
     check_several(args)
-    if args.gold and is_stream(args.gold):  # sentences show it, and error rates are taken by it
-        raise InputError(f"{name_of(args.gold)}: can be read only once; expected a file")
+    for path in [args.gold, *args.links] if args.gold else []:
+        if is_stream(path):  # sentences show it, and error rates are taken by it
+            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
     check_extract(args.extract or "argmax")
     args.methods = list(dict.fromkeys(args.methods))
     if args.user_dir is None:  # another plugin may have methods of its own
@@ -217,6 +218,7 @@ def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]],
         gatherer.add(material, systems=len(materials))
     for name, path in zip(short_names(args.links), args.links, strict=True):
         gatherer.add_links(path, name, total)
+    gatherer.score_links(args.links)
     rows = [model_row(material) for material in materials]
     return gatherer, facts_of(args, gatherer), models_table(rows)
 

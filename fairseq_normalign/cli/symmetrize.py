@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from fairseq_normalign.alignment.signature import made_with, signed_file
-from fairseq_normalign.alignment.symmetrize import HEURISTICS, VARIANTS, check_variant, symmetrize
+from fairseq_normalign.alignment.symmetrize import (
+    HEURISTICS,
+    ORDERS,
+    SAMPLE,
+    VARIANTS,
+    check_variant,
+    common_links,
+    swapped,
+    symmetrize,
+)
 from fairseq_normalign.cli.options import CommandParser
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
-from fairseq_normalign.progress import bar
+from fairseq_normalign.files import name_of, refuse_overwriting
+from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.text.links import FORMATS, LinkFile, format_links, read_together
 
 
@@ -42,9 +52,10 @@ def get_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rev-order",
-        choices=("target-source", "source-target"),
-        default="target-source",
-        help="order in REV's links",
+        choices=("auto", *ORDERS),
+        default="auto",
+        help="order in REV's links; auto: the one with more links in common with FWD, in the first "
+        f"{SAMPLE} lines",
     )
     parser.add_argument(
         "--index", type=int, choices=(0, 1), default=0, help="first word, in all three files"
@@ -62,11 +73,12 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     check(args)
+    signature = signature_of(args)
     if args.output is None:
-        sys.stdout.writelines(lines(args))
+        sys.stdout.writelines(lines(args, signature))
         return
-    with signed_file(args.output, signature_of(args)) as file:
-        file.writelines(lines(args))
+    with signed_file(args.output, signature) as file:
+        file.writelines(lines(args, signature))
 
 
 def check(args: argparse.Namespace) -> None:
@@ -79,15 +91,35 @@ def check(args: argparse.Namespace) -> None:
         refuse_overwriting(f"{args.output}.json", args.forward, args.reverse)
 
 
-def lines(args: argparse.Namespace) -> Iterator[str]:
+def lines(args: argparse.Namespace, signature: dict) -> Iterator[str]:
+    """Lines of the output; the signature learns which order REV's links have."""
     forward = LinkFile(args.forward, index=args.index, format=args.format)
-    target_first = args.rev_order == "target-source"
-    reverse = LinkFile(args.reverse, index=args.index, format=args.format, reverse=target_first)
+    reverse = LinkFile(args.reverse, index=args.index, format=args.format)
     with bar("links") as shown:
-        for forward_links, reverse_links in read_together(forward, reverse):
-            links = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
-            yield format_links(links, index=args.index) + "\n"
+        pairs = read_together(forward, reverse)
+        first = list(islice(pairs, SAMPLE))
+        order = signature["rev-order"] = order_of(args, first)
+        for forward_links, links in chain(first, pairs):
+            reverse_links = swapped(links) if order == "target-source" else links
+            both = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
+            yield format_links(both, index=args.index) + "\n"
             shown.update()
+
+
+def order_of(args: argparse.Namespace, first: list) -> str:
+    """The order of REV's links: as told, or by the first pairs; says how these decided."""
+    if args.rev_order != "auto":
+        return args.rev_order
+    common = common_links(first)
+    order = max(ORDERS, key=common.__getitem__)
+    if not is_quiet():
+        found = " and ".join(f"{number} as {name}" for name, number in common.items())
+        print(
+            f"normalign symmetrize: {name_of(args.reverse)}: read as {order} (links in common with "
+            f"{name_of(args.forward)}: {found}); --rev-order overrides",
+            file=sys.stderr,
+        )
+    return order
 
 
 def signature_of(args: argparse.Namespace) -> dict:

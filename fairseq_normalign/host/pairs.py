@@ -40,6 +40,7 @@ from fairseq_normalign.text.text_doctor import (
 )
 from fairseq_normalign.text.words import (
     join_pieces,
+    mark_of,
     normalise_bpe_name,
     split_words,
     word_ids,
@@ -87,12 +88,12 @@ class Side:
         between: Tokens = (),
         codes: Collection[int] = (),
         *,
-        keeps_blanks: bool = False,
+        is_imported: bool = False,
     ) -> None:
         self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
         self.before, self.after = special
         self.between, self.codes = between, codes
-        self.keeps_blanks = keeps_blanks
+        self.is_imported = is_imported
 
     def from_text(self, text: Text, where: str) -> Sentence:
         """A sentence of a text; or two passages with a TAB between, where the model reads two."""
@@ -148,7 +149,7 @@ class Side:
         them into a dictionary.
         """
         index = self._index(symbol)
-        if index != self.dictionary.unk() or self.keeps_blanks:
+        if index != self.dictionary.unk() or self.is_imported:
             return [index]
         return [self._index(part) for part in tokenize_line(symbol)]
 
@@ -211,11 +212,24 @@ class Side:
             self.vocabulary,
             self.segmentation.scheme,
             segmented_here=self.segmentation.bpe is not None,
+            may_split=self._may_split,
         )
         for sentence in sentences:
             ids = [word for word in sentence.words if word >= 0]
             reading.add(sentence.text, self.pieces(sentence), ids)
         return reading
+
+    def _may_split(self, word: str) -> bool:
+        """Whether the model's own segmentation may split a word that the dictionary has whole.
+
+        An imported folder has its own, which may know one of two languages in a joint dictionary;
+        and a unigram model may prefer two likely pieces to an unlikely one that it knows, too.
+        """
+        processor = getattr(self.segmentation.bpe, "sp", None)
+        if self.is_imported or processor is None:
+            return self.is_imported
+        piece = mark_of("sentencepiece") + word
+        return processor.piece_to_id(piece) != processor.unk_id()
 
     def pieces(self, sentence: Sentence) -> list[str]:
         """The pieces of a sentence, without special tokens, also those that are <unk>."""
@@ -258,7 +272,7 @@ class PairReader:
         self.marks = special_tokens_of(task)
         source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
         target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
-        is_imported = _is_imported(task)
+        imported = _is_imported(task)
         self.source = Side(
             "source",
             task.source_dictionary,
@@ -266,14 +280,14 @@ class PairReader:
             source,
             self.marks.between,
             self.marks.codes,
-            keeps_blanks=is_imported,
+            is_imported=imported,
         )
         self.target = Side(
             "target",
             task.target_dictionary,
             self.marks.target,
             target,
-            keeps_blanks=is_imported,
+            is_imported=imported,
         )
         self._warned: set[tuple[str, ...]] = set()
         self._check_scheme()

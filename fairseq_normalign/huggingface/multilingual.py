@@ -16,8 +16,10 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.language_codes import (
     DICTIONARY,
+    KNOWN,
     LAYOUTS,
     MULTILINGUAL,
+    OF_LAYOUT,
     known_languages,
     listed,
 )
@@ -270,7 +272,13 @@ def _check_follow(folder: HuggingFaceFolder, numbers: Numbers, code: str, first:
 
 
 def _known(folder: HuggingFaceFolder, numbers: Numbers, layout: str, fillers: int) -> list[str]:
-    """Languages by how many rows are left: a folder need not list those of well-known models."""
+    """Languages that the tokeniser names by their set, or else by how many rows are left.
+
+    A folder need not list those of well-known models; transformers 4 names the set alone.
+    """
+    named = folder.tokenizer_config.get("language_codes")
+    if named in OF_LAYOUT[layout]:
+        return KNOWN[named].split()
     left = folder.config["vocab_size"] - len(set(numbers.values())) - fillers
     if _has_mask(layout) and MASK not in numbers:
         left -= 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.text.words import (
@@ -121,10 +121,19 @@ class Reading:
     Args:
         scheme: how pieces are said to join to words.
         segmented_here: whether words were split into pieces here, or came as pieces.
+        may_split: whether splitting a word that the dictionary has whole tells nothing.
     """
 
-    def __init__(self, vocabulary: Vocabulary, scheme: str, *, segmented_here: bool) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        scheme: str,
+        *,
+        segmented_here: bool,
+        may_split: Callable[[str], bool] = lambda word: False,
+    ) -> None:
         self.vocabulary, self.scheme, self.segmented_here = vocabulary, scheme, segmented_here
+        self.may_split = may_split
         self.words: Counter[str] = Counter()
         self.pieces = 0
         self.unknown = 0  # pieces that the dictionary lacks
@@ -156,7 +165,7 @@ class Reading:
         for word, size in zip(words[1:-1], sizes[1:-1], strict=True):
             if size and self.vocabulary.has_whole(word):
                 self.whole += 1
-                self.split += size > 1
+                self.split += size > 1 and not self.may_split(word)
 
 
 def wrong_scheme(

@@ -189,6 +189,28 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("marks", "options", "advice"),
+    [
+        ("-p", ["--sure-mark", "p"], "are mixed up, leave out --sure-mark p\n"),
+        ("p-", [], "are mixed up, give --sure-mark p\n"),
+        ("pp", [], "recall is undefined; if all its links are sure, give --possible sure\n"),
+        ("", ["--possible", "sure"], "the gold has no sure links, so recall is undefined\n"),
+    ],
+)
+def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, advice):
+    """The system finds the links of the first mark, and those of the second one seldom."""
+    gold, system = tmp_path / "gold", tmp_path / "system"
+    gold.write_text(
+        "".join(
+            " ".join(f"{9 * i}{mark}{i}" for i, mark in enumerate(marks)) + "\n" for _ in range(60)
+        )
+    )
+    system.write_text("0-0\n" * 60)
+    main(["aer", str(gold), "-i", str(system), *options])
+    assert capsys.readouterr().err.endswith(advice)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["gold", "-i", "nowhere"], "nowhere: No such file or directory"),

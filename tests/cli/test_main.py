@@ -42,7 +42,7 @@ def in_shell(folder, command, **options):
         ("normalign aer gold -i - <&-", "aer: <stdin>: is closed; expected text from a file"),
         ("normalign aer gold -i hyp >&-", "aer: stdout: cannot be written: Bad file descriptor"),
         (
-            "normalign symmetrize gold hyp >&-",
+            "normalign symmetrize -q gold hyp >&-",
             "symmetrize: stdout: cannot be written: Bad file descriptor",
         ),
         ("normalign aer --help >&-", "aer: stdout: cannot be written: Bad file descriptor"),
@@ -51,11 +51,11 @@ def in_shell(folder, command, **options):
             "aer: stdout: cannot be written: No space left on device",
         ),
         (
-            "yes 0-0 | head -n 9999 > long; normalign symmetrize long long > /dev/full",
+            "yes 0-0 | head -n 9999 > long; normalign symmetrize -q long long > /dev/full",
             "symmetrize: stdout: cannot be written: No space left on device",
         ),
         (
-            "normalign symmetrize gold hyp -o /dev/full",
+            "normalign symmetrize -q gold hyp -o /dev/full",
             "symmetrize: /dev/full: cannot be written: No space left on device",
         ),
         ("normalign --help > /dev/full", "--help: stdout: cannot be written: No space left"),
@@ -79,7 +79,7 @@ def test_closed_streams_are_not_taken_by_files(folder):
 
 def test_a_reader_that_has_seen_enough(folder):
     (folder / "long").write_text("0-0\n" * 50_000)
-    done = in_shell(folder, "{ normalign symmetrize long long; echo $? >&2; } | head -n 1")
+    done = in_shell(folder, "{ normalign symmetrize -q long long; echo $? >&2; } | head -n 1")
     assert (done.stdout, done.stderr) == ("0-0\n", "0\n")
 
 

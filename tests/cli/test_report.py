@@ -94,18 +94,46 @@ def test_everything_has_its_section(made):
     assert ["heads -o", "heads.json"] in [row[2:0:-1] for row in measured["rows"]]
 
 
-def test_gold_that_is_misread_is_told_on_the_page(corpus, checkpoint, own_gold, tmp_path):
+def test_gold_that_is_misread_is_refused(corpus, checkpoint, own_gold, tmp_path):
+    """The page would be shown long after the warning is forgotten."""
     data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu", "--path", checkpoint]
     options = ["--no-heads", "--measure", "--methods", "norms", "-o", tmp_path / "x.html"]
-    run("normalign", "report", *data, *options, "--gold", own_gold)
+    done = run("normalign", "report", *data, *options, "--gold", own_gold, check=False)
+    assert done.returncode == 2
+    assert re.search(
+        r"own\.talp: looks misread: AER would be .* with --gold-index 1$", done.stderr.strip()
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_no_flag_mends_is_told_on_the_page(corpus, checkpoint, own_gold, tmp_path):
+    """As gold of a text that has a line more at its top."""
+    data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu", "--path", checkpoint]
+    options = ["--no-heads", "--measure", "--methods", "norms", "-o", tmp_path / "x.html"]
+    gold = tmp_path / "late.talp"
+    first, *others = own_gold.read_text().splitlines(keepends=True)
+    gold.write_text("".join([*others, first]))
+    run("normalign", "report", *data, *options, "--gold", gold, "--gold-index", 1)
     contents, _ = contents_of(tmp_path / "x.html")
     overview, errors = contents["sections"]
-    told = r"Is the gold read right\? AER would be .* with --gold-index 1\."
+    told = r"Is the gold read right\? AER would be .* if line n were compared with gold line .*"
     for note in (overview["blocks"][0], errors["blocks"][1]):
         assert note["urgent"]
         assert re.fullmatch(told, note["text"])
     signature = overview["blocks"][-1]["rows"][0][-1]
-    assert signature.startswith("gold:own.talp|ref-index:0|reverse:none|possible:keep|eos:null|")
+    assert signature.startswith("gold:late.talp|ref-index:1|reverse:none|possible:keep|eos:null|")
+
+
+def test_files_of_links_have_their_total(folder, made):
+    """It is that of ``normalign aer``, on all pairs, also those that cannot be browsed."""
+    contents, _ = contents_of(made)
+    errors = contents["sections"][1]
+    table = next(block for block in errors["blocks"] if "alignment" in block.get("columns", []))
+    [row] = table["rows"]
+    done = run("normalign", "aer", folder / "gold", "-i", folder / "links", "-f", "json", "-q")
+    expected = json.loads(done.stdout)
+    assert row[table["columns"].index("aer")] == expected["aer"]
+    assert row[:1] == ["links"]
 
 
 def test_sentences_have_their_lines_and_gold(made):
@@ -202,6 +230,7 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["-o", "x.html", "--extract", "magic"], "magic"),
         (["-o", "x.html", "--gold", "-"], "<stdin>: can be read only once; expected a file"),
+        (["-o", "x.html", "--gold", "x", "--links", "-"], "<stdin>: can be read only once"),
         (["-o", "x.html", "--gold", "/dev/fd/0"], "/dev/fd/0: can be read only once; expected"),
     ],
 )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from fairseq_normalign.alignment.symmetrize import SAMPLE
 from fairseq_normalign.cli.symmetrize import get_parser, main
 from fairseq_normalign.errors import InputError
 
@@ -38,6 +39,42 @@ def test_lines_in_order(capsys, options, expected):
     assert capsys.readouterr().out == expected
 
 
+@pytest.mark.parametrize(
+    ("reverse", "order", "common"),
+    [
+        (REVERSE, "target-source", "3 as target-source and 2 as source-target"),
+        ("0-0 1-2 0-2\n\n0-0\n", "source-target", "2 as target-source and 3 as source-target"),
+        ("0-0\n\n0-0\n", "target-source", "2 as target-source and 2 as source-target"),
+    ],
+)
+def test_the_order_of_the_reverse_links_is_told_by_the_forward_ones(
+    files, capsys, reverse, order, common
+):
+    """eflomal and fast_align write both directions source word first."""
+    (files / "rev").write_text(reverse)
+    run("--heuristic", "intersection", "-o", "both")
+    assert capsys.readouterr().err == (
+        f"normalign symmetrize: rev: read as {order} (links in common with fwd: {common}); "
+        "--rev-order overrides\n"
+    )
+    assert (files / "both").read_text() == ("0-0 1-2" if "2" in reverse else "0-0") + "\n\n0-0\n"
+    assert json.loads((files / "both.json").read_text())["signature"]["rev-order"] == order
+
+
+def test_an_order_that_is_told_is_taken(files, capsys):
+    run("--rev-order", "source-target", "--heuristic", "intersection", "-o", "both")
+    assert capsys.readouterr().err == ""
+    assert (files / "both").read_text() == "0-0\n\n0-0\n"
+
+
+def test_the_first_lines_decide_for_all(files, capsys):
+    """Also of files that can be read only once: nothing is read twice, and little is kept."""
+    (files / "fwd").write_text("0-1 2-3\n" * SAMPLE + "1-0\n")
+    (files / "rev").write_text("0-1 2-3\n" * SAMPLE + "0-1\n")
+    run("--heuristic", "union")
+    assert capsys.readouterr().out.endswith("0-1 2-3\n0-1 1-0\n")
+
+
 def test_output_file_and_its_signature(files, capsys):
     (files / "fwd.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 2}}))
     (files / "rev.json").write_text(
@@ -52,6 +89,7 @@ def test_output_file_and_its_signature(files, capsys):
         "eos": "null",
         "heuristic": "intersection",
         "variant": "moses",
+        "rev-order": "target-source",
     }
 
 

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 import pytest
+import sentencepiece
 import torch
 from fairseq.data import Dictionary
 from subword_nmt.apply_bpe import BPE
@@ -207,6 +208,46 @@ def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
         InputError, match=r"is it the model's own BPE, and that of this language\?$"
     ):
         list(text_pairs(PAIRS, reader))
+
+
+SPLIT = "that the dictionary has whole are split"
+SOURCES = [(de, None) for de, _ in PAIRS]
+
+
+@pytest.fixture
+def splitter():
+    """A reader whose SentencePiece model splits words that the dictionary has whole."""
+
+    def read(data="nowhere", **methods):
+        pieces = counts(by_model("de"), text_of("de"))
+        task = TwoLanguages(pieces, pieces)
+        task.args.data = str(data)
+        coarse = sentencepiece.SentencePieceProcessor(model_proto=model_of(("de",), vocab_size=200))
+        names = ("encode", "normalize", "piece_to_id", "unk_id")
+        known = {name: getattr(coarse, name) for name in names}
+        bpe = Namespace(sp=Namespace(**{**known, **methods}))
+        return PairReader(task, bpe=bpe, scheme="sentencepiece")
+
+    return read
+
+
+def test_a_unigram_model_may_split_what_it_knows_whole(splitter):
+    with pytest.raises(InputError, match=SPLIT):
+        list(text_pairs(SOURCES, splitter()))
+    own = sentencepiece.SentencePieceProcessor(model_proto=model_of(("de",)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(text_pairs(SOURCES, splitter(piece_to_id=own.piece_to_id)))
+
+
+def test_the_model_of_an_imported_folder_is_its_own(splitter, tmp_path):
+    """OPUS-MT, say, has a model for each language, and a joint dictionary."""
+    with pytest.raises(InputError, match=SPLIT):
+        list(text_pairs(SOURCES, splitter(tmp_path)))
+    (tmp_path / "reading.json").write_text("{}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(text_pairs(SOURCES, splitter(tmp_path)))
 
 
 def test_a_missing_bpe_model_is_named(task, tmp_path):

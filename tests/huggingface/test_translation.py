@@ -446,6 +446,15 @@ def test_fillers_that_are_not_told(m2m, tmp_path):
     assert imported.notes[0].startswith("100 languages: af, am, ")
 
 
+def test_languages_that_are_named_as_a_set(m2m, tmp_path):
+    """transformers 4 lists no codes; the model may have other rows behind them than it tells."""
+    shutil.copytree(m2m[1], tmp_path / "theirs")
+    told = {"language_codes": "m2m100", "num_madeup_words": 0, "additional_special_tokens": []}
+    write_json(tmp_path / "theirs/tokenizer_config.json", told)
+    imported = import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    assert imported.notes[0].startswith("100 languages: af, am, ")
+
+
 def test_a_check_of_settings_leaves_them_as_they_are(m2m):
     folder = HuggingFaceFolder(str(m2m[1]))
     del folder.config["scale_embedding"]

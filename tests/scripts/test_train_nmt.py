@@ -263,6 +263,7 @@ def test_a_list_that_nobody_reads_to_its_end_is_no_error(monkeypatch):
         ("evaluate_aer.sh", ["none", "x"], "usage: evaluate_aer.sh FOLDER TEST GOLD [INDEX"),
         ("evaluate_aer.sh", ["none", "x", "y"], "none/models.tsv: not found; expected a folder"),
         ("real_deen.sh", ["none"], "real_deen.sh: none/deen/test.de is missing"),
+        ("tables.sh", ["nowhere"], "tables.sh: no page nowhere; expected any of: results conv"),
     ],
 )
 def test_scripts_say_what_is_missing(tmp_path, script, arguments, message):

@@ -8,10 +8,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.method_errors import error_table, passes
 from fairseq_normalign.alignment.sentence_views import Aligned, every_evidence, sentence_views
+from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.criteria import Criteria
@@ -38,7 +40,7 @@ from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
 from fairseq_normalign.results.blocks import Note
 from fairseq_normalign.results.result import StoredResult
-from fairseq_normalign.text.links import Gold, GoldFile
+from fairseq_normalign.text.links import Gold, GoldFile, LinkFile
 from fairseq_normalign.version import __version__
 
 SAMPLE = 48  # pairs that tell how many bytes the others will take
@@ -130,6 +132,23 @@ class Gatherer:
         languages = self.systems[0].languages
         self.systems.append(system_of_links(path, name, self.texts, languages, total))
 
+    def score_links(self, paths: Sequence[str]) -> None:
+        """Measures the error rates of files of links, on all pairs, if there is gold."""
+        if self.gold is None or not paths:
+            return
+        gold = self.gold()
+        scores = aer.score(gold, [LinkFile(path) for path in paths], keep=True)
+        rows = []
+        for path, (_, total, by_pair) in zip(paths, scores, strict=True):
+            made = {"gold": Path(gold.name).name, **gold.read_as(), **made_with(path)}
+            row: dict[str, Any] = {"system": path, "signature": aer.signature(made)}
+            for measure in ("aer", "precision", "recall"):
+                row[measure] = aer.percent(getattr(total, measure))
+            row["links"] = total.links
+            row["interval"] = list(map(aer.percent, aer.interval(by_pair)))
+            rows.append(row)
+        self.included.append(shown(rows, "links of files"))
+
     def facts(self) -> list[tuple[str, str]]:
         """How many pairs there are, on how many AER is measured, and how many are not browsed."""
         facts = []
@@ -191,6 +210,7 @@ class Gatherer:
                 options=self.options.align,
                 heads=self.options.heads,
                 progress=progress.update,
+                refuse_misread=True,
             )
         signature = self._signature(gold, table)
         advice = [Note(f"Is the gold read right? {said}.", urgent=True) for said in table.advice]

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Makes the measured tables of README and docs again, a section for each page: compare what it prints with the page.
+# Run it before a release, and after a change that moves links or scores.
+#
+# usage: tables.sh [PAGE …]    PAGE is a name in $PAGES (default: all). Pages whose tables need trained models of their own are
+#   not here: pruning, guided-training, train-aligner, train-on-norms, evolution and bert have their commands beside the tables.
+#   NORMALIGN_DATA         holds deen/{train.{de,en}.gz,test.de,test.en,test.talp,spm.model}, enfr/test.{en,fr} and ud/
+#   NORMALIGN_CHECKPOINTS  holds deen.pt, ende.pt, dict.txt, enfr.pt, fren.pt, dict.enfr.txt (default: checkpoints beside it)
+# Writes tables/PAGE.txt in the clone; about an hour on two cores.
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+PAGES="results conventions compare combine align alti gradients blocks heads speed"
+for page in "$@"; do
+  case " $PAGES " in *" $page "*) ;; *) echo "tables.sh: no page $page; expected any of: $PAGES" >&2; exit 2 ;; esac
+done
+DATA=${NORMALIGN_DATA:-none}
+CHECKPOINTS=${NORMALIGN_CHECKPOINTS:-$DATA/../checkpoints}
+for file in "$DATA/deen/test.talp" "$CHECKPOINTS/deen.pt"; do
+  [ -f "$file" ] || { echo "tables.sh: $file is missing; set NORMALIGN_DATA and NORMALIGN_CHECKPOINTS" >&2; exit 2; }
+done
+DATA=$(cd "$DATA" && pwd) CHECKPOINTS=$(cd "$CHECKPOINTS" && pwd) SCRIPTS=$ROOT/scripts
+mkdir -p "$ROOT/tables/dict" "$ROOT/tables/dict.enfr"
+cd "$ROOT/tables"
+for language in de en; do cp -f "$CHECKPOINTS/dict.txt" "dict/dict.$language.txt"; done
+for language in en fr; do cp -f "$CHECKPOINTS/dict.enfr.txt" "dict.enfr/dict.$language.txt"; done
+
+TEXT=$DATA/deen/test GOLD=$DATA/deen/test.talp EFLOMAL=$ROOT/tables/compare/eflomal
+BPE="--bpe sentencepiece --sentencepiece-model $DATA/deen/spm.model --cpu"
+of() { echo "dict --path $CHECKPOINTS/$1.pt --source-file $2 --target-file $3 $BPE"; } # a model, and texts for it
+DE_EN=$(of deen "$TEXT.de" "$TEXT.en") EN_DE=$(of ende "$TEXT.en" "$TEXT.de")
+BOTH="$DE_EN --reverse-path $CHECKPOINTS/ende.pt"
+aligned() { normalign align ${@:2} -q -o "$1"; } # words of $DE_EN and the like are split
+scored() {
+  for lines in all odd even; do
+    say "AER, $lines lines"
+    normalign aer "$GOLD" --ref-index 1 --lines $lines --confidence -q -i "$@" | sed '/AER|/d'
+  done
+}
+halves() { # the texts and the gold of odd and of even lines
+  for file in "$TEXT.de" "$TEXT.en" "$GOLD"; do
+    awk 'NR % 2' "$file" > "odd.${file##*.}"
+    awk 'NR % 2 == 0' "$file" > "even.${file##*.}"
+  done
+}
+
+results() { bash "$SCRIPTS/real_deen.sh" "$DATA" "$CHECKPOINTS"; } # README, docs/results.md, docs/align.md
+conventions() { bash "$SCRIPTS/conventions.sh" "$DATA" "$CHECKPOINTS"; }
+compare() { # eflomal samples: its rows differ by some tenths from run to run
+  python "$SCRIPTS/compare_aligners.py" --train "$DATA/deen/train" --test "$TEXT" -s de -t en --gold "$GOLD" --gold-index 1 \
+    --path "$CHECKPOINTS/deen.pt" --reverse-path "$CHECKPOINTS/ende.pt" --corpus "dict $BPE" --out compare
+}
+combine() { # after compare
+  aligned one.learned $DE_EN --combine learned
+  aligned both.learned $BOTH
+  aligned both.eflomal $BOTH --evidence links:"$EFLOMAL/forward" links:"$EFLOMAL/reverse"
+  scored one.learned both.learned both.eflomal "$EFLOMAL/grow-diag-final-and"
+}
+align() {
+  for method in weights norms lrp-epsilon lrp-attnlrp; do
+    for rule in argmax piece-argmax; do aligned $method.$rule $DE_EN --method $method --extract $rule; done
+  done
+  aligned weights.chen $DE_EN --method weights --step input --eos skip --extract piece-argmax
+  aligned shift-att.one $DE_EN --method shift-att
+  aligned shift-att.both $BOTH --method shift-att
+  scored {weights,norms,lrp-epsilon,lrp-attnlrp}.{argmax,piece-argmax} weights.chen shift-att.one shift-att.both
+  aligned shift-att.reverse $EN_DE --method shift-att
+  normalign aer "$GOLD" --ref-index 1 --reverse-ref -i shift-att.reverse --confidence
+}
+alti() {
+  halves
+  for half in odd even; do
+    for model in "$(of deen $half.de $half.en)" "$(of ende $half.en $half.de) --reverse-gold"; do
+      say "$half lines: ${model#* --path }"
+      for methods in "weights norms alti" "alti-l2 alti-encoder alti-rollout"; do
+        normalign align $model --all --gold $half.talp --gold-index 1 --methods $methods
+      done
+    done
+  done
+  for method in norms alti alti-l2; do
+    for combine in product learned; do aligned both.$method.$combine $BOTH --method $method --combine $combine; done
+  done
+  aligned both.norms+alti-l2 $BOTH --combine learned --evidence {,reverse:}norms.{1,2,3}{,.1,.2,.3,.4}.{input,output} \
+    {,reverse:}alti-l2.{1,2,3}.{input,output}
+  scored both.{norms,alti,alti-l2}.{product,learned} both.norms+alti-l2
+  python -m benchmarks alti
+}
+gradients() {
+  halves
+  for text in de en talp; do head -n 100 odd.$text > hundred.$text; done
+  for part in odd even hundred; do
+    methods="grad-input saliency"
+    if [ $part = hundred ]; then methods="$methods smoothgrad:1 smoothgrad:3 smoothgrad:10 smoothgrad norms"; fi
+    for model in "$(of deen $part.de $part.en)" "$(of ende $part.en $part.de) --reverse-gold"; do
+      for rule in "" "--extract piece-argmax --eos skip"; do
+        say "$part lines: ${model#* --path } $rule"
+        normalign align $model --all --gold $part.talp --gold-index 1 --methods $methods $rule
+      done
+    done
+  done
+  python -m benchmarks gradients
+}
+blocks() {
+  local enfr="dict.enfr --bpe sentencepiece --sentencepiece-model $DATA/enfr/spm.model --cpu"
+  local english="$DATA/enfr/test.en" french="$DATA/enfr/test.fr"
+  for model in "$DE_EN" "$EN_DE" \
+    "$enfr --path $CHECKPOINTS/enfr.pt --source-file $english --target-file $french" \
+    "$enfr --path $CHECKPOINTS/fren.pt --source-file $french --target-file $english"; do
+    say "${model#* --path }"
+    normalign stats $model --mixing
+  done
+  python -m benchmarks mixing
+}
+heads() {
+  for text in de en talp; do head -n 200 "$TEXT.$text" > first.$text; done
+  local common="--relevance voita --ablation 200 --ablation-bleu 100 --gold first.talp --gold-index 1 --conllu-apart --lowercase"
+  normalign heads $(of deen first.de first.en) $common --conllu "$DATA"/ud/de_pud*.conllu
+  normalign heads $(of ende first.en first.de) $common --reverse-gold --conllu "$DATA"/ud/en_pud*.conllu
+}
+speed() { python -m benchmarks; } # and the costs that other pages tell, large-corpora among them
+
+for page in ${@:-$PAGES}; do
+  say "docs/$page.md"
+  "$page" | tee "$page.txt"
+done
