@@ -26,7 +26,7 @@ from fairseq_normalign.heads.pruning import columns_of
 from fairseq_normalign.host.checkpoint import read_transformer
 from fairseq_normalign.host.conversion import refuse_used, whole_folder
 from fairseq_normalign.host.converted import RESERVED
-from fairseq_normalign.host.dictionaries import BOS, EOS, PAD
+from fairseq_normalign.host.dictionaries import BOS, EOS, PAD, dictionary_file
 from fairseq_normalign.host.explained import explained
 from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.host.reading import READING, apply_reading, has_reading
@@ -368,6 +368,7 @@ def _languages(path: str, data: Path) -> list[str | None]:
 
 
 def _dictionary(path: str, file: Path) -> Dictionary:
+    file = Path(dictionary_file(str(file)))
     if not file.is_file():
         raise InputError(f"{file}: no such dictionary, which the model needs")
     with explained(path, str(file.parent)):

@@ -25,7 +25,7 @@ from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.reading import apply_reading, has_reading
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.host.trust import check_is_file, task_options_of, unpickle
+from fairseq_normalign.host.trust import stored_languages
 from fairseq_normalign.runs.engines import Place
 
 MAX_TOKENS = 4000
@@ -131,7 +131,7 @@ def load(
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)
     elif not reverse and _names_are_of_reverse(args):
-        overrides.update(_stored_languages(path))
+        overrides.update(stored_languages(path))
     model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
@@ -148,7 +148,7 @@ def _own_languages(args: argparse.Namespace) -> dict[str, str]:
     A model of two languages has its own names for them. What a multilingual one does not tell is
     swapped from the other model.
     """
-    of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
+    of_reverse, of_model = map(stored_languages, (args.reverse_path, args.path))
     of_model.update((name, args.model_overrides.get(name, of_model[name])) for name in OPPOSITE)
     languages = {}
     for name, opposite in OPPOSITE.items():
@@ -168,15 +168,8 @@ def _names_are_of_reverse(args: argparse.Namespace) -> bool:
     folders = args.data.partition(":")[0], _reverse_data(args)
     if not all(map(has_reading, folders)):
         return False
-    of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
+    of_reverse, of_model = map(stored_languages, (args.reverse_path, args.path))
     return None in of_reverse.values() and None not in of_model.values()
-
-
-def _stored_languages(path: str) -> dict[str, str | None]:
-    """Source and target language as a checkpoint has them."""
-    check_is_file(path)
-    said = task_options_of(path, unpickle(path, mapped=True))
-    return {name: said.get(name) for name in OPPOSITE}
 
 
 def _reverse_data(args: argparse.Namespace) -> str:

@@ -173,8 +173,9 @@ def test_generated_translations_are_aligned_as_they_are_generated(
 
 @pytest.fixture(scope="module")
 def reverse(checkpoint, tmp_path_factory):
-    """The same model, said to be of the other direction: both sides share a dictionary."""
+    """Much the same model, said to be of the other direction: both sides share a dictionary."""
     state = torch.load(checkpoint)
+    state["model"]["encoder.layers.0.fc1.weight"] *= 1.001
     languages = {"source_lang": "tgt", "target_lang": "src"}
     state["cfg"]["task"].update(languages)
     vars(state["cfg"]["model"]).update(languages)
