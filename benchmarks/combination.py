@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
+import torch
 
 from benchmarks.models import SMALL, TINY, Shape, texts
 from benchmarks.norms import build_aligner, forward_only
@@ -17,7 +18,10 @@ from fairseq_normalign.host.pairs import Pair
 
 def build_combined(shape: Shape, pairs: Sequence[tuple[str, str]]) -> CombinedAligner:
     """Two random models that have learned; every clue counts, as it does on real models."""
-    combined = CombinedAligner(build_aligner(shape), build_aligner(shape))
+    forward, backward = build_aligner(shape), build_aligner(shape)
+    with torch.no_grad():  # a model is not its own reverse model
+        next(backward.forcing.model.parameters()).mul_(1.001)
+    combined = CombinedAligner(forward, backward)
     decided, _ = combined.decide(*combined.read(pairs))
     assert decided.model is not None
     decided.model = decided.model._replace(clue_weights=np.ones(len(CLUES)))

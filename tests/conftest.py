@@ -88,7 +88,7 @@ class ToyTask:
         self.target_dictionary = self.source_dictionary
 
 
-def build_model(arch: str = "transformer", task=None, **options):
+def build_model(arch: str = "transformer", task=None, *, seed: int = 1, **options):
     """A small random model of fairseq's registry, in evaluation mode.
 
     It has 2+2 layers, is 16 wide, and has 4 heads.
@@ -101,7 +101,7 @@ def build_model(arch: str = "transformer", task=None, **options):
         small[f"encoder_{name}"] = small[f"decoder_{name}"] = value
     args = Namespace(**{**small, **options})
     ARCH_CONFIG_REGISTRY[arch](args)
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task or ToyTask()).eval()
 
 

@@ -244,7 +244,8 @@ def write_files(folder: Path) -> None:
     (folder / "shards.run").mkdir()
     for name, content in fuzz_targets.run_folder().items():
         (folder / "shards.run" / name).write_bytes(content)
-    (folder / "reverse.pt").write_bytes(fuzz_targets.checkpoint(source_lang="b", target_lang="a"))
+    reverse = fuzz_targets.checkpoint(seed=2, source_lang="b", target_lang="a")
+    (folder / "reverse.pt").write_bytes(reverse)
     (folder / "text.a.gz").write_bytes(fuzz_targets.compressed((folder / "text.a").read_bytes()))
     (folder / "empty").touch()
     (folder / "gold.talp").write_text("0-0 1p1\n\n0-0\n0-1 1-1 2p2\n" * 5)

@@ -204,9 +204,9 @@ def read_aligner(path: Path) -> Any:
 
 
 @functools.cache
-def checkpoint(**options: Any) -> bytes:
+def checkpoint(*, seed: int = 1, **options: Any) -> bytes:
     stored = io.BytesIO()
-    torch.save(state(args=argparse.Namespace(**{**OPTIONS, **options})), stored)
+    torch.save(state(seed=seed, args=argparse.Namespace(**{**OPTIONS, **options})), stored)
     return stored.getvalue()
 
 

@@ -25,10 +25,11 @@ OPTIONS = {
 }
 
 
-def state(**entries) -> dict:
+def state(*, seed: int = 1, **entries) -> dict:
     """A checkpoint of a small random model; ``args`` or ``cfg`` are to be added."""
     model = build_model(
-        **{k: v for k, v in OPTIONS.items() if k.startswith(("en", "de", "max", "share"))}
+        seed=seed,
+        **{k: v for k, v in OPTIONS.items() if k.startswith(("en", "de", "max", "share"))},
     ).state_dict()
     history = [
         {"criterion_name": "CrossEntropyCriterion", "num_updates": 7, "optimizer_name": "Adam"}

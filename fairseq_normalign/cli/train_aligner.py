@@ -85,6 +85,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
+    from fairseq_normalign.alignment.two_models import check_directions
     from fairseq_normalign.attention.trained_head_file import write_aligner
     from fairseq_normalign.host.options import complete, load
 
@@ -92,6 +93,7 @@ def main(args: argparse.Namespace) -> None:
     models = [load(args)]
     if args.reverse_path:
         models.append(load(args, reverse=True))
+    check_directions(models)
     links = known_links(args, models)
     training = training_options(args)
     trained = {}

@@ -21,13 +21,15 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting, whole_file
 from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
-from fairseq_normalign.host.special_tokens import languages_of
+from fairseq_normalign.host.dictionaries import joint_dictionaries
+from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
 from fairseq_normalign.host.trust import (
     check_is_file,
     guard_fairseq,
     named_refusal,
     options_of,
     plain,
+    stored_languages,
     unpickle,
 )
 from fairseq_normalign.names import ALL
@@ -60,15 +62,33 @@ def load_ensemble(path: str, data: str, overrides: dict | None = None):
     task = None
     for name in path.split(":"):
         check_is_file(name)
-        with explained(name, data), warnings.catch_warnings():
+        with explained(name, data), joint_dictionaries(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # how fairseq calls its libraries is no news
             (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
                 [name], {**(overrides or {}), "data": data}, task
             )
+        _check_languages(name, task, overrides or {})
         drop_copies(model)
         check_finite(name, model.named_parameters())
         models.append(model.eval())
     return models, task
+
+
+def _check_languages(path: str, task: Any, overrides: dict) -> None:
+    """Refuses languages that are those of the checkpoint, but the other way round.
+
+    Other names of the same languages do no harm, and a multilingual model has many directions.
+    """
+    named = overrides.get("source_lang"), overrides.get("target_lang")
+    if not any(named) or is_multilingual(task):
+        return
+    source, target = stored_languages(path).values()
+    crossed = named[0] == target or named[1] == source
+    if crossed and None not in (source, target) and source != target:
+        raise InputError(
+            "{}: translates {}-{}, not {}-{}; expected its own languages, or the model of the "
+            "other direction".format(path, source, target, *languages_of(task))
+        )
 
 
 def load_single(path: str, data: str, overrides: dict | None = None):

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from fairseq.data import Dictionary
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq adds them to every dictionary
 BOS, PAD, EOS, UNK = range(len(SPECIAL))
 OVERWRITE = " #fairseq:overwrite"
 LINE = "expected '<token> <count>'"
+
+
+def dictionary_file(path: str) -> str:
+    """The file of a language's dictionary: ``dict.txt``, if that is the only one there."""
+    joint = Path(path).with_name("dict.txt")
+    is_alone = joint.is_file() and not any(joint.parent.glob("dict.*.txt"))
+    return str(joint) if is_alone else path
+
+
+@contextmanager
+def joint_dictionaries() -> Iterator[None]:
+    """Within it, fairseq reads a joint dictionary for both languages."""
+    read = Dictionary.add_from_file
+
+    def read_joint(dictionary: Dictionary, file: Any) -> None:
+        read(dictionary, dictionary_file(file) if isinstance(file, str) else file)
+
+    Dictionary.add_from_file = read_joint
+    try:
+        yield
+    finally:
+        Dictionary.add_from_file = read
 
 
 def first_problem(data: str) -> str | None:

@@ -22,7 +22,7 @@ from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.text_options import apply_reading, has_reading
-from fairseq_normalign.host.trust import check_is_file, task_options_of, unpickle
+from fairseq_normalign.host.trust import stored_languages
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import GoldFile, InMemory, read_together
@@ -131,7 +131,7 @@ def load(
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)
     elif not reverse and _names_are_of_reverse(args):
-        overrides.update(_stored_languages(path))
+        overrides.update(stored_languages(path))
     model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
@@ -148,7 +148,7 @@ def _own_languages(args: argparse.Namespace) -> dict[str, str]:
     A model of two languages has its own names for them. What a multilingual one does not tell is
     swapped from the other model.
     """
-    of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
+    of_reverse, of_model = map(stored_languages, (args.reverse_path, args.path))
     of_model.update((name, args.model_overrides.get(name, of_model[name])) for name in OPPOSITE)
     languages = {}
     for name, opposite in OPPOSITE.items():
@@ -168,15 +168,8 @@ def _names_are_of_reverse(args: argparse.Namespace) -> bool:
     folders = args.data.partition(":")[0], _reverse_data(args)
     if not all(map(has_reading, folders)):
         return False
-    of_reverse, of_model = map(_stored_languages, (args.reverse_path, args.path))
+    of_reverse, of_model = map(stored_languages, (args.reverse_path, args.path))
     return None in of_reverse.values() and None not in of_model.values()
-
-
-def _stored_languages(path: str) -> dict[str, str | None]:
-    """Source and target language as a checkpoint has them."""
-    check_is_file(path)
-    said = task_options_of(path, unpickle(path, mapped=True))
-    return {name: said.get(name) for name in OPPOSITE}
 
 
 def _reverse_data(args: argparse.Namespace) -> str:
@@ -196,19 +189,24 @@ def corpus(
 ) -> Corpus:
     """The corpus that the options name; ``reverse`` swaps the texts."""
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        return Corpus(*binarised_pairs(args.gen_subset, reader))
+        pairs, total = binarised_pairs(args.gen_subset, reader)
+        check_not_empty(total, f"subset {args.gen_subset}")
+        return Corpus(pairs, total)
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):
         words = TextFile(args.source_file)
         # A TAB may be between two passages.
         text = read_lines(args.source_file) if reader.marks.between else words
         sources = ((sentence, None) for sentence in text)
-        return Corpus(text_pairs(sources, reader), count_lines(words))
+        total = count_lines(words)
+        check_not_empty(total, words.name)
+        return Corpus(text_pairs(sources, reader), total)
     texts = corpus_texts(args)
     total = count_lines(texts[0])
+    check_not_empty(total, texts[0].name)
     if reverse:
         texts.reverse()
     else:
-        warn_of_texts(texts, total, reader)
+        warn_of_texts(texts, reader)
     return Corpus(text_pairs(read_together(*texts), reader), total)
 
 
@@ -246,17 +244,18 @@ def count_lines(text: Iterable) -> int | None:
     return sum(1 for _ in text)
 
 
-def warn_of_texts(texts: Sequence[Any], total: int | None, reader: PairReader) -> None:
-    """Says if there are no lines, or if the files seem to be swapped.
+def check_not_empty(total: int | None, name: str) -> None:
+    """Refuses a corpus without sentences, as far as that is known."""
+    if total == 0:
+        raise InputError(f"{name}: has no lines; expected one or more")
+
+
+def warn_of_texts(texts: Sequence[Any], reader: PairReader) -> None:
+    """Says if the files seem to be swapped.
 
     They do if they are named after the languages of the model, but the other way round. With a
     joint dictionary nothing else would tell: the model reads either language.
-
-    Args:
-        total: how many lines there are, if that is known.
     """
-    if total == 0:
-        warnings.warn(f"{texts[0].name} and {texts[1].name} have no lines", stacklevel=2)
     endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
     source, target = languages_of(reader.task)
     if source != target and endings == [target, source]:

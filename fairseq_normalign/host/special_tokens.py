@@ -41,6 +41,12 @@ def languages_of(task: Any) -> tuple[str | None, str | None]:
     return getattr(options, "source_lang", None), getattr(options, "target_lang", None)
 
 
+def is_multilingual(task: Any) -> bool:
+    """Whether the languages decide the special tokens: one model may be of several directions."""
+    coded = getattr(task_options(task), "language_codes", None)
+    return bool(coded) or isinstance(task, tuple(BY_LANGUAGES))
+
+
 def special_tokens_of(task: Any) -> SpecialTokens:
     """The special tokens of a task; those of ``translation`` unless it is known to have others."""
     if getattr(task_options(task), "language_codes", None):

@@ -334,6 +334,13 @@ def task_options_of(path: str, state: dict) -> dict[str, Any]:
     return {**of_model, **said, "task": name}
 
 
+def stored_languages(path: str) -> dict[str, str | None]:
+    """Source and target language as a checkpoint has them."""
+    check_is_file(path)
+    said = task_options_of(path, unpickle(path, mapped=True))
+    return {name: said.get(name) for name in ("source_lang", "target_lang")}
+
+
 def plain(options: Any) -> dict[str, Any]:
     """Options as a dictionary, in whichever form a version of fairseq stored them."""
     if isinstance(options, omegaconf.DictConfig):

@@ -24,7 +24,7 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import read_transformer
 from fairseq_normalign.host.checkpoint_errors import explained
-from fairseq_normalign.host.dictionaries import BOS, EOS, PAD
+from fairseq_normalign.host.dictionaries import BOS, EOS, PAD, dictionary_file
 from fairseq_normalign.host.head_removal import columns_of
 from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.host.search import SEARCH
@@ -369,6 +369,7 @@ def _languages(path: str, data: Path) -> list[str | None]:
 
 
 def _dictionary(path: str, file: Path) -> Dictionary:
+    file = Path(dictionary_file(str(file)))
     if not file.is_file():
         raise InputError(f"{file}: no such dictionary, which the model needs")
     with explained(path, str(file.parent)):

@@ -16,16 +16,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:layer and step are decided on")
 PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
 
 
-def aligner(**options) -> NormAligner:
+def aligner(languages: str = "ab", seed: int = 1, **options) -> NormAligner:
     task = ToyTask()
-    return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
+    task.args.source_lang, task.args.target_lang = languages
+    model = build_model(task=task, seed=seed)
+    return NormAligner(TeacherForcing(model, task), PairReader(task), **options)
 
 
 def backward(**options) -> NormAligner:
-    """The same model, said to be of the other direction: both sides share a dictionary."""
-    task = ToyTask()
-    task.args.source_lang, task.args.target_lang = "b", "a"
-    return NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task), **options)
+    """A model of the other direction: both sides share a dictionary."""
+    return aligner("ba", seed=2, **options)
 
 
 def test_product_of_two_directions_by_hand():
@@ -160,9 +160,20 @@ def test_an_evidence_of_a_layer_without_heads_is_refused():
 
 
 def test_a_reverse_model_of_the_same_direction_is_refused():
-    expected = "the reverse model translates a-b, as the model does; expected b-a"
+    expected = "the reverse model translates a-b, and the model a-b; expected b-a"
     with pytest.raises(InputError, match=expected):
         CombinedAligner(aligner(), aligner())
+    with pytest.raises(InputError, match="translates a-c, and the model a-b; expected b-a"):
+        CombinedAligner(aligner(), aligner("ac", seed=2))
+
+
+def test_a_model_is_not_its_own_reverse_model():
+    with pytest.raises(InputError, match="is the model itself, with the same weights"):
+        CombinedAligner(aligner(), aligner("ba"))
+    both = [aligner(), aligner("ba")]
+    for one in both:
+        one.reader.task.args.language_codes = "m2m_100"  # then it may be
+    CombinedAligner(*both)
 
 
 def test_probabilities_are_probabilities():

@@ -6,6 +6,7 @@ import resource
 import shutil
 import tarfile
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -487,6 +488,33 @@ def test_a_bare_state_dict_is_no_checkpoint(folder):
             match=r"bare\.pt: has no entry .*; expected a checkpoint that fairseq-train wrote",
         ):
             load(str(folder / "bare.pt"))
+
+
+def test_a_joint_dictionary_alone_is_of_both_languages(folder):
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ab.pt")
+    (folder / "dict.a.txt").rename(folder / "dict.txt")
+    with pytest.raises(InputError, match=r"dict\.a\.txt: no such dictionary"):
+        load_single(str(folder / "ab.pt"), str(folder))
+    (folder / "dict.b.txt").unlink()
+    _, task = load_single(str(folder / "ab.pt"), str(folder))
+    assert task.source_dictionary == task.target_dictionary == ToyTask().source_dictionary
+    with pytest.raises(FileNotFoundError):  # fairseq itself stays as it is
+        type(task).load_dictionary(str(folder / "dict.a.txt"))
+
+
+def test_languages_the_other_way_round_are_refused(folder):
+    """Other names of the same languages are not."""
+    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ab.pt")
+    for name in ("deu", "eng"):
+        shutil.copy(folder / "dict.a.txt", folder / f"dict.{name}.txt")
+    load = partial(load_single, str(folder / "ab.pt"), str(folder))
+    for languages in ("ba", "bb", "aa"):
+        named = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+        expected = rf"ab\.pt: translates a-b, not {languages[0]}-{languages[1]}; expected its own"
+        with pytest.raises(InputError, match=expected):
+            load(named)
+    load({"source_lang": "a", "target_lang": "b"})
+    load({"source_lang": "deu", "target_lang": "eng"})
 
 
 @pytest.mark.slow
