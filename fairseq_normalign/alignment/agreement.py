@@ -1,8 +1,9 @@
-"""How much two alignments of the same sentences agree."""
+"""How much two alignments of the same sentences agree, and how much one agrees with itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 
 from fairseq_normalign.text.links import Link
 
@@ -16,3 +17,23 @@ def agreement(first: Alignments, second: Alignments) -> float:
         shared += len(links & other_links)
     total = sum(map(len, first)) + sum(map(len, second))
     return 2 * shared / total if total else 0.0
+
+
+def consistency(linked: Mapping[tuple[str, str], int]) -> float:
+    """How many links repeat: summed over links, the share of its words' links that are the same.
+
+    The share is of the more frequent one of the two words, the link itself left out.
+
+    Args:
+        linked: how often each two words, of source and target, are linked in a corpus.
+    """
+    sources: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
+    for (source, target), count in linked.items():
+        sources[source] += count
+        targets[target] += count
+    shares = (
+        count * (count - 1) / max(sources[source], targets[target])
+        for (source, target), count in linked.items()
+    )
+    return sum(shares)

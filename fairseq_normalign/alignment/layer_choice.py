@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
-from fairseq_normalign.alignment.agreement import agreement
+from fairseq_normalign.alignment.agreement import agreement, consistency
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import SUM_AND_MEAN, Choice, Evidence, Merges, Soft
@@ -56,9 +56,10 @@ def choose_layers(
     """Finds the layer and step that align best, and the layer that does at the other step.
 
     Words correspond almost one to one, and a layer that does not align has no reason to show it:
-    the best layer and step are those where most words choose each other (mutual argmax). At the
-    other step, a layer that aligns must tell the same story: the one whose links agree most with
-    the best.
+    the best layer and step are those where most words choose each other (mutual argmax), and the
+    same words do so again elsewhere. The latter tells the steps of a layer apart: their matrices
+    differ by one row. At the other step, a layer that aligns must tell the same story: the one
+    whose links agree most with the best.
 
     Args:
         layers: the candidates, from 0; all that have heads by default.
@@ -83,18 +84,24 @@ class LayerVote:
     def __init__(self, candidates: Sequence[Evidence], *, null: bool = True):
         self.candidates, self.null = candidates, null
         self.links: dict[Evidence, list[set[Link]]] = {evidence: [] for evidence in candidates}
-        self.mutual: Counter[Evidence] = Counter()
+        # How often each two words choose each other.
+        self.mutual: dict[Evidence, Counter[tuple[str, str]]] = defaultdict(Counter)
 
     def add(self, softs: Sequence[Soft]) -> None:
-        """Hears one pair: a soft alignment for each candidate."""
+        """Hears one pair: a soft alignment, with its words, for each candidate."""
         for evidence, soft in zip(self.candidates, softs, strict=True):
             of_eos = soft.null if self.null else None
             self.links[evidence].append(set(argmax(soft.words, null=of_eos)))
-            self.mutual[evidence] += len(mutual_argmax(soft.words))
+            if soft.texts is None:
+                raise ValueError("a soft alignment votes with its words; expected texts")
+            source, target = soft.texts
+            self.mutual[evidence].update(
+                (source[s], target[t]) for s, t in mutual_argmax(soft.words)
+            )
 
     def choice(self) -> Choice:
-        """The layer and step of most mutual choices, and the layer that agrees with it."""
-        best = max(self.candidates, key=self.mutual.__getitem__)
+        """The layer and step that most speaks for, and the layer that agrees with it."""
+        best = max(self.candidates, key=self._support)
         layer_of = {best.step: best.layer}
         others = [evidence for evidence in self.candidates if evidence.step != best.step]
         if others:
@@ -102,6 +109,11 @@ class LayerVote:
             agreeing = max(others, key=lambda other: agreement(of_best, self.links[other]))
             layer_of[agreeing.step] = agreeing.layer
         return Choice(layer_of, best.step)
+
+    def _support(self, evidence: Evidence) -> float:
+        """How many words choose each other, those that do so again elsewhere up to twice."""
+        mutual = self.mutual[evidence]
+        return mutual.total() + consistency(mutual)
 
 
 def layer_candidates(

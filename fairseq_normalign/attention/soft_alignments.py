@@ -131,4 +131,5 @@ def _to_words(pieces: np.ndarray, pair: Pair, merges: Merges) -> list[Soft]:
     missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
     if missing:
         words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
-    return [Soft(soft[:, :-1], soft[:, -1]) for soft in words]
+    texts = pair.source.text, pair.target.text
+    return [Soft(soft[:, :-1], soft[:, -1], texts=texts) for soft in words]

@@ -39,9 +39,11 @@ from fairseq_normalign.text.text_doctor import (
     wrong_scheme,
 )
 from fairseq_normalign.text.words import (
+    SPACES,
     join_pieces,
     mark_of,
     normalise_bpe_name,
+    spanning_piece,
     split_words,
     word_ids,
 )
@@ -206,6 +208,13 @@ class Side:
                 counts[self.segmentation.printed(symbol)] = count
         return Vocabulary(counts)
 
+    @property
+    def shown_scheme(self) -> str:
+        """How the dictionary shows that pieces join; none if some of them span several words."""
+        scheme = self.vocabulary.scheme
+        spans = scheme in SPACES and spanning_piece(list(self.vocabulary.counts), scheme)
+        return "none" if spans else scheme
+
     def reading(self, sentences: Iterable[Sentence]) -> Reading:
         """What the doctor wants to know of a text."""
         reading = Reading(
@@ -250,7 +259,8 @@ class PairReader:
         bpe: fairseq's BPE object for both sides, or None if text is already split into pieces.
         source_bpe: that of the source, if the sides have one each.
         target_bpe: that of the target.
-        scheme: how pieces join to words (see ``text.words``).
+        scheme: how pieces join to words (see ``text.words``); None: as the marks on the
+            symbols of each side's dictionary tell.
         tokenizer: fairseq's tokeniser object, or None if text is already split into words.
         target_tokenizer: that of the target, if the sides have one each.
         wording: how messages name what can be changed.
@@ -263,15 +273,15 @@ class PairReader:
         bpe: Any = None,
         source_bpe: Any = None,
         target_bpe: Any = None,
-        scheme: str = "none",
+        scheme: str | None = "none",
         tokenizer: Any = None,
         target_tokenizer: Any = None,
         wording: Wording = PYTHON,
     ) -> None:
-        self.task, self.scheme, self.wording = task, scheme, wording
+        self.task, self.scheme, self.wording = task, scheme or "none", wording
         self.marks = special_tokens_of(task)
-        source = Segmentation(_own(source_bpe, bpe), scheme, tokenizer)
-        target = Segmentation(_own(target_bpe, bpe), scheme, _own(target_tokenizer, tokenizer))
+        source = Segmentation(_own(source_bpe, bpe), self.scheme, tokenizer)
+        target = Segmentation(_own(target_bpe, bpe), self.scheme, _own(target_tokenizer, tokenizer))
         imported = _is_imported(task)
         self.source = Side(
             "source",
@@ -290,7 +300,11 @@ class PairReader:
             is_imported=imported,
         )
         self._warned: set[tuple[str, ...]] = set()
-        self._check_scheme()
+        if scheme is None:
+            source.scheme, target.scheme = self.source.shown_scheme, self.target.shown_scheme
+            self.scheme = target.scheme
+        else:
+            self._check_scheme()
 
     @classmethod
     def from_args(

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
+from fairseq.data.encoders.gpt2_bpe import GPT2BPE
+from fairseq.data.encoders.hf_byte_bpe import HuggingFaceByteLevelBPE
 
-from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.aligner import AUTO, NormAligner
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.host.attention_modules import single_beam
 from fairseq_normalign.host.pairs import Pair, PairReader
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.plugin.task import TranslationNormalignTask
 
 logger = logging.getLogger(__name__)
+BYTE_LEVEL = (GPT2BPE, HuggingFaceByteLevelBPE)
 
 
 class AligningGenerator(PatientGenerator):
@@ -43,7 +46,9 @@ class AligningGenerator(PatientGenerator):
         super().__init__(models, tgt_dict, **kwargs)
         (self.network,) = models
         self.soft, self.nbest = soft, nbest
-        self.task, self.scheme = task, normalise_bpe_name(task.cfg.align_words)
+        self.task = task
+        words = task.cfg.align_words
+        self.scheme = None if words == AUTO else normalise_bpe_name(words)
         self.aligner: NormAligner | None = None  # until there is something to align
 
     @torch.no_grad()
@@ -70,8 +75,16 @@ class AligningGenerator(PatientGenerator):
 
         Pieces are joined by their marks, but GPT-2's are numbers, which its BPE alone can spell.
         """
-        bpe = getattr(self.task, "bpe", None) if self.scheme == "gpt2" else None
-        reader = PairReader(self.task, bpe=bpe, scheme=self.scheme)
+        bpe = getattr(self.task, "bpe", None)
+        scheme = self.scheme
+        if scheme is None and isinstance(bpe, BYTE_LEVEL):
+            scheme = "gpt2"
+        reader = PairReader(self.task, bpe=bpe if scheme == "gpt2" else None, scheme=scheme)
+        if self.scheme is None and reader.scheme != "none":
+            logger.info(
+                f"links are of words, joined by the dictionary's marks ({reader.scheme}); "
+                "--align-words none gives links of pieces"
+            )
         forcing = TeacherForcing(self.network, self.task)
         return NormAligner(forcing, reader, self.task.align_options())
 

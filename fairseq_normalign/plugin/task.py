@@ -45,9 +45,10 @@ class TranslationNormalignConfig(TranslationConfig, ExportConfig):
         },
     )
     align_words: str = field(
-        default="none",
+        default=AUTO,
         metadata={
-            "help": "print links of words, joined as this BPE says (default: links of pieces)"
+            "help": "print links of words, joined as this BPE says; auto: as the marks on the "
+            "dictionary's symbols say; none: links of pieces"
         },
     )
     source_token_noise: float = field(

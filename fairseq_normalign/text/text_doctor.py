@@ -3,8 +3,8 @@
 A dictionary shows how its text was segmented: by the marks on its symbols, by the words that it has
 whole, and by its letters. Text that was segmented in the same way carries these marks, splits none
 of those words, and hardly has a piece that the dictionary lacks though it has all its letters. This
-holds for large and small vocabularies, joint or not; a dictionary of words or of characters shows
-no scheme, and its text is hardly judged.
+holds for large and small vocabularies, joint or not; a dictionary of words, or of characters none
+of which stands for a space, shows no scheme, and its text is hardly judged.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Vocabulary:
         self.marked = {scheme: self._marked(scheme) for scheme in SCHEMES}
         best = max(TELLING, key=lambda scheme: self.marked[scheme])
         is_evident = self.marked[best] >= EVIDENT * max(len(counts), 1)
-        self.scheme = best if is_evident else "none"
+        self.scheme = best if is_evident else self._scheme_of_letters()
         # Byte-level BPE prints bytes as letters that may be capitals.
         self.lowercased = self.scheme != "gpt2" and self._cased() <= CASED * len(counts)
 
@@ -81,6 +81,22 @@ class Vocabulary:
         if composed == decomposed:
             return None
         return "NFC" if composed > decomposed else "NFD"
+
+    def _scheme_of_letters(self) -> str:
+        """The scheme whose space is a letter beside others, where nearly all symbols are letters.
+
+        ``|`` and ``_`` may be letters themselves: they are spaces if they are as frequent.
+        """
+        words = sum(len(symbol) > 1 for symbol in self.counts)
+        if words > EVIDENT * len(self.counts):
+            return "none"
+        frequent = EVIDENT * sum(self.counts.values())
+        for scheme, space in SPACES.items():
+            if self.counts.get(space, 0) >= frequent or (
+                scheme in TELLING and space in self.counts
+            ):
+                return scheme
+        return "none"
 
     def _marked(self, scheme: str) -> int:
         """How many symbols carry the mark of a scheme."""

@@ -1,9 +1,20 @@
 """Layers without gold: what decides, and on which pairs. The rule itself is in test_aligner."""
 
+from itertools import islice
+
+import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.layer_choice import FEW, choose_layers, decisive_pairs
+from fairseq_normalign.alignment.layer_choice import (
+    FEW,
+    LayerVote,
+    choose_layers,
+    decisive_pairs,
+)
+from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import read_lines
+from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.pruned import remove_heads
@@ -46,3 +57,63 @@ def test_a_method_of_the_whole_model_has_nothing_to_choose(task, pairs):
     forcing = TeacherForcing(build_model(task=task), task)
     choice = choose_layers(forcing, [], "lrp-epsilon")
     assert choice == ({"output": None}, "output")
+
+
+@pytest.mark.parametrize("right", [0, 1])
+def test_rows_that_are_one_word_late_are_no_alignment(right):
+    """Words of a dictionary of words: both steps have as many words that choose each other.
+
+    The sentences are in different orders, so that only the right step links the same words again.
+    """
+    words = np.array(list("abcdefgh"))
+    steps = [Evidence("norms", 0, step) for step in ("input", "output")]
+    vote = LayerVote(steps)
+    generator = np.random.default_rng(1)
+    for _ in range(20):
+        source = generator.permutation(words)
+        aligned = np.eye(len(words)) + 0.1
+        late = np.roll(aligned, 1, axis=0)
+        matrices = (aligned, late) if right == 0 else (late, aligned)
+        texts = source, np.char.upper(source)
+        vote.add([Soft(matrix, np.zeros(len(words)), texts=texts) for matrix in matrices])
+    assert vote.choice().step == steps[right].step
+
+
+REAL = {
+    "deen": ("deen", "dict.txt"),
+    "ende": ("deen", "dict.txt"),
+    "enfr": ("enfr", "dict.enfr.txt"),
+    "fren": ("enfr", "dict.enfr.txt"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["sentencepiece", "none"])
+@pytest.mark.parametrize("method", ["norms", "weights"])
+@pytest.mark.parametrize("model", REAL)
+def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path):
+    """Whether pieces are joined, or stand for words as those of a dictionary of words do."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    corpus, dictionary = REAL[model]
+    checkpoint = data.parent / f"checkpoints/{model}.pt"
+    if not checkpoint.exists():
+        pytest.skip(f"{checkpoint} is missing")
+    languages = model[:2], model[2:]
+    symbols = checkpoint.with_name(dictionary).read_text()
+    if scheme == "none":
+        symbols = symbols.replace("▁", "~")
+    for language in languages:
+        (tmp_path / f"dict.{language}.txt").write_text(symbols)
+    network, task = load_single(str(checkpoint), str(tmp_path))
+    pieces = sentencepiece.SentencePieceProcessor(str(data / corpus / "spm.model"))
+    texts = [islice(read_lines(data / corpus / f"test.{language}"), 100) for language in languages]
+    reader = PairReader(task, scheme=None)
+    assert reader.scheme == scheme
+    pairs = []
+    for source, target in zip(*texts, strict=True):
+        lines = [" ".join(pieces.encode(text, out_type=str)) for text in (source, target)]
+        if scheme == "none":
+            lines = [line.replace("▁", "~") for line in lines]
+        pairs.append(reader.pair(*lines, "line"))
+    choice = choose_layers(TeacherForcing(network, task), pairs, method)
+    assert (choice.step, choice.layers["input"]) == ("input", 0)

@@ -49,6 +49,21 @@ def test_text_of_pieces_is_taken_as_it_is(task):
     ]
 
 
+def test_each_side_may_be_joined_as_its_dictionary_shows(task):
+    task.target_dictionary = Dictionary()
+    pieces = {"source_dictionary": "l i n k s | a", "target_dictionary": "▁das ▁ha us"}
+    for name, text in pieces.items():
+        setattr(task, name, Dictionary())
+        for symbol in text.split():
+            getattr(task, name).add_symbol(symbol, 5)
+    pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
+    assert pair.source.text == ["li", "ks", "a"]
+    assert pair.target.text == ["das", "haus"]
+    task.target_dictionary.add_symbol("▁ha▁us")  # whose words cannot be told apart
+    pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
+    assert pair.target.text == ["▁das", "▁ha", "us"]
+
+
 @pytest.mark.parametrize("blank", ["\xa0", "\u2009", "\u2028", "\u3000", "\x85"])
 def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
     """A no-break space, say, is part of a word, but fairseq never lets it into a dictionary."""

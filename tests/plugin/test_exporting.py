@@ -97,12 +97,15 @@ def test_hypotheses_of_beam_search_in_corpus_order(quantity, corpus, checkpoint,
 
 def test_alignments_are_printed_as_without_an_export(command, tmp_path):
     options = ["--print-alignment", "hard", "--align-layer", 2, "--align-step", "input"]
+    options += ["--align-words", "none"]
     log = command(generate.cli_main, *options, "--export-attention", tmp_path / "x.npz")
     alone = command(generate.cli_main, *options)
     assert printed(log, "A") == printed(alone, "A")
     with open_export(tmp_path / "x.npz") as export:
         hypotheses = [item.target[1:] for item in export]
     assert hypotheses == [printed(log, "H")[sentence][0] for sentence in range(40)]
+    linked = [link.split("-") for sentence in range(40) for link in printed(log, "A")[sentence][0]]
+    assert max(int(target) for _, target in linked) == max(map(len, hypotheses)) - 1  # pieces
 
 
 def test_scored_references(corpus, checkpoint, command, tmp_path):

@@ -112,14 +112,31 @@ def test_nothing_is_said_of_words_that_a_dictionary_of_words_lacks(size):
     assert wrong_scheme([vocabulary], "subword_nmt", segmented_here=False) is None
 
 
-def test_nothing_is_said_of_characters():
+LETTERS = {"sentencepiece": "▁", "letter": "|", "wordpiece": "_"}
+
+
+@pytest.mark.parametrize("scheme", LETTERS)
+def test_characters_are_joined_at_what_stands_for_a_space(scheme):
     def characters(line):
-        return list(line.replace(" ", "▁"))
+        return list(line.replace(" ", LETTERS[scheme]))
+
+    counted = counts(characters, text_of("de"))
+    vocabulary = Vocabulary(counted)
+    assert vocabulary.scheme == scheme
+    assert wrong_scheme([vocabulary], scheme, segmented_here=False) is None
+    assert diagnose_pieces(vocabulary, characters, held_out("de"), scheme) is None
+    assert diagnose_pieces(vocabulary, characters, held_out("de"), "none").remedy == "join"
+    rare = Vocabulary({**counted, LETTERS[scheme]: 1})
+    assert rare.scheme == (scheme if scheme == "sentencepiece" else "none")
+
+
+def test_nothing_is_said_of_characters_without_a_space():
+    def characters(line):
+        return list(line.replace(" ", ""))
 
     vocabulary = Vocabulary(counts(characters, text_of("de")))
-    for scheme in ("none", "sentencepiece"):
-        assert wrong_scheme([vocabulary], scheme, segmented_here=False) is None
-        assert diagnose_pieces(vocabulary, characters, held_out("de"), scheme) is None
+    assert vocabulary.scheme == "none"
+    assert diagnose_pieces(vocabulary, characters, held_out("de"), "none") is None
 
 
 def test_nothing_is_said_of_a_language_without_spaces():
