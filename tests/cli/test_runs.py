@@ -456,3 +456,10 @@ def test_a_decision_without_signature_is_not_merged(tmp_path):
 
 def test_merge_needs_a_run(tmp_path):
     refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; expected what the")
+
+
+def test_a_run_that_others_could_write_to_is_not_merged(tmp_path):
+    folder = run_folder.RunFolder(tmp_path / "out")
+    folder.begin({})
+    folder.path.chmod(0o777)
+    refused(["normalign", "merge", tmp_path / "out"], "out.run: is another user's, or open to oth")
