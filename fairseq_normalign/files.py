@@ -2,7 +2,8 @@
 
 An output is written to a private file beside it, ``.NAME.….part``, which takes the name when it is
 complete; until then an older file of that name stays as it was. A symbolic link stays one: the file
-that it points to is replaced. A file that is replaced hands on its owner and permissions, a new one
+that it points to is replaced. A link that another user has put into a folder for everybody, such as
+``/tmp``, is refused. A file that is replaced hands on its owner and permissions, a new one
 gets those of the umask. Devices, pipes and open descriptors (``/dev/stdout``, also spelled ``-``)
 cannot be replaced and are written straight.
 
@@ -24,6 +25,7 @@ import lzma
 import os
 import re
 import secrets
+import shutil
 import stat
 import struct
 import sys
@@ -202,23 +204,57 @@ def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
         with _named(path):
             file = stack.enter_context(writing)
-        try:
+        with naming(path):
             yield file
-        except OSError as error:
-            if error.filename is None:  # it is not about some other file
-                raise _unwritable(path, error) from None
-            raise
         with _named(path):
             stack.close()
 
 
 @contextlib.contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Names the output in errors of the operating system that are about no other file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise _unwritable(path, error) from None
+
+
+@contextlib.contextmanager
 def _named(path: str | Path) -> Iterator[None]:
-    """Names the output in errors of the operating system."""
+    """Names the output in all errors of the operating system."""
     try:
         yield
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def real_path(path: str | Path) -> Path:
+    """Where an output is, symbolic links followed.
+
+    Refuses a link in a sticky folder that everybody may write to, unless it belongs to us or to the
+    folder's owner, as Linux does (``fs.protected_symlinks``).
+    """
+    places = [Path(path).absolute()]
+    known: set[Path] = set()
+    for place in places:  # grows by where links lead
+        for link in (place, *place.parents):
+            if link not in known and link.is_symlink():
+                known.add(link)
+                _refuse_planted(link)
+                places.append(link.parent / link.readlink())
+    return Path(os.path.realpath(path))
+
+
+def _refuse_planted(link: Path) -> None:
+    folder, owner = link.parent.stat(), link.lstat().st_uid
+    is_for_all = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    if is_for_all and owner not in (os.geteuid(), folder.st_uid):
+        raise InputError(
+            f"{link}: is another user's symbolic link in a folder for everybody; choose another "
+            "output"
+        )
 
 
 def _unwritable(path: str | Path, error: OSError) -> Exception:
@@ -232,7 +268,7 @@ def _straight(path: str | Path, binary: bool) -> Iterator[IO]:
     descriptor = _descriptor(path)
     if descriptor is not None and sys.stdout is not None:
         sys.stdout.flush()  # what was printed before comes before
-    copy = os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor)
+    copy = os.open(real_path(path), os.O_WRONLY) if descriptor is None else os.dup(descriptor)
     with _file_of(copy) as raw, _as_asked(raw, path, binary) as file:
         yield file
 
@@ -272,12 +308,12 @@ def _file_of(descriptor: int) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     was_left = lock_of(target).exists()  # with a part, by a run that was killed
     with locked(target) as alone:
         old = _status(target)
         if alone and was_left:
-            _remove_leftovers(target)
+            remove_leftovers(target)
         part = beside(target, f"{secrets.token_hex(4)}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(part, flags, 0o666)
@@ -298,7 +334,7 @@ def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
 def refuse_unwritable(path: str | Path) -> None:
     """Raises InputError if a file is there that may not be replaced."""
     with _named(path):
-        _status(Path(os.path.realpath(path)))
+        _status(real_path(path))
 
 
 def take_name(part: Path, path: str | Path) -> None:
@@ -306,7 +342,7 @@ def take_name(part: Path, path: str | Path) -> None:
 
     Both are in one file system.
     """
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     with _named(path), locked(target):
         old = _status(target)
         with part.open("rb+") as file:
@@ -378,12 +414,15 @@ def _link(part: Path, path: Path, text: str) -> None:
             raise
 
 
-def _remove_leftovers(target: Path) -> None:
+def remove_leftovers(target: Path) -> None:
     """Removes what killed runs have left of an output; for the holder of its lock, who is alone.
 
     Reads the whole folder, which may have a million files.
     """
     for part in target.parent.glob(f"{glob.escape(beside(target, '').name)}{'[0-9a-f]' * 8}.part"):
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+            continue
         with contextlib.suppress(OSError):
             part.unlink()
 

@@ -18,7 +18,9 @@ from fairseq_normalign.files import (
     is_stream,
     new_file,
     read_lines,
+    real_path,
     refuse_overwriting,
+    refuse_unwritable,
     short_names,
     split_words,
     whole_file,
@@ -178,6 +180,41 @@ def test_a_symbolic_link_stays_and_its_target_is_written(tmp_path, there):
     assert target.read_text() == "new"
     assert names(tmp_path) == ["folder", "link"]
     assert names(target.parent) == ["target"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link of another user's")
+def test_a_link_of_another_user_in_a_folder_for_all_is_not_followed(tmp_path):
+    (tmp_path / "precious").write_text("old")
+    folder, own = tmp_path / "tmp", tmp_path / "own"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / "out").symlink_to(tmp_path / "precious")
+    (folder / "dir").symlink_to(tmp_path)
+    own.symlink_to("tmp/out")
+    with whole_file(own) as file:
+        file.write("by one's own links")
+    for name in ("out", "dir"):
+        os.chown(folder / name, 12345, 12345, follow_symlinks=False)
+    for path in (folder / "out", folder / "dir" / "precious", own):
+        with (
+            pytest.raises(InputError, match=r"(out|dir): is another user's symbolic link in"),
+            whole_file(path) as file,
+        ):
+            file.write("forged")
+        with pytest.raises(InputError, match="is another user's symbolic link"):
+            refuse_unwritable(path)
+    assert (tmp_path / "precious").read_text() == "by one's own links"
+    os.chown(folder, 12345, 12345)  # who owns the folder can do anything there
+    with whole_file(folder / "out") as file:
+        file.write("new")
+    assert (tmp_path / "precious").read_text() == "new"
+
+
+@pytest.mark.parametrize("target", ["link", "link/x", "other"])
+def test_links_that_lead_round_in_circles(tmp_path, target):
+    (tmp_path / "other").symlink_to("link")
+    (tmp_path / "link").symlink_to(target)
+    assert str(real_path(tmp_path / "link")) == os.path.realpath(tmp_path / "link")
 
 
 def test_a_pipe_is_written_straight(tmp_path):

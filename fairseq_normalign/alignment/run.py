@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from fairseq_normalign.alignment.aligner import Aligner, Progress
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import new_file
+from fairseq_normalign.files import new_file, real_path
 from fairseq_normalign.host.binarised import UnknownPieces
 from fairseq_normalign.host.lengths import TooLong
 from fairseq_normalign.host.raw_corpus import TOKENS, ChunkReader
@@ -126,7 +125,7 @@ def decide(
     if path is not None and not Path(path).exists():
         text = json.dumps({"decision": known["decision"]}, indent=1, allow_nan=False)
         with contextlib.suppress(FileExistsError):  # another shard has it, too
-            new_file(Path(os.path.realpath(path)), text)
+            new_file(real_path(path), text)
     if known["policy"] not in (None, reader.too_long):
         raise InputError(
             f"this run was decided with --too-long {known['policy']}, and this command is with "

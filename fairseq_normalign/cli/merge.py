@@ -36,6 +36,7 @@ def main(args: argparse.Namespace) -> None:
     for path in (folder.path, *map(Path, args.folders)):
         if not path.is_dir():
             raise InputError(f"{path}: no such folder; expected what the shards have made")
+    folder.refuse_open()
     with locked(folder.path / "merge"):
         for path in args.folders:
             folder.add(Path(path))

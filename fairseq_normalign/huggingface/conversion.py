@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import real_path, remove_leftovers
 from fairseq_normalign.host.checkpoint import (
     VARIANT,
     check_finite,
@@ -24,6 +25,7 @@ from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.marian import convert_marian
 from fairseq_normalign.huggingface.masked import convert_bert, convert_roberta
 from fairseq_normalign.huggingface.multilingual import convert_m2m, convert_mbart
+from fairseq_normalign.locks import beside, locked
 
 # By Hugging Face's model_type.
 ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
@@ -152,15 +154,18 @@ def refuse_used(output: str) -> None:
 def whole_folder(output: str) -> Iterator[Path]:
     """A folder to fill, which gets its name only when it is complete."""
     refuse_used(output)
-    target = Path(output).resolve()  # an empty folder may be behind a link
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    target = real_path(output)  # an empty folder may be behind a link
+    part = beside(target, f"{secrets.token_hex(4)}.part")
     try:
-        part.mkdir()
-        by_umask = part.stat().st_mode
-        part.chmod(PRIVATE)
-        yield part
-        part.chmod(by_umask)
-        part.replace(target)
+        with locked(target) as alone:
+            if alone:
+                remove_leftovers(target)
+            part.mkdir()
+            by_umask = part.stat().st_mode
+            part.chmod(PRIVATE)
+            yield part
+            part.chmod(by_umask)
+            part.replace(target)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
     finally:

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_unwritable, take_name, whole_file
+from fairseq_normalign.files import naming, refuse_unwritable, take_name, whole_file
 
 METADATA = "metadata.json"
 PART = "arrays.npz"  # an export in the folder of its run
@@ -121,7 +121,7 @@ def grow_export(path: str | Path, metadata: dict, folder: Path) -> Iterator[Grow
         for kept in folder.glob("sums-*"):
             kept.unlink()
     part.touch()
-    with part.open("r+b") as file:
+    with naming(path), part.open("r+b") as file:
         writer = GrowingWriter(file)
         try:
             yield writer

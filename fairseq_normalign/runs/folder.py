@@ -9,7 +9,8 @@
 
 Each file appears whole or not at all, and a chunk knows which run it belongs to and what its
 contents are. So a run may be killed at any moment, and several may work in one folder. A chunk that
-is damaged, as after a power failure, counts as not done.
+is damaged, as after a power failure, counts as not done. The folder must be one's own and private:
+whoever else could write to it could forge the output. It may be a symbolic link, which stays.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import new_file, whole_file
+from fairseq_normalign.files import new_file, real_path, whole_file
 from fairseq_normalign.locks import Busy, is_locked, locked
 from fairseq_normalign.runs.chunks import Chunk, Result, Shard, digest
 
 RUN, DECIDED = "run.json", "decided.json"
 CHUNK = re.compile("chunk-(?P<number>[0-9]{7,15})")
 SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
-PRIVATE_FOLDER = 0o700
+PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
 MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
 
@@ -47,7 +49,7 @@ class RunFolder:
 
     def __init__(self, output: str | Path):
         self.output = Path(output)
-        self.path = Path(f"{os.path.realpath(output)}.run")
+        self.path = real_path(f"{real_path(output)}.run")  # a link is a way to another disk
         self.held: str | None = None  # the shard that works here
         self.was_there = False  # from an earlier run
         self.identity = ""  # of the run, with what was decided; each chunk has it
@@ -56,10 +58,13 @@ class RunFolder:
         """Makes the folder, or goes on with one that the same command has made."""
         self._make()
         self._refuse_other_folder()
+        self.refuse_open()
         if restart:
             with self.alone(Shard()):  # nobody begins here meanwhile
                 self.refuse_running()
                 self.remove()
+                if self.path.exists():
+                    raise InputError(f"{self.path}: cannot be removed; choose another output")
             self._make()
         self.was_there = (self.path / DECIDED).exists()
         known = self._keep_first(RUN, command)
@@ -78,6 +83,22 @@ class RunFolder:
                 f"{self.output}: cannot be written: {self.path.name} beside it cannot be made: "
                 f"{error.strerror or error}"
             ) from None
+
+    def refuse_open(self) -> None:
+        """Refuses a folder of another user, and one that others may read or write to."""
+        if not _is_private(self.path) and self._can_be_private():
+            raise InputError(
+                f"{self.path}: is another user's, or open to others; remove it, or choose another "
+                "output"
+            )
+
+    def _can_be_private(self) -> bool:
+        """Whether the file system knows owners and permissions: disks of Windows may not."""
+        try:
+            with tempfile.TemporaryDirectory(dir=self.path.parent) as new:
+                return _is_private(Path(new))
+        except OSError:
+            return True
 
     def _refuse_other_folder(self) -> None:
         """Somebody's own folder is not to be touched."""
@@ -228,12 +249,19 @@ class RunFolder:
             file.write(path.read_bytes())
 
     def remove(self) -> None:
-        """Removes the folder, all at once; others may do so at the same time."""
+        """Removes the folder, all at once; others may do so at the same time.
+
+        One that cannot be removed stays, and is no error: the output is finished.
+        """
         removed = self.path.with_name(f".{digest(self.path.name)}.removed")
         shutil.rmtree(removed, ignore_errors=True)  # what a run that was killed here has left
-        with contextlib.suppress(FileNotFoundError):
+        try:
             self.path.rename(removed)
-            shutil.rmtree(removed)
+        except FileNotFoundError:
+            return
+        except OSError:  # somebody has taken that name
+            removed = self.path
+        shutil.rmtree(removed, ignore_errors=True)
 
     def leave(self, *, keep_decision: bool = False) -> int:
         """After an error: removes a folder that keeps nothing; returns how many chunks are kept.
@@ -276,6 +304,11 @@ class RunFolder:
 
     def _chunk_path(self, number: int) -> Path:
         return self.path / f"chunk-{number:07}"
+
+
+def _is_private(folder: Path) -> bool:
+    status = folder.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & OF_OTHERS
 
 
 def _digest_of(header: Mapping[str, Any], body: bytes) -> str:

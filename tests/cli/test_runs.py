@@ -482,3 +482,10 @@ def test_plot_of_a_line_that_is_not_there_loads_no_model(place, tmp_path):
     words[1:2], words[5:8] = ["plot"], [place / "broken.pt"]
     done = run(*words, check=False)
     assert done.stderr == f"normalign plot: --line 500: the corpus has {LINES} lines\n"
+
+
+def test_a_run_that_others_could_write_to_is_not_merged(tmp_path):
+    folder = run_folder.RunFolder(tmp_path / "out")
+    folder.begin({})
+    folder.path.chmod(0o777)
+    refused(["normalign", "merge", tmp_path / "out"], "out.run: is another user's, or open to oth")

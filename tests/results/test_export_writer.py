@@ -99,3 +99,13 @@ def test_a_place_where_nothing_can_be_written(tmp_path, folder):
     ):
         pass
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("size", [0, 100_000])  # fails when it is closed, fails when written
+def test_a_full_disk_is_told_of_the_file_that_is_written(tmp_path, folder, size):
+    (folder / PART).symlink_to("/dev/full")
+    with (
+        pytest.raises(InputError, match=r"x.npz: cannot be written: No space left on device"),
+        grow_export(tmp_path / "x.npz", METADATA, folder) as export,
+    ):
+        export.add(0, np.zeros(size), ["a"], ["b"])

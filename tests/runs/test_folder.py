@@ -1,12 +1,15 @@
 """What is kept of a run, and what is refused."""
 
+import errno
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.runs.chunks import Chunk, Result, Shard, cut
+from fairseq_normalign.runs import folder as folder_module
+from fairseq_normalign.runs.chunks import Chunk, Result, Shard, cut, digest
 from fairseq_normalign.runs.folder import RunFolder
 
 COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
@@ -268,7 +271,7 @@ def test_two_runs_that_fail_at_once(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_somebody_else_is_not_touched(tmp_path):
-    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run").mkdir(0o700)
     begun(tmp_path / "out").remove()
     (tmp_path / "out.run").mkdir()
     (tmp_path / "out.run" / "thesis.tex").write_text("precious")
@@ -276,6 +279,82 @@ def test_a_folder_of_somebody_else_is_not_touched(tmp_path):
         with pytest.raises(InputError, match="is not what a run has left"):
             begun(tmp_path / "out", restart=restart)
     assert (tmp_path / "out.run" / "thesis.tex").read_text() == "precious"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755, 0o701])
+def test_a_folder_that_is_open_to_others_is_refused(tmp_path, mode):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    folder.path.chmod(mode)
+    for restart in (False, True):
+        with pytest.raises(
+            InputError, match=r"out\.run: is another user's, or open to others; rem"
+        ):
+            begun(tmp_path / "out", restart=restart)
+    assert folder.chunks() == 3
+    folder.path.chmod(0o2700)  # a folder of a group hands this bit on
+    assert begun(tmp_path / "out").chunks() == 3
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+    begun(tmp_path / "out")
+    monkeypatch.setattr(folder_module, "_is_private", lambda path: path.name != "out.run")
+    with pytest.raises(InputError, match=r"out\.run: is another user's, or open to others"):
+        begun(tmp_path / "out")
+    monkeypatch.undo()
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "out.run", 12345, 12345)
+        with pytest.raises(InputError, match=r"out\.run: is another user's, or open to others"):
+            begun(tmp_path / "out")
+
+
+def test_a_file_system_without_owners_and_permissions(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "_is_private", lambda path: False)
+    keep_all(begun(tmp_path / "out"))
+    assert begun(tmp_path / "out").chunks() == 3
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.run"]
+
+
+def test_a_folder_may_be_a_link_to_another_disk(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out.run").symlink_to("disk/run")
+    for _ in range(2):
+        keep_all(begun(tmp_path / "out"))
+        folder = begun(tmp_path / "out")
+        assert folder.chunks() == 3
+        folder.remove()
+        assert not list((tmp_path / "disk").iterdir())
+        begun(tmp_path / "out", restart=True).remove()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_folder_that_cannot_be_removed_is_no_error_at_the_end(tmp_path, monkeypatch, restart):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+
+    def refuse(path, *more, **options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    for name in ("rename", "unlink", "rmdir"):
+        monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(Path, "rename", refuse)
+    if restart:
+        with pytest.raises(InputError, match=r"out\.run: cannot be removed; choose another output"):
+            begun(tmp_path / "out", restart=True)
+    else:
+        folder.remove()
+    monkeypatch.undo()
+    assert folder.chunks() == 3
+
+
+def test_a_name_that_is_taken_is_not_in_the_way_of_removing(tmp_path):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    taken = folder.path.with_name(f".{digest(folder.path.name)}.removed")
+    taken.symlink_to("nowhere")
+    folder.remove()
+    assert not folder.path.exists()
+    assert taken.is_symlink()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
