@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.models import BASE, SMALL, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved
-from fairseq_normalign.attention.alti import contributions
-from fairseq_normalign.attention.alti_rollout import Rollout
+from fairseq_normalign.attention.alti import Rollout, contributions
 from fairseq_normalign.attention.block_recorder import record_blocks
 from fairseq_normalign.names import KINDS
 

@@ -14,11 +14,12 @@ from fairseq_normalign.alignment.link_labels import row_labels
 from fairseq_normalign.alignment.state_store import StateStore
 from fairseq_normalign.attention.trained_head import (
     AlignmentHead,
+    HeadStates,
+    head_states,
     link_loss,
     log_shares,
     with_neighbours,
 )
-from fairseq_normalign.attention.trained_head_states import HeadStates, head_states
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import batches, numbered_batches
 from fairseq_normalign.host.pairs import Pair

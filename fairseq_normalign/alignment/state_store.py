@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_normalign.attention.trained_head_states import HeadStates
+from fairseq_normalign.attention.trained_head import HeadStates
 from fairseq_normalign.errors import InputError
 
 

@@ -22,8 +22,10 @@ numbers is built for L2, and no more than a few megabytes of it at a time for L1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -153,3 +155,60 @@ def _normalised_parts(block: Block) -> tuple[Tensor, Tensor, Tensor]:
     dtype = torch.promote_types(values.dtype, torch.float32)
     weights = block.recorded.weights.to(dtype) / block.deviation.unsqueeze(1)
     return weights, values.to(dtype), block.scaled(out_weight.to(dtype))
+
+
+class Origins(NamedTuple):
+    """M^l: how much of each decoder state comes from each token."""
+
+    source: Tensor  # (B, T, S)
+    target: Tensor  # of the prefix, (B, T, T)
+
+
+class Rollout:
+    """ALTI+ from the blocks of one batch; what layers share is computed once.
+
+    Args:
+        blocks: by (kind, layer from 0): ``encoder``, ``decoder`` and ``cross``, every layer.
+    """
+
+    def __init__(self, blocks: Mapping[tuple[str, int], Block]):
+        self.blocks = blocks
+        self._origins: list[Origins] = []  # of the layers so far
+
+    @cached_property
+    def encoder(self) -> Tensor:
+        """R, (B, S, S)."""
+        layers = sorted(layer for kind, layer in self.blocks if kind == "encoder")
+        return encoder_rollout([contributions(self.blocks["encoder", layer]) for layer in layers])
+
+    def origins(self, layer: int) -> Origins:
+        """M^l of a decoder layer, from 0."""
+        while len(self._origins) <= layer:
+            place = len(self._origins)
+            own = contributions(self.blocks["decoder", place])
+            cross = contributions(self.blocks["cross", place])
+            below = self._origins[-1] if self._origins else start(cross)
+            self._origins.append(decoder_layer(own, cross, self.encoder, below))
+        return self._origins[layer]
+
+
+def encoder_rollout(layers: list[Tensor]) -> Tensor:
+    """R = A^L ⋯ A^1, (B, S, S), of the contributions of each layer, first to last."""
+    rollout = layers[0]
+    for contribution in layers[1:]:
+        rollout = contribution @ rollout
+    return rollout
+
+
+def start(cross: Tensor) -> Origins:
+    """M^0 = [0 | I], of the shape that E (B, T, S+1) tells: each state is its own token."""
+    batch, queries, _ = cross.shape
+    identity = torch.eye(queries, dtype=cross.dtype, device=cross.device)
+    return Origins(torch.zeros_like(cross[..., :-1]), identity.expand(batch, -1, -1))
+
+
+def decoder_layer(own: Tensor, cross: Tensor, encoder: Tensor, below: Origins) -> Origins:
+    """M^l from D^l (B, T, T), E^l (B, T, S+1), R (B, S, S) and M^{l-1}."""
+    from_source = cross[..., :-1] @ encoder  # X
+    from_below = cross[..., -1:] * own  # Y
+    return Origins(from_source + from_below @ below.source, from_below @ below.target)

@@ -77,7 +77,7 @@ class Method(NamedTuple):
 
 def _lrp(rules: str) -> Method:
     return Method(
-        partial(late("attention.lrp_method:relevance"), rules=rules),
+        partial(late("attention.pair_relevance:relevance"), rules=rules),
         f"|R| of source tokens for the predicted token, by LRP through all layers, rules {rules}",
         needs=OWN_PASS,
         layers=False,
@@ -153,7 +153,7 @@ METHODS: dict[str, Method] = {
         eos=False,
     ),
     "aligner": Method(
-        late("attention.trained_head_method:aligner"),
+        late("attention.trained_head:aligner"),
         "shares by a head that normalign train-aligner has trained on links (after Shift-AET, Chen "
         "et al., 2020)",
         needs=OWN_PASS,

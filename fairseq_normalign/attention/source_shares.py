@@ -5,7 +5,7 @@ Each takes a batch, a layer and a head, and returns (B, T, S); see ``methods.Met
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_normalign.attention.alti import contributions, head_block
-from fairseq_normalign.attention.alti_rollout import Rollout
+from fairseq_normalign.attention.alti import Rollout, contributions, head_block
+from fairseq_normalign.attention.arrays import Arrays, chosen
 from fairseq_normalign.attention.block_recorder import recorded_blocks
 from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.attention.methods import Batch
+from fairseq_normalign.attention.quantities import SOURCE_SHARE
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, map_batches
 from fairseq_normalign.host.pairs import Pair
@@ -95,3 +96,46 @@ def batch_source_shares(forcing: TeacherForcing, pairs: list[Pair]) -> Iterator[
         unpadded = of_pair[:, : len(pair.target.tokens)]
         check_finite(unpadded[None], [pair.where])
         yield unpadded.float().cpu().numpy()
+
+
+class SourceShares(Arrays):
+    """What ``alti.source_shares`` computes, for some decoder layers, to be exported.
+
+    Args:
+        forcing: of an encoder–decoder model, looking at its source–target attention.
+        layers: which, from 1; all of them by default.
+        dtype: of the arrays.
+    """
+
+    def __init__(
+        self,
+        forcing: TeacherForcing,
+        *,
+        layers: Sequence[int] | None = None,
+        dtype: str = "float32",
+    ):
+        self.forcing = forcing
+        self.queries, self.keys = forcing.sides
+        self.dtype = np.dtype(dtype)
+        self.layers = chosen("layer", layers, range(forcing.layers))
+
+    def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
+        """The arrays of a batch, (L, T) each, unpadded."""
+        for shares in batch_source_shares(self.forcing, pairs):
+            yield shares[self.layers].astype(self.dtype)
+
+    def shape(self, pair: Pair) -> tuple[int, ...]:
+        return len(self.layers), len(pair.target.tokens)
+
+    def description(self) -> dict:
+        """What a reader of the arrays must know; layers from 1."""
+        return {
+            "attention": self.forcing.attention,
+            "quantity": SOURCE_SHARE,
+            "formula": "Σ_s M[t,s] (ALTI+)",
+            "axes": ["layer", "query"],
+            "query": self.queries,
+            "key": self.keys,
+            "layers": [layer + 1 for layer in self.layers],
+            "dtype": str(self.dtype),
+        }

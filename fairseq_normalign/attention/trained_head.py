@@ -6,12 +6,29 @@ are trained on links, and the translation model never sees them.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from safetensors.torch import save
+from torch import Tensor, nn
 from torch.nn import functional
+
+from fairseq_normalign.attention.methods import Batch
+from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.states import batch_first, before_each
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
+from fairseq_normalign.host.attention_modules import attentions, layers_of
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.safetensors_file import read_safetensors
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 
 class AlignmentHead(NamedTuple):
@@ -87,3 +104,165 @@ def link_loss(shares: Tensor, links: Tensor, weights: Tensor) -> Tensor:
     linked = shares[counting].masked_fill(~links[counting], -math.inf)
     weight = weights[counting]
     return -(weight * linked.logsumexp(dim=-1)).sum() / weight.sum().clamp(min=1e-9)
+
+
+class HeadStates(NamedTuple):
+    """What a head reads of a batch, padded on the right."""
+
+    queries: Tensor  # (B, T, Q): a row for each step of the decoder, 0 behind the last one
+    keys: Tensor  # (B, S, K)
+    padding: Tensor  # (B, S): true where a source has ended
+
+
+def head_states(forcing: TeacherForcing, pairs: list[Pair]) -> HeadStates:
+    """The states of a batch from one forced pass.
+
+    Queries are what the decoder's first layer reads, and the input of each layer's source–target
+    attention: the state after self-attention and its layer norm. Keys are what the encoder's first
+    layer reads, and the encoder's output. Those of a token are put behind each other.
+    """
+    forcing.check_lengths(pairs)
+    queries: list[Tensor] = []
+    keys: list[Tensor] = []
+
+    def embedded_source(module, args, kwargs):
+        keys.append(batch_first(args[0] if args else kwargs["x"]))
+
+    def embedded_target(module, args, kwargs):
+        queries.append(batch_first(args[0] if args else kwargs["x"]))
+
+    def attended(module, args, kwargs):
+        queries.append(batch_first(kwargs["query"]))
+        if len(keys) == 1:
+            keys.append(batch_first(kwargs["key"]))
+
+    model = forcing.model
+    cross = [module for (kind, _), module in attentions(model).items() if kind == "cross"]
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(evaluation_mode(model))
+        stack.enter_context(before_each(layers_of(model.encoder)[:1], embedded_source))
+        stack.enter_context(before_each(layers_of(model.decoder)[:1], embedded_target))
+        stack.enter_context(before_each(cross, attended))
+        forcing.forward(pairs)
+    sources = _padding([len(pair.source.tokens) for pair in pairs])
+    targets = _padding([len(pair.target.tokens) for pair in pairs])
+    read = torch.cat(queries, dim=-1).float()
+    read = read.masked_fill(targets.unsqueeze(-1).to(read.device), 0)
+    return HeadStates(read, torch.cat(keys, dim=-1).float(), sources.to(read.device))
+
+
+def _padding(lengths: list[int]) -> Tensor:
+    """True behind the end of each sentence, (B, longest)."""
+    return torch.arange(max(lengths)) >= torch.tensor(lengths).unsqueeze(1)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A number of the model's parameters, the same in single and half precision."""
+    digest = hashlib.sha256()
+    for name, values in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(values.shape)}".encode())
+        digest.update(values.detach().cpu().half().numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+FORMAT = "normalign-aligner-1"
+EXPECTED = "expected a file that normalign train-aligner wrote"
+
+# Models that were looked at before: a fingerprint costs as much as a small batch.
+_fingerprints: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+
+
+class TrainedHead(NamedTuple):
+    """A head, and the model whose states it reads."""
+
+    head: AlignmentHead
+    model: str  # its fingerprint
+    languages: str  # de-en
+
+
+def write_aligner(
+    path: str | Path, trained: Mapping[str, TrainedHead], told: Mapping[str, Any]
+) -> None:
+    """Writes heads by name.
+
+    Args:
+        told: how they were trained, for people.
+    """
+    tensors: dict[str, Tensor] = {}
+    metadata = {"format": FORMAT, "heads": ",".join(trained)}
+    for name, (head, model, languages) in trained.items():
+        metadata[f"{name}.model"] = model
+        metadata[f"{name}.languages"] = languages
+        for part, values in head._asdict().items():
+            tensors[f"{name}.{part}"] = values.detach().contiguous()
+    metadata |= {f"training.{name}": str(value) for name, value in told.items()}
+    with whole_file(path, binary=True) as file:
+        file.write(save(tensors, metadata))
+
+
+@functools.lru_cache(maxsize=8)
+def _read(path: str, changed: int) -> list[TrainedHead]:
+    """The heads of a file, which is read again when it has changed."""
+    tensors, metadata = read_safetensors(path)
+    if metadata.get("format") != FORMAT:
+        raise InputError(f"{path}: its format is {metadata.get('format')!r}; {EXPECTED}")
+    trained = []
+    for name in metadata.get("heads", "").split(","):
+        try:
+            parts = [tensors[f"{name}.{part}"] for part in AlignmentHead._fields]
+            model, languages = metadata[f"{name}.model"], metadata[f"{name}.languages"]
+        except KeyError as error:
+            raise InputError(f"{path}: has no {error.args[0]}; {EXPECTED}") from None
+        trained.append(TrainedHead(_checked(path, AlignmentHead(*parts)), model, languages))
+    return trained
+
+
+def _checked(path: str, head: AlignmentHead) -> AlignmentHead:
+    shapes = [tuple(part.shape) for part in head]
+    width = shapes[0][:1]
+    fits = len(shapes[0]) == len(shapes[2]) == 2 and shapes[1] == width == shapes[2][:1]
+    if not fits or not all(part.is_floating_point() for part in head):
+        raise InputError(f"{path}: has weights of the shapes {shapes}; {EXPECTED}")
+    if not all(torch.isfinite(part).all() for part in head):
+        raise InputError(f"{path}: has weights that are infinite or no numbers; {EXPECTED}")
+    return AlignmentHead(*[part.float() for part in head])
+
+
+def head_of(path: str, model: nn.Module) -> AlignmentHead:
+    """The head of a file that reads the states of this model."""
+    try:
+        changed = Path(path).stat().st_mtime_ns
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; {EXPECTED}") from None
+    trained = _read(path, changed)
+    if model not in _fingerprints:
+        _fingerprints[model] = fingerprint(model)
+    wanted = _fingerprints[model]
+    for head, fits, _ in trained:
+        if fits == wanted:
+            return head
+    known = " and ".join(f"{languages} {fits[:8]}" for _, fits, languages in trained)
+    raise InputError(
+        f"{path}: its heads read the states of other models ({known}), not of this one "
+        f"({wanted[:8]}); expected the models that it was trained with"
+    )
+
+
+def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
+    """The share of each source token for each step of the decoder, (B, T, S).
+
+    Args:
+        path: the file of the head.
+    """
+    trained = head_of(path, batch.forcing.model)
+    queries, keys, padding = head_states(batch.forcing, batch.pairs)
+    read = with_neighbours(queries)
+    widths = (read.shape[-1], keys.shape[-1])
+    if widths != (trained.query.shape[1], trained.key.shape[1]):
+        raise InputError(
+            f"{path}: its head is for states of other widths than those of this model, "
+            f"{widths[0]} and {widths[1]}; expected a file that normalign train-aligner wrote"
+        )
+    on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
+    return log_shares(on_device, read, keys, padding).exp()

@@ -146,7 +146,7 @@ def export(args: argparse.Namespace, folder: SumsFolder | None) -> None:
 def arrays_of(args: argparse.Namespace, forcing: TeacherForcing) -> Arrays:
     """What is exported of each pair."""
     from fairseq_normalign.attention.arrays import Arrays
-    from fairseq_normalign.attention.share_arrays import SourceShares
+    from fairseq_normalign.attention.source_shares import SourceShares
 
     if args.quantity == SOURCE_SHARE:
         return SourceShares(forcing, layers=args.layer, dtype=args.dtype)

@@ -17,7 +17,7 @@ from fairseq_normalign.text.links import Link, LinkFile
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
-    from fairseq_normalign.attention.trained_head_file import TrainedHead
+    from fairseq_normalign.attention.trained_head import TrainedHead
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
 
@@ -86,7 +86,7 @@ def check(args: argparse.Namespace) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.alignment.two_models import check_directions
-    from fairseq_normalign.attention.trained_head_file import write_aligner
+    from fairseq_normalign.attention.trained_head import write_aligner
     from fairseq_normalign.host.options import complete, load
 
     complete(args)
@@ -178,8 +178,7 @@ def train(
 ) -> TrainedHead:
     """The head of one model; tells how each epoch went."""
     from fairseq_normalign.alignment.aligner_training import Corpus, held_out_size, train_head
-    from fairseq_normalign.attention.trained_head_file import TrainedHead
-    from fairseq_normalign.attention.trained_head_states import fingerprint
+    from fairseq_normalign.attention.trained_head import TrainedHead, fingerprint
     from fairseq_normalign.host.special_tokens import languages_of
 
     languages = "-".join(map(str, languages_of(model.reader.task)))

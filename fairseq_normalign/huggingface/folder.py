@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
 import torch
 from torch import Tensor
 
@@ -122,3 +125,106 @@ class HuggingFaceFolder:
 
     def __str__(self) -> str:
         return str(self.path)
+
+
+# Hugging Face's names of activation functions, and fairseq's.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_accurate",
+    "gelu_pytorch_tanh": "gelu_accurate",
+    "relu": "relu",
+}
+
+
+def check_settings(
+    folder: HuggingFaceFolder,
+    *,
+    usual: Mapping[str, Any],
+    activation: str,
+    activations: Mapping[str, str],
+    dropouts: Mapping[str, float],
+    numbers: Mapping[str, float],
+    sizes: Iterable[str],
+    switches: Iterable[str] = (),
+) -> None:
+    """Refuses settings that no fairseq model has, all at once.
+
+    Args:
+        usual: settings that change what a model computes, with the one value that is known here.
+        activation: the setting that names the activation function, gelu if it is not there.
+        activations: those that are known.
+        dropouts: settings that are probabilities, with what they are if nothing is said.
+        numbers: settings that are other numbers from 0, not whole ones, likewise.
+        sizes: settings that are whole numbers from 1, and must be there.
+        switches: settings that are true, false or null.
+    """
+    config = folder.config
+    unusual = []
+    for name, value in usual.items():
+        if config.get(name, value) != value:
+            unusual.append(f"{name} is {config[name]!r}")
+    function = config.get(activation, "gelu")
+    if not isinstance(function, str) or function not in activations:
+        unusual.append(f"{activation} is {function!r}")
+    unusual += _odd_numbers(config, numbers, sys.float_info.max)
+    unusual += _odd_numbers(config, dropouts, 1)
+    for name in sizes:
+        size = config.get(name)
+        if type(size) is not int or size < 1:
+            unusual.append(f"{name} is {size!r}")
+    for name in switches:
+        if config.get(name) not in (True, False, None):
+            unusual.append(f"{name} is {config[name]!r}")
+    if unusual:
+        raise InputError(
+            f"{folder}: its config.json has what is not supported: {'; '.join(unusual)}"
+        )
+
+
+def _odd_numbers(
+    config: Mapping[str, Any], defaults: Mapping[str, float], most: float
+) -> list[str]:
+    """Settings that are no numbers from 0 to ``most``, as NaN is none."""
+    odd = []
+    for name, default in defaults.items():
+        number = config.get(name, default)
+        if type(number) not in (int, float) or not 0 <= number <= most:
+            odd.append(f"{name} is {number!r}")
+    return odd
+
+
+FEWEST_KNOWN = 0.5  # of the pieces of a SentencePiece model, by the vocabulary that it belongs to
+
+
+def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]:
+    """A SentencePiece model as it is stored, and its pieces by their number."""
+    path = folder.path / name
+    if not path.is_file():
+        raise InputError(f"{folder}: has no {name}; {_expected(folder, name)}")
+    refuse_pointer(path)
+    content = path.read_bytes()
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(content)
+        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    except (RuntimeError, OSError):
+        pieces = []
+    if not pieces:
+        raise InputError(f"{path}: cannot be read; expected a SentencePiece model")
+    return content, pieces
+
+
+def _expected(folder: HuggingFaceFolder, name: str) -> str:
+    if folder.has("tokenizer.json"):  # which transformers 5 writes instead
+        return f"tokenizer.json is not enough: copy {name} from the base model"
+    return "expected the SentencePiece model of its text"
+
+
+def check_fits(folder: HuggingFaceFolder, name: str, pieces: list[str], known: Collection) -> None:
+    """Refuses a SentencePiece model most of whose pieces the vocabulary does not know."""
+    count = sum(piece in known for piece in pieces)
+    if count < FEWEST_KNOWN * len(pieces):
+        raise InputError(
+            f"{folder.path / name}: {count} of its {len(pieces)} pieces are in the vocabulary of "
+            "the model; expected the SentencePiece model that belongs to it"
+        )

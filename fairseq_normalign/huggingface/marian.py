@@ -25,17 +25,17 @@ from fairseq_normalign.host.language_codes import (
 )
 from fairseq_normalign.host.text_options import reading_file
 from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.generation_settings import Search, read_search
-from fairseq_normalign.huggingface.sentencepiece_files import check_fits, read_pieces
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits, read_pieces
 from fairseq_normalign.huggingface.tokenizer_files import piece_numbers
 from fairseq_normalign.huggingface.translation import (
     SIDES,
+    Search,
     check_translation_settings,
     embedding_parameters,
     fairseq_options,
     languages_note,
     layer_parameters,
+    read_search,
     take_embeddings,
     token_number,
     translation_commands,

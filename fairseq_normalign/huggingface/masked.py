@@ -19,9 +19,8 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.wordpiece import CONFIGURATION
-from fairseq_normalign.huggingface.architecture_settings import ACTIVATIONS, check_settings
 from fairseq_normalign.huggingface.converted import DIR, MODEL, RESERVED, Converted, Parameters
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
+from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
 from fairseq_normalign.huggingface.tokenizer_files import (
     Numbers,
     added_tokens,

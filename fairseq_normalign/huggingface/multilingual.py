@@ -26,9 +26,7 @@ from fairseq_normalign.host.language_codes import (
 from fairseq_normalign.host.text_options import reading_file
 from fairseq_normalign.host.wordpiece import CONFIGURATION
 from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.generation_settings import read_search
-from fairseq_normalign.huggingface.sentencepiece_files import check_fits, read_pieces
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits, read_pieces
 from fairseq_normalign.huggingface.tokenizer_files import (
     Numbers,
     named_tokens,
@@ -44,6 +42,7 @@ from fairseq_normalign.huggingface.translation import (
     languages_note,
     layer_parameters,
     norm_parameters,
+    read_search,
     take_embeddings,
     translation_commands,
 )

@@ -15,9 +15,11 @@ from fairseq_normalign.plugin import (  # noqa: F401  (register)
     multilingual,
     task,
 )
-from fairseq_normalign.plugin.help import show_chosen_options
-from fairseq_normalign.plugin.uncaught import report_bad_input
-from fairseq_normalign.plugin.validation import take_task_from_command_line
+from fairseq_normalign.plugin.fairseq_commands import (
+    report_bad_input,
+    show_chosen_options,
+    take_task_from_command_line,
+)
 
 disable_fused_encoder_layers()
 restore_numpy_integers()

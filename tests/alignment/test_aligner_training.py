@@ -9,9 +9,15 @@ from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.alignment.aligner_training import Corpus, TrainingOptions, train_head
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.attention.trained_head import link_loss, log_shares, with_neighbours
-from fairseq_normalign.attention.trained_head_file import TrainedHead, write_aligner
-from fairseq_normalign.attention.trained_head_states import fingerprint, head_states
+from fairseq_normalign.attention.trained_head import (
+    TrainedHead,
+    fingerprint,
+    head_states,
+    link_loss,
+    log_shares,
+    with_neighbours,
+    write_aligner,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing

@@ -4,8 +4,7 @@ from functools import partial
 
 import torch
 
-from fairseq_normalign.attention.alti import contributions
-from fairseq_normalign.attention.alti_rollout import Rollout, encoder_rollout
+from fairseq_normalign.attention.alti import Rollout, contributions, encoder_rollout
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
 

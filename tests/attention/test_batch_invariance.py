@@ -16,9 +16,14 @@ from fairseq_normalign.attention.extract import links_of
 from fairseq_normalign.attention.methods import A_FILE, METHODS
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.attention.trained_head import AlignmentHead, with_neighbours
-from fairseq_normalign.attention.trained_head_file import TrainedHead, write_aligner
-from fairseq_normalign.attention.trained_head_states import fingerprint, head_states
+from fairseq_normalign.attention.trained_head import (
+    AlignmentHead,
+    TrainedHead,
+    fingerprint,
+    head_states,
+    with_neighbours,
+    write_aligner,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import map_batches
 from tests.test_regression import aligner

@@ -13,9 +13,9 @@ from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.block_recorder import record_blocks, recorded_blocks
 from fairseq_normalign.attention.contributions import summed_vectors
 from fairseq_normalign.attention.methods import METHODS, Batch
-from fairseq_normalign.attention.share_arrays import SourceShares
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.source_shares import SourceShares
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing

@@ -4,9 +4,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fairseq_normalign.attention.trained_head import AlignmentHead
-from fairseq_normalign.attention.trained_head_file import TrainedHead, head_of, write_aligner
-from fairseq_normalign.attention.trained_head_states import fingerprint
+from fairseq_normalign.attention.trained_head import (
+    AlignmentHead,
+    TrainedHead,
+    fingerprint,
+    head_of,
+    write_aligner,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.safetensors_file import read_safetensors
 from tests.conftest import build_model

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from fairseq_normalign.attention.trained_head_states import fingerprint, head_states
+from fairseq_normalign.attention.trained_head import fingerprint, head_states
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model

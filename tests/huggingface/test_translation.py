@@ -16,8 +16,7 @@ from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.generation_settings import read_search
-from fairseq_normalign.huggingface.translation import check_translation_settings
+from fairseq_normalign.huggingface.translation import check_translation_settings, read_search
 from tests.imported import LANGUAGES, Both, check_same_numbers
 from tests.translation_folders import (
     CODES,

@@ -5,7 +5,7 @@ import torch
 from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_normalign.errors import InputError, MissingSubset
-from fairseq_normalign.plugin.uncaught import bad_input, report_bad_input
+from fairseq_normalign.plugin.fairseq_commands import bad_input, report_bad_input
 
 
 @pytest.fixture
