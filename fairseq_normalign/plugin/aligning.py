@@ -15,8 +15,8 @@ from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.host.attention_modules import single_beam
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.plugin.beam_search import PatientGenerator
 from fairseq_normalign.plugin.exporting import unpadded
-from fairseq_normalign.plugin.patient import PatientGenerator
 from fairseq_normalign.text.words import normalise_bpe_name
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.names import KINDS, parse_kinds
+from fairseq_normalign.plugin.export_request import Export, Request
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
-from fairseq_normalign.plugin.own_ends import DecoderWithOwnEnds, has_own_ends
+from fairseq_normalign.plugin.marian_decoder import DecoderWithOwnEnds, has_own_ends
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
-from fairseq_normalign.plugin.request import Export, Request
 
 
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from

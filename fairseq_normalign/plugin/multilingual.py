@@ -22,7 +22,7 @@ from fairseq_normalign.host.language_codes import (
 )
 from fairseq_normalign.host.special_tokens import special_tokens_of
 from fairseq_normalign.plugin.aligning import AligningGenerator
-from fairseq_normalign.plugin.patient import PatientGenerator
+from fairseq_normalign.plugin.beam_search import PatientGenerator
 from fairseq_normalign.plugin.task import (
     TranslationNormalignConfig,
     TranslationNormalignTask,

@@ -15,12 +15,12 @@ from fairseq_normalign.alignment.aligner import AUTO, AlignOptions
 from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.aligning import AligningGenerator
+from fairseq_normalign.plugin.beam_search import PatientGenerator
 from fairseq_normalign.plugin.exporting import (
     AttentionExport,
     ExportConfig,
     ExportedBatches,
 )
-from fairseq_normalign.plugin.patient import PatientGenerator
 from fairseq_normalign.plugin.source_noise import SourceNoise
 
 NAME = "translation_normalign"

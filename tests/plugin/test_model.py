@@ -86,7 +86,7 @@ def test_values_are_recorded_only_if_they_are_needed(batch, monkeypatch, export,
         asked.append(values)
         return record(*args, values=values, **options)
 
-    monkeypatch.setattr("fairseq_normalign.plugin.request.record", watched)
+    monkeypatch.setattr("fairseq_normalign.plugin.export_request.record", watched)
     build_model("transformer_normalign")(**batch, export=export)
     assert asked == [values]
 

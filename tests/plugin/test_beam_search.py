@@ -5,7 +5,7 @@ import torch
 from fairseq.search import Sampling
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.plugin.patient import PatientGenerator
+from fairseq_normalign.plugin.beam_search import PatientGenerator
 from tests.conftest import ToyTask, build_model
 
 PAD, EOS, LONGEST = 1, 2, 12
