@@ -13,6 +13,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from unicodedata import is_normalized
 
 from fairseq_normalign.alignment.words import (
     SCHEMES,
@@ -37,6 +38,7 @@ CAPITAL = 0.03  # of pieces that are unknown by their case; cased text had 5 % t
 SOME_CAPITAL = 0.01
 CASED = 0.001  # of symbols with a capital letter: below, the dictionary is lowercased
 SWAPPED = 0.2  # of words that the other side's dictionary has more than its own
+OTHER_FORM = 0.01  # of words; with umlauts or accents there are 5 % to 20 %
 TWICE = 0.02  # of words that carry marks before they are segmented
 FEW = 10  # cases; fewer are doubted, not refused
 FEW_PIECES = 100
@@ -68,6 +70,17 @@ class Vocabulary:
         self.scheme = best if is_evident else "none"
         # Byte-level BPE prints bytes as letters that may be capitals.
         self.lowercased = self.scheme != "gpt2" and self._cased() <= CASED * len(counts)
+
+    @functools.cached_property
+    def form(self) -> str | None:
+        """Unicode's form of the text: NFC, or NFD; None if nothing shows it."""
+        composed, decomposed = (
+            sum(not is_normalized(other, symbol) for symbol in self.counts)
+            for other in ("NFD", "NFC")
+        )
+        if composed == decomposed:
+            return None
+        return "NFC" if composed > decomposed else "NFD"
 
     def _marked(self, scheme: str) -> int:
         """How many symbols carry the mark of a scheme."""
@@ -130,6 +143,7 @@ class Reading:
         self.unknown = 0  # pieces that the dictionary lacks
         self.could_spell = 0  # … though it has their letters
         self.lacks_case = 0  # … because of their case
+        self.other_form = 0  # words that are not in the dictionary's form of Unicode
         self.marked = 0  # pieces with the mark of the dictionary's scheme
         self.marked_words = 0  # words that carry the mark before they are split
         self.whole = self.split = 0  # words that the dictionary has whole, and those that are split
@@ -143,6 +157,9 @@ class Reading:
         self.could_spell += sum(map(vocabulary.could_spell, pieces))
         self.lacks_case += sum(map(vocabulary.lacks_case, pieces))
         self.marked += sum(is_marked(piece, vocabulary.scheme) for piece in pieces)
+        letters = "".join(without_mark(piece, vocabulary.scheme) for piece in pieces)
+        if vocabulary.form and not is_normalized(vocabulary.form, letters):  # by the BPE, say
+            self.other_form += sum(not is_normalized(vocabulary.form, word) for word in words)
         if self.segmented_here:
             self.marked_words += sum(is_marked(word, self.scheme) for word in words)
         if vocabulary.scheme != "none":
@@ -206,7 +223,8 @@ def _whole(words: Counter[str], vocabulary: Vocabulary) -> int:
 
 def examine(reading: Reading) -> Diagnosis | None:
     """What is wrong with one side of a text, the likeliest mistake; None if nothing looks wrong."""
-    for mistake in (_twice, _capitals, _unsegmented, _other_codes, _unknown, _pieces_as_words):
+    mistakes = (_twice, _capitals, _unsegmented, _other_codes, _other_form, _unknown)
+    for mistake in (*mistakes, _pieces_as_words):
         diagnosis = mistake(reading)
         if diagnosis is not None:
             return diagnosis
@@ -280,6 +298,19 @@ def _unknown(reading: Reading) -> Diagnosis | None:
         return None
     symptom = f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in the dictionary"
     return Diagnosis(reading.pieces >= FEW_PIECES, symptom, "model", reading.scheme)
+
+
+def _other_form(reading: Reading) -> Diagnosis | None:
+    """Letters and their accents apart, for a model that has them in one; or the other way round."""
+    words = reading.words.total()
+    if reading.other_form < 3 or reading.other_form <= OTHER_FORM * words:
+        return None
+    symptom = (
+        f"{_share(reading.other_form, words, 'words')} are not in Unicode's form "
+        f"{reading.vocabulary.form}, as the dictionary is"
+    )
+    unknown = _unknown(reading)
+    return Diagnosis(bool(unknown and unknown.certain), symptom, "form", reading.scheme)
 
 
 def _pieces_as_words(reading: Reading) -> Diagnosis | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> None:
     """Aligns a corpus, or one shard of it, to a folder of chunks or straight to the output."""
     from fairseq_normalign.analysis.alignment_run import Notes, decide
+    from fairseq_normalign.host.options import check_not_empty
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import raw_corpus
 
@@ -39,6 +40,7 @@ def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> Non
     corpus = raw_corpus(args, aligner.models, links)
     work = chunk_aligner(args, aligner, corpus.kind)
     first = list(islice(corpus.items, max(aligner.sample_size, EXAMINED_PAIRS)))
+    check_not_empty(len(first), corpus.names[0])
     items = chain(first, corpus.items)
     work.reader.examine(first)
     decided = decide(aligner, work.reader, first, folder, args.decision, **batch_of(args))

@@ -104,17 +104,29 @@ def layer_or_all(text: str) -> int | str:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.options import complete, corpus, fitted, gold, load
+    from fairseq_normalign.host.options import (
+        complete,
+        corpus,
+        corpus_texts,
+        count_lines,
+        fitted,
+        gold,
+        load,
+    )
     from fairseq_normalign.report import pictures
 
     complete(args)
+    of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
+    if args.source_file or args.target_file or args.hypotheses:
+        check_line(args, count_lines(corpus_texts(args)[0]))  # before a model is loaded
     model = load(args)
-    streams = fitted(args, [corpus(args, model.reader).pairs], [model.forcing])
+    read, total = corpus(args, model.reader)
+    check_line(args, total)
+    streams = fitted(args, [read], [model.forcing])
     aligner, (pairs,) = aligner_of(args, model).decide(*streams)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
-    of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
     check_gold(args, of_gold, pair)
     figure = pictures.soft_alignments(
         panels_of(args, aligner, pair, of_gold),
@@ -123,6 +135,12 @@ def main(args: argparse.Namespace) -> None:
         title=headline(args),
     )
     pictures.save(figure, args.output)
+
+
+def check_line(args: argparse.Namespace, total: int | None) -> None:
+    """Refuses a line behind the last one of the corpus, if it is known how many there are."""
+    if total is not None and args.line > total:
+        raise InputError(f"--line {args.line}: the corpus has {total} lines")
 
 
 def check_gold(args: argparse.Namespace, gold: Gold | None, pair: Pair) -> None:

@@ -189,19 +189,24 @@ def corpus(
 ) -> Corpus:
     """The corpus that the options name; ``reverse`` swaps the texts."""
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        return Corpus(*binarised_pairs(args.gen_subset, reader))
+        pairs, total = binarised_pairs(args.gen_subset, reader)
+        check_not_empty(total, f"subset {args.gen_subset}")
+        return Corpus(pairs, total)
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):
         words = TextFile(args.source_file)
         # A TAB may be between two passages.
         text = read_lines(args.source_file) if reader.marks.between else words
         sources = ((sentence, None) for sentence in text)
-        return Corpus(text_pairs(sources, reader), count_lines(words))
+        total = count_lines(words)
+        check_not_empty(total, words.name)
+        return Corpus(text_pairs(sources, reader), total)
     texts = corpus_texts(args)
     total = count_lines(texts[0])
+    check_not_empty(total, texts[0].name)
     if reverse:
         texts.reverse()
     else:
-        warn_of_texts(texts, total, reader)
+        warn_of_texts(texts, reader)
     return Corpus(text_pairs(read_together(*texts), reader), total)
 
 
@@ -239,17 +244,18 @@ def count_lines(text: Iterable) -> int | None:
     return sum(1 for _ in text)
 
 
-def warn_of_texts(texts: Sequence[Any], total: int | None, reader: PairReader) -> None:
-    """Says if there are no lines, or if the files seem to be swapped.
+def check_not_empty(total: int | None, name: str) -> None:
+    """Refuses a corpus without sentences, as far as that is known."""
+    if total == 0:
+        raise InputError(f"{name}: has no lines; expected one or more")
+
+
+def warn_of_texts(texts: Sequence[Any], reader: PairReader) -> None:
+    """Says if the files seem to be swapped.
 
     They do if they are named after the languages of the model, but the other way round. With a
     joint dictionary nothing else would tell: the model reads either language.
-
-    Args:
-        total: how many lines there are, if that is known.
     """
-    if total == 0:
-        warnings.warn(f"{texts[0].name} and {texts[1].name} have no lines", stacklevel=2)
     endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
     source, target = languages_of(reader.task)
     if source != target and endings == [target, source]:

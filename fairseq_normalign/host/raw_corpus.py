@@ -56,7 +56,7 @@ def raw_corpus(
         return _binarised(args.gen_subset, models, links)
     source, target = corpus_texts(args)
     total = _equal_count(source, target)
-    warn_of_texts([source, target], total, models[0].reader)
+    warn_of_texts([source, target], models[0].reader)
     both = read_together(_lines(source), _lines(target), *links)
     items = (
         Item([(source, target), (target, source)][: len(models)], _sorted(of_pair))

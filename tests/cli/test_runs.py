@@ -455,3 +455,30 @@ def test_a_decision_without_signature_is_not_merged(tmp_path):
 
 def test_merge_needs_a_run(tmp_path):
     refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; expected what the")
+
+
+@pytest.mark.parametrize("ways", ["files", "pipe"])
+def test_texts_without_lines_are_refused(place, tmp_path, ways):
+    empty = [tmp_path / "a", tmp_path / "b"]
+    for path in empty:
+        path.touch()
+    words = command(place, output=tmp_path / "out")
+    for name, path in zip("ab", empty, strict=True):
+        words[words.index(place / f"text.{name}")] = path
+    options = {}
+    if ways == "pipe":
+        words[words.index(empty[0])] = "-"
+        options = {"input": ""}
+    done = run(*words, check=False, **options)
+    assert done.returncode == 2
+    name = empty[0] if ways == "files" else "<stdin>"
+    assert done.stderr == f"normalign align: {name}: has no lines; expected one or more\n"
+    assert sorted(tmp_path.iterdir()) == empty
+
+
+def test_plot_of_a_line_that_is_not_there_loads_no_model(place, tmp_path):
+    (place / "broken.pt").write_text("no model")
+    words = command(place, "--line", 500, "-o", tmp_path / "out.png")
+    words[1:2], words[5:8] = ["plot"], [place / "broken.pt"]
+    done = run(*words, check=False)
+    assert done.stderr == f"normalign plot: --line 500: the corpus has {LINES} lines\n"
