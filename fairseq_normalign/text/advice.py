@@ -41,7 +41,7 @@ PYTHON = Wording(
         "twice": "expected words, or no BPE",
         "codes": "is it the model's own BPE, and that of this language?",
         "lowercase": "expected lowercased text",
-        "form": "links would be better of text that is normalised to it",
+        "form": "expected text that is normalised to it",
         "swapped": "are the two texts swapped?",
         "model": "are the BPE and the dictionary those of the model?",
         "join": "to join them to words, name the scheme ({scheme})",

@@ -248,7 +248,7 @@ def _whole(words: Counter[str], vocabulary: Vocabulary) -> int:
 
 def examine(reading: Reading) -> Diagnosis | None:
     """What is wrong with one side of a text, the likeliest mistake; None if nothing looks wrong."""
-    mistakes = (_twice, _capitals, _unsegmented, _other_codes, _unknown, _other_form)
+    mistakes = (_twice, _capitals, _unsegmented, _other_codes, _other_form, _unknown)
     for mistake in (*mistakes, _pieces_as_words):
         diagnosis = mistake(reading)
         if diagnosis is not None:
@@ -334,7 +334,8 @@ def _other_form(reading: Reading) -> Diagnosis | None:
         f"{_share(reading.other_form, words, 'words')} are not in Unicode's form "
         f"{reading.vocabulary.form}, as the dictionary is"
     )
-    return Diagnosis(False, symptom, "form", reading.scheme)
+    unknown = _unknown(reading)
+    return Diagnosis(bool(unknown and unknown.certain), symptom, "form", reading.scheme)
 
 
 def _pieces_as_words(reading: Reading) -> Diagnosis | None:
