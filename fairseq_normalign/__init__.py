@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from fairseq_normalign.attention.source_shares import source_shares
     from fairseq_normalign.errors import InputError
     from fairseq_normalign.heads.evaluation import compare
-    from fairseq_normalign.heads.head_scores import HEAD_SCORES, HeadScore
-    from fairseq_normalign.heads.profiling import ProfileOptions, profile
+    from fairseq_normalign.heads.head_scores import HEAD_SCORES, HeadScore, ProfileOptions
+    from fairseq_normalign.heads.profiling import profile
     from fairseq_normalign.heads.pruning import Prunable
     from fairseq_normalign.host.pairs import text_pairs
     from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
@@ -79,7 +79,7 @@ PLACES = {
     "InputError": "errors",
     "Method": "attention.methods",
     "NormAligner": "alignment.aligner",
-    "ProfileOptions": "heads.profiling",
+    "ProfileOptions": "heads.head_scores",
     "Prunable": "heads.pruning",
     "ShiftAttAligner": "alignment.shift_att",
     "compare": "heads.evaluation",

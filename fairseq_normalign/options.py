@@ -29,6 +29,7 @@ def option(
     choices: Collection[str] | None = None,
     metavar: str | None = None,
     many: bool = False,
+    alone: Any = None,
     short: str | None = None,
     group: str = "",
     hidden: bool = False,
@@ -41,6 +42,7 @@ def option(
         help: its meaning; the default is added unless the text states it, or it is None.
         kind: turns text into a value, and raises ``ArgumentTypeError`` or ``ValueError``.
         many: takes one value or more.
+        alone: what the flag means without a value, if it may stand alone.
         short: a second flag, such as ``-o``.
         group: the heading that it stands under in ``--help``.
         hidden: ``--help`` does not show it.
@@ -52,6 +54,7 @@ def option(
         "choices": choices,
         "metavar": metavar,
         "many": many,
+        "alone": alone,
         "short": short,
         "group": group,
         "hidden": hidden,
@@ -99,6 +102,8 @@ def _argument(own: Field) -> dict[str, Any]:
         return {**argument, "action": "store_true"}
     if said["many"]:
         argument["nargs"] = "+"
+    if said["alone"] is not None:
+        argument |= {"nargs": "?", "const": said["alone"]}
     for name, value in (("type", said["kind"]), ("choices", said["choices"])):
         if value is not None:
             argument[name] = tuple(value) if name == "choices" else value

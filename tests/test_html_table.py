@@ -9,12 +9,9 @@ from fairseq_normalign.alignment.aer import Counts, Score, score_links
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.soft import Choice, Evidence, Soft
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.evaluation import Comparison, Row
-from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.html_table import MOST, Cell, html_table
 from fairseq_normalign.layers.evolution import BY_LAYER, Evolution, Evolutions
 from fairseq_normalign.layers.probing import Probing
-from fairseq_normalign.names import Head
 from fairseq_normalign.text.links import Gold
 
 EVIL = "<script>alert('&')</script>"
@@ -106,19 +103,6 @@ def test_error_table():
     ]
 
 
-def test_profile():
-    heads = [Head("cross", 0, 0), Head("cross", 0, 1)]
-    scores = {"confidence": {heads[0]: 0.25, heads[1]: 0.75}, "AER": {heads[1]: 40.0}}
-    positions = {heads[0]: {"offset": -1, "share": 0.5}}
-    html = Profile(heads, scores, positions, signature={"trees": EVIL})._repr_html_()
-    assert cells(html) == [
-        *("head", "confidence", "AER", "position"),
-        *("cross.1.1", "0.250", "–", "-1 (50 %)"),
-        *("cross.1.2", "0.750", "40.000", ""),
-    ]
-    assert "<script" not in html
-
-
 def test_evolution_and_probing():
     of_layers = {name: [0.25, 0.5] for name in BY_LAYER}
     model = Evolution(EVIL, "encoder", **of_layers)
@@ -130,13 +114,3 @@ def test_evolution_and_probing():
     assert cells(html)[3:] == [*("0", "50.0", "25.0"), *("1", "75.0", "25.0")]
     assert "10 words; most frequent tag 20.0" in html
     assert "<script" not in html
-
-
-def test_comparison_is_a_list_that_shows_itself():
-    row = Row(EVIL, {("cross", 0): 4}, 1_500_000, 6.0, {"BLEU": 21.25}, {}, 1.0)
-    comparison = Comparison([row])
-    assert comparison == [row]
-    html = comparison._repr_html_()
-    assert "<script" not in html
-    assert cells(html)[-5:] == ["4", "1.50", "6.0", "21.2", "1.00×"]
-    assert cells(Comparison()._repr_html_())[0] == "model"

@@ -25,7 +25,7 @@ with open(f"{corpus}/test.src") as source, open(f"{corpus}/test.tgt") as target:
     pairs = list(zip(source, target))
 print(len(list(aligner.align_many(pairs))))
 read = list(text_pairs(pairs, aligner.reader))
-profile(aligner, read, ["confidence", "importance", "relevance"], pooled=True)
+profile(aligner, read, ["confidence", "importance", "relevance"], relevance_mode="pooled")
 survey_blocks(aligner, read)
 """
 

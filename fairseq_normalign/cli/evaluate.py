@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from functools import partial
 
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
 from fairseq_normalign.host.search import SEARCH
 
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
@@ -81,11 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help=f"{side} text of the gold pairs, split into words at blanks",
         )
-    group = parser.add_argument_group("output")
-    group.add_argument("-o", "--output", metavar="FILE", help="write the rows here as JSON too")
-    group.add_argument(
-        "--plot", metavar="FILE", help="draw BLEU, AER and heads left: .png, .pdf or .svg"
-    )
+    add_output_options(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -111,8 +106,6 @@ def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.heads.translation import Texts
     from fairseq_normalign.host.options import complete, gold
     from fairseq_normalign.host.pairs import PairReader
-    from fairseq_normalign.report import pictures
-    from fairseq_normalign.report.pruning import as_json, comparison_table, pruning_picture
 
     complete(args, SEARCH)
     corpus = args.gen_subset
@@ -121,7 +114,7 @@ def main(args: argparse.Namespace) -> None:
     gold_texts = None
     if args.gold:
         gold_texts = GoldTexts(gold(args), args.gold_source, args.gold_target)
-    rows = compare(
+    result = compare(
         args.path,
         args.data,
         corpus,
@@ -139,9 +132,5 @@ def main(args: argparse.Namespace) -> None:
         dtype=dtype_of(args),
         overrides=args.model_overrides,
     )
-    if args.output:
-        with whole_file(args.output) as file:
-            json.dump(as_json(rows), file, indent=1, ensure_ascii=False, allow_nan=False)
-    if args.plot:
-        pictures.save(pruning_picture(rows), args.plot)
-    print(comparison_table(rows))
+    write_result_files(result, args)
+    print_result(result, args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from fairseq_normalign.cli.options import check_output, check_picture
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.files import whole_file
 
@@ -30,6 +31,14 @@ def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True) ->
     if plot:
         group.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
     return group
+
+
+def check_outputs(args: argparse.Namespace, *inputs: str) -> None:
+    """Refuses files that cannot be written, or that are read."""
+    for path in filter(None, (args.output, args.plot)):
+        check_output(path, *inputs)
+    if args.plot:
+        check_picture("--plot", args.plot)
 
 
 def write_result_files(result: Result, args: argparse.Namespace) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.criteria import CLOSE_RULES
-from fairseq_normalign.heads.head_scores import ranking_scores
+from fairseq_normalign.heads.head_scores import CLOSE_RULES, ranking_scores
 from fairseq_normalign.names import KINDS, Head, parse_heads, parse_kinds
 
 if TYPE_CHECKING:
@@ -95,13 +94,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.heads.pruning import Prunable
-    from fairseq_normalign.report.tables import kept_heads
+    from fairseq_normalign.results.text import paragraph
 
     prunable = Prunable(args.path, args.close_rule)
     kept = heads_to_keep(args, prunable)
     before = prunable.megabytes
     prunable.write(kept, args.out)
-    print(kept_heads(kept, prunable.counts))
+    print(paragraph(prunable.heads_table(kept)))
     print(f"{prunable.megabytes:.1f} MB of parameters; before, {before:.1f} MB")
 
 
@@ -135,7 +134,8 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
 
 
 def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
-    from fairseq_normalign.heads.profiling import ProfileOptions, head_ranks
+    from fairseq_normalign.heads.head_scores import ProfileOptions
+    from fairseq_normalign.heads.profiling import head_ranks
     from fairseq_normalign.host.options import complete, corpus, fitted, load
 
     complete(args)
@@ -143,5 +143,5 @@ def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
     first = islice(corpus(args, model.reader).pairs, args.limit)
     (pairs,) = map(list, fitted(args, [first], [model.forcing]))
     count = len(pairs)
-    profile_options = ProfileOptions(max_tokens=args.max_tokens, ablation=count, bleu=count)
-    return head_ranks(model, pairs, args.by, profile_options)
+    on_all = ProfileOptions(ablation=count, ablation_bleu=count, max_tokens=args.max_tokens)
+    return head_ranks(model, pairs, args.by, on_all)

@@ -6,6 +6,12 @@ import argparse
 from collections.abc import Sequence
 
 from fairseq_normalign.cli import options
+from fairseq_normalign.cli.output import (
+    add_output_options,
+    check_outputs,
+    print_result,
+    write_result_files,
+)
 from fairseq_normalign.names import parse_kinds
 
 DESCRIPTION = """What the heads of several models do, side by side, as of a model and the same with
@@ -24,26 +30,16 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         metavar="KINDS",
         help="of attention: encoder, decoder, or both with a comma between (default: %(default)s)",
     )
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="a picture, one stacked column for each model: .png, .pdf or .svg",
-    )
+    add_output_options(parser)
     args = parser.parse_args(argv)
     args.kinds = parse_kinds("--kinds", args.kinds)
-    if args.plot:
-        options.check_picture("--plot", args.plot)
-        options.check_output(args.plot, *args.heads)
+    check_outputs(args, *args.heads)
     return args
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.report.roles import as_text, read_models
+    from fairseq_normalign.heads.role_comparison import compared
 
-    models = read_models(args.heads)
-    if args.plot:
-        from fairseq_normalign.report import pictures
-        from fairseq_normalign.report.role_pictures import columns_picture
-
-        pictures.save(columns_picture(models, args.kinds), args.plot)
-    print("\n\n".join(as_text(models, kind) for kind in args.kinds))
+    result = compared(args.heads, args.kinds)
+    write_result_files(result, args)
+    print_result(result, args)

@@ -85,15 +85,15 @@ def _check_gold(survey: Survey, gold: Sequence[Gold], file: GoldFile) -> None:
 
 def _steps(survey: Survey) -> list[str]:
     """The steps that are asked for, as far as the method can answer for them."""
-    method = survey.options.method
+    method, step = survey.options.method, survey.options.step
     answered = method_of(method).steps
-    steps = [step for step in survey.options.steps if step in answered]
-    if not steps:
+    if step is None:
+        return list(answered)
+    if step not in answered:
         raise InputError(
-            f"method {method} cannot answer for step {' or '.join(survey.options.steps)}; "
-            f"expected step {' or '.join(answered)}"
+            f"method {method} cannot answer for step {step}; expected step {' or '.join(answered)}"
         )
-    return steps
+    return [step]
 
 
 def _totals(

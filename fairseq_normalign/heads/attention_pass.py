@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -14,14 +15,90 @@ from torch.nn.utils.rnn import pad_sequence
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.attention.recorder import Recording, record
-from fairseq_normalign.heads.cells import Cells, cells
 from fairseq_normalign.host.attention_modules import head_counts
 from fairseq_normalign.host.batches import numbered_batches, text_of_batch
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.names import KINDS
+from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.sums import Sums
+
+
+class Cells(NamedTuple):
+    """What the queries of a batch may look at.
+
+    Marks are </s>, the decoder's start and language tokens.
+    """
+
+    visible: Tensor  # the query is a token and sees the key, (B, T, S)
+    words: Tensor  # of these, the key is no mark, (B, T, S)
+    queries: Tensor  # the query is a token and no mark, (B, T)
+
+
+def cells(queries: Tensor, keys: Tensor, *, causal: bool = False) -> Cells:
+    """The cells of a batch that is padded on the right.
+
+    Args:
+        queries: the word of each query, (B, T): -1 for marks, -2 for padding.
+        keys: the word of each key, (B, S).
+        causal: whether a query sees only itself and what is before it, as in the decoder.
+    """
+    visible = queries.ge(-1).unsqueeze(2) & keys.ge(-1).unsqueeze(1)
+    if causal:
+        visible = visible.tril()
+    return Cells(visible, visible & keys.ge(0).unsqueeze(1), queries.ge(0))
+
+
+def maxima(weights: Tensor, allowed: Tensor) -> Tensor:
+    """The key with most weight among those allowed, (B, H, T); ties to the first.
+
+    Rows without any give 0.
+
+    Args:
+        weights: (B, H, T, S), not negative.
+        allowed: (B, T, S).
+    """
+    return weights.masked_fill(~allowed.unsqueeze(1), -1).argmax(-1)
+
+
+def choosing(seen: Cells) -> Tensor:
+    """Queries whose maximum says something, (B, T): words that see two words at least."""
+    return seen.queries & (seen.words.sum(-1) > 1)
+
+
+def by_head(values: Tensor, queries: Tensor) -> Tensor:
+    """The values (B, H, T) of some queries (B, T), (H, N)."""
+    if values.shape[1] == 0:
+        return values.new_empty(0, 0)
+    return torch.stack([of_head[queries] for of_head in values.unbind(1)])
+
+
+class Tally:
+    """Sums by head and numbers of cases, for each attention (kind, layer)."""
+
+    KEPT = ("sums", "cases")
+
+    def __init__(self) -> None:
+        self.sums: dict[tuple[str, int], np.ndarray] = {}
+        self.cases: dict[tuple[str, int], int] = defaultdict(int)
+
+    def add(self, attention: tuple[str, int], sums, cases: int) -> None:
+        """Adds sums of the attention's heads, (H,), over some more cases."""
+        sums = np.asarray(sums, dtype=np.float64)
+        before = self.sums.get(attention, np.zeros(len(sums)))
+        self.sums[attention] = before + sums
+        self.cases[attention] += cases
+
+    def means(self) -> dict[Head, float]:
+        """The mean of every head that had a case."""
+        means = {}
+        for (kind, layer), sums in self.sums.items():
+            cases = self.cases[kind, layer]
+            if cases:
+                for head, total in enumerate(sums):
+                    means[Head(kind, layer, head)] = float(total) / cases
+        return means
+
 
 PADDING = -2  # in the place of a word
 

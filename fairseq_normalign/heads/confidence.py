@@ -1,11 +1,15 @@
-"""How sure a head is, and how much it moves."""
+"""How sure a head is, how much it moves, and its gate: scores that only look at attention."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from fairseq_normalign.heads.cells import Cells
+from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally
+from fairseq_normalign.heads.profile import Finding
+from fairseq_normalign.heads.profiling import Survey
+from fairseq_normalign.host.attention_modules import attentions, gate_values
+from fairseq_normalign.names import Head
 
 
 def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tensor, int]:
@@ -69,3 +73,59 @@ def norm_sums(norms: Tensor, seen: Cells) -> tuple[Tensor, int]:
     of_seen = norms * seen.visible.unsqueeze(1)  # (B, H, T, S)
     queries = int(seen.visible.any(-1).sum())
     return of_seen.sum((0, 2, 3)), queries
+
+
+class Confidence:
+    """The mean of the largest weight of a query (Voita et al., 2019)."""
+
+    KEPT = ("tally",)
+
+    def __init__(self, survey: Survey):
+        self.eos = survey.options.confidence_eos
+        self.tally = Tally()
+
+    def __call__(self, seen: Seen) -> None:
+        sums, cases = self.measured(seen)
+        self.tally.add(seen.attention, sums.cpu(), cases)
+
+    def measured(self, seen: Seen) -> tuple[Tensor, int]:
+        """The sum over queries for each head, (H,), and how many queries."""
+        return confidences(seen.recorded.weights, seen.cells, eos=self.eos)
+
+    def result(self) -> Finding:
+        return Finding(self.tally.means(), settings={"confidence-eos": self.eos})
+
+
+class Entropy(Confidence):
+    """The mean entropy of the weights of a query among words, in nats; low is confident."""
+
+    def measured(self, seen: Seen) -> tuple[Tensor, int]:
+        return entropies(seen.recorded.weights, seen.cells, eos=self.eos)
+
+
+class NormConfidence(Confidence):
+    """The same with ‖αf(x)‖ as shares of their row."""
+
+    def measured(self, seen: Seen) -> tuple[Tensor, int]:
+        return confidences(row_shares(seen.recorded.norms.weighted), seen.cells, eos=self.eos)
+
+
+class Norm(Confidence):
+    """Σ_s ‖αf(x_s)‖, mean over queries."""
+
+    def measured(self, seen: Seen) -> tuple[Tensor, int]:
+        return norm_sums(seen.recorded.norms.weighted, seen.cells)
+
+    def result(self) -> Finding:
+        return Finding(self.tally.means())
+
+
+def gates(survey: Survey) -> dict[Head, float]:
+    """The gate of each head at test time; empty if the model has none."""
+    values = {}
+    for attention, module in attentions(survey.forcing.model).items():
+        of_module = gate_values(module)
+        if of_module is not None:
+            for head, gate in enumerate(of_module.tolist()):
+                values[Head(*attention, head)] = gate
+    return values

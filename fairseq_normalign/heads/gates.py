@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from fairseq_normalign.heads.criteria import CLOSE_RULES as CLOSE_RULES
+from fairseq_normalign.heads.head_scores import CLOSE_RULES as CLOSE_RULES
 
 TEMPERATURE = 0.33
 LOW, HIGH = -0.1, 1.1  # what (0, 1) is stretched to, before it is cut to [0, 1]

@@ -1,4 +1,4 @@
-"""The table of what can be measured of every head.
+"""The table of what can be measured of every head, and how it is measured.
 
 A new score is one class or function, in a file of its own, and one entry in :data:`HEAD_SCORES`;
 ``normalign heads``, ``normalign prune --by`` and ``heads.profiling.profile`` take what is in the
@@ -9,11 +9,144 @@ This module imports no PyTorch: ``--help`` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairseq_normalign.attention.extract import RULES
+from fairseq_normalign.attention.methods import LRP_RULES
+from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.late import late
+from fairseq_normalign.options import from_0, option, positive, share
+
+if TYPE_CHECKING:
+    from fairseq_normalign.text.links import Gold, GoldFile
+    from fairseq_normalign.text.treebank import Tree
+
+NO_RULES = "none"  # of relevance: it is not measured unless it is named
+ABLATION_PAIRS = 200
+BLEU_SENTENCES = 100
+# Only sentences whose rarest token is outside so many most frequent ones count (Voita et al., 2019)
+RARE_TOP = 500
+# What a head can be for: the paper's three functions, and looking at the end of the sentence.
+FUNCTIONS = ("positional", "syntactic", "rare", "last")
+# What accuracy makes a head syntactic, given that of the best fixed offset: 10 % above it, or 10
+# points (the paper's text allows both).
+MARGINS: dict[str, Callable[[float], float]] = {
+    "relative": lambda baseline: 1.1 * baseline,
+    "absolute": lambda baseline: 0.1 + baseline,
+}
+CLOSE_RULES = ("value", "paper")  # when a gate is closed at test time; see gates.evaluation_gates
+SCORES, ROLES = "scores", "roles"  # headings in --help
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """How scores are measured; what belongs to a score that is not asked for plays no part.
+
+    Args:
+        search: fairseq's options of beam search, where they are not to be the usual ones.
+        gold: links of the first pairs, for AER; ``gold_file`` is where they are from.
+        counts: how often words or pieces are in the training data; by default the dictionary's own.
+        trees: a treebank of the source language; ``trees_name`` is its file.
+        seed: of the control in which tokens change places.
+        max_tokens: how many tokens, padding included, are run at once.
+    """
+
+    # The paper's wording leaves both readings open.
+    confidence_eos: str = option(
+        "both",
+        "key: </s> is no candidate for the maximum; both: and as a query it does not count",
+        choices=("key", "both"),
+        group=SCORES,
+    )
+    relevance: str = option(
+        NO_RULES,
+        f"LRP with these rules: {', '.join(LRP_RULES.values())}, perhaps with ε, as in "
+        "epsilon:0.001",
+        metavar="RULES",
+        group=SCORES,
+    )
+    relevance_mode: str = option(
+        "exact",
+        "explain each prediction alone, or all of a sentence together: faster",
+        choices=("exact", "pooled"),
+        group=SCORES,
+    )
+    ablation: int | None = option(
+        None,
+        f"growth of the loss with each head off, on N pairs (default: {ABLATION_PAIRS}); one pass "
+        "for each head",
+        positive,
+        metavar="N",
+        alone=ABLATION_PAIRS,
+        group=SCORES,
+    )
+    ablation_bleu: int | None = option(
+        None,
+        "loss of BLEU with each head off, on N sentences; beam search for each head: slow",
+        positive,
+        metavar="N",
+        group=SCORES,
+    )
+    tokenize: str = option("13a", "sacrebleu's tokeniser for BLEU", metavar="NAME", group=SCORES)
+    method: str = option("norms", "of the AER", metavar="NAME", group=SCORES)
+    extract: str = option(
+        "argmax",
+        f"how links are chosen for the AER: {', '.join(RULES)}",
+        metavar="NAME",
+        group=SCORES,
+    )
+    step: str | None = option(
+        None, "of the AER (default: the better one for each head)", choices=STEPS, group=SCORES
+    )
+    positional_threshold: float = option(
+        0.9,  # Voita et al., 2019
+        "share of maxima on one relative position that makes a head positional",
+        share,
+        metavar="X",
+        group=ROLES,
+    )
+    rare_threshold: float = option(
+        0.5,  # the paper names none
+        "share of maxima on the rarest token of the sentence that names a head",
+        share,
+        metavar="X",
+        group=ROLES,
+    )
+    rare_top: int | None = option(
+        None,
+        "look only at sentences whose rarest token is not among the N most frequent; 0: at all "
+        f"(default: {RARE_TOP}, as in the paper)",
+        from_0,
+        metavar="N",
+        group=ROLES,
+    )
+    syntactic_margin: str = option(
+        "relative",
+        "above the best relative position by 10 % of it, or by 10 points",
+        choices=tuple(MARGINS),
+        group=ROLES,
+    )
+    search: Mapping[str, Any] = field(default_factory=dict)
+    gold: Sequence[Gold] | None = None
+    gold_file: GoldFile | None = None
+    counts: Mapping[str, float] | None = None
+    counts_name: str = "the dictionary"
+    trees: Sequence[Tree] = ()
+    trees_name: str = "the treebank"
+    seed: int = 1
+    max_tokens: int = 4000
+
+    @property
+    def rules(self) -> str:
+        """Of LRP, if it is measured."""
+        return "voita" if self.relevance == NO_RULES else self.relevance
+
+    @property
+    def pooled(self) -> bool:
+        return self.relevance_mode == "pooled"
 
 
 class HeadScore(NamedTuple):
@@ -31,6 +164,7 @@ class HeadScore(NamedTuple):
     watches: bool = False  # only looks at attention, in the shared pass
     ranks: bool = False  # the bigger it is, the more a head is worth keeping
     low: bool = False  # the smaller it is, the better: its correlations have the other sign
+    percent: bool = False  # a share, shown in %
     encoder: bool = False  # can be measured on an encoder alone
     default: bool = False  # measured unless scores are named
 
@@ -44,7 +178,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         ranks=True,
     ),
     "confidence": HeadScore(
-        late("heads.attention_scores:Confidence"),
+        late("heads.confidence:Confidence"),
         "mean of the largest weight (Voita et al., 2019)",
         watches=True,
         ranks=True,
@@ -52,7 +186,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        late("heads.attention_scores:Entropy"),
+        late("heads.confidence:Entropy"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         watches=True,
         low=True,
@@ -60,7 +194,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm-confidence": HeadScore(
-        late("heads.attention_scores:NormConfidence"),
+        late("heads.confidence:NormConfidence"),
         "the same with ‖αf(x)‖ as shares of their row",
         watches=True,
         ranks=True,
@@ -68,7 +202,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm": HeadScore(
-        late("heads.attention_scores:Norm"),
+        late("heads.confidence:Norm"),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         watches=True,
         ranks=True,
@@ -87,7 +221,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         ranks=True,
     ),
     "gate": HeadScore(
-        late("heads.attention_scores:gates"),
+        late("heads.confidence:gates"),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
@@ -96,25 +230,29 @@ HEAD_SCORES: dict[str, HeadScore] = {
         late("heads.alignment_scores:error_rates"),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
+        percent=True,
     ),
     "positions": HeadScore(
-        late("heads.role_scores:PositionWatcher"),
+        late("heads.roles:PositionWatcher"),
         "role: relative position of the maxima",
         watches=True,
         encoder=True,
+        percent=True,
         default=True,
     ),
     "rare": HeadScore(
-        late("heads.role_scores:RareRole"),
+        late("heads.roles:RareRole"),
         "role: maxima on the rarest tokens of the sentence",
         watches=True,
         encoder=True,
+        percent=True,
         default=True,
     ),
     "UAS": HeadScore(
-        late("heads.role_scores:syntax"),
+        late("heads.syntax:syntax"),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
+        percent=True,
     ),
     "BLEU": HeadScore(
         late("heads.loss_scores:bleu_loss"),

@@ -1,26 +1,55 @@
-"""All that is known of the heads of a model."""
+"""What is known of the heads of a model, and what is shown of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairseq_normalign.attention.lrp_rules import Contributions
-from fairseq_normalign.heads.criteria import FUNCTIONS, Criteria
-from fairseq_normalign.heads.syntax import Accuracy
-from fairseq_normalign.html_table import NOTHING, Cell, html_table, number_text
-from fairseq_normalign.names import Head
+import numpy as np
+
+from fairseq_normalign.heads.correlation import Pairs, correlations, correlations_within_layers
+from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, HeadScore, ProfileOptions
+from fairseq_normalign.names import KINDS, Head, by_kind
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Grid,
+    Note,
+    Row,
+    Table,
+    chosen_from,
+    up_to,
+)
+from fairseq_normalign.results.result import Result
+
+if TYPE_CHECKING:
+    from fairseq_normalign.attention.lrp_rules import Contributions
+    from fairseq_normalign.heads.syntax import Accuracy
+
+# The shares that roles are awarded by; they are shown as scores are.
+POSITION, RARE = "position share", "rare-token share"
+SHARES = {POSITION: HEAD_SCORES["positions"], RARE: HEAD_SCORES["rare"]}
+LETTERS = {name: name[0].upper() for name in FUNCTIONS}
+SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
+    "lowest": min,
+    "mean": fmean,
+    "highest": max,
+}
+POSITIONS = 10  # of the target, whose source share is shown
 
 
 class Finding(NamedTuple):
-    """What one score says: a number for each head, and details that are fields of the profile.
+    """What one score says: a number for each head, and more that are fields of the profile.
 
-    Settings are the choices that moved the numbers, for the signature.
+    Details are known of single heads, facts of the model. Settings are the choices that moved the
+    numbers, for the signature.
     """
 
     scores: Mapping[Head, float] = {}
-    details: Mapping[str, Any] = {}
+    details: Mapping[str, Mapping[Head, Any]] = {}
+    facts: Mapping[str, Any] = {}
     settings: Mapping[str, Any] = {}
 
 
@@ -32,8 +61,11 @@ class RareInfluence(NamedTuple):
 
 
 @dataclass
-class Profile:
-    """Scores and roles of the heads of a model; what was not measured is not there."""
+class Profile(Result):
+    """Scores and roles of the heads of a model; what was not measured is not there.
+
+    Scores are as they were measured; what is shown of shares is in percent.
+    """
 
     heads: list[Head]
     scores: dict[str, dict[Head, float]] = field(default_factory=dict)
@@ -41,94 +73,333 @@ class Profile:
     rare: dict[Head, dict] = field(default_factory=dict)
     rare_moved: dict[Head, dict] = field(default_factory=dict)  # with some tokens moved
     relations: dict[str, Accuracy] = field(default_factory=dict)
-    parsed: list[Head] = field(default_factory=list)  # the heads in the order of the accuracies
+    parsed: dict[Head, int] = field(default_factory=dict)  # the place of each in the accuracies
     branching: dict[str, float] = field(default_factory=dict)
     deviation: dict[str, float] = field(default_factory=dict)  # of relevance from 1, by layer
     contributions: Contributions | None = None  # of source and prefix to each target position
     rare_influence: RareInfluence | None = None  # of the rarest source token
     steps: dict[Head, str] = field(default_factory=dict)  # the decoder's step of each AER
+    options: ProfileOptions = field(default_factory=ProfileOptions)
     signature: dict[str, Any] = field(default_factory=dict)  # how all of it was measured
 
-    def add(self, name: str, finding: Finding) -> None:
-        """Takes in what a score says; heads that the profile is not about are left out."""
-        scores = {head: finding.scores[head] for head in self.heads if head in finding.scores}
+    kind = "heads"
+    title = "Attention heads"
+    about = "Every map shows one score of all heads: a row for each layer, a column for each head."
+
+    def add(self, name: str, finding: Finding, names: Mapping[Head, Head]) -> None:
+        """Takes in what a score says.
+
+        Args:
+            names: of the heads that the profile is about, by where they are in the model.
+        """
+        scores = _renamed(finding.scores, names)
         if scores:
             self.scores[name] = scores
-        for detail, value in finding.details.items():
-            setattr(self, detail, value)
+        for detail, by_head in finding.details.items():
+            setattr(self, detail, _renamed(by_head, names))
+        for fact, value in finding.facts.items():
+            setattr(self, fact, value)
         self.signature.update(finding.settings)
 
-    def renamed(self, names: Mapping[Head, Head]) -> Profile:
-        """The same of heads that have other names, wherever they stand."""
-        by_field = {own.name: _renamed(getattr(self, own.name), names) for own in fields(self)}
-        return Profile(**by_field)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each head, a column for each score, and its position."""
-        positions = ["position"] if self.positions else []
-        rows: list[list[str | Cell]] = []
-        for head in self.heads:
-            cells = [self._cell(name, head) for name in self.scores]
-            where = [self.position(head)] if self.positions else []
-            rows.append([str(head), *cells, *where])
-        caption = "; ".join(f"{name}: {value}" for name, value in self.signature.items())
-        return html_table(["head", *self.scores, *positions], rows, caption=caption)
-
-    def _cell(self, name: str, head: Head) -> Cell:
-        """A score, the darker the higher it is among those of all heads."""
-        scores = self.scores[name]
-        if head not in scores:
-            return Cell(NOTHING)
-        low, high = min(scores.values()), max(scores.values())
-        shade = (scores[head] - low) / (high - low) if high > low else 0.0
-        return Cell(number_text(scores[head], ".3f"), shade)
-
     def position(self, head: Head) -> str:
-        """Where most maxima are, relative to the query: ``-1 (57 %)``; nothing if not measured."""
-        if head not in self.positions:
-            return ""
-        offset, share = self.positions[head]["offset"], self.positions[head]["share"]
-        return _labelled(f"{offset:+d}" if offset else "0", share)
+        """Where most maxima are, relative to the query: ``-1``; nothing if not measured."""
+        offset = self.positions.get(head, {}).get("offset", "")
+        return f"{offset:+d}" if offset else str(offset)
 
-    def roles(self, head: Head, criteria: Criteria) -> list[str]:
-        """Labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
+    def roles(self, head: Head) -> list[tuple[str, str]]:
+        """Functions and labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
 
         The last one has accuracy and baseline in %.
         """
-        return [label for _, label in self._functions_and_labels(head, criteria)]
+        return list(self._roles(head))
 
-    def functions(self, head: Head, criteria: Criteria) -> list[str]:
-        """Its functions, in the order of ``criteria.FUNCTIONS``, each once."""
-        performed = {function for function, _ in self._functions_and_labels(head, criteria)}
-        return [function for function in FUNCTIONS if function in performed]
-
-    def _functions_and_labels(self, head: Head, criteria: Criteria) -> Iterator[tuple[str, str]]:
+    def _roles(self, head: Head) -> Iterator[tuple[str, str]]:
+        options = self.options
         place = self.positions.get(head)
-        if place and place["share"] >= criteria.positional:
-            yield "positional", self.position(head)
-        if place and place["patterns"].get("last", 0) >= criteria.positional:
+        if place and place["share"] >= options.positional_threshold:
+            yield "positional", _labelled(self.position(head), place["share"])
+        if place and place["patterns"].get("last", 0) >= options.positional_threshold:
             yield "last", _labelled("last", place["patterns"]["last"])
-        number = self.parsed.index(head) if head in self.parsed else None
+        number = self.parsed.get(head)
         for name, accuracy in self.relations.items():
-            if number is not None and accuracy.beats_baseline(number, criteria.margin):
-                share = accuracy.heads[number]
-                baseline = accuracy.baseline or 0
+            if number is not None and accuracy.beats_baseline(number, options.syntactic_margin):
+                share, baseline = accuracy.heads[number], accuracy.baseline or 0
                 yield "syntactic", f"{name} {100 * share:.0f}/{100 * baseline:.0f}"
-        share = self.rare.get(head, {}).get("rarest", {}).get("tokens", 0)
-        if share >= criteria.rare:
-            yield "rare", _labelled("rare", share)
+        if head in self.rare and _rare_share(self.rare[head]) >= options.rare_threshold:
+            yield "rare", _labelled("rare", _rare_share(self.rare[head]))
+
+    def shown_scores(self) -> dict[str, dict[Head, float]]:
+        """All scores and the shares that roles are awarded by, shares in percent."""
+        shares = {
+            POSITION: {head: place["share"] for head, place in self.positions.items()},
+            RARE: {head: _rare_share(of_head) for head, of_head in self.rare.items()},
+        }
+        shown = {}
+        for name, by_head in {**self.scores, **shares}.items():
+            factor = 100 if _score(name).percent else 1
+            if by_head:
+                shown[name] = {head: factor * value for head, value in by_head.items()}
+        return shown
+
+    def correlations(self) -> dict[str, Pairs]:
+        """Over the heads of each kind, over all together, and as the mean over layers."""
+        tables = {}
+        for kind, heads in by_kind(self.heads).items():
+            tables[KINDS[kind].title] = correlations(self.scores, heads)
+        tables["all heads"] = correlations(self.scores, self.heads)
+        tables["mean of all layers"] = correlations_within_layers(self.scores, self.heads)
+        return tables
+
+    def blocks(self) -> list[Block]:
+        maps = {KINDS[kind].title: [Row(self._maps(of_kind))] for kind, of_kind in self._by_kind()}
+        return [
+            *chosen_from("attention", maps),
+            self._heads_table(),
+            *self._relations(),
+            *map(Note, self._notes()),
+            *self._correlations(),
+            *self._data(),
+        ]
+
+    def comparable(self) -> list[Block]:
+        """Heads of different models do not correspond, but the heads of a layer as a set do."""
+        return [self._layers_table(), *self._correlations()]
+
+    def _by_kind(self) -> list[tuple[str, list[Head]]]:
+        return list(by_kind(self.heads).items())
+
+    def _maps(self, heads: Sequence[Head]) -> list[Block]:
+        """A map for each score that heads of one kind have."""
+        maps: list[Block] = []
+        for name, scores in self.shown_scores().items():
+            if any(head in scores for head in heads):
+                maps.append(self._map(name, scores, heads))
+        return maps
+
+    def _map(self, name: str, scores: Mapping[Head, float], heads: Sequence[Head]) -> Grid:
+        layers = up_to(max(head.layer for head in heads))
+        columns = up_to(max(head.head for head in heads))
+        values: list[list[float | None]] = []
+        marks, notes = [], []
+        for layer in layers:
+            of_layer = [Head(heads[0].kind, layer, head) for head in columns]
+            values.append([scores.get(head) for head in of_layer])
+            marks.append([self._letters(head) for head in of_layer])
+            notes.append([self._note(head) for head in of_layer])
+        score = _score(name)
+        return Grid(
+            name,
+            "layer",
+            "head",
+            [str(layer + 1) for layer in layers],
+            [str(head + 1) for head in columns],
+            values,
+            unit="%" if score.percent else "",
+            decimals=_decimals(name),
+            marks=marks,
+            mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
+            notes=notes,
+            numbers=True,
+            low=score.low,
+            absent="no value" if set(heads) - set(scores) else "removed",
+            about=score.summary,
+            drawn=True,
+        )
+
+    def _letters(self, head: Head) -> str:
+        performed = {function for function, _ in self.roles(head)}
+        return "".join(letter for name, letter in LETTERS.items() if name in performed)
+
+    def _note(self, head: Head) -> str:
+        if head not in self.heads:
+            return "removed"
+        position = f"position {self.position(head)}" if head in self.positions else ""
+        return "; ".join(filter(None, [position, *(label for _, label in self.roles(head))]))
+
+    def _heads_table(self) -> Table:
+        shown = self.shown_scores()
+        columns = ["head", *map(_title, shown), *["position"] * bool(self.positions), "roles"]
+        rows: list[list[Cell]] = []
+        for head in self.heads:
+            row: list[Cell] = [str(head), *(scores.get(head) for scores in shown.values())]
+            row += [self.position(head)] if self.positions else []
+            rows.append([*row, ", ".join(label for _, label in self.roles(head))])
+        decimals = [0, *map(_decimals, shown), 0, 0]
+        return Table(columns, rows, "Scores and roles", decimals, name="heads")
+
+    def _layers_table(self) -> Table:
+        """A row for the lowest, the mean and the highest head of each layer."""
+        shown = self.shown_scores()
+        rows: list[list[Cell]] = []
+        for kind, heads in self._by_kind():
+            for layer in sorted({head.layer for head in heads}):
+                of_layer = [head for head in heads if head.layer == layer]
+                for summary, value in SUMMARIES.items():
+                    row: list[Cell] = [f"{kind}.{layer + 1}", summary]
+                    for scores in shown.values():
+                        values = [scores[head] for head in of_layer if head in scores]
+                        row.append(value(values) if values else None)
+                    rows.append(row)
+        columns = ["layer", "heads", *map(_title, shown)]
+        decimals = [0, 0, *map(_decimals, shown)]
+        return Table(columns, rows, "Heads of each layer", decimals, name="layers")
+
+    def _relations(self) -> list[Block]:
+        """Each relation and direction: cases, the baseline, and the best head."""
+        if not self.relations:
+            return []
+        rows: list[list[Cell]] = []
+        heads = list(self.parsed)
+        for name, accuracy in self.relations.items():
+            best: list[Cell] = [None] * 4
+            if accuracy.baseline is not None:
+                place = int(np.argmax(accuracy.heads))
+                best = [100 * accuracy.baseline, f"{accuracy.offset:+d}"]
+                best += [100 * accuracy.heads[place], str(heads[place])]
+            rows.append([name, accuracy.cases, *best])
+        columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
+        trees = ", ".join(f"{name} {100 * uas:.1f}" for name, uas in self.branching.items())
+        return [
+            Table(columns, rows, "Syntactic relations", 1, name="relations"),
+            Note(f"UAS in % of trees without attention: {trees}."),
+        ]
+
+    def _notes(self) -> Iterator[str]:
+        options = self.options
+        if self.positions:
+            yield from self._missed("positional", POSITION, options.positional_threshold)
+        if self.rare:
+            yield from self._missed("rare", RARE, options.rare_threshold)
+            yield self._rare_note()
+        if self.contributions is not None:
+            yield from _relevance_notes(self.deviation, self.contributions)
+        if self.rare_influence is not None:
+            mean, sentences = self.rare_influence
+            yield (
+                f"Relevance of the rarest source token: {mean:.2f} times that of all, mean over "
+                f"{sentences} sentences."
+            )
+
+    def _missed(self, role: str, name: str, threshold: float) -> Iterator[str]:
+        """Says if no head has a role, and how much the best one lacks."""
+        shares = self.shown_scores()[name]
+        best = max(shares, key=lambda head: shares[head])
+        if shares[best] < 100 * threshold:
+            yield (
+                f"No head is {role}: that needs {100 * threshold:.0f} % of the maxima; {best} has "
+                f"{shares[best]:.1f} %."
+            )
+
+    def _rare_note(self) -> str:
+        """The head that looks at rare tokens most, and how much is left if tokens are moved."""
+        best = max(self.rare, key=lambda head: _rare_share(self.rare[head]))
+        parts = []
+        for rank, shares in self.rare[best].items():
+            moved = self.rare_moved[best][rank]
+            parts.append(
+                f"{100 * shares['tokens']:.1f} % ({100 * moved['tokens']:.1f} % with a tenth of "
+                f"the tokens moved, {100 * shares['chance']:.1f} % by chance) on the {rank}"
+            )
+        return f"Rare tokens: {best} has most maxima there: {'; '.join(parts)}."
+
+    def _correlations(self) -> list[Block]:
+        """Triangles of Spearman's ρ, of which scores that are good if low change the sign."""
+        if len(self.scores) < 2:
+            return []
+        groups: dict[str, list[Block]] = {}
+        kinds = {KINDS[kind].title: heads for kind, heads in self._by_kind()}
+        for over, pairs in self.correlations().items():
+            heads = kinds.get(over, self.heads)
+            names = [name for name, of in self.scores.items() if not of.keys().isdisjoint(heads)]
+            groups[f"{over} (n = {len(heads)})"] = [_triangle(over, names, pairs)]
+        low = [name for name in self.scores if _score(name).low]
+        sign = f"; low is good in {' and '.join(low)}" if low else ""
+        note = Note(f"Rank correlations (Spearman) between scores{sign}.")
+        return [note, *chosen_from("over", groups)]
+
+    def _data(self) -> Iterator[Table]:
+        """What programs may want to know beside what is shown."""
+        roles: list[list[Cell]] = []
+        patterns: list[list[Cell]] = []
+        rare: list[list[Cell]] = []
+        accuracies: list[list[Cell]] = []
+        for head in self.heads:
+            roles += [[str(head), *role] for role in self.roles(head)]
+            for name, share in self.positions.get(head, {}).get("patterns", {}).items():
+                patterns.append([str(head), name, 100 * share])
+            for rank, shares in self.rare.get(head, {}).items():
+                for unit, share in shares.items():
+                    moved = self.rare_moved[head][rank][unit]
+                    rare.append([str(head), rank, unit, 100 * share, 100 * moved])
+            for name, accuracy in self.relations.items():
+                if head in self.parsed and accuracy.cases:
+                    share = accuracy.heads[self.parsed[head]]
+                    accuracies.append([str(head), name, 100 * share])
+        yield _hidden("roles", ["head", "function", "role"], roles)
+        steps = [[str(head), step] for head, step in self.steps.items()]
+        yield _hidden("steps", ["head", "step of its AER"], steps)
+        yield _hidden("patterns", ["head", "pattern", "share %"], patterns)
+        yield _hidden("rare", ["head", "tokens", "unit", "share %", "moved %"], rare)
+        yield _hidden("accuracies", ["head", "relation", "accuracy %"], accuracies)
+        rhos: list[list[Cell]] = []
+        for over, pairs in self.correlations().items():
+            for scores, (rho, heads, interval) in pairs.items():
+                rhos.append([over, *scores, rho, *(interval or (None, None)), heads])
+        columns = ["over", "score", "and score", "ρ", "low", "high", "heads"]
+        yield _hidden("correlations", columns, rhos)
+        if self.contributions is not None:
+            columns = ["position", *self.contributions._fields]
+            by_position = zip(*(values.tolist() for values in self.contributions), strict=True)
+            numbered = [[place, *values] for place, values in enumerate(by_position, 1)]
+            yield _hidden("relevance", columns, numbered)
 
 
-def _renamed(value: Any, names: Mapping[Head, Head]) -> Any:
-    """A value with other names of heads: itself, the keys of a mapping, the items of a list."""
-    if isinstance(value, Head):
-        return names[value]
-    if isinstance(value, dict):
-        return {_renamed(key, names): _renamed(item, names) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
-    return value
+def _hidden(name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
+    return Table(columns, rows, name=name, hidden=True)
+
+
+def _renamed(by_head: Mapping[Head, Any], names: Mapping[Head, Head]) -> dict[Head, Any]:
+    return {names[head]: by_head[head] for head in names if head in by_head}
+
+
+def _score(name: str) -> HeadScore:
+    return SHARES[name] if name in SHARES else HEAD_SCORES[name]
+
+
+def _title(name: str) -> str:
+    return f"{name} %" if _score(name).percent else name
+
+
+def _decimals(name: str) -> int:
+    return 1 if _score(name).percent else 3
 
 
 def _labelled(name: str, share: float) -> str:
     return f"{name} ({100 * share:.0f} %)"
+
+
+def _rare_share(shares: Mapping[str, Mapping[str, float]]) -> float:
+    return shares["rarest"]["tokens"]
+
+
+def _triangle(over: str, names: Sequence[str], pairs: Pairs) -> Table:
+    rows: list[list[Cell]] = []
+    for place, score in enumerate(names[1:], 1):
+        rhos = [pairs[other, score].rho for other in names[:place]]
+        rows.append([score, *rhos, *[" "] * (len(names) - 1 - place)])
+    return Table(["", *names[:-1]], rows, name=f"correlations, {over}")
+
+
+def _relevance_notes(deviation: Mapping[str, float], contributions: Contributions) -> Iterator[str]:
+    """How far relevance is conserved, and where it ends: in the source or in the prefix."""
+    distances = ", ".join(f"{cut} {distance:.0e}" for cut, distance in deviation.items())
+    shares, source, prefix = contributions
+    shown = [f"{share:.2f}" for share in shares[:POSITIONS]]
+    more = ["…"] if len(shares) > POSITIONS else []
+    what = "target positions 1, 2, …" if len(shares) > 1 else "all target positions together"
+    yield f"Relevance: largest distance of a total from 1: {distances}."
+    yield f"Share of the source in the relevance of {what}: {' '.join([*shown, *more])}."
+    yield (
+        f"Entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
+        f"{prefix.mean():.2f} nats."
+    )

@@ -2,69 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import running_heads, watch
-from fairseq_normalign.heads.head_scores import HEAD_SCORES, check_scores, default_scores
+from fairseq_normalign.heads.head_scores import (
+    HEAD_SCORES,
+    ProfileOptions,
+    check_scores,
+    default_scores,
+)
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.host.attention_modules import head_counts, head_names
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.runs.sums import Sums
-from fairseq_normalign.text.links import Gold, GoldFile
-from fairseq_normalign.text.treebank import Tree
-
-
-@dataclass(frozen=True)
-class ProfileOptions:
-    """How scores are measured; what belongs to a score that is not asked for plays no part.
-
-    Args:
-        confidence_eos: ``key``: </s> is no candidate for the maximum; ``both``: and as a query it
-            does not count.
-        rules: of LRP, perhaps with ε, as in ``epsilon:0.001``.
-        pooled: explain all predictions of a sentence together instead of each alone: faster.
-        ablation: how many pairs the loss is measured on with each head off.
-        bleu: how many sentences are translated with each head off.
-        tokenize: sacrebleu's tokeniser for BLEU.
-        search: fairseq's options of beam search, where they are not to be the usual ones.
-        gold: links of the first pairs, for AER; ``gold_file`` is where they are from.
-        method: what AER is of: a method in ``methods.METHODS`` that each head has.
-        extract: how links are taken for AER (see ``AlignOptions``).
-        steps: which steps AER is measured at; the better one counts.
-        counts: how often words or pieces are in the training data; by default the dictionary's own.
-        rare_top: look only at sentences whose rarest token is not among so many most frequent: 0
-            looks at all. By default as many as in the paper (``heads.criteria.RARE_TOP``), and a
-            note if no sentence is left; refused if they are named.
-        trees: a treebank of the source language; ``trees_name`` is its file.
-        seed: of the control in which tokens change places.
-        max_tokens: how many tokens, padding included, are run at once.
-    """
-
-    confidence_eos: str = "both"
-    rules: str = "voita"
-    pooled: bool = False
-    ablation: int = 200
-    bleu: int = 100
-    tokenize: str = "13a"
-    search: Mapping[str, Any] = field(default_factory=dict)
-    gold: Sequence[Gold] | None = None
-    gold_file: GoldFile | None = None
-    method: str = "norms"
-    extract: str = "argmax"
-    steps: tuple[str, ...] = tuple(STEPS)
-    counts: Mapping[str, float] | None = None
-    counts_name: str = "the dictionary"
-    rare_top: int | None = None
-    trees: Sequence[Tree] = ()
-    trees_name: str = "the treebank"
-    seed: int = 1
-    max_tokens: int = 4000
 
 
 @dataclass(frozen=True)
@@ -112,12 +67,14 @@ def profile(
     options = replace(options or ProfileOptions(), **changes)
     pairs, options = _without_skipped(pairs, options)
     survey = Survey(model.forcing, model.reader, pairs, options, sums or Sums())
-    measured = Profile(heads, signature={"sentences": len(pairs)})
-    for name, finding in _findings(survey, names).items():
-        measured.add(name, finding)
     model_heads = all_heads(head_counts(model.forcing.model))
     first_names = dict(zip(model_heads, head_names(model.forcing.model), strict=True))
-    return measured.renamed(first_names)
+    names_of_heads = {head: first_names[head] for head in heads}
+    signature = {"sentences": len(pairs)}
+    measured = Profile(list(names_of_heads.values()), options=options, signature=signature)
+    for name, finding in _findings(survey, names).items():
+        measured.add(name, finding, names_of_heads)
+    return measured
 
 
 def _without_skipped(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,8 +24,9 @@ from fairseq_normalign.host.head_removal import (
     log_alphas,
     scale_heads,
 )
-from fairseq_normalign.html_table import html_table
 from fairseq_normalign.names import ALL, KINDS, Head, all_heads, format_heads, parse_heads
+from fairseq_normalign.results.blocks import Table
+from fairseq_normalign.results.notebook import html_table
 
 PLAIN_CRITERION = "label_smoothed_cross_entropy"
 GATED_CRITERION = f"{PLAIN_CRITERION}_l0"
@@ -69,16 +71,24 @@ class Prunable:
         self.closed = {head for head, gate in gate_of.items() if gate == 0}
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the heads of each layer, and those whose gate is closed."""
+        """What a notebook shows: the heads whose gate is not closed."""
+        table = self.heads_table([head for head in self.heads if head not in self.closed], "open")
+        name = f"{Path(self.path).name}, {self.megabytes:.1f} MB"
+        return html_table(replace(table, title=f"{name}: {table.title}"))
+
+    def heads_table(self, heads: Sequence[Head], state: str = "left") -> Table:
+        """Which of its heads are left, or open: a row for each attention, a column for a layer."""
+        numbers: dict[tuple[str, int], list[str]] = {name: [] for name in self.counts}
+        for head in heads:
+            numbers[head.kind, head.layer].append(str(head.head + 1))
+        kinds = list(dict.fromkeys(kind for kind, _ in self.counts))
+        layers = sorted({layer for _, layer in self.counts})
         rows = []
-        for kind, layer in self.counts:
-            own = [head for head in self.heads if head[:2] == (kind, layer)]
-            before = sum(head[:2] == (kind, layer) for head in self.all_heads)
-            closed = sum(head in self.closed for head in own)
-            numbers = ", ".join(str(head.head + 1) for head in own if head not in self.closed)
-            rows.append([f"{kind}.{layer + 1}", f"{len(own)} of {before}", str(closed), numbers])
-        caption = f"{Path(self.path).name}, {self.megabytes:.1f} MB"
-        return html_table(["attention", "heads", "closed", "open"], rows, caption=caption)
+        for kind in kinds:
+            rows.append([kind, *(" ".join(numbers.get((kind, layer), [])) for layer in layers)])
+        by_kind = "/".join(str(sum(head.kind == kind for head in heads)) for kind in kinds)
+        title = f"{len(heads)} of {len(self.heads)} heads {state}: {by_kind}"
+        return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 
     def _option(self, kind: str, name: str) -> int:
         """An option of the side that an attention belongs to."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.criteria import RARE_TOP
+from fairseq_normalign.heads.head_scores import RARE_TOP
 from fairseq_normalign.heads.profiling import Survey
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
 from fairseq_normalign.text.frequencies import Frequencies

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,13 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.names import Head, parse_head
+from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
+from fairseq_normalign.results.blocks import Block, Cell, Curve, Curves, Note, Point, Row, Table
+from fairseq_normalign.results.result import Result
 from fairseq_normalign.strict_json import parse_json
 
 DIGITS = 6  # of the numbers in the file
+SHOWN = {"open": "P(gate open)", "relevance": "share of the layer's relevance"}
 
 
 class GatedHead(NamedTuple):
@@ -43,6 +47,85 @@ class Entry(NamedTuple):
         return [head for head, state in self.heads.items() if state.gate > 0]
 
 
+@dataclass(frozen=True)
+class GateLog(Result):
+    """How gates and relevance went, an entry for each validation."""
+
+    entries: Sequence[Entry]
+
+    kind = "gates"
+    title = "Gates during training"
+    about = "Heads were pruned while the model was trained: a head whose gate is closed is gone."
+
+    @property
+    def signature(self) -> dict[str, object]:  # type: ignore[override]
+        first = self.entries[0]
+        return {"sentences": first.sentences, "rules": first.rules}
+
+    def blocks(self) -> list[Block]:
+        kinds = by_kind(self.entries[-1].heads)
+        panels = []
+        for name in SHOWN:
+            panels.append(Row([self._curves(kind, heads, name) for kind, heads in kinds.items()]))
+        legend = Note(
+            "Open: heads whose gate is open at test time. Stay, go: mean relevance of the heads "
+            "that are open after the last update, and of those that are closed. ρ now, ρ first: "
+            "rank correlation of P(open) with the relevance at these updates, and at the first."
+        )
+        return [self._open_heads(), *panels, self._table(), legend]
+
+    def _table(self) -> Table:
+        """A row for each entry."""
+        first, last = self.entries[0], self.entries[-1]
+        kinds = by_kind(last.heads)
+        stay = last.open_heads()
+        go = [head for head in last.heads if head not in set(stay)]
+        rows: list[list[Cell]] = []
+        for entry in self.entries:
+            opened = by_kind(entry.open_heads())
+            row: list[Cell] = [entry.updates, len(entry.open_heads())]
+            row += [len(opened.get(kind, [])) for kind in kinds]
+            row += [mean_relevance(entry, stay), mean_relevance(entry, go)]
+            row += [agreement(entry, entry, entry.heads), agreement(entry, first, entry.heads)]
+            rows.append(row)
+        columns = ["updates", "open", *kinds, "stay", "go", "ρ now", "ρ first"]
+        decimals = [0] * (2 + len(kinds)) + [3, 3, 2, 2]
+        return Table(columns, rows, decimals=decimals, name="gates")
+
+    def _open_heads(self) -> Curves:
+        """How many heads of each kind are open at test time."""
+        curves = []
+        for kind in by_kind(self.entries[-1].heads):
+            points = []
+            for entry in self.entries:
+                opened = [head for head in entry.open_heads() if head.kind == kind]
+                points.append(Point(entry.updates, len(opened)))
+            curves.append(Curve(KINDS[kind].title, points))
+        axes = ("Heads whose gate is open", "updates", "heads")
+        return Curves(*axes, curves, decimals=0, zero=True, drawn=True)
+
+    def _curves(self, kind: str, heads: Sequence[Head], name: str) -> Curves:
+        """One of SHOWN for every head; heads that are closed in the end are dashed."""
+        layers = sorted({head.layer for head in heads})
+        curves = []
+        for head in heads:
+            points = []
+            for entry in self.entries:
+                points.append(Point(entry.updates, getattr(entry.heads[head], name)))
+            is_closed = not self.entries[-1].heads[head].gate > 0
+            curves.append(Curve(str(head), points, is_closed, layers.index(head.layer)))
+        return Curves(
+            f"{KINDS[kind].title}: {SHOWN[name]}",
+            "updates",
+            SHOWN[name],
+            curves,
+            zero=True,
+            dashes="Dashed: closed in the end.",
+            colours=[f"layer {layer + 1}" for layer in layers],
+            drawn=True,
+        )
+
+
 def as_line(entry: Entry) -> str:
     heads = {}
     for head, state in entry.heads.items():
@@ -51,7 +134,7 @@ def as_line(entry: Entry) -> str:
 
 
 def read_log(path: str | Path) -> list[Entry]:
-    """The entries of a file, of ever more updates and of the same heads."""
+    """The entries of a file, of ever more updates and of the same heads; none of an empty one."""
     entries: list[Entry] = []
     for number, line in enumerate(read_lines(path), 1):
         where = f"{name_of(path)}:{number}"

@@ -16,11 +16,11 @@ from fairseq_normalign.attention.lrp_rules import (
     rule_set,
 )
 from fairseq_normalign.attention.pair_relevance import SentenceRelevance, groups, relevances
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding, RareInfluence
 from fairseq_normalign.heads.profiling import Survey
 from fairseq_normalign.heads.rare_tokens import RareTokens, rare_tokens
 from fairseq_normalign.heads.roles import rare_influence, rarest
-from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.batches import numbered_batches, text_of
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.progress import bar
@@ -48,8 +48,7 @@ def relevance(survey: Survey) -> Finding:
             for pair, of_pair in zip(group, explain(group), strict=True):
                 summary.add(pair, of_pair)
                 shown.update()
-    mode = "pooled" if options.pooled else "exact"
-    settings = {"relevance": f"{rule_set(options.rules).spec}-{mode}"}
+    settings = {"relevance": f"{rule_set(options.rules).spec}-{options.relevance_mode}"}
     return summary.finding()._replace(settings=settings)
 
 
@@ -96,8 +95,8 @@ class RelevanceSummary:
 
     def finding(self) -> Finding:
         by_place = by_position(self.contributions)
-        details: dict[str, Any] = {"deviation": self.deviation, "contributions": by_place}
+        facts: dict[str, Any] = {"deviation": self.deviation, "contributions": by_place}
         if self.influences:
             mean = float(np.mean(self.influences))
-            details["rare_influence"] = RareInfluence(mean, len(self.influences))
-        return Finding(self.tally.means(), details)
+            facts["rare_influence"] = RareInfluence(mean, len(self.influences))
+        return Finding(self.tally.means(), facts=facts)

@@ -1,6 +1,6 @@
-"""What a head looks at: a position, the rarest token, or the other end of a syntactic relation.
+"""What a head looks at: a position, or the rarest token of the sentence.
 
-These are the roles of Voita et al. (2019).
+These are roles of Voita et al. (2019); the third, syntax, is in ``heads.syntax``.
 
 Everything is read off the maxima of the weights. Marks such as </s> are never counted as a maximum,
 except in the pattern ``last``.
@@ -8,17 +8,37 @@ except in the pattern ``last``.
 
 from __future__ import annotations
 
-from collections import Counter
+import random
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fairseq_normalign.heads.cells import Cells, by_head, choosing, maxima
+from fairseq_normalign.heads.attention_pass import (
+    Cells,
+    Seen,
+    Tally,
+    by_head,
+    choosing,
+    maxima,
+    watch,
+)
+from fairseq_normalign.heads.head_scores import RARE_TOP
+from fairseq_normalign.heads.profile import Finding
+from fairseq_normalign.heads.profiling import Survey
+from fairseq_normalign.heads.rare_tokens import RareTokens, rare_tokens, unusable
+from fairseq_normalign.host.pairs import Pair, Sentence
+from fairseq_normalign.names import Head
 
 # Raganato and Tiedemann (2018); their fourth is `last`.
 PATTERNS = {"itself": 0, "previous": -1, "next": 1}
+RANKS = {"rarest": 1, "two rarest": 2}
+MOVED = 0.1  # share of the test tokens that change places in our control
 
 
 def offsets(weights: Tensor, seen: Cells) -> Tensor:
@@ -129,3 +149,176 @@ class Positions:
     def share(self, head: int, offset: int) -> float:
         counts = self.counts[head]
         return counts[offset] / max(1, sum(counts.values()))
+
+
+class PositionWatcher:
+    """Relative positions of maxima in self-attention; in the encoder, also the last token."""
+
+    KEPT = ("positions", "last")
+
+    def __init__(self, survey: Survey) -> None:
+        self.threshold = survey.options.positional_threshold
+        self.positions: dict[tuple[str, int], Positions] = defaultdict(Positions)
+        self.last = Tally()
+
+    def __call__(self, seen: Seen) -> None:
+        kind, _ = seen.attention
+        if kind != "cross":
+            self.positions[seen.attention].add(offsets(seen.recorded.weights, seen.cells))
+        if kind == "encoder":
+            hits, cases = last_hits(seen.recorded.weights, seen.cells)
+            self.last.add(seen.attention, hits.cpu(), cases)
+
+    def result(self) -> Finding:
+        """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
+        details = {}
+        for attention, positions in self.positions.items():
+            for number in range(len(positions.counts)):
+                head = Head(*attention, number)
+                favourite = positions.favourite(number)
+                if favourite is not None:
+                    offset, share = favourite
+                    patterns = self._patterns(head, positions)
+                    details[head] = {"offset": offset, "share": share, "patterns": patterns}
+        settings = {"positional": self.threshold} if details else {}
+        return Finding(details={"positions": details}, settings=settings)
+
+    def _patterns(self, head: Head, positions: Positions) -> dict[str, float]:
+        shares = {}
+        for name, offset in PATTERNS.items():
+            if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that comes later
+                shares[name] = positions.share(head.head, offset)
+        last = self.last.means()
+        if head in last:
+            shares["last"] = last[head]
+        return shares
+
+
+class RareWatcher:
+    """How often encoder heads look at the rarest tokens of the sentence."""
+
+    KEPT = ("tallies",)
+
+    def __init__(self, tokens: RareTokens):
+        self.tokens = tokens
+        self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
+        self.batch: Sequence[Pair] | None = None
+
+    def __call__(self, seen: Seen) -> None:
+        if seen.attention[0] != "encoder":
+            return
+        if seen.pairs is not self.batch:  # every layer sees the same batch
+            self.batch = seen.pairs
+            self.counts = self.tokens.counts(seen.pairs).to(seen.cells.words.device)  # (B, S)
+        keys = seen.cells.words.any(1)  # (B, S)
+        sentences = self.tokens.examined(self.counts, keys)
+        for name, rank in RANKS.items():
+            rare = rarest(self.counts, keys, rank=rank)
+            hits = rare_hits(seen.recorded.weights, seen.cells, rare, sentences)
+            for unit, (sums, cases) in hits.items():
+                self.tallies[name, unit].add(seen.attention, sums.cpu(), cases)
+
+    def sentences(self) -> int:
+        """How many sentences were looked at."""
+        return max(self.tallies["rarest", "sentences"].cases.values(), default=0)
+
+    def details(self) -> dict[Head, dict]:
+        """For each head, rank and unit (tokens, sentences, chance) the mean."""
+        means: dict[Head, dict] = defaultdict(dict)
+        for (rank, unit), tally in self.tallies.items():
+            for head, mean in tally.means().items():
+                means[head].setdefault(rank, {})[unit] = mean
+        return dict(means)
+
+
+class RareRole:
+    """Maxima on rare tokens, and a control: the same after some tokens have changed places.
+
+    Only sentences count whose rarest token is not among the most frequent (Voita et al., 2019). If
+    there are none, or if counts do not tell tokens apart, there is nothing to measure: that is
+    said, and refused if the options ask for it.
+    """
+
+    KEPT = ("tallies",)
+
+    def __init__(self, survey: Survey):
+        self.survey = survey
+        self.watcher: RareWatcher | None = None
+        tokens = rare_tokens(survey)
+        if isinstance(tokens, str):
+            _tell(tokens)
+        else:
+            self.watcher = RareWatcher(tokens)
+
+    def __call__(self, seen: Seen) -> None:
+        if self.watcher is not None:
+            self.watcher(seen)
+
+    @property
+    def tallies(self) -> dict[tuple[str, str], Tally]:
+        """The sums of the watcher; none if nothing is measured."""
+        return {} if self.watcher is None else self.watcher.tallies
+
+    @tallies.setter
+    def tallies(self, tallies: dict[tuple[str, str], Tally]) -> None:
+        if self.watcher is not None:
+            self.watcher.tallies = tallies
+
+    def result(self) -> Finding:
+        if self.watcher is None:
+            return Finding()
+        rare = self.watcher.details()
+        if not rare:
+            top = self._top()
+            reason = f"the rarest token of every sentence is among the {top} most frequent"
+            _tell(unusable(self.survey, reason))
+            return Finding()
+        options = self.survey.options
+        control = RareWatcher(self.watcher.tokens)
+        pairs = list(moved_pairs(self.survey.pairs, seed=options.seed))
+        watch(
+            self.survey.forcing,
+            pairs,
+            [control],
+            max_tokens=options.max_tokens,
+            sums=self.survey.sums,
+            name="attention-moved",
+        )
+        own = options.counts is None
+        settings = {
+            "frequencies": "dictionary" if own else Path(options.counts_name).name,
+            "rare-top": self._top(),
+            "rare-sentences": self.watcher.sentences(),
+            "seed": options.seed,
+            "rare": options.rare_threshold,
+        }
+        return Finding(details={"rare": rare, "rare_moved": control.details()}, settings=settings)
+
+    def _top(self) -> int:
+        top = self.survey.options.rare_top
+        return RARE_TOP if top is None else top
+
+
+def _tell(reason: str) -> None:
+    warnings.warn(f"no rare-token roles: {reason}", stacklevel=2)
+
+
+def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:
+    """The pair with a share of its source tokens, two at least, having changed places.
+
+    What is left of a head's maxima tells whether it looks for the rare token wherever it is. This
+    is not Sennrich's control, which is about training: see ``plugin.source_noise``.
+    """
+    places = [place for place, word in enumerate(pair.source.words) if word >= 0]
+    wanted = max(2, round(share * len(places)))
+    chosen = generator.sample(places, min(len(places), wanted))
+    order = list(range(len(pair.source.words)))
+    for place, other in zip(chosen, chosen[1:] + chosen[:1], strict=True):
+        order[place] = other
+    words = [pair.source.words[place] for place in order]
+    return pair._replace(source=Sentence(pair.source.tokens[order], words, pair.source.text))
+
+
+def moved_pairs(pairs: Iterable[Pair], *, seed: int = 1) -> Iterator[Pair]:
+    generator = random.Random(seed)
+    return (moved(pair, generator) for pair in pairs)

@@ -2,20 +2,110 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from fairseq_normalign.heads.criteria import MARGINS
-from fairseq_normalign.heads.trees import BASELINES, attachments, branching, maximum_spanning_tree
+from fairseq_normalign.attention.extract import to_words
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.attention_pass import record_heads, running_heads
+from fairseq_normalign.heads.head_scores import MARGINS
+from fairseq_normalign.heads.profile import Finding
+from fairseq_normalign.heads.profiling import Survey
+from fairseq_normalign.host.batches import map_batches, text_of_batch
+from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, examined
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
+from fairseq_normalign.names import all_heads
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.chunks import cut
 from fairseq_normalign.text.treebank import Tree
 
 RELATIONS = {"nsubj": ("nsubj",), "obj": ("obj", "dobj"), "amod": ("amod",), "advmod": ("advmod",)}
 DIRECTIONS = ("{}→head", "head→{}")
 MIN_CASES = 30  # fewer say nothing
+WINDOW = 200  # trees sorted by length at a time
+
+
+def maximum_spanning_tree(scores: np.ndarray, root: int) -> np.ndarray:
+    """The heads of the tree below ``root`` whose arcs have the largest sum.
+
+    Chu and Liu (1965); Edmonds (1967).
+
+    Args:
+        scores: of each arc, (dependent, head): (N, N). The diagonal does not count.
+
+    Returns:
+        The head of each word, (N,); -1 for the root.
+    """
+    scores = np.array(scores, dtype=np.float64)
+    np.fill_diagonal(scores, -np.inf)
+    heads = _arborescence(scores, root)
+    heads[root] = -1
+    return heads
+
+
+def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
+    """Every word takes its best head; then cycles are opened, one after the other.
+
+    A cycle becomes one word, and the tree of what is left says where it opens.
+    """
+    heads = scores.argmax(1)
+    heads[root] = root
+    cycle = np.array(_cycle(heads, root), dtype=np.intp)
+    if len(cycle) == 0:
+        return heads
+    rest = np.setdiff1d(np.arange(len(scores)), cycle)
+    within = scores[cycle, heads[cycle]]
+    gains = scores[np.ix_(cycle, rest)] - within[:, None]  # if the cycle opens there
+    opened = gains.argmax(0)  # which word of the cycle each head outside would take
+    held = scores[np.ix_(rest, cycle)].argmax(1)  # on which of it each word outside would hang
+    smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)  # the cycle comes last
+    smaller[:-1, :-1] = scores[np.ix_(rest, rest)]
+    smaller[:-1, -1] = scores[rest, cycle[held]]
+    smaller[-1, :-1] = gains.max(0)
+    inner = _arborescence(smaller, int(np.searchsorted(rest, root)))
+    for place, word in enumerate(rest):
+        hangs_on_cycle = inner[place] == len(rest)
+        heads[word] = cycle[held[place]] if hangs_on_cycle else rest[inner[place]]
+    entrance = inner[-1]
+    heads[cycle[opened[entrance]]] = rest[entrance]
+    return heads
+
+
+def _cycle(heads: np.ndarray, root: int) -> list[int]:
+    """The words of some cycle, or none."""
+    done = {root}
+    for start in range(len(heads)):
+        path = []
+        word = start
+        while word not in done:
+            done.add(word)
+            path.append(word)
+            word = int(heads[word])
+        if word in path:
+            return path[path.index(word) :]
+    return []
+
+
+def attachments(heads: Iterable[int], gold: Sequence[int]) -> int:
+    """How many words have their gold head. The root, which is given, does not count."""
+    pairs = zip(heads, gold, strict=True)
+    return sum(head == gold_head for head, gold_head in pairs if gold_head >= 0)
+
+
+# Every word hangs on the next, or on the one before.
+BASELINES = {"left-branching": 1, "right-branching": -1}
+
+
+def branching(gold: Sequence[int], offset: int) -> int:
+    """How many words have the neighbour at ``offset`` as their gold head."""
+    return attachments([place + offset for place in range(len(gold))], gold)
 
 
 class Accuracy(NamedTuple):
@@ -107,3 +197,75 @@ def _accuracy(hits: np.ndarray, offsets: Counter[int]) -> Accuracy:
         return Accuracy(0, None, None, [])
     offset, count = offsets.most_common(1)[0]
     return Accuracy(cases, offset, count / cases, (hits / cases).tolist())
+
+
+def syntax(survey: Survey) -> Finding:
+    """Relations and trees in the weights of all encoder heads, between words."""
+    options = survey.options
+    if not options.trees:
+        raise InputError("syntactic roles and UAS need a treebank; expected trees")
+    forcing = TeacherForcing(survey.forcing.model, survey.reader.task, attention="encoder")
+    heads = all_heads(running_heads(forcing))
+    if not heads:
+        warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
+        return Finding()
+    measured = measure_syntax(forcing, survey)
+    for relation in measured.missing():
+        warnings.warn(
+            f"{options.trees_name}: no sentence has the relation {relation!r}", stacklevel=2
+        )
+    scores, branching = measured.attachment_scores()
+    attached = dict(zip(heads, scores, strict=True))
+    places = {head: place for place, head in enumerate(heads)}
+    facts = {"relations": measured.accuracies(), "branching": branching}
+    settings = {"trees": len(options.trees), "margin": options.syntactic_margin}
+    return Finding(attached, {"parsed": places}, facts, settings)
+
+
+def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:
+    """The trees as all encoder heads see them, in the order of ``all_heads``.
+
+    Args:
+        forcing: looks at the encoder, as ``TeacherForcing(…, attention="encoder")``.
+    """
+    trees = survey.options.trees
+    pairs = list(examined(_sentences(trees, survey.reader), survey.reader, name="treebank"))
+    run = partial(_weights_between_words, forcing)
+    measured = Syntax()
+    this_pass = survey.sums.begin("trees", [measured], unit="sentences")
+    windows = (window.items for window in cut(zip(trees, pairs, strict=True), WINDOW))
+    with bar("trees", total=this_pass.left(len(trees)), unit="sentences") as shown:
+        for window in this_pass.over(windows, text=text_of_batch, size=len):
+            of_window = [pair for _, pair in window]
+            weights = map_batches(of_window, run, max_tokens=survey.options.max_tokens)
+            for (tree, _), of_tree in zip(window, weights, strict=True):
+                measured.add(of_tree, tree)
+                shown.update()
+    return measured
+
+
+def _sentences(trees: Sequence[Tree], reader: PairReader) -> Iterator[Pair]:
+    """The sentences of a treebank, which have no target."""
+    for number, tree in enumerate(trees, 1):
+        yield reader.pair(tree.words, None, f"line {number} ({tree.where})")
+
+
+def _weights_between_words(forcing: TeacherForcing, batch: list[Pair]) -> Iterator[np.ndarray]:
+    """Weights of all heads together, (H, N, N) for each sentence."""
+    forcing.check_lengths(batch)
+    with torch.no_grad(), record_heads(forcing, values=False) as recording:
+        forcing.forward(batch)
+    by_layer = [recording[attention].weights for attention in running_heads(forcing)]
+    weights = torch.cat(by_layer, 1).float().cpu().numpy()
+    for matrix, pair in zip(weights, batch, strict=True):
+        yield between_words(matrix, pair.source)
+
+
+def between_words(weights: np.ndarray, sentence: Sentence) -> np.ndarray:
+    """Weights between pieces (H, T, T) → between words (H, N, N), without marks.
+
+    Keys of a word are added, its queries averaged.
+    """
+    order, ids = places_by_word(sentence)
+    words = to_words(weights[:, order[:, None], order], ids, ids)
+    return words[:, : len(sentence.text), : len(sentence.text)]

@@ -15,8 +15,8 @@ from fairseq_normalign.attention.lrp_rules import rule_set
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line, read_log, summary
-from fairseq_normalign.heads.tally import Tally
 from fairseq_normalign.host.attention_modules import FairseqModule, head_counts, head_names
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing

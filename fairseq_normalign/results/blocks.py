@@ -7,7 +7,7 @@ and the page. No renderer knows what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -120,6 +120,7 @@ class Curves:
     dashes: str = ""  # what a dashed line means
     colours: Sequence[str] = ()  # what colours mean, if they are not those of single curves
     about: str = ""  # what a reader may not know
+    drawn: bool = False  # figures and the page alone show it: a table has what text needs
 
     def __post_init__(self) -> None:
         kinds: set[bool] = set()
@@ -164,6 +165,7 @@ class Grid:
     unit: str = ""
     decimals: int = 3
     marks: Sequence[Sequence[str]] = ()  # a letter or two in each cell
+    mark: str = ""  # what the letters mean
     notes: Sequence[Sequence[str]] = ()  # more about each cell
     numbers: bool = False  # printed in the cells of the page; a figure prints them if they fit
     low: bool = False  # the lower, the better: low values are dark
@@ -172,6 +174,7 @@ class Grid:
     about: str = ""  # what a reader may not know
     deviations: Sequence[Sequence[float | None]] = ()  # as in Table
     name: str = ""  # as in Table
+    drawn: bool = False  # as in Curves
 
     def __post_init__(self) -> None:
         _check_length(self.values, self.rows)
@@ -280,25 +283,42 @@ def _part(kind: type, contents: Mapping[str, Any]) -> Any:
     return kind(**own)
 
 
-def walk(blocks: Sequence[Block], *, all_options: bool = False) -> list[Block]:
+def walk(
+    blocks: Sequence[Block],
+    keep: Callable[[Block], bool] = lambda block: True,
+    *,
+    all_options: bool = False,
+) -> list[Block]:
     """The blocks without rows and choices around them, in their order.
 
     Args:
+        keep: which blocks are wanted.
         all_options: also those that text leaves out.
     """
     flat: list[Block] = []
     for block in blocks:
         if isinstance(block, Row):
-            flat += walk(block.blocks, all_options=all_options)
+            flat += walk(block.blocks, keep, all_options=all_options)
         elif isinstance(block, Choice):
             options = block.options if all_options else block.shown
             for option in options:
-                if len(options) > 1:
+                inner = walk(option.blocks, keep, all_options=all_options)
+                if inner and len(options) > 1:
                     flat.append(Heading(option.name))
-                flat += walk(option.blocks, all_options=all_options)
-        else:
+                flat += inner
+        elif keep(block):
             flat.append(block)
     return flat
+
+
+def is_drawn_only(block: Block) -> bool:
+    """Whether figures and the page alone show it."""
+    return isinstance(block, Clouds) or (isinstance(block, (Curves, Grid)) and block.drawn)
+
+
+def is_written(block: Block) -> bool:
+    """Whether text and notebooks show it."""
+    return not is_drawn_only(block) and not (isinstance(block, Table) and block.hidden)
 
 
 def chosen_from(

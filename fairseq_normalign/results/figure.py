@@ -15,9 +15,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Heading, walk
+from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Heading, Point, walk
 from fairseq_normalign.results.style import COLOURS, HEAT, in_style
 
 WIDEST = 13.0  # inches: what fits on a screen at 100 dots an inch
@@ -27,47 +30,73 @@ HEADROOM = 1.25  # of the colours above the highest value
 MARKERS = "os^xD+v*"
 
 
+Panel = Grid | Curves | Clouds
+
+
 @in_style
 def drawn(blocks: Sequence[Block], title: str = "") -> Figure:
     """All pictures of a result; blocks without any, as notes and tables, are left out."""
-    panels: list[tuple[str, Grid | Curves | Clouds]] = []
-    about = ""
-    for block in walk(blocks):
-        if isinstance(block, Heading):
-            about = block.text
-        if isinstance(block, (Grid, Curves, Clouds)):
-            panels.append((about, block))
-    if not panels:
-        raise ValueError("nothing to draw")
-    sizes = [_size(block) for _, block in panels]
-    width, height = max(size[0] for size in sizes), max(size[1] for size in sizes)
-    across = max(1, min(len(panels), int(WIDEST // width)))
-    down = math.ceil(len(panels) / across)
-    figure = Figure(
-        figsize=(min(WIDEST, across * width), down * height + 0.4), layout="constrained"
-    )
+    lines = _lines(blocks)
+    if not lines:
+        raise InputError("--plot: the result has no numbers to draw")
+    sizes = [[_size(block) for _, block in line] for line in lines]
+    heights = [max(height for _, height in line) for line in sizes]
+    width = max(sum(own for own, _ in line) for line in sizes)
+    figure = Figure(figsize=(width, sum(heights) + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
-    every_axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, (above, block) in zip(every_axes, panels, strict=False):
-        axes.set_title(f"{above}\n{block.title}" if above else block.title)
-        draw(axes, block)
-    for axes in every_axes[len(panels) :]:
-        axes.set_axis_off()
+    parts = figure.subfigures(len(lines), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, line, of_line in zip(parts, lines, sizes, strict=True):
+        widths = [own for own, _ in of_line]
+        widths.append(width - sum(widths) + 0.01)  # what is left is empty
+        *every_axes, rest = part.subplots(1, len(widths), width_ratios=widths)
+        rest.set_axis_off()
+        for axes, (about, block) in zip(every_axes, line, strict=True):
+            axes.set_title(f"{about}\n{block.title}" if about else block.title)
+            draw(axes, block)
     figure.suptitle(title)
+    figure.supxlabel(_key([block for line in lines for _, block in line]), fontsize=8)
     return figure
 
 
-def _size(block: Grid | Curves | Clouds) -> tuple[float, float]:
+def _lines(blocks: Sequence[Block]) -> list[list[tuple[str, Panel]]]:
+    """Panels and what they are about, as many in a line as fit; each heading begins a new one."""
+    lines: list[list[tuple[str, Panel]]] = []
+    about, room = "", 0.0
+    for block in walk(blocks):
+        if isinstance(block, Heading):
+            about, room = block.text, 0.0
+        if isinstance(block, (Grid, Curves, Clouds)):
+            width, _ = _size(block)
+            if width > room:
+                lines.append([])
+                room = WIDEST
+            lines[-1].append((about, block))
+            room -= width
+    return lines
+
+
+def _key(blocks: Sequence[Panel]) -> str:
+    """What letters in cells, rings and dashes mean."""
+    meanings: dict[str, None] = {}
+    for block in blocks:
+        if not isinstance(block, Clouds):
+            meanings[block.mark] = None
+        if isinstance(block, Curves):
+            meanings[block.dashes] = None
+    return " ".join(filter(None, meanings))
+
+
+def _size(block: Panel) -> tuple[float, float]:
     """Inches of a panel with its labels."""
     if not isinstance(block, Grid):
         return PANEL
     names = max((len(name) for name in block.columns), default=1)
-    width = max(2.6, CELL[0] * len(block.columns) + 1.2)
+    width = max(2.6, CELL[0] * len(block.columns) + 1.1)
     height = CELL[1] * len(block.rows) + 1.0 + (0.06 * names if names > 4 else 0)
     return min(width, WIDEST), height
 
 
-def draw(axes: Axes, block: Grid | Curves | Clouds) -> None:
+def draw(axes: Axes, block: Panel) -> None:
     """One panel."""
     if isinstance(block, Grid):
         draw_grid(axes, block)
@@ -115,18 +144,30 @@ def draw_curves(axes: Axes, block: Curves) -> None:
         line = "--" if curve.dashed else "-"
         axes.plot(xs, ys, line, color=colour, marker=MARKERS[place % 8], label=curve.name)
         for x, point in zip(xs, curve.points, strict=True):
-            if point.low is not None and point.high is not None:
-                axes.vlines(x, point.low, point.high, color=colour, alpha=0.5)
-            if point.marked:
-                axes.plot([x], [point.y], "o", ms=9, mfc="none", color=colour)
+            _draw_point(axes, x, point, colour)
     if names:
         axes.set_xticks(list(names.values()), list(names))
+    elif all(isinstance(point.x, int) for curve in block.curves for point in curve.points):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(block.x_title)
     axes.set_ylabel(block.y_title)
     if block.zero:
         axes.set_ylim(bottom=0)
-    if len(block.curves) > 1 or (block.curves and block.curves[0].name):
+    if block.colours:
+        colours = zip(block.colours, COLOURS * 9, strict=False)
+        axes.legend(handles=[Patch(color=colour, label=name) for name, colour in colours])
+    elif len(block.curves) > 1 or (block.curves and block.curves[0].name):
         axes.legend()
+
+
+def _draw_point(axes: Axes, x: float, point: Point, colour: str) -> None:
+    """What is known of a point beside its place on the line."""
+    if point.low is not None and point.high is not None:
+        axes.vlines(x, point.low, point.high, color=colour, alpha=0.5)
+    if point.marked:
+        axes.plot([x], [point.y], "o", ms=9, mfc="none", color=colour)
+    beside: dict[str, Any] = {"xytext": (4, -9), "textcoords": "offset points", "fontsize": 7}
+    axes.annotate(point.note, (x, point.y), **beside)
 
 
 def _names_on_axis(block: Curves) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Heading, Table, walk
+from fairseq_normalign.results.blocks import Block, Curves, Grid, Heading, Table, is_written, walk
 from fairseq_normalign.results.tables import as_table, cell_text, is_number_column
 from fairseq_normalign.results.text import NOTHING, paragraph
 
@@ -16,9 +16,7 @@ SHADE = "rgba(66, 133, 244, {:.2f})"  # light enough for black letters and for w
 def as_html(blocks: Sequence[Block], signature: str = "") -> str:
     """A table for each table or map, a paragraph for all else, and the signature at the end."""
     parts = []
-    for block in walk(blocks):
-        if isinstance(block, Clouds) or (isinstance(block, Table) and block.hidden):
-            continue
+    for block in walk(blocks, is_written):
         if isinstance(block, (Table, Grid, Curves)):
             parts.append(html_table(block))
         elif isinstance(block, Heading):

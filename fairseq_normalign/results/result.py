@@ -46,6 +46,10 @@ class Result(ABC):
     def blocks(self) -> Sequence[Block]:
         """What is shown, in its order."""
 
+    def comparable(self) -> Sequence[Block]:
+        """Blocks whose numbers have a mean over several models; of one measure, all are alike."""
+        return self.blocks()
+
     @property
     def findings(self) -> Sequence[str]:
         """The most important things found, a sentence each, for the top of the page."""

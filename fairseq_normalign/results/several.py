@@ -27,7 +27,7 @@ from fairseq_normalign.results.result import Result
 class SeveralResults(Result):
     """The mean of some results of one kind, and each of them by itself.
 
-    Their blocks have the same shapes, as those of one measure on one architecture have.
+    Comparable blocks have the same shapes, as those of one measure on one architecture have.
     """
 
     of_models: Mapping[str, Result]  # by name of the model
@@ -50,11 +50,11 @@ class SeveralResults(Result):
         return next(iter(self.of_models.values()))
 
     def blocks(self) -> Sequence[Block]:
-        of_models = {name: list(result.blocks()) for name, result in self.of_models.items()}
-        mean = [mean_block(blocks) for blocks in zip(*of_models.values(), strict=True)]
-        count = Note(f"Mean ± sample deviation of {len(of_models)} models.")
+        comparable = [result.comparable() for result in self.of_models.values()]
+        mean = [mean_block(blocks) for blocks in zip(*comparable, strict=True)]
+        count = Note(f"Mean ± sample deviation of {len(comparable)} models.")
         options = [Option("mean of all", [count, *mean])]
-        options += [Option(name, blocks) for name, blocks in of_models.items()]
+        options += [Option(name, result.blocks()) for name, result in self.of_models.items()]
         return [Choice("model", options, listed=[0])]
 
 

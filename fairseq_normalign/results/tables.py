@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tabulate import tabulate
 
-from fairseq_normalign.results.blocks import Block, Cell, Curves, Grid, Heading, Table, walk
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Curves,
+    Grid,
+    Heading,
+    Table,
+    is_drawn_only,
+    walk,
+)
 
 
 def as_table(block: Table | Grid | Curves) -> Table:
@@ -46,7 +55,7 @@ def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
     """All tables, maps and curves as tables, by name, or by title and what they are about."""
     tables: dict[str, Table] = {}
     about = ""
-    for block in walk(blocks, all_options=True):
+    for block in walk(blocks, lambda block: not is_drawn_only(block), all_options=True):
         if isinstance(block, Heading):
             about = block.text
         if isinstance(block, (Table, Grid, Curves)):

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from fairseq_normalign.results.blocks import (
     Block,
-    Clouds,
     Curves,
     Facts,
     Grid,
     Heading,
     Note,
     Table,
+    is_written,
     walk,
 )
 from fairseq_normalign.results.columns import columns
@@ -23,7 +23,7 @@ NOTHING = "–"
 
 def as_text(blocks: Sequence[Block]) -> str:
     """A paragraph for each block; what only a picture shows is left out."""
-    paragraphs = [paragraph(block) for block in walk(blocks)]
+    paragraphs = [paragraph(block) for block in walk(blocks, is_written)]
     return "\n\n".join(text for text in paragraphs if text)
 
 
@@ -35,8 +35,6 @@ def paragraph(block: Block) -> str:
     if isinstance(block, Facts):
         lines = [f"{name}: {value}" for name, value in block.items]
         return "\n".join(_titled(block.title, lines))
-    if isinstance(block, Clouds) or (isinstance(block, Table) and block.hidden):
-        return ""
     if isinstance(block, (Table, Grid, Curves)):
         table = as_table(block)
         return "\n".join(_titled(table.title, table_lines(table)))

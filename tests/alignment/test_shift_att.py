@@ -166,7 +166,7 @@ def test_error_rates_of_heads_are_of_step_input():
     pairs = list(one.read(PAIRS)[0])
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
     measured = profile(one, pairs, ["AER"], gold=gold, method="shift-att")
-    expected = profile(one, pairs, ["AER"], gold=gold, method="shift-att", steps=("input",))
+    expected = profile(one, pairs, ["AER"], gold=gold, method="shift-att", step="input")
     assert measured.scores == expected.scores
     with pytest.raises(InputError, match="shift-att cannot answer for step output; expected step"):
-        profile(one, pairs, ["AER"], gold=gold, method="shift-att", steps=("output",))
+        profile(one, pairs, ["AER"], gold=gold, method="shift-att", step="output")

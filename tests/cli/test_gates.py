@@ -15,9 +15,9 @@ def log(tmp_path):
 
 
 def test_a_table_and_a_picture(log, tmp_path):
-    done = run("normalign", "gates", log, "--plot", tmp_path / "x.png")
-    assert done.stdout.startswith("updates  open  encoder  cross   stay     go    now  first\n")
-    assert done.stderr == ""
+    done = run("normalign", "gates", log, "--plot", tmp_path / "x.png", "-f", "csv")
+    assert done.stdout.startswith("updates,open,encoder,cross,stay,go,ρ now,ρ first\n0,4,2,2,0.4")
+    assert done.stderr == "sentences:7|rules:voita-pooled\n"
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_normalign.heads import alignment_scores, role_scores
+from fairseq_normalign.heads import alignment_scores, syntax
 from fairseq_normalign.runs import sums
 from tests.conftest import run
 from tests.stored import OPTIONS, state
@@ -100,7 +100,7 @@ PASSES = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_killed_goes_on(place, name, tmp_path, break_off, monkeypatch):
-    for module in (alignment_scores, role_scores):
+    for module in (alignment_scores, syntax):
         monkeypatch.setattr(module, "WINDOW", 2)
     expected, output = tmp_path / "expected.json", tmp_path / "out.json"
     whole = run(*command(place, name, expected))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_normalign.heads.cells import cells, choosing, maxima
+from fairseq_normalign.heads.attention_pass import cells, choosing, maxima
 from fairseq_normalign.heads.confidence import confidences, entropies, norm_sums, row_shares
 
 MARK, PAD = -1, -2

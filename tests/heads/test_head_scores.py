@@ -15,9 +15,14 @@ from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.ablation import ablated, ablation, token_loss
 from fairseq_normalign.heads.attention_pass import running_heads
-from fairseq_normalign.heads.importance import gradient_importance, losses
+from fairseq_normalign.heads.loss_scores import (
+    ablated,
+    ablation,
+    gradient_importance,
+    losses,
+    token_loss,
+)
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.options import ReadyModel
@@ -231,10 +236,19 @@ def test_all_scores_have_every_head(forcing, pairs):
         assert list(head_ranks(ready(forcing), pairs, by)) == heads
 
 
+def mode(pooled: bool) -> str:
+    return "pooled" if pooled else "exact"
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
     explained = profile(
-        ready(forcing), pairs, ["relevance"], rules="epsilon", pooled=pooled, max_tokens=40
+        ready(forcing),
+        pairs,
+        ["relevance"],
+        relevance="epsilon",
+        relevance_mode=mode(pooled),
+        max_tokens=40,
     )
     by_head = explained.scores["relevance"]
     alone = []
@@ -256,7 +270,7 @@ def test_the_influence_of_the_rarest_token(forcing, pairs, pooled):
     """w1@@ and w5 are the rarest of the first and the third pair; the second one has one token."""
     counts = {f"w{number}": 100 - number for number in range(30)}
     explained = profile(
-        ready(forcing), pairs, ["relevance"], counts=counts, rare_top=0, pooled=pooled
+        ready(forcing), pairs, ["relevance"], counts=counts, rare_top=0, relevance_mode=mode(pooled)
     )
     ratios = []
     for pair, rarest in ((pairs[0], [0]), (pairs[2], [2])):
@@ -272,7 +286,10 @@ def test_the_influence_of_the_rarest_token(forcing, pairs, pooled):
 
 
 def test_without_counts_there_is_no_influence(forcing, pairs):
-    assert profile(ready(forcing), pairs, ["relevance"], pooled=True).rare_influence is None
+    assert (
+        profile(ready(forcing), pairs, ["relevance"], relevance_mode="pooled").rare_influence
+        is None
+    )
 
 
 def test_unknown_scores_and_empty_corpora(forcing, task):
@@ -295,14 +312,14 @@ def test_unknown_scores_and_empty_corpora(forcing, task):
         token_loss(forcing, list(text_pairs([("w1", None)], PairReader(task))))
 
 
-@pytest.mark.parametrize("steps", [("input",), ("output",), ("input", "output")])
-def test_the_aer_of_each_head(forcing, pairs, steps):
+@pytest.mark.parametrize("asked", ["input", "output", None])
+def test_the_aer_of_each_head(forcing, pairs, asked):
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
-    measured = profile(ready(forcing), pairs, ["AER"], gold=gold, steps=steps)
+    measured = profile(ready(forcing), pairs, ["AER"], gold=gold, step=asked)
     by_head = measured.scores["AER"]
     for head, aer in by_head.items():
         step, aers = measured.steps[head], {}
-        for name in steps:
+        for name in [asked] if asked else ["input", "output"]:
             evidence = Evidence("norms", head.layer, name, head.head)
             softs = [next(soft_alignments(forcing, [pair], [evidence]))[0] for pair in pairs]
             links = [set(argmax(soft.words, null=soft.null)) for soft in softs]
@@ -315,7 +332,7 @@ def test_the_aer_of_each_head(forcing, pairs, steps):
 def test_the_aer_of_each_head_by_another_method(forcing, pairs):
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
     model = ready(forcing)
-    by_weights = profile(model, pairs, ["AER"], gold=gold, method="weights", steps=("output",))
+    by_weights = profile(model, pairs, ["AER"], gold=gold, method="weights", step="output")
     assert by_weights.signature["method"] == "weights"
     for head, aer in by_weights.scores["AER"].items():
         evidence = Evidence("weights", head.layer, "output", head.head)
@@ -332,7 +349,7 @@ def test_the_aer_of_each_head_by_another_method(forcing, pairs):
 def test_the_aer_of_each_head_by_another_extraction(rule, forcing, pairs):
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
     model = ready(forcing)
-    options = {"gold": gold, "steps": ("input",), "extract": rule}
+    options = {"gold": gold, "step": "input", "extract": rule}
     measured = profile(model, pairs, ["AER"], **options)
     assert measured.signature["extract"] == rule
     for head, aer in measured.scores["AER"].items():

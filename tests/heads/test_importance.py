@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.importance import gradient_importance, losses
+from fairseq_normalign.heads.loss_scores import gradient_importance, losses
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model

@@ -6,6 +6,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.relevance_log import (
     Entry,
     GatedHead,
+    GateLog,
     agreement,
     as_line,
     mean_relevance,
@@ -74,3 +75,31 @@ def test_the_summary():
         "rank correlation of P(open) with it +1.00, with that at 0 updates +0.00"
     )
     assert "closed 0 (–); rank correlation of P(open) with it –" in summary([START])
+
+
+TABLE = """\
+updates  open  encoder  cross   stay     go  ρ now  ρ first
+      0     4        2      2  0.450  0.550      –        –
+     50     2        1      1  0.875  0.125   1.00     0.00
+"""
+
+
+def test_a_row_for_each_entry():
+    assert GateLog([START, END]).text().startswith(TABLE)
+    assert GateLog([START]).text().splitlines()[1].split() == [
+        *("0", "4", "2", "2", "0.500", "–", "–", "–")
+    ]
+    assert GateLog([START, END]).signature == {"sentences": 7, "rules": "voita-pooled"}
+
+
+def test_a_curve_for_each_head():
+    log = GateLog([START, END])
+    opened, gates, relevance, *_ = log.blocks()
+    assert [[point.y for point in curve.points] for curve in opened.curves] == [[2, 1], [2, 1]]
+    first, second = relevance.blocks[0].curves
+    assert relevance.blocks[0].title.startswith("encoder self-attention: ")
+    assert [(point.x, point.y) for point in first.points] == [(0, 0.6), (50, 1.0)]
+    assert (first.name, first.dashed, second.dashed) == ("encoder.1.1", False, True)
+    assert [point.y for point in gates.blocks[1].curves[1].points] == [0.9, 0.2]
+    assert gates.blocks[1].colours == ["layer 2"]
+    assert log.figure().get_supxlabel() == "Dashed: closed in the end."

@@ -15,13 +15,8 @@ from fairseq_normalign.heads.rare_tokens import (
     dictionary_counts,
     without_marks,
 )
-from fairseq_normalign.heads.role_scores import (
-    PositionWatcher,
-    RareWatcher,
-    between_words,
-    moved,
-    moved_pairs,
-)
+from fairseq_normalign.heads.roles import RareWatcher, moved, moved_pairs
+from fairseq_normalign.heads.syntax import between_words
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -62,9 +57,9 @@ def alone(model, pair, attention):
 
 
 def test_positions_are_those_of_pairs_alone(task, pairs):
-    model, watcher = build_model(task=task), PositionWatcher()
-    watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
-    details = watcher.result().details["positions"]
+    model = build_model(task=task)
+    ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
+    details = profile(ready, pairs, ["positions"], max_tokens=30).positions
     assert {head.kind for head in details} == {"encoder", "decoder"}
     positions = []
     for pair in pairs[:2]:
@@ -217,7 +212,7 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
     model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
     sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
     measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
-    heads = measured.parsed
+    heads = list(measured.parsed)
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign.heads.cells import cells
-from fairseq_normalign.heads.profile import Criteria, Profile
+from fairseq_normalign.heads.attention_pass import cells
 from fairseq_normalign.heads.roles import (
     Positions,
     last_hits,
@@ -14,8 +13,6 @@ from fairseq_normalign.heads.roles import (
     rare_influence,
     rarest,
 )
-from fairseq_normalign.heads.syntax import Accuracy
-from fairseq_normalign.names import Head
 
 MARK, PAD = -1, -2
 WORDS = torch.tensor(
@@ -174,27 +171,3 @@ def test_no_heads():
     rare = rarest(FREQUENCIES, WORDS.ge(0))
     hits = rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))
     assert hits["tokens"][0].shape == (0,)
-
-
-FIRST, SECOND = Head("encoder", 0, 0), Head("encoder", 0, 1)
-
-
-def test_labels():
-    profile = Profile(
-        [FIRST, SECOND],
-        positions={
-            FIRST: {"offset": -1, "share": 0.97, "patterns": {"last": 0.2}},
-            SECOND: {"offset": 0, "share": 0.5, "patterns": {"last": 0.95}},
-        },
-        rare={FIRST: {"rarest": {"tokens": 0.1}}, SECOND: {"rarest": {"tokens": 0.55}}},
-        relations={
-            "nsubj→head": Accuracy(40, 1, 0.4, [0.45, 0.43]),
-            "obj→head": Accuracy(0, None, None, []),
-        },
-        parsed=[FIRST, SECOND],
-    )
-    assert profile.roles(FIRST, Criteria()) == ["-1 (97 %)", "nsubj→head 45/40"]
-    assert profile.roles(SECOND, Criteria()) == ["last (95 %)", "rare (55 %)"]
-    assert profile.roles(FIRST, Criteria(margin="absolute", positional=0.98)) == []
-    assert profile.roles(SECOND, Criteria(positional=0.5, rare=0.6)) == ["0 (50 %)", "last (95 %)"]
-    assert Profile([FIRST]).roles(FIRST, Criteria()) == []

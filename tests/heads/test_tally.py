@@ -1,6 +1,6 @@
 import numpy as np
 
-from fairseq_normalign.heads.tally import Tally
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.names import Head
 
 

@@ -5,8 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fairseq_normalign.heads.syntax import MIN_CASES, Accuracy, Syntax, ends
-from fairseq_normalign.heads.trees import attachments, branching, maximum_spanning_tree
+from fairseq_normalign.heads.syntax import (
+    MIN_CASES,
+    Accuracy,
+    Syntax,
+    attachments,
+    branching,
+    ends,
+    maximum_spanning_tree,
+)
 from fairseq_normalign.text.treebank import Tree
 
 

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, read_lines, short_names
-from fairseq_normalign.heads.relevance_log import read_log
+from fairseq_normalign.heads.relevance_log import GateLog, read_log
 from fairseq_normalign.report.html import (
     error_blocks,
-    head_blocks,
     layer_blocks,
-    pruning_blocks,
 )
 from fairseq_normalign.results.blocks import Block, as_json, facts_of
 from fairseq_normalign.results.result import (
@@ -59,10 +57,6 @@ ABOUT = {
     "alignments": "AER, the alignment error rate: the lower, the better. Methods: norms takes "
     "‖αf(x)‖, the length of the vector that attention adds for a source word; weights takes the "
     "attention weight α alone.",
-    "heads": "Every map shows one score of all heads: a row for each layer, a column for each "
-    "head.",
-    "gates": "Heads were pruned while the model was trained: a head whose gate is closed is gone.",
-    "pruning": "The same model with fewer heads.",
     "evolution": "What the states after each layer still tell of the token itself and of its "
     "neighbours; layer 0 are embeddings.",
 }
@@ -116,23 +110,9 @@ def _is_scores(contents: Any) -> bool:
     return _has(*names)(contents) or _first_has(*names)(contents)
 
 
-def _heads_of_one(contents: Any) -> bool:
-    return _has("signature", "heads", "correlations")(contents) and isinstance(
-        contents["heads"], list
-    )
-
-
 KINDS = (
     Kind("align --all --json", "alignments", _is_table, error_blocks.blocks_of),
     Kind("aer --format json", "alignments", _is_scores, error_blocks.score_blocks),
-    Kind("heads -o", "heads", _heads_of_one, head_blocks.blocks_of),
-    Kind("heads -o", "heads", _model_has("heads", "correlations"), head_blocks.blocks_of),
-    Kind(
-        "evaluate -o",
-        "pruning",
-        _first_has("model", "heads", "parameters"),
-        pruning_blocks.comparison_blocks,
-    ),
     Kind(
         "evolution -o",
         "evolution",
@@ -152,12 +132,6 @@ KINDS = (
         lambda contents: [facts_of(contents["signature"])],
     ),
 )
-GATE_LOG = Kind(
-    "--log-relevance",
-    "gates",
-    _has("updates", "sentences", "rules", "heads"),
-    pruning_blocks.gate_blocks,
-)
 
 
 def read_included(paths: Sequence[str]) -> list[Included]:
@@ -167,10 +141,7 @@ def read_included(paths: Sequence[str]) -> list[Included]:
         text = _text(path)
         if _is_gate_log(text):
             _refuse_stream(path)
-            entries = read_log(path)
-            first = entries[0]
-            signature = {"sentences": first.sentences, "rules": first.rules}
-            included.append(Included(name, _result(GATE_LOG, entries, path, signature)))
+            included.append(Included(name, GateLog(read_log(path))))
         else:
             included.append(shown(_parsed(text, path), path)._replace(name=name))
     return included
@@ -212,7 +183,7 @@ def _is_gate_log(text: str) -> bool:
         contents = json.loads(first)
     except (ValueError, RecursionError):
         return False
-    return GATE_LOG.fits(contents) and isinstance(contents["heads"], dict)
+    return _has("updates", "sentences", "rules", "heads")(contents)
 
 
 def _refuse_stream(path: str) -> None:

@@ -16,7 +16,6 @@ from fairseq_normalign.alignment.sentence_views import Aligned, every_evidence, 
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.criteria import Criteria
 from fairseq_normalign.heads.profiling import profile
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import Pair
@@ -25,7 +24,6 @@ from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.statistics import StatisticsResult
 from fairseq_normalign.progress import bar
-from fairseq_normalign.report import heads as heads_report
 from fairseq_normalign.report.html.browser import (
     Browser,
     System,
@@ -278,19 +276,11 @@ class Gatherer:
         pairs = [pair for pair in material.first[: self.options.limit] if not pair.skipped]
         self.measured_on = len(pairs)
         if "heads" in self.options.parts:
-            self.included.append(shown(self._heads(material, pairs), material.name))
+            measured = profile(material.model, pairs, max_tokens=self.options.align.batch_tokens)
+            measured.signature = {"checkpoint": material.name, **measured.signature}
+            self.included.append(Included(material.name, measured))
         if {"mixing", "statistics"} & set(self.options.parts):
             self._blocks(material, pairs)
-
-    def _heads(self, material: Material, pairs: Sequence[Pair]) -> dict[str, Any]:
-        criteria = Criteria()
-        measured = profile(material.model, pairs, max_tokens=self.options.align.batch_tokens)
-        signature = {"checkpoint": material.name, **measured.signature}
-        if measured.positions:
-            signature["positional"] = criteria.positional
-        if measured.rare:
-            signature["rare"] = criteria.rare
-        return heads_report.as_json(measured, criteria, signature)
 
     def _blocks(self, material: Material, pairs: Sequence[Pair]) -> None:
         parts = self.options.parts

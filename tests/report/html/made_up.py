@@ -4,8 +4,10 @@ import numpy as np
 
 from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.heads.profile import Profile
+from fairseq_normalign.names import Head
 from fairseq_normalign.report.html.browser import Browser, System, TextPair, View
-from fairseq_normalign.report.html.included import shown
+from fairseq_normalign.report.html.included import Included, shown
 from fairseq_normalign.report.html.overview import overview, sections
 from fairseq_normalign.report.html.packing import Quality
 from fairseq_normalign.report.html.page import page
@@ -68,28 +70,17 @@ def browser(*names, pairs=PAIRS):
     return Browser(pairs, systems, QUALITY, ["a note"])
 
 
-def head(name, functions=(), **scores):
-    roles = [f"{function} (95 %)" for function in functions]
-    return {"head": name, "scores": scores, "roles": roles, "functions": list(functions)}
-
-
-HEADS = {
-    "signature": {"checkpoint": NASTY, "version": "0"},
-    "heads": [
-        head("encoder.1.1", ["positional"], confidence=0.25, AER=0.5),
-        head("encoder.1.2", confidence=0.75),
-        head("encoder.2.2", ["rare", "last"], confidence=0.5),
-        head("cross.1.1", confidence=0.125, AER=0.25),
-    ],
-    "relations": {"nsubj→head": {"cases": 10, "baseline": 0.5, "offset": -1}},
-    "trees": {},
-    "relevance": None,
-    "correlations": {
-        "encoder": [
-            {"scores": ["confidence", "AER"], "rho": 0.5, "interval": [0.1, 0.9], "heads": 4}
-        ]
+ENCODER = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("encoder", 1, 1)]
+CROSS = Head("cross", 0, 0)
+HEADS = Profile(
+    [*ENCODER, CROSS],
+    scores={
+        "confidence": dict(zip([*ENCODER, CROSS], [0.25, 0.75, 0.5, 0.125], strict=True)),
+        "AER": {ENCODER[0]: 0.5, CROSS: 0.25},
     },
-}
+    positions={ENCODER[0]: {"offset": 1, "share": 0.95, "patterns": {}}},
+    signature={"checkpoint": NASTY, "version": "0"},
+)
 ERRORS = [
     {"method": method, "layer": layer, "head": None, "step": step, "aer": aer}
     | {"interval": [aer - 2, aer + 2], "precision": 50.0, "recall": 60.0, "links": 9}
@@ -112,7 +103,7 @@ def html_of_blocks(*blocks):
 
 def html_of(made_browser=None, title=f"A title {NASTY}"):
     """A whole page."""
-    included = [*shown(ERRORS, f"errors{NASTY}.json"), *shown(HEADS, "heads.json")]
+    included = [shown(ERRORS, f"errors{NASTY}.json"), Included("heads.json", HEADS)]
     contents = {
         "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
         "browser": None if made_browser is None else made_browser.as_json(),

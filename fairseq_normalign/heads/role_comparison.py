@@ -1,0 +1,160 @@
+"""What the heads of several models do, side by side (Voita et al., 2019, Fig. 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, short_names
+from fairseq_normalign.heads.head_scores import FUNCTIONS
+from fairseq_normalign.names import KINDS, Head, parse_head
+from fairseq_normalign.results.blocks import Block, Cell, Grid, Table
+from fairseq_normalign.results.result import DAMAGE, Result, StoredResult, read_result
+
+SEVERAL, NONE = "several", "none"
+CATEGORIES = (*FUNCTIONS, SEVERAL, NONE)
+REMOVED = "removed"
+# The setting of each function; a signature that lacks it is of heads not measured for it.
+SETTINGS = {"positional": "positional", "syntactic": "margin", "rare": "rare", "last": "positional"}
+OWN = ("checkpoint", "version")  # settings that may differ between models
+
+
+class Role(NamedTuple):
+    function: str  # one of FUNCTIONS
+    label: str  # as tables show it
+
+
+class Model(NamedTuple):
+    """The heads of one model and what they do."""
+
+    name: str
+    heads: Mapping[Head, Sequence[Role]]
+    measured: Sequence[str] = FUNCTIONS  # what heads were examined for
+
+    def by_category(self, kind: str) -> dict[str, list[Sequence[Role]]]:
+        """The roles of each head of a kind; one of several functions is counted as such."""
+        categories: dict[str, list[Sequence[Role]]] = {name: [] for name in CATEGORIES}
+        for head, roles in self.heads.items():
+            if head.kind == kind:
+                functions = {role.function for role in roles} or {NONE}
+                categories[functions.pop() if len(functions) == 1 else SEVERAL].append(roles)
+        return categories
+
+
+@dataclass(frozen=True)
+class RoleComparison(Result):
+    """The functions of the heads of several models, and the roles of each head in all of them."""
+
+    models: Sequence[Model]
+    signature: Mapping[str, object]
+    kinds: Sequence[str] = ("encoder",)
+
+    kind = "roles"
+    title = "Functions of heads"
+    about = "What the heads that pruning leaves do; a head keeps its name in all models."
+
+    def blocks(self) -> list[Block]:
+        blocks: list[Block] = []
+        for kind in self.kinds:
+            blocks += [self._counts(kind), self._heads(kind)]
+        return blocks
+
+    def _counts(self, kind: str) -> Grid:
+        """How many heads of each model do what, and how many roles these have if more."""
+        values: list[list[float | None]] = []
+        marks = []
+        for model in self.models:
+            categories = model.by_category(kind)
+            heads, more = [], []
+            for name, members in categories.items():
+                roles = sum(map(len, members))
+                is_known = name in (*model.measured, SEVERAL, NONE)
+                heads.append(len(members) if is_known else None)
+                more.append(f"({roles} roles)" if roles > len(members) else "")
+            values.append([sum(map(len, categories.values())), *heads])
+            marks.append(["", *more])
+        return Grid(
+            f"{KINDS[kind].title}: heads by function",
+            "model",
+            "function",
+            [model.name for model in self.models],
+            ["heads", *CATEGORIES],
+            values,
+            decimals=0,
+            marks=marks,
+            numbers=True,
+            absent="not measured",
+            name=f"{kind}.functions",
+        )
+
+    def _heads(self, kind: str) -> Table:
+        """A row for each head that a model has: its roles in each model, if it is there."""
+        heads = {head for model in self.models for head in model.heads if head.kind == kind}
+        rows: list[list[Cell]] = []
+        for head in sorted(heads):
+            row: list[Cell] = [str(head)]
+            for model in self.models:
+                roles = model.heads.get(head)
+                labels = ", ".join(role.label for role in roles or ())
+                row.append(REMOVED if roles is None else labels)
+            rows.append(row)
+        columns = ["head", *(model.name for model in self.models)]
+        return Table(columns, rows, "What each head does", name=f"{kind}.roles")
+
+
+def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
+    """What ``normalign heads -o`` wrote of several models, measured alike."""
+    results = [read_result(path) for path in paths]
+    names = [str(result.signature.get("checkpoint")) for result in results]
+    if len(set(names)) < len(names):
+        names = short_names(paths)
+    models = []
+    for path, name, result in zip(paths, names, results, strict=True):
+        measured = [own for own in FUNCTIONS if SETTINGS[own] in result.signature]
+        models.append(Model(name, _heads(path, result), measured))
+    _check_measured_alike(paths, models, results)
+    shared = {name: own for name, own in results[0].signature.items() if name not in OWN}
+    return RoleComparison(models, {"checkpoints": "+".join(names), **shared}, kinds)
+
+
+def _heads(path: str, result: StoredResult) -> dict[Head, list[Role]]:
+    """The roles of each head."""
+    tables = result.tables()
+    if result.kind != "heads" or not {"heads", "roles"} <= tables.keys() or "layers" in tables:
+        raise InputError(
+            f"{name_of(path)}: not the heads of one model; pass what `normalign heads -o` wrote"
+        )
+    try:
+        heads: dict[Head, list[Role]] = {}
+        for row in tables["heads"].rows:
+            heads[parse_head(str(row[0]))] = []
+        for head, function, label in tables["roles"].rows:
+            known = FUNCTIONS[FUNCTIONS.index(str(function))]
+            heads[parse_head(str(head))].append(Role(known, str(label)))
+    except DAMAGE as error:
+        raise InputError(f"{name_of(path)}: damaged ({type(error).__name__}: {error})") from None
+    return heads
+
+
+def _check_measured_alike(
+    paths: Sequence[str], models: Sequence[Model], results: Sequence[StoredResult]
+) -> None:
+    """Refuses roles that were measured in different ways.
+
+    A model whose encoder has no heads left was examined for nothing that only those can do.
+    """
+    with_encoder = []
+    for path, model, result in zip(paths, models, results, strict=True):
+        if any(head.kind == "encoder" for head in model.heads):
+            with_encoder.append((path, result.signature))
+    for path, signature in with_encoder:
+        first_path, first = with_encoder[0]
+        shared = [name for name in first if name in signature and name not in OWN]
+        for name in dict.fromkeys([*shared, *SETTINGS.values()]):
+            if first.get(name) != signature.get(name):
+                raise InputError(
+                    f"{path}: was measured with {name} {signature.get(name, NONE)}, {first_path} "
+                    f"with {first.get(name, NONE)}; pass models that were measured alike"
+                )

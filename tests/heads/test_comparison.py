@@ -1,0 +1,113 @@
+"""Three made-up models side by side: text, tables and curves."""
+
+import pytest
+
+from fairseq_normalign.heads.evaluation import Comparison, Row, varied_kind
+from fairseq_normalign.names import Head
+
+
+def row(name: str, heads: dict, bleu: float, speed: float, layer: int, scratch=None) -> Row:
+    by_layer = {}
+    for kind, counts in heads.items():
+        for number, count in enumerate(counts):
+            by_layer[kind, number] = count
+    made = {"BLEU": "tok:none", "AER": f"AER|layer:auto:{layer}"}
+    scores = {"BLEU": bleu, "AER": 37.25}
+    names = (Head("cross", 0, 3),)
+    return Row(name, by_layer, 4_973_568, 19.94544, scores, made, speed, names, scratch)
+
+
+HALF = {"encoder": (0, 1), "decoder": (2, 0), "cross": (4, 3)}
+
+
+@pytest.fixture
+def rows():
+    full = {"encoder": (4, 4), "decoder": (4, 4), "cross": (4, 4)}
+    small = {"encoder": (0, 0), "decoder": (0, 0), "cross": (1, 2)}
+    return Comparison(
+        [
+            row("half.pt", HALF, 20.55, 1.0, layer=1),
+            row("full.pt", full, 21.34, 0.875, layer=2),
+            row("small.pt", small, 9.96, 1.5, layer=1),
+        ]
+    )
+
+
+TABLE = """\
+model     heads  e  d  d-e  million parameters    MB  BLEU   AER  speed
+half.pt      10  1  2    7                4.97  19.9  20.6  37.2   1.00
+full.pt      24  8  8    8                4.97  19.9  21.3  37.2   0.88
+small.pt      3  0  0    3                4.97  19.9  10.0  37.2   1.50
+"""
+
+
+def test_text(rows):
+    assert rows.text().startswith(TABLE)
+    assert rows.text().endswith(
+        "\n\nBLEU: tok:none\nAER of half.pt: AER|layer:auto:1\nAER of full.pt: AER|layer:auto:2\n"
+        "AER of small.pt: AER|layer:auto:1"
+    )
+    assert Comparison(rows[::2]).text().endswith("\n\nBLEU: tok:none\nAER: AER|layer:auto:1")
+    assert rows.tables()["heads"].rows[0] == ["half.pt", "cross.1.4"]
+    assert rows.signature["checkpoints"] == "half.pt+full.pt+small.pt"
+
+
+def points(curve):
+    return [(point.x, point.y) for point in curve.points]
+
+
+def test_curves_are_over_numbers_of_heads(rows):
+    panels, layers, *_ = rows.blocks()
+    bleu, aer, kinds = panels.blocks
+    (curve,) = bleu.curves
+    assert points(curve) == [(3, 9.96), (10, 20.55), (24, 21.34)]
+    assert [point.note for point in curve.points] == ["small.pt", "half.pt", "full.pt"]
+    assert (bleu.x_title, aer.about) == ("heads in all", "lower is better")
+    assert {curve.name: points(curve) for curve in kinds.curves} == {
+        "encoder self-attention": [(3, 0), (10, 1), (24, 8)],
+        "decoder self-attention": [(3, 0), (10, 2), (24, 8)],
+        "source–target attention": [(3, 3), (10, 7), (24, 8)],
+    }
+    assert layers.values == [[0, 1, 2, 0, 4, 3], [4] * 6, [0, 0, 0, 0, 1, 2]]
+    assert list(layers.columns) == ["e 1", "e 2", "d 1", "d 2", "d-e 1", "d-e 2"]
+
+
+def test_models_may_differ_in_depth_or_have_no_heads(rows):
+    deep = row("a.pt", {"encoder": (4, 4, 2), "decoder": (1,), "cross": (3,)}, 20.0, 1.0, 1)
+    assert Comparison([*rows, deep]).blocks()[1].values[-1] == [4, 4, 2, 1, 0, 3, 0]
+    none = row("b.pt", {"encoder": (0,), "decoder": (0,), "cross": (0,)}, 0.0, 1.0, layer=1)
+    assert Comparison([none]).figure().subfigs
+
+
+FROM_SCRATCH = """\
+model     heads  e  d  d-e  million parameters    MB  BLEU   AER  BLEU from scratch  \
+AER from scratch  speed
+half.pt      10  1  2    7                4.97  19.9  20.6  37.2               19.2  \
+            37.2   1.00
+full.pt      24  8  8    8                4.97  19.9  21.3  37.2                  –  \
+               –   0.88
+"""
+
+
+def test_models_from_scratch_stand_beside_the_trained(rows):
+    scratch = row("scratch/half.pt", HALF, 19.25, 1.0, layer=2)
+    beside = Comparison([rows[0]._replace(scratch=scratch), *rows[1:]])
+    assert beside.text().startswith(FROM_SCRATCH)
+    assert "AER of scratch/half.pt: AER|layer:auto:2" in beside.text()
+    trained, from_scratch = beside.blocks()[0].blocks[0].curves
+    assert [trained.name, from_scratch.name] == ["from trained", "from scratch"]
+    assert points(from_scratch) == [(10, 19.25)]
+    assert (trained.dashed, from_scratch.dashed) == (False, True)
+
+
+def test_models_that_differ_in_one_kind_alone_are_drawn_by_it():
+    """BLEU against encoder heads left (Voita et al., 2019, Fig. 7)."""
+    rows = []
+    for left in (4, 1, 2):
+        heads = {"encoder": (left,), "decoder": (4,), "cross": (3,)}
+        rows.append(row(f"{left}.pt", heads, 10.0 + left, 1.0, layer=1))
+    assert varied_kind(rows) == "encoder"
+    bleu, aer = Comparison(rows).blocks()[0].blocks
+    assert points(bleu.curves[0]) == [(1, 11), (2, 12), (4, 14)]
+    assert bleu.x_title == aer.x_title == "heads of encoder self-attention"
+    assert varied_kind(rows[:1]) is None
