@@ -120,6 +120,7 @@ class Curves:
     dashes: str = ""  # what a dashed line means
     colours: Sequence[str] = ()  # what colours mean, if they are not those of single curves
     about: str = ""  # what a reader may not know
+    in_text: bool = True  # else only drawn, as a table beside it has the numbers
 
     def __post_init__(self) -> None:
         kinds: set[bool] = set()
@@ -172,6 +173,7 @@ class Grid:
     about: str = ""  # what a reader may not know
     deviations: Sequence[Sequence[float | None]] = ()  # as in Table
     name: str = ""  # as in Table
+    in_text: bool = True  # as in Curves
 
     def __post_init__(self) -> None:
         _check_length(self.values, self.rows)
@@ -280,6 +282,13 @@ def _part(kind: type, contents: Mapping[str, Any]) -> Any:
     return kind(**own)
 
 
+def is_only_drawn(block: Block) -> bool:
+    """Whether text and notebooks leave a block out, as it is a picture or for programs."""
+    if isinstance(block, Table):
+        return block.hidden
+    return isinstance(block, Clouds) or not getattr(block, "in_text", True)
+
+
 def walk(blocks: Sequence[Block], *, all_options: bool = False) -> list[Block]:
     """The blocks without rows and choices around them, in their order.
 
@@ -318,7 +327,11 @@ def chosen_from(
 
 
 def without_empty(
-    columns: Sequence[str], rows: Sequence[Sequence[Cell]], title: str, decimals: int = 2
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    title: str,
+    decimals: int | Sequence[int] = 2,
+    **more: Any,
 ) -> Table:
     """A table of those columns that have something in some row."""
     kept = []
@@ -326,7 +339,14 @@ def without_empty(
         if not rows or any(row[place] not in (None, "") for row in rows):
             kept.append(place)
     names = [columns[place] for place in kept]
-    return Table(names, [[row[place] for place in kept] for row in rows], title, decimals)
+    if not isinstance(decimals, int):
+        decimals = [decimals[place] for place in kept]
+    return Table(names, [[row[place] for place in kept] for row in rows], title, decimals, **more)
+
+
+def by_layer(name: str, values: Sequence[float], *, first: int = 0, **look: Any) -> Curve:
+    """A curve over layers, from 0 or from the first that has a value."""
+    return Curve(name, [Point(layer, value) for layer, value in enumerate(values, first)], **look)
 
 
 def on_one_scale(grids: Sequence[Grid]) -> list[Block]:

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Heading, walk
@@ -121,6 +122,8 @@ def draw_curves(axes: Axes, block: Curves) -> None:
                 axes.plot([x], [point.y], "o", ms=9, mfc="none", color=colour)
     if names:
         axes.set_xticks(list(names.values()), list(names))
+    elif all(isinstance(point.x, int) for curve in block.curves for point in curve.points):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(block.x_title)
     axes.set_ylabel(block.y_title)
     if block.zero:

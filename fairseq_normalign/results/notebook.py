@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Heading, Table, walk
+from fairseq_normalign.results.blocks import (
+    Block,
+    Curves,
+    Grid,
+    Heading,
+    Table,
+    is_only_drawn,
+    walk,
+)
 from fairseq_normalign.results.tables import as_table, cell_text, is_number_column
 from fairseq_normalign.results.text import NOTHING, paragraph
 
@@ -17,7 +25,7 @@ def as_html(blocks: Sequence[Block], signature: str = "") -> str:
     """A table for each table or map, a paragraph for all else, and the signature at the end."""
     parts = []
     for block in walk(blocks):
-        if isinstance(block, Clouds) or (isinstance(block, Table) and block.hidden):
+        if is_only_drawn(block):
             continue
         if isinstance(block, (Table, Grid, Curves)):
             parts.append(html_table(block))

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from fairseq_normalign.results.blocks import (
     Block,
-    Clouds,
     Curves,
     Facts,
     Grid,
     Heading,
     Note,
     Table,
+    is_only_drawn,
     walk,
 )
 from fairseq_normalign.results.columns import columns
@@ -35,7 +35,7 @@ def paragraph(block: Block) -> str:
     if isinstance(block, Facts):
         lines = [f"{name}: {value}" for name, value in block.items]
         return "\n".join(_titled(block.title, lines))
-    if isinstance(block, Clouds) or (isinstance(block, Table) and block.hidden):
+    if is_only_drawn(block):
         return ""
     if isinstance(block, (Table, Grid, Curves)):
         table = as_table(block)

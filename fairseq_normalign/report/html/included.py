@@ -13,7 +13,6 @@ from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.report.html import (
     error_blocks,
     head_blocks,
-    layer_blocks,
     pruning_blocks,
 )
 from fairseq_normalign.results.blocks import Block, as_json, facts_of
@@ -63,8 +62,6 @@ ABOUT = {
     "head.",
     "gates": "Heads were pruned while the model was trained: a head whose gate is closed is gone.",
     "pruning": "The same model with fewer heads.",
-    "evolution": "What the states after each layer still tell of the token itself and of its "
-    "neighbours; layer 0 are embeddings.",
 }
 
 # The sections of the page, in their order.
@@ -76,6 +73,7 @@ SECTIONS = {
     "mixing": "Mixing of context",
     "statistics": "Attention weights and norms",
     "evolution": "States of layers",
+    "probing": "Parts of speech in the states of layers",
     "links": "Signatures of alignments",
 }
 
@@ -132,18 +130,6 @@ KINDS = (
         "pruning",
         _first_has("model", "heads", "parameters"),
         pruning_blocks.comparison_blocks,
-    ),
-    Kind(
-        "evolution -o",
-        "evolution",
-        _model_has("name", "identity", "information"),
-        layer_blocks.evolution_blocks,
-    ),
-    Kind(
-        "probe -o",
-        "evolution",
-        _model_has("name", "accuracy", "shuffled"),
-        layer_blocks.probing_blocks,
     ),
     Kind(
         "align -o",
