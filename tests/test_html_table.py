@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts, Score, score_links
-from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.attention.soft import Choice, Evidence, Soft
+from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.evaluation import Comparison, Row
 from fairseq_normalign.heads.profile import Profile
@@ -81,27 +80,6 @@ def test_score_links_of_other_pairs(count, shorter):
     gold = [Gold(set(), set())] * 2
     with pytest.raises(InputError, match=f"the {shorter} end early; expected links and gold"):
         score_links([[]] * count, gold)
-
-
-def test_error_table():
-    scores = {
-        Evidence("norms", 0, "input"): Counts(10, 10, 8, 8),
-        Evidence("norms", 1, "input"): Counts(10, 10, 4, 4),
-        Evidence("norms", 1, "input", 2): Counts(10, 10, 3, 3),
-        Evidence("lrp", None, "output"): Counts(10, 10, 5, 5),
-    }
-    choices = {
-        "norms": Choice({"input": 1}, "input"),
-        "lrp": Choice({"output": None}, "output"),
-    }
-    html = ErrorTable(scores, choices)._repr_html_()
-    assert cells(html) == [
-        *("layer", "norms, input", "lrp, output"),
-        *("1", "20.0*", "–"),
-        *("2", "60.0+", "–"),
-        *("2.3", "70.0", "–"),
-        *("all", "–", "50.0*+"),
-    ]
 
 
 def test_profile():

@@ -51,6 +51,7 @@ class Table:
         deviations: beside each number its deviation over several models; empty for one model.
         name: by which programs find the table in JSON.
         hidden: data for JSON, CSV and pandas that text, notebooks and the page leave out.
+        marks: behind each number for people to see, as in Grid.
     """
 
     type: ClassVar[str] = "table"
@@ -61,6 +62,7 @@ class Table:
     deviations: Sequence[Sequence[float | None]] = ()
     name: str = ""
     hidden: bool = False
+    marks: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         for row in self.rows:

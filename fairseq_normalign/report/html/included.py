@@ -55,9 +55,6 @@ class Included(NamedTuple):
 
 # What a reader who got the page alone may not know.
 ABOUT = {
-    "alignments": "AER, the alignment error rate: the lower, the better. Methods: norms takes "
-    "‖αf(x)‖, the length of the vector that attention adds for a source word; weights takes the "
-    "attention weight α alone.",
     "heads": "Every map shows one score of all heads: a row for each layer, a column for each "
     "head.",
     "gates": "Heads were pruned while the model was trained: a head whose gate is closed is gone.",
@@ -100,15 +97,6 @@ def _model_has(*names: str) -> Callable[[Any], bool]:
     return fits
 
 
-def _is_table(contents: Any) -> bool:
-    """One table of error rates, or those of some models, with their mean if they are several."""
-    is_one = _first_has("method", "layer", "step", "aer")
-    if not (isinstance(contents, dict) and isinstance(contents.get("models"), dict)):
-        return is_one(contents)
-    tables = list(contents["models"].values())
-    return bool(tables) and all(map(is_one, tables))
-
-
 def _is_scores(contents: Any) -> bool:
     names = ("system", "signature", "aer", "precision")
     return _has(*names)(contents) or _first_has(*names)(contents)
@@ -121,7 +109,6 @@ def _heads_of_one(contents: Any) -> bool:
 
 
 KINDS = (
-    Kind("align --all --json", "alignments", _is_table, error_blocks.blocks_of),
     Kind("aer --format json", "alignments", _is_scores, error_blocks.score_blocks),
     Kind("heads -o", "heads", _heads_of_one, head_blocks.blocks_of),
     Kind("heads -o", "heads", _model_has("heads", "correlations"), head_blocks.blocks_of),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from fairseq_normalign.report.html.included import Included, shown
 from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
 from fairseq_normalign.results.blocks import Note
-from fairseq_normalign.results.result import StoredResult
 from fairseq_normalign.text.links import Gold, GoldFile
 from fairseq_normalign.version import __version__
 
@@ -192,14 +191,11 @@ class Gatherer:
                 heads=self.options.heads,
                 progress=progress.update,
             )
-        signature = self._signature(gold, table)
-        advice = [Note(f"Is the gold read right? {said}.", urgent=True) for said in table.advice]
-        rates = shown(table.as_json(), material.name).result
-        blocks = [*advice, *rates.blocks()]
-        about = {"about": rates.about, "signature": signature}
-        result = StoredResult(rates.kind, rates.title, blocks, **about)  # type: ignore[arg-type]
+        result = replace(table, signature=self._signature(gold, table))
         self.included.append(Included(material.name, result))
-        self.advice += advice
+        self.advice += [
+            block for block in result.blocks() if isinstance(block, Note) and block.urgent
+        ]
         return {method: table.choice(method) for method in methods}
 
     def _counted(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
