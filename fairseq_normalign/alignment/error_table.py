@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.alignment.aer import Counts, percent
+from fairseq_normalign.alignment.aer import Counts, ends, percent
 from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.results.blocks import (
     Block,
@@ -156,7 +156,7 @@ class ErrorTable(Result):
             if aer is not None:
                 layer = "all" if evidence.layer is None else str(evidence.layer + 1)
                 is_chosen = evidence == self.choice(evidence.method)
-                point = Point(layer, aer, *self._interval(evidence), marked=is_chosen)
+                point = Point(layer, aer, *ends(self.intervals.get(evidence)), marked=is_chosen)
                 points.setdefault((evidence.method, evidence.step), []).append(point)
         methods = list(self.choices)
         curves = []
@@ -177,10 +177,6 @@ class ErrorTable(Result):
     def _aer(self, evidence: Evidence) -> float | None:
         """In percent; None if it is undefined, or the method has no such layer."""
         return percent(self.scores[evidence].aer) if evidence in self.scores else None
-
-    def _interval(self, evidence: Evidence) -> list[float | None]:
-        ends = self.intervals.get(evidence)
-        return [None, None] if ends is None else [percent(end) for end in ends]
 
     def _methods(self) -> Table:
         """A row for each method: what is chosen without gold, its score, the best, the cost."""
@@ -203,7 +199,7 @@ class ErrorTable(Result):
         """AER and its interval, precision and recall."""
         counts = self.scores[evidence]
         ratios = [percent(counts.precision), percent(counts.recall)]
-        return [self._aer(evidence), *self._interval(evidence), *ratios]
+        return [self._aer(evidence), *ends(self.intervals.get(evidence)), *ratios]
 
     def _cost(self, method: str) -> list[Cell]:
         if self.costs is None:
@@ -245,7 +241,7 @@ class ErrorTable(Result):
         return maps
 
     def _interval_text(self, evidence: Evidence) -> str:
-        low, high = self._interval(evidence)
+        low, high = ends(self.intervals.get(evidence))
         return "" if low is None or high is None else f"95 % interval {low:.1f} to {high:.1f}"
 
     def _cells(self) -> Table:

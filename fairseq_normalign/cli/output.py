@@ -49,8 +49,8 @@ def write_result_files(result: Result, args: argparse.Namespace) -> None:
         save(result.figure(), args.plot)
 
 
-def print_result(result: Result, args: argparse.Namespace) -> None:
-    """The result on stdout, its signature on stderr."""
+def print_result(result: Result, args: argparse.Namespace, *, signature: bool = True) -> None:
+    """The result on stdout, and its signature on stderr."""
     if args.format == "text":
         print(result.text())
     elif args.format == "json":
@@ -63,4 +63,5 @@ def print_result(result: Result, args: argparse.Namespace) -> None:
         from fairseq_normalign.results.tables import as_format
 
         print(as_format(result.blocks(), args.format))
-    print_signature(result.signature)
+    if signature:
+        print_signature(result.signature)

@@ -52,6 +52,8 @@ class Table:
         name: by which programs find the table in JSON.
         hidden: data for JSON, CSV and pandas that text, notebooks and the page leave out.
         marks: behind each number for people to see, as in Grid.
+        absent: what text says where there is no value.
+        plain: numbers have no commas, as programs read the text.
     """
 
     type: ClassVar[str] = "table"
@@ -63,6 +65,8 @@ class Table:
     name: str = ""
     hidden: bool = False
     marks: Sequence[Sequence[str]] = ()
+    absent: str = "–"
+    plain: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:

@@ -107,7 +107,7 @@ def mean_cells(of_models: Sequence[Sequence[Cell]]) -> list[tuple[Cell, float | 
             mean = float(numbers.mean()) if varies else of_cell[0]
             cells.append((mean, float(numbers.std(ddof=1)) if varies else None))
         elif all(isinstance(value, str) for value in of_cell):
-            cells.append((_counted(of_cell), None))  # type: ignore[arg-type]
+            cells.append((_counted(of_cell), None))
         else:
             cells.append((None, None))
     return cells

@@ -79,7 +79,7 @@ def cell_text(table: Table, row: int, column: int) -> str:
     if cell is None or isinstance(cell, str):
         return cell or ""
     decimals = table.decimals_of(column)
-    text = f"{cell:,.{decimals}f}"
+    text = f"{cell:.{decimals}f}" if table.plain else f"{cell:,.{decimals}f}"
     deviation = table.deviations[row][column] if table.deviations else None
     if deviation is not None:
         text = f"{text} ±{deviation:.{decimals}f}"

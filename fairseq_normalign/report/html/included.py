@@ -11,7 +11,6 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, read_lines, short_names
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.report.html import (
-    error_blocks,
     head_blocks,
     pruning_blocks,
 )
@@ -64,6 +63,7 @@ ABOUT = {
 # The sections of the page, in their order.
 SECTIONS = {
     "alignments": "Alignment error rates",
+    "scores": "Alignments against gold",
     "heads": "Attention heads",
     "gates": "Gates during training",
     "pruning": "Heads left and quality",
@@ -97,11 +97,6 @@ def _model_has(*names: str) -> Callable[[Any], bool]:
     return fits
 
 
-def _is_scores(contents: Any) -> bool:
-    names = ("system", "signature", "aer", "precision")
-    return _has(*names)(contents) or _first_has(*names)(contents)
-
-
 def _heads_of_one(contents: Any) -> bool:
     return _has("signature", "heads", "correlations")(contents) and isinstance(
         contents["heads"], list
@@ -109,7 +104,6 @@ def _heads_of_one(contents: Any) -> bool:
 
 
 KINDS = (
-    Kind("aer --format json", "alignments", _is_scores, error_blocks.score_blocks),
     Kind("heads -o", "heads", _heads_of_one, head_blocks.blocks_of),
     Kind("heads -o", "heads", _model_has("heads", "correlations"), head_blocks.blocks_of),
     Kind(
