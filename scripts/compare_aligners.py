@@ -13,7 +13,6 @@ on the same text, while ours are always made anew.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
@@ -35,6 +34,7 @@ from statistical_aligners import (
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
+from fairseq_normalign.results.result import read_result
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "data_prep"))
@@ -244,16 +244,14 @@ def rows(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
 def scores(args: argparse.Namespace, systems: Sequence[System]) -> list[dict]:
     """What `normalign aer` says of each system."""
     words = [NORMALIGN, "aer", args.gold, "--ref-index", args.gold_index, "--confidence"]
-    words += ["-f", "json", "-q", "-i", *(system.links for system in systems)]
+    words += ["-o", args.out / "scores.json", "-q", "-i", *(system.links for system in systems)]
     done = subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise InputError(done.stderr.strip())
-    with whole_file(args.out / "scores.json") as file:
-        file.write(done.stdout)
-    scored = json.loads(done.stdout)
-    return scored if len(systems) > 1 else [scored]
+    table = read_result(args.out / "scores.json").tables()["systems"]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def table(systems: Sequence[System], scored: Sequence[dict]) -> str:
@@ -263,10 +261,10 @@ def table(systems: Sequence[System], scored: Sequence[dict]) -> str:
     heading = "".join(f"{name:>8}" for name in others)
     lines = [f"{'system':<{width}}{aer:>7}  {interval:<12}{heading}"]
     for system, score in zip(systems, scored, strict=True):
-        low, high = score["interval"]
+        interval = f"{score['95 % from']:.1f}–{score['to']:.1f}"
         lines.append(
-            f"{system.name:<{width}}{score['aer']:>7.1f}  {f'{low:.1f}–{high:.1f}':<12}"
-            f"{score['precision']:>8.1f}{score['recall']:>8.1f}{score['links']:>8}"
+            f"{system.name:<{width}}{score['AER']:>7.1f}  {interval:<12}"
+            f"{score['P']:>8.1f}{score['R']:>8.1f}{score['links']:>8}"
             f"{system.seconds:>8.0f}"
         )
     return "\n".join([*lines, NOTE])

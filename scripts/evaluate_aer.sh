@@ -26,7 +26,7 @@ for direction in "${DIRECTIONS[@]}"; do
     model "$direction" "$seed"
     PATHS+=("$CHECKPOINT")
   done
-  TABLE=(--all --gold "$GOLD" --gold-index "$INDEX" --json "$OUT/$direction.json")
+  TABLE=(--all --gold "$GOLD" --gold-index "$INDEX" -o "$OUT/$direction.json")
   [ "$direction" = "$FORWARD" ] || TABLE+=(--reverse-gold)
   normalign align "${CORPUS[@]}" --path "${PATHS[@]}" "${TABLE[@]}" "$@" | tee "$OUT/$direction.txt"
 done

@@ -5,13 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.aer import Counts, Score, score_links
-from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.attention.soft import Choice, Evidence, Soft
+from fairseq_normalign.alignment.aer import Counts, score_links
+from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.html_table import MOST, Cell, html_table
-from fairseq_normalign.layers.evolution import BY_LAYER, Evolution, Evolutions
-from fairseq_normalign.layers.probing import Probing
 from fairseq_normalign.text.links import Gold
 
 EVIL = "<script>alert('&')</script>"
@@ -61,12 +58,10 @@ def test_long_sentences_are_cut_and_the_caption_says_so():
     assert "source words" not in html
 
 
-def test_counts_and_score():
+def test_counts():
     counts = Counts(links=4, sure=2, in_possible=3, in_sure=2)
     assert cells(counts._repr_html_())[-6:] == ["16.7", "75.0", "100.0", "85.7", "4", "2"]
-    score = Score(EVIL, Counts(), np.zeros((0, 4)))
-    assert "<script" not in score._repr_html_()
-    assert cells(score._repr_html_())[-6:] == ["–", "–", "–", "–", "0", "0"]
+    assert cells(Counts()._repr_html_())[-6:] == ["–", "–", "–", "–", "0", "0"]
 
 
 def test_score_links():
@@ -80,37 +75,3 @@ def test_score_links_of_other_pairs(count, shorter):
     gold = [Gold(set(), set())] * 2
     with pytest.raises(InputError, match=f"the {shorter} end early; expected links and gold"):
         score_links([[]] * count, gold)
-
-
-def test_error_table():
-    scores = {
-        Evidence("norms", 0, "input"): Counts(10, 10, 8, 8),
-        Evidence("norms", 1, "input"): Counts(10, 10, 4, 4),
-        Evidence("norms", 1, "input", 2): Counts(10, 10, 3, 3),
-        Evidence("lrp", None, "output"): Counts(10, 10, 5, 5),
-    }
-    choices = {
-        "norms": Choice({"input": 1}, "input"),
-        "lrp": Choice({"output": None}, "output"),
-    }
-    html = ErrorTable(scores, choices)._repr_html_()
-    assert cells(html) == [
-        *("layer", "norms, input", "lrp, output"),
-        *("1", "20.0*", "–"),
-        *("2", "60.0+", "–"),
-        *("2.3", "70.0", "–"),
-        *("all", "–", "50.0*+"),
-    ]
-
-
-def test_evolution_and_probing():
-    of_layers = {name: [0.25, 0.5] for name in BY_LAYER}
-    model = Evolution(EVIL, "encoder", **of_layers)
-    html = Evolutions([model, model], {}, 1.0, {}, [], {})._repr_html_()
-    assert html.count("<table>") == 2
-    assert "<script" not in html
-    assert cells(html)[6:12] == ["0", *["0.250"] * 5]
-    html = Probing(EVIL, [0.5, 0.75], [0.25, 0.25], 0.2, 90, 10, ["NOUN"])._repr_html_()
-    assert cells(html)[3:] == [*("0", "50.0", "25.0"), *("1", "75.0", "25.0")]
-    assert "10 words; most frequent tag 20.0" in html
-    assert "<script" not in html

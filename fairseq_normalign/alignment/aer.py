@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.html_table import html_table, percent_text
 from fairseq_normalign.progress import over
+from fairseq_normalign.results.blocks import Cell, Table
 from fairseq_normalign.text.links import (
     Gold,
     GoldFile,
@@ -59,21 +59,24 @@ class Counts(NamedTuple):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return html_table(COLUMNS, [["", *_cells(self)]])
+        from fairseq_normalign.results.notebook import html_table
+
+        measures = self.measures()
+        return html_table(Table(list(measures), [list(measures.values())], decimals=1))
+
+    def measures(self, alpha: float | None = None) -> dict[str, Cell]:
+        """All that is reported, ratios in percent; None where a ratio is undefined."""
+        ratios = {"AER": self.aer, "P": self.precision, "R": self.recall, "F1": self.f()}
+        if alpha is not None:
+            ratios[f"F_{alpha}"] = self.f(alpha)
+        shown = {name: percent(ratio) for name, ratio in ratios.items()}
+        return {**shown, "links": self.links, "sure": self.sure}
 
     def f(self, alpha: float = 0.5) -> float:
         """F_α = 1 / (α/P + (1−α)/R) (Fraser and Marcu, 2007); 0 if nothing right was found."""
         if self.in_possible == 0 or self.in_sure == 0:
             return math.nan if math.isnan(self.precision + self.recall) else 0.0
         return 1 / (alpha / self.precision + (1 - alpha) / self.recall)
-
-
-COLUMNS = ("", "AER", "P", "R", "F1", "links", "sure")  # of a score in a notebook, in %
-
-
-def _cells(counts: Counts) -> list[str]:
-    ratios = (counts.aer, counts.precision, counts.recall, counts.f())
-    return [*map(percent_text, ratios), str(counts.links), str(counts.sure)]
 
 
 def _ratio(part: int, whole: int) -> float:
@@ -108,10 +111,6 @@ class Score(NamedTuple):
     name: str
     total: Counts
     sentences: np.ndarray
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return html_table(COLUMNS, [[self.name, *_cells(self.total)]])
 
 
 def score(
@@ -271,3 +270,8 @@ def signature(options: Mapping[str, object]) -> str:
 def percent(value: float) -> float | None:
     """A ratio for JSON: in percent, and None if it is undefined."""
     return None if math.isnan(value) else round(100 * value, 6)
+
+
+def ends(interval: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """The same of an interval, if there is one."""
+    return (None, None) if interval is None else (percent(interval[0]), percent(interval[1]))

@@ -1,49 +1,67 @@
-"""Error rates of many soft alignments side by side, as plain data."""
+"""Error rates of many soft alignments side by side."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from fairseq_normalign.alignment.aer import Counts, percent
+from fairseq_normalign.alignment.aer import Counts, ends, percent
 from fairseq_normalign.attention.soft import Choice, Evidence
-from fairseq_normalign.html_table import Cell, html_table, percent_text
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Curve,
+    Curves,
+    Grid,
+    Note,
+    Point,
+    Row,
+    Table,
+    on_one_scale,
+    without_empty,
+)
+from fairseq_normalign.results.result import Result
+
+if TYPE_CHECKING:
+    from fairseq_normalign.alignment.method_cost import Costs
 
 Column = tuple[str, str]  # method and step
-NOTHING: Mapping = MappingProxyType({})
+MARKS = (
+    "* marks the layer of lowest AER, + the layer that is chosen without gold. Best by gold: the "
+    "layer and step of lowest AER, which gold alone can tell."
+)
+COST = (
+    "Cost of one method by itself at one layer, on {pairs} pairs with --max-tokens {tokens}: time "
+    "in forward passes, seconds for 1,000 pairs, memory in MB at most above the model."
+)
+STEPS = (
+    "Dashed: align with output, where the decoder predicts a word; else with input, where it "
+    "reads the word."
+)
 
 
-class Cost(NamedTuple):
-    """What it takes to run a model in some way."""
-
-    seconds: float  # for 1,000 pairs
-    megabytes: float | None  # at most at once, above the model; None where that is not known
-
-
-class Costs(NamedTuple):
-    """What each method takes by itself, at one layer, beside a plain forward pass."""
-
-    pairs: int  # how many it was measured on
-    batch_tokens: int
-    forward: Cost
-    methods: dict[str, Cost]
-
-    def forwards(self, method: str) -> float:
-        """How many forward passes take as long."""
-        return self.methods[method].seconds / self.forward.seconds
-
-
-class ErrorTable(NamedTuple):
+@dataclass(frozen=True)
+class ErrorTable(Result):
     """How well each layer (and head) of one model aligns, by method and step."""
 
-    scores: dict[Evidence, Counts]
-    choices: dict[str, Choice]  # by method: what is chosen without gold
-    intervals: Mapping[Evidence, tuple[float, float]] = NOTHING  # of AER, 95 %
-    rules: Mapping[str, str] = NOTHING  # by method: how links are taken
+    scores: Mapping[Evidence, Counts]
+    choices: Mapping[str, Choice]  # by method: what is chosen without gold
+    intervals: Mapping[Evidence, tuple[float, float]] = field(default_factory=dict)  # of AER, 95 %
+    rules: Mapping[str, str] = field(default_factory=dict)  # by method: how links are taken
     costs: Costs | None = None
     advice: Sequence[str] = ()  # what looks wrong with the gold
+    signature: Mapping[str, object] = field(default_factory=dict)
+
+    kind = "alignments"
+    title = "Alignment error rates"
+    about = (
+        "AER, the alignment error rate: the lower, the better. Methods: norms takes ‖αf(x)‖, the "
+        "length of the vector that attention adds for a source word; weights takes the attention "
+        "weight α alone."
+    )
 
     @property
     def aers(self) -> dict[Evidence, float]:
@@ -67,82 +85,184 @@ class ErrorTable(NamedTuple):
                 columns.setdefault((evidence.method, evidence.step), []).append(aer)
         return {column: fmean(aers) for column, aers in columns.items()}
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each layer and head, a column for a method and step."""
-        aers = self.aers
-        columns = list(dict.fromkeys((evidence.method, evidence.step) for evidence in aers))
-        places = list(dict.fromkeys((evidence.layer, evidence.head) for evidence in aers))
-        best = best_of_columns(aers)
-        rows = []
-        for layer, head in places:
-            cells: list[str | Cell] = [_place_name(layer, head)]
-            for method, step in columns:
-                evidence = Evidence(method, layer, step, head)
-                marks = "*" * (evidence in best)
-                if evidence in aers and self.chosen(evidence):
-                    marks += "+"
-                cells.append(Cell(percent_text(aers.get(evidence)) + marks, 0.5 * bool(marks)))
-            rows.append(cells)
-        header = ["layer", *(f"{method}, {step}" for method, step in columns)]
-        caption = "AER in %: * the best of a column, + the layer that is chosen without gold"
-        return html_table(header, rows, caption=caption)
+    @property
+    def findings(self) -> list[str]:
+        best = min(map(self.choice, self.choices), key=self.aers.__getitem__)
+        aer = self._aer(best)
+        if aer is None:
+            return []
+        return [f"AER is {aer:.1f} % by {best.method} ({place_name(best)}, chosen without gold)."]
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """A row for each evidence, and one for the mean over layers of each method and step."""
-        best = set(best_of_methods(self.aers).values())
-        rows = [self._row(evidence, best=evidence in best) for evidence in self.scores]
-        for (method, step), mean in self.layer_means().items():
-            place = place_as_json(Evidence(method, None, step))
-            rows.append({**place, "layer": "mean", "aer": percent(mean)})
-        return rows
-
-    def _row(self, evidence: Evidence, *, best: bool) -> dict[str, Any]:
-        counts = self.scores[evidence]
-        row = {
-            **place_as_json(evidence),
-            "chosen_without_gold": self.chosen(evidence),
-            "better_step_without_gold": self.choices[evidence.method].step == evidence.step,
-            "best_by_gold": best,
-            "aer": percent(counts.aer),
-            "precision": percent(counts.precision),
-            "recall": percent(counts.recall),
-            "links": counts.links,
-        }
-        if evidence in self.intervals:
-            row["interval"] = list(map(percent, self.intervals[evidence]))
-        if evidence.method in self.rules:
-            row["extract"] = self.rules[evidence.method]
+    def blocks(self) -> list[Block]:
+        blocks: list[Block] = [*self.advice_notes()]
+        blocks += [self._layers(), self._curves(), self._methods(), Note(MARKS)]
         if self.costs is not None:
-            row["cost"] = self._cost(evidence.method, self.costs)
-        return row
+            cost = COST.format(pairs=self.costs.pairs, tokens=self.costs.batch_tokens)
+            blocks.append(Note(cost))
+        maps = self._head_maps()
+        blocks += [Row(on_one_scale(maps))] if maps else []
+        return [*blocks, self._cells()]
 
-    def _cost(self, method: str, costs: Costs) -> dict[str, Any]:
-        seconds, megabytes = costs.methods[method]
-        return {
-            "forward_passes": round(costs.forwards(method), 4),
-            "seconds_per_1000_pairs": round(seconds, 4),
-            "megabytes": None if megabytes is None else round(megabytes, 1),
-            "pairs": costs.pairs,
-            "batch_tokens": costs.batch_tokens,
-        }
+    def advice_notes(self) -> list[Note]:
+        """What looks wrong with the gold."""
+        return [Note(f"Is the gold read right? {said}.", urgent=True) for said in self.advice]
+
+    def _of_layers(self) -> dict[Evidence, float]:
+        """AERs without those of single heads."""
+        return {evidence: aer for evidence, aer in self.aers.items() if evidence.head is None}
+
+    def _layers(self) -> Grid:
+        """A row for each method and step, a column for each layer (Kobayashi et al., 2020, Fig. 7).
+
+        Methods of the whole model have a column of their own, called all.
+        """
+        aers = self._of_layers()
+        best = best_of_columns(aers)
+        layers = list(dict.fromkeys(evidence.layer for evidence in aers))
+        means = self.layer_means()
+        names, values, marks = [], [], []
+        for method, step in dict.fromkeys((evidence.method, evidence.step) for evidence in aers):
+            places = [Evidence(method, layer, step) for layer in layers]
+            of_row = [self._aer(place) for place in places]
+            of_row += [percent(means.get((method, step), math.nan))] if means else []
+            marks_of_row = []
+            for place in places:
+                is_chosen = place in aers and self.chosen(place)
+                marks_of_row.append("*" * (place in best) + "+" * is_chosen)
+            names.append(f"{method}, {step}")
+            values.append(of_row)
+            marks.append([*marks_of_row, ""] if means else marks_of_row)
+        columns = ["all" if layer is None else str(layer + 1) for layer in layers]
+        columns += ["mean"] if means else []
+        return Grid(
+            "AER by layer",
+            "method and step",
+            "layer",
+            names,
+            columns,
+            values,
+            unit="%",
+            decimals=1,
+            marks=marks,
+            numbers=True,
+            low=True,
+            name="layers",
+        )
+
+    def _curves(self) -> Curves:
+        points: dict[Column, list[Point]] = {}
+        for evidence in self._of_layers():
+            aer = self._aer(evidence)
+            if aer is not None:
+                layer = "all" if evidence.layer is None else str(evidence.layer + 1)
+                is_chosen = evidence == self.choice(evidence.method)
+                point = Point(layer, aer, *ends(self.intervals.get(evidence)), marked=is_chosen)
+                points.setdefault((evidence.method, evidence.step), []).append(point)
+        methods = list(self.choices)
+        curves = []
+        for (method, step), of_method in points.items():
+            colour = methods.index(method)
+            curves.append(Curve(f"{method}, {step}", of_method, step == "output", colour))
+        return Curves(
+            "AER by layer and method",
+            "decoder layer",
+            "AER in %",
+            curves,
+            decimals=1,
+            mark="chosen without gold",
+            dashes=STEPS,
+            drawn=True,
+        )
+
+    def _aer(self, evidence: Evidence) -> float | None:
+        """In percent; None if it is undefined, or the method has no such layer."""
+        return percent(self.scores[evidence].aer) if evidence in self.scores else None
+
+    def _methods(self) -> Table:
+        """A row for each method: what is chosen without gold, its score, the best, the cost."""
+        best = best_of_methods(self.aers)
+        rows: list[list[Cell]] = []
+        for method in self.choices:
+            place = self.choice(method)
+            row: list[Cell] = [method, place_name(place), *self._score(place)]
+            row += [place_name(best[method]), self._aer(best[method])]
+            rows.append([*row, *self._cost(method)])
+        if self.costs is not None:
+            rows.append(["(forward pass)", *[None] * 8, 1.0, *self.costs.forward])
+        columns = ["method", "chosen", "AER", "95 % from", "to", "P", "R", "best by gold"]
+        columns += ["its AER", "× forward", "s/1,000", "MB"]
+        title = "AER, precision and recall in %, at the layer and step chosen without gold"
+        decimals = [0, 0, *[1] * 5, 0, *[1] * 3, 0]
+        return without_empty(columns, rows, title, decimals, name="methods")
+
+    def _score(self, evidence: Evidence) -> list[Cell]:
+        """AER and its interval, precision and recall."""
+        counts = self.scores[evidence]
+        ratios = [percent(counts.precision), percent(counts.recall)]
+        return [self._aer(evidence), *ends(self.intervals.get(evidence)), *ratios]
+
+    def _cost(self, method: str) -> list[Cell]:
+        if self.costs is None:
+            return [None, None, None]
+        return [self.costs.forwards(method), *self.costs.methods[method]]
+
+    def _head_maps(self) -> list[Grid]:
+        """A map of layers and heads for each method and step."""
+        by_column: dict[Column, dict[tuple[int, int], Evidence]] = {}
+        for evidence in self.scores:
+            if evidence.layer is not None and evidence.head is not None:
+                column = by_column.setdefault((evidence.method, evidence.step), {})
+                column[evidence.layer, evidence.head] = evidence
+        maps = []
+        for (method, step), cells in by_column.items():
+            layers = range(max(layer for layer, _ in cells) + 1)
+            heads = range(max(head for _, head in cells) + 1)
+            values: list[list[float | None]] = []
+            notes = []
+            for layer in layers:
+                places = [cells.get((layer, head)) for head in heads]
+                values.append([place and self._aer(place) for place in places])
+                notes.append([self._interval_text(place) if place else "" for place in places])
+            maps.append(
+                Grid(
+                    f"AER of single heads: {method}, {step}",
+                    "layer",
+                    "head",
+                    [str(layer + 1) for layer in layers],
+                    [str(head + 1) for head in heads],
+                    values,
+                    unit="%",
+                    decimals=1,
+                    notes=notes,
+                    low=True,
+                    absent="removed",
+                )
+            )
+        return maps
+
+    def _interval_text(self, evidence: Evidence) -> str:
+        low, high = ends(self.intervals.get(evidence))
+        return "" if low is None or high is None else f"95 % interval {low:.1f} to {high:.1f}"
+
+    def _cells(self) -> Table:
+        """All that is known of each layer, head, method and step, for programs."""
+        best = set(best_of_methods(self.aers).values())
+        rows: list[list[Cell]] = []
+        for evidence, counts in self.scores.items():
+            method, layer, step, head = evidence
+            place = [None if number is None else number + 1 for number in (layer, head)]
+            row: list[Cell] = [method, *place, step, *self._score(evidence), counts.links]
+            row += [int(self.chosen(evidence)), int(self.choices[method].step == step)]
+            rows.append([*row, int(evidence in best), self.rules.get(method)])
+        columns = ["method", "layer", "head", "step", "AER", "95 % from", "to", "P", "R", "links"]
+        columns += ["chosen layer", "chosen step", "best by gold", "extract"]
+        return Table(columns, rows, "Every cell", name="cells", hidden=True)
 
 
-def _place_name(layer: int | None, head: int | None) -> str:
-    """Layer and head from 1; a method of the whole model has neither."""
-    if layer is None:
-        return "all"
-    return f"{layer + 1}" if head is None else f"{layer + 1}.{head + 1}"
-
-
-def place_as_json(evidence: Evidence) -> dict[str, Any]:
-    """Where an error rate is from; layers and heads count from 1."""
-    method, layer, step, head = evidence
-    return {
-        "method": method,
-        "layer": None if layer is None else layer + 1,
-        "head": None if head is None else head + 1,
-        "step": step,
-    }
+def place_name(evidence: Evidence) -> str:
+    """A layer, counted from 1, and a step: ``1 input``."""
+    layer = "all" if evidence.layer is None else evidence.layer + 1
+    return f"{layer} {evidence.step}"
 
 
 def best_of_columns(aers: Mapping[Evidence, float]) -> set[Evidence]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.text.links import Gold, Link, PackedGold, unpack
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import Gold, GoldFile, Link, PackedGold, unpack
 
 SAMPLE = 1000  # sentence pairs looked at
 SUSPICIOUS = 0.4  # below this AER the conventions agree: every mistake here leaves few links right
@@ -270,3 +272,22 @@ def _too_long(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> list[Advice]
     if beyond and beyond >= 0.2 * pairs:
         return [TooLong(beyond, pairs)]
     return []
+
+
+def warn_of_misread_gold(
+    links: Sequence[set[Link]], golds: Sequence[Gold], file: GoldFile, *, refuse: bool = False
+) -> list[str]:
+    """Warns with the flags of the commands that take ``--gold``; returns what it said.
+
+    Args:
+        links: what should be near the gold, from 0.
+        refuse: raise InputError if a flag would mend it.
+    """
+    read = Conventions(file.index, 0, file.reverse)
+    said = []
+    for advice in diagnose(links, golds, read):
+        said.append(advice.words(GOLD_FLAGS))
+        if refuse and isinstance(advice, Misread) and advice.is_of_gold:
+            raise InputError(f"{file.name}: looks misread: {said[-1]}")
+        warnings.warn(said[-1], stacklevel=2)
+    return said

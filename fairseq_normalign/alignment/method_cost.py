@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from fairseq_normalign.alignment.error_table import Cost, Costs
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.host.batches import numbered_batches
@@ -22,6 +22,27 @@ from fairseq_normalign.progress import over
 SAMPLE = 100  # how many pairs it is measured on
 ROUNDS = 3  # the fastest counts
 QUICK = 2.0  # seconds: what takes longer is measured once
+
+
+class Cost(NamedTuple):
+    """What it takes to run a model in some way."""
+
+    seconds: float  # for 1,000 pairs
+    megabytes: float | None  # at most at once, above the model; None where that is not known
+
+
+class Costs(NamedTuple):
+    """What each method takes by itself, at one layer, beside a plain forward pass."""
+
+    pairs: int  # how many it was measured on
+    batch_tokens: int
+    forward: Cost
+    methods: dict[str, Cost]
+
+    def forwards(self, method: str) -> float:
+        """How many forward passes take as long."""
+        return self.methods[method].seconds / self.forward.seconds
+
 
 Run = Callable[[list[Pair]], object]  # runs the model on a batch
 

@@ -12,13 +12,13 @@ import numpy as np
 from fairseq_normalign.alignment.aer import Counts, count, intervals
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner, Progress
 from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.alignment.gold_check import warn_of_misread_gold
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
     decisive_pairs,
     layer_candidates,
 )
+from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.attention.extract import links_of
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import STEPS, Choice, Evidence, Soft

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
 
 from fairseq_normalign.alignment import aer, breakdown
 from fairseq_normalign.alignment import link_doctor as doctor
+from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.cli.options import CommandParser
+from fairseq_normalign.cli.options import CommandParser, check_output, check_picture
+from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, short_names
+from fairseq_normalign.files import name_of
 from fairseq_normalign.progress import bar
-from fairseq_normalign.results.columns import columns
 from fairseq_normalign.text.links import FORMATS, GoldFile, LinkFile
 from fairseq_normalign.text.words import TextFile
 
@@ -50,7 +49,11 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add_reading_options(parser)
     add_statistics_options(parser)
-    add_output_options(parser)
+    group = add_output_options(parser)
+    group.add_argument(
+        "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
+    )
+    group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals, 0 to 6")
     return parser
 
 
@@ -114,17 +117,6 @@ def add_statistics_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "-f", "--format", choices=("text", "json"), default="text", help="output format"
-    )
-    group.add_argument(
-        "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
-    )
-    group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals, 0 to 6")
-
-
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     return get_parser().parse_args(argv)
 
@@ -154,7 +146,7 @@ def main(args: argparse.Namespace) -> None:
     if texts:
         names = [gold.name, *(system.name for system in systems)]
         bounds.append(breakdown.BoundsCheck(names, args.source, args.target))
-    with bar("pairs") as shown:
+    with bar("pairs") as progress:
         scores = aer.score(
             gold,
             systems,
@@ -162,12 +154,17 @@ def main(args: argparse.Namespace) -> None:
             keep=args.confidence or args.paired,
             beside=texts,
             watchers=[*bounds, *breakdowns, *samples],
-            progress=shown.update,
+            progress=progress.update,
         )
     warn(args, samples)
-    results = [result(args, scores, system, breakdowns) for system in range(len(scores))]
-    write = {"text": as_text, "json": as_json}[args.format]
-    print(write(args, results))
+    shown = [system_of(args, scores, place, breakdowns) for place in range(len(scores))]
+    result = ScoresResult(shown, args.alpha, args.width)
+    write_result_files(result, args)
+    if args.score_only and args.format == "text":
+        for _, total, _ in scores:
+            print(result.number(aer.percent(total.aer)))
+    else:
+        print_result(result, args, signature=False)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -190,6 +187,14 @@ def check(args: argparse.Namespace) -> None:
         raise InputError(f"--seed {args.seed}; expected 0 or more")
     if not 0 <= args.width <= MOST_DECIMALS:
         raise InputError(f"--width {args.width}; expected a number from 0 to {MOST_DECIMALS}")
+    check_outputs(args)
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    for output in filter(None, [args.output, args.plot]):
+        check_output(output, *filter(None, readings(args)))
+    if args.plot:
+        check_picture("--plot", args.plot)
 
 
 def readings(args: argparse.Namespace) -> list[str | None]:
@@ -226,49 +231,22 @@ def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
             print(f"normalign aer: warning: {name_of(path)}: {words}", file=sys.stderr)
 
 
-def result(
+def system_of(
     args: argparse.Namespace,
     scores: list[aer.Score],
-    system: int,
+    place: int,
     breakdowns: list[breakdown.Breakdown],
-) -> dict:
-    """All that is reported about a system, by its place among all; ratios in percent."""
-    name, total, sentences = scores[system]
-    numbers = {
-        "system": name,
-        "signature": aer.signature(signature_of(args, args.input[system])),
-        **measures(args, total),
-    }
+) -> System:
+    """All that is reported about a system, by its place among all."""
+    name, total, sentences = scores[place]
     sampling = {"samples": args.samples, "seed": args.seed}
+    interval = p_value = None
     if args.confidence:
-        ends = aer.interval(sentences, **sampling)
-        numbers["interval"] = [aer.percent(end) for end in ends]
-    if args.paired and system > 0:
+        interval = aer.interval(sentences, **sampling)
+    if args.paired and place > 0:
         p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
-        numbers["p"] = None if math.isnan(p_value) else p_value
-    if breakdowns:
-        numbers["breakdown"] = {part.kind: bands(args, part, system) for part in breakdowns}
-    return numbers
-
-
-def bands(args: argparse.Namespace, part: breakdown.Breakdown, system: int) -> dict[str, dict]:
-    return {label: measures(args, counts) for label, counts in part.table(system)}
-
-
-def measures(args: argparse.Namespace, counts: aer.Counts) -> dict:
-    numbers = {
-        "aer": counts.aer,
-        "precision": counts.precision,
-        "recall": counts.recall,
-        "f1": counts.f(),
-    }
-    if args.alpha is not None:
-        numbers["f_alpha"] = counts.f(args.alpha)
-    return {
-        **{key: aer.percent(value) for key, value in numbers.items()},
-        "links": counts.links,
-        "sure": counts.sure,
-    }
+    bands = {part.kind: dict(part.table(place)) for part in breakdowns}
+    return System(name, signature_of(args, args.input[place]), total, interval, p_value, bands)
 
 
 def signature_of(args: argparse.Namespace, path: str) -> dict:
@@ -287,77 +265,3 @@ def signature_of(args: argparse.Namespace, path: str) -> dict:
     if args.confidence or args.paired:
         options.update({"samples": args.samples, "seed": args.seed})
     return {**options, **made_with(path)}
-
-
-def as_json(args: argparse.Namespace, results: list[dict]) -> str:
-    shown = results[0] if len(results) == 1 else results
-    return json.dumps(shown, indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def as_text(args: argparse.Namespace, results: list[dict]) -> str:
-    if args.score_only:
-        return "\n".join(shown(args, numbers["aer"]) for numbers in results)
-    if len(results) == 1:
-        return "\n".join([one_line(args, results[0]), *breakdown_tables(args, results)])
-    names = short_names([numbers["system"] for numbers in results])
-    lines = table(args, "system", list(zip(names, results, strict=True)))
-    lines += [f"{numbers['system']}: {numbers['signature']}" for numbers in results]
-    return "\n".join([*lines, *breakdown_tables(args, results)])
-
-
-def one_line(args: argparse.Namespace, numbers: dict) -> str:
-    score = shown(args, numbers["aer"])
-    if "interval" in numbers:
-        low, high = numbers["interval"]
-        score += f" [{shown(args, low)}, {shown(args, high)}]"
-    names = {"precision": "P", "recall": "R", "f1": "F1", "f_alpha": f"F_{args.alpha}"}
-    known = [key for key in names if key in numbers]
-    parts = [f"{names[key]} = {shown(args, numbers[key])}" for key in known]
-    counts = [f"{key} = {numbers[key]}" for key in ("links", "sure")]
-    return f"{numbers['signature']} = {score} ({' '.join(parts + counts)})"
-
-
-def breakdown_tables(args: argparse.Namespace, results: list[dict]) -> list[str]:
-    lines = []
-    for numbers in results:
-        for kind, parts in numbers.get("breakdown", {}).items():
-            lines += ["", f"{numbers['system']} by {kind}"]
-            lines += table(args, kind, list(parts.items()))
-    return lines
-
-
-def table(args: argparse.Namespace, corner: str, rows: list[tuple[str, dict]]) -> list[str]:
-    titles = {
-        "aer": "AER",
-        "interval": "95%",
-        "p": "p",
-        "precision": "P",
-        "recall": "R",
-        "f1": "F1",
-        "f_alpha": f"F_{args.alpha}",
-        "links": "links",
-        "sure": "sure",
-    }
-    known = set().union(*(numbers for _, numbers in rows))
-    keys = [key for key in titles if key in known]
-    lines = [[corner, *(titles[key] for key in keys)]]
-    for name, numbers in rows:
-        lines.append([name, *(cell(args, key, numbers) for key in keys)])
-    return columns(lines)
-
-
-def cell(args: argparse.Namespace, key: str, numbers: dict) -> str:
-    if key not in numbers:  # the first system is compared with none
-        return ""
-    value = numbers[key]
-    if key == "interval":
-        return "–".join(shown(args, end) for end in value)
-    if key == "p":
-        return "undefined" if value is None else f"{value:.3f}"
-    if key in ("links", "sure"):
-        return str(value)
-    return shown(args, value)
-
-
-def shown(args: argparse.Namespace, value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.{args.width}f}"

@@ -164,13 +164,13 @@ def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     if args.all != (args.gold is not None):
         raise InputError("--all and --gold FILE go together; one alignment: see normalign aer")
-    for name in ("heads", "json", "methods"):
+    for name in ("heads", "plot", "methods"):
         if getattr(args, name) and not args.all:
             raise InputError(f"--{name} belongs to the table of --all")
+    if args.format != "text" and not args.all:
+        raise InputError("--format belongs to the table of --all")
     if args.all and (args.layer, args.step, args.head) != (AUTO, AUTO, None):
         raise InputError("--all has every layer and step; expected no --layer, --step or --head")
-    if args.all and args.output:
-        raise InputError("--all prints a table and writes no --output; name a file with --json")
     if len(args.path) > 1 and not args.all:
         raise InputError(
             f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
@@ -183,7 +183,7 @@ def check(args: argparse.Namespace) -> None:
     options.check_reverse_options(args)
     check_several(args)
     check_run_options(args)
-    if args.output:
+    if args.output and not args.all:
         check_signed_output(args)
     check_extract(args.extract or "argmax")
     args.combine = args.combine or default_combination(args)
@@ -265,7 +265,7 @@ def default_combination(args: argparse.Namespace) -> str | None:
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.host.options import complete
 
-    command = command_of(args) if keeps(args) else {}
+    command = command_of(args) if keeps(args) and not args.all else {}
     complete(args)
     if args.all:
         print_table(args)

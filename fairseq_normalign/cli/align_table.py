@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from fairseq_normalign.attention.methods import method_of, methods_without_files
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align_options_of
 from fairseq_normalign.cli.checkpoints import options_of_each
-from fairseq_normalign.cli.shell import print_signature
+from fairseq_normalign.cli.output import add_look_options, print_result, write_result_files
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import refuse_other_count
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.error_table import ErrorTable
 
 TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
-WIDE = 3  # methods whose layers fit side by side
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
@@ -31,18 +31,18 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         "--all",
         action="store_true",
         help="print a table of AERs: layers × methods × steps, and a line for each method with "
-        "interval and cost; of several checkpoints, mean ± deviation",
+        "interval and cost; of several checkpoints, mean ± deviation; -o writes JSON",
     )
     group.add_argument(
         "--methods",
         nargs="+",
         metavar="NAME",
-        help="of the table, or all; those of the whole model are slow; of more than "
-        f"{WIDE}, layers are in --json alone (default: {' '.join(TABLE_METHODS)})",
+        help="of the table, or all; those of the whole model are slow (default: "
+        f"{' '.join(TABLE_METHODS)})",
     )
-    group.add_argument("--heads", action="store_true", help="a row for each head too")
+    group.add_argument("--heads", action="store_true", help="maps of single heads too")
     options.add_gold_options(group, "gold links")
-    group.add_argument("--json", metavar="FILE", help="write the table here as JSON too")
+    add_look_options(group)
 
 
 def table_methods(names: list[str] | None) -> list[str]:
@@ -57,28 +57,25 @@ def table_methods(names: list[str] | None) -> list[str]:
 
 
 def print_table(args: argparse.Namespace) -> None:
-    """Prints the tables, of several checkpoints together if several are named."""
+    """Prints the table, of several checkpoints their mean."""
     from fairseq_normalign.host.options import gold
-    from fairseq_normalign.report.method_table import method_table
-    from fairseq_normalign.report.tables import aer_table, write_tables
+    from fairseq_normalign.results.several import together
 
-    tables = {}
-    for name, of_one in zip(short_names(args.path), options_of_each(args), strict=True):
-        tables[name] = table_of(of_one, name)
-    methods = table_methods(args.methods)
-    if len(methods) <= WIDE or args.heads:
-        print(aer_table(*tables.values()), end="\n\n")
-    print(method_table(*tables.values()))
-    of_gold = {"gold": Path(args.gold).name, **gold(args).read_as()}
+    names = short_names(args.path)
     signature = {
-        "checkpoint": ",".join(tables),
-        **of_gold,
-        **table_signature(args, methods),
+        "checkpoint": ",".join(names),
+        "gold": Path(args.gold).name,
+        **gold(args).read_as(),
+        **table_signature(args, table_methods(args.methods)),
         **options.policy_for_long_pairs(args),
+        "version": __version__,
     }
-    if args.json:
-        write_tables(tables, {**signature, "version": __version__}, args.json)
-    print_signature(signature)
+    tables = {}
+    for name, of_one in zip(names, options_of_each(args), strict=True):
+        tables[name] = replace(table_of(of_one, name), signature=signature)
+    result = together(tables, signature)
+    write_result_files(result, args)
+    print_result(result, args)
 
 
 def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[str, str]:
@@ -121,4 +118,4 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     costs = method_costs(
         model.forcing, sample, places, batch_tokens=args.max_tokens, title=f"{name}, cost"
     )
-    return table._replace(costs=costs)
+    return replace(table, costs=costs)

@@ -325,7 +325,7 @@ INPUTS = (
 TEXTS = ("source_file", "target_file", "hypotheses")
 CHECKPOINTS = ("path", "reverse_path", "scratch")
 DATA_FILES = ("dict.*", "*.bin", "*.idx")
-OUTPUTS = ("output", "out", "plot", "plot_words", "json")
+OUTPUTS = ("output", "out", "plot", "plot_words")
 
 
 def check_files(args: argparse.Namespace) -> None:

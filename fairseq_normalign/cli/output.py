@@ -15,9 +15,18 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "csv", "tsv", "md", "latex")
 
 
-def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True) -> Any:
+def add_output_options(parser: argparse.ArgumentParser) -> Any:
     """``-f``, ``-o`` and ``--plot``."""
     group = parser.add_argument_group("output")
+    group.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write the result here, with all details"
+    )
+    add_look_options(group)
+    return group
+
+
+def add_look_options(group: Any) -> None:
+    """``-f`` and ``--plot``."""
     group.add_argument(
         "-f",
         "--format",
@@ -25,12 +34,7 @@ def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True) ->
         default="text",
         help="of what is printed (default: %(default)s)",
     )
-    group.add_argument(
-        "-o", "--output", metavar="FILE.json", help="write the result here, with all details"
-    )
-    if plot:
-        group.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
-    return group
+    group.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
 
 
 def check_outputs(args: argparse.Namespace, *inputs: str) -> None:
@@ -48,14 +52,14 @@ def write_result_files(result: Result, args: argparse.Namespace) -> None:
     if args.output:
         with whole_file(args.output) as file:
             write_result(result, file)
-    if getattr(args, "plot", None):
+    if args.plot:
         from fairseq_normalign.results.figure import save
 
         save(result.figure(), args.plot)
 
 
-def print_result(result: Result, args: argparse.Namespace) -> None:
-    """The result on stdout, its signature on stderr."""
+def print_result(result: Result, args: argparse.Namespace, *, signature: bool = True) -> None:
+    """The result on stdout, and its signature on stderr."""
     if args.format == "text":
         print(result.text())
     elif args.format == "json":
@@ -68,4 +72,5 @@ def print_result(result: Result, args: argparse.Namespace) -> None:
         from fairseq_normalign.results.tables import as_format
 
         print(as_format(result.blocks(), args.format))
-    print_signature(result.signature)
+    if signature:
+        print_signature(result.signature)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
-from fairseq_normalign.cli.shell import print_signature
-from fairseq_normalign.files import short_names, whole_file
+from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
+from fairseq_normalign.text.treebank import Tree, lowercased, read_conllu
 from fairseq_normalign.version import __version__
-
-if TYPE_CHECKING:
-    from fairseq_normalign.text.treebank import Tree
 
 DESCRIPTION = """How well a linear classifier reads a word's part of speech (UPOS) from the states
 of each layer, layer 0 being the embeddings. A word's state is the mean of those of its pieces. The
@@ -55,22 +52,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     options.add_segmentation_options(group)
     options.add_too_long_option(group)
-    group = parser.add_argument_group("output")
-    group.add_argument("-o", "--output", metavar="FILE.json", help="write everything here")
-    group.add_argument("--plot", metavar="FILE", help="curves: .png, .pdf or .svg")
+    add_output_options(parser)
 
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.host.options import complete
     from fairseq_normalign.layers.model_part import load_part, read_sentences
-    from fairseq_normalign.layers.probing import probe
-    from fairseq_normalign.report import pictures
-    from fairseq_normalign.report import probing as report
+    from fairseq_normalign.layers.probing import ProbingResult, probe
 
     trees = read_trees(args)
     complete(args)
     words = [tree.words for tree in trees]
-    probings = []
+    models = []
     with bar("states", total=len(trees) * len(args.path), unit="sentences") as shown:
         for name, path in zip(short_names(args.path), args.path, strict=True):
             part = load_part(args, path)
@@ -84,9 +77,9 @@ def main(args: argparse.Namespace) -> None:
                 max_tokens=args.max_tokens,
                 progress=shown.update,
             )
-            probings.append(measured)
+            models.append(measured)
     signature = {
-        "checkpoints": ",".join(probing.name for probing in probings),
+        "checkpoints": ",".join(model.name for model in models),
         "sentences": len(trees),
         "treebank": Path(args.conllu).name,
         "lowercase": args.lowercase,
@@ -95,21 +88,12 @@ def main(args: argparse.Namespace) -> None:
         **options.policy_for_long_pairs(args),
         "version": __version__,
     }
-    if args.output:
-        models = [vars(probing) for probing in probings]
-        with whole_file(args.output) as file:
-            json.dump({"models": models, "signature": signature}, file, indent=1, allow_nan=False)
-    if args.plot:
-        pictures.save(report.picture(probings), args.plot)
-    print(report.as_text(probings))
-    print_signature(signature)
+    result = ProbingResult(models, signature)
+    write_result_files(result, args)
+    print_result(result, args)
 
 
 def read_trees(args: argparse.Namespace) -> list[Tree]:
     """The first sentences of the treebank."""
-    from itertools import islice
-
-    from fairseq_normalign.text.treebank import lowercased, read_conllu
-
     trees = list(islice(read_conllu(args.conllu), args.limit))
     return [lowercased(tree) for tree in trees] if args.lowercase else trees

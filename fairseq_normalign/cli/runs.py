@@ -89,8 +89,11 @@ def check_run_options(args: argparse.Namespace) -> None:
             f"--restart would remove what other shards have done; to begin anew, remove "
             f"{args.output}.run before the first shard starts"
         )
-    if args.all and (args.workers or args.engine != "local"):
-        raise InputError("--all works in one process; expected no --workers or --engine with it")
+    if args.all and (args.workers or args.engine != "local" or args.num_shards > 1 or args.restart):
+        raise InputError(
+            "--all works in one process; expected no --workers, --engine, --num-shards or "
+            "--restart with it"
+        )
     if args.ray_address and args.engine != "ray":
         raise InputError("--ray-address belongs to --engine ray")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
-from fairseq_normalign.alignment.gold_check import warn_of_misread_gold
+from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.attention.methods import check_head_method, full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence

@@ -13,7 +13,7 @@ from torch import nn
 
 from fairseq_normalign.alignment.aer import Counts, count, signature
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
-from fairseq_normalign.alignment.gold_check import warn_of_misread_gold
+from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.translation import (

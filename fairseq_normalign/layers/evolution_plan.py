@@ -5,27 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.cca import TOKENS_PER_NEURON
-from fairseq_normalign.layers.frequency_groups import (
-    equal_bounds,
-    group_names,
-    group_numbers,
-)
-from fairseq_normalign.layers.token_sample import balanced, some
 from fairseq_normalign.layers.token_table import ReadText, Tokens, check_same_pieces, tokens_of
-from fairseq_normalign.text.frequencies import Frequencies
+from fairseq_normalign.options import option, positive
+from fairseq_normalign.text.frequencies import Frequencies, read_frequencies
 
 ALL = "all"
 ANY = "any"  # a token of whatever frequency is hidden
 OTHERS = 5  # tokens of a sentence that show the influence of another one; more in a short text
 PICTURED = 200  # occurrences of a word in a picture, at most
 VIEW_TOKENS = 5000  # of PWCCA, at least
+TOKENS_PER_NEURON = 10  # fewer make correlations of noise
 PER_CLUSTER = 100  # tokens: a million and ten thousand clusters in the paper
+MEASURING = "measuring"  # the heading of the flags
+number = partial(option, kind=positive, metavar="N", group=MEASURING)
 
 
 @dataclass(frozen=True)
@@ -33,33 +32,35 @@ class EvolutionOptions:
     """How the evolution of representations is measured.
 
     Args:
-        types: how many of the most frequent types of tokens neighbours and clusters are of.
-        occurrences: how many tokens of each of them.
-        neighbours: how many nearest neighbours of a token are looked at.
-        clusters: for mutual information; by default two for each type, or one for 100 tokens if
-            that is more.
-        tokens: how many PWCCA compares; by default 5000, or 10 for each neuron if that is more.
-        groups: how many groups of frequency, each with as many tokens of the text.
-        bounds: or frequencies in the training data that groups begin at.
-        counts: how often words or pieces are in the training data; by default the dictionary's own.
-        counts_name: where they come from, for messages.
-        influence: whether to hide tokens, too, which runs the model many more times.
-        words: words whose states are drawn.
         seed: of all that is drawn at random.
         max_tokens: how many tokens, padding included, are run at once.
     """
 
-    types: int = 100
-    occurrences: int = 100
-    neighbours: int = 10
-    clusters: int | None = None
-    tokens: int | None = None
-    groups: int = 5
-    bounds: tuple[float, ...] = ()
-    counts: Mapping[str, float] | None = None
-    counts_name: str = "the dictionary"
-    influence: bool = True
-    words: Sequence[str] = ()
+    types: int = number(100, "of the most frequent types of tokens, for neighbours and clusters")
+    occurrences: int = number(100, "tokens of each type")
+    neighbours: int = number(10, "nearest neighbours of a token, by cosine")
+    clusters: int | None = number(
+        None, "clusters of states (default: two for each type, or one for 100 tokens)"
+    )
+    tokens: int | None = number(
+        None, "tokens that PWCCA compares (default: 5000, or 10 for each neuron)"
+    )
+    groups: int = number(5, "groups of frequency, each with as many tokens of the text")
+    bounds: Sequence[float] = number(
+        (), "frequencies in the training data that groups begin at, instead of --groups", many=True
+    )
+    frequencies: str | None = option(
+        None,
+        "lines `word count` or `piece count` (default: the counts in the dictionary)",
+        metavar="FILE",
+        group=MEASURING,
+    )
+    no_influence: bool = option(
+        False, "hide no tokens, which takes most of the time", group=MEASURING
+    )
+    words: Sequence[str] = option(
+        (), "words to be drawn by --plot-words", metavar="WORD", many=True, group=MEASURING
+    )
     seed: int = 1
     max_tokens: int = 4000
 
@@ -114,7 +115,7 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
     views = _views(tokens, groups, quota, options)
     causal = any(text.states.causal for text in texts)
     hidden = {}
-    if options.influence and views:
+    if views and not options.no_influence:
         hidden = _hidden(tokens, views, groups, causal, options)
     return Plan(tokens, sample, clusters, views, hidden, causal, words)
 
@@ -214,16 +215,15 @@ def _frequencies(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> n
     for pair in text.pairs:
         words = text.text(pair)
         spelled.append((text.pieces(pair), [words[word] for word in text.piece_words(pair)]))
-    counts = options.counts
-    try:
-        of_tokens = Frequencies(
-            text.dictionary_counts if counts is None else counts, options.counts_name, spelled
-        )
-    except InputError as error:
-        if counts is not None:
-            raise
-        warnings.warn(f"no groups of frequency: {error}; name counts", stacklevel=2)
-        return None
+    if options.frequencies:
+        counts = read_frequencies(options.frequencies)
+        of_tokens = Frequencies(counts, options.frequencies, spelled)
+    else:
+        try:
+            of_tokens = Frequencies(text.dictionary_counts, "the dictionary", spelled)
+        except InputError as error:
+            warnings.warn(f"no groups of frequency: {error}", stacklevel=2)
+            return None
     by_sentence = [of_tokens(pieces, words) for pieces, words in spelled]
     places = zip(tokens.sentences.tolist(), tokens.positions.tolist(), strict=True)
     return np.array([by_sentence[sentence][position] for sentence, position in places])
@@ -311,3 +311,54 @@ def _occurrences(
     rng = np.random.default_rng([options.seed, 3])
     drawn = some(np.arange(len(occurrences)), PICTURED, rng)
     return [occurrences[number] for number in drawn]
+
+
+def balanced(labels: np.ndarray, *, most: int, quota: int, rng: np.random.Generator) -> np.ndarray:
+    """As many tokens of each of the most frequent labels.
+
+    Args:
+        labels: of all tokens of a text, (N,), integers from 0.
+        most: how many labels.
+        quota: how many tokens of each; labels with fewer do not count.
+
+    Returns:
+        Places in ``labels``, ascending.
+    """
+    counts = np.bincount(labels)
+    by_frequency = np.argsort(-counts, kind="stable")
+    frequent = [label for label in by_frequency[:most] if counts[label] >= quota]
+    drawn = [some(np.flatnonzero(labels == label), quota, rng) for label in frequent]
+    return np.sort(np.concatenate(drawn)) if drawn else np.array([], dtype=np.intp)
+
+
+def some(places: np.ndarray, quota: int, rng: np.random.Generator) -> np.ndarray:
+    """At most ``quota`` of some places, ascending."""
+    return np.sort(rng.permutation(places)[:quota])
+
+
+def equal_bounds(frequencies: np.ndarray, groups: int) -> list[float]:
+    """Bounds between groups that have about as many tokens each, ascending.
+
+    A frequency is in one group only, so that there may be fewer groups.
+
+    Args:
+        frequencies: of each token of a text, (N,).
+    """
+    shares = np.arange(1, groups) / groups
+    cuts = np.unique(np.quantile(frequencies, shares, method="higher"))
+    return [float(cut) for cut in cuts if cut > frequencies.min()]
+
+
+def group_numbers(frequencies: np.ndarray, bounds: Sequence[float]) -> np.ndarray:
+    """The group of each token, (N,): 0 below the first bound, 1 from there to the second, …"""
+    return np.searchsorted(np.asarray(bounds), frequencies, side="right")
+
+
+def group_names(bounds: Sequence[float]) -> list[str]:
+    """``<10``, ``10–99``, ``≥100``."""
+    if not bounds:
+        return ["all"]
+    names = [f"<{bounds[0]:g}"]
+    for low, high in pairwise(bounds):
+        names.append(f"{low:g}–<{high:g}")
+    return [*names, f"≥{bounds[-1]:g}"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,13 +16,15 @@ from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.html_table import Cell, html_table, percent_text
-from fairseq_normalign.layers.linear_probe import train
 from fairseq_normalign.layers.state_pass import Progress
 from fairseq_normalign.progress import over
+from fairseq_normalign.results.blocks import Block, Cell, Curves, Table, by_layer
+from fairseq_normalign.results.result import Result
 from fairseq_normalign.text.treebank import Tree
 
 NO_TAG = "_"
+L2 = 1e-3
+STEPS = 100  # of L-BFGS, at most: enough, as the loss is convex
 
 
 @dataclass
@@ -44,14 +47,53 @@ class Probing:
     test_words: int
     tags: list[str]
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each layer, and what chance would reach."""
-        rows: list[list[str | Cell]] = []
-        for layer, both in enumerate(zip(self.accuracy, self.shuffled, strict=True)):
-            rows.append([str(layer), *(Cell(percent_text(share), share) for share in both)])
-        caption = f"{self.name}, {self.test_words} words; most frequent tag "
-        caption += percent_text(self.majority)
-        return html_table(["layer", "accuracy in %", "shuffled tags"], rows, caption=caption)
+
+@dataclass(frozen=True)
+class ProbingResult(Result):
+    """The accuracies of some models on one treebank."""
+
+    models: Sequence[Probing]
+    signature: Mapping[str, object]
+
+    kind = "probing"
+    title = "Parts of speech in the states of layers"
+    about = (
+        "How many words' parts of speech a linear classifier reads from the states of a layer; "
+        "layer 0 are embeddings. Shuffled: of a classifier that has learned from tags in another "
+        "order."
+    )
+
+    @property
+    def findings(self) -> list[str]:
+        found = []
+        for model in self.models:
+            best = max(range(len(model.accuracy)), key=model.accuracy.__getitem__)
+            found.append(
+                f"{model.name}: layer {best} tells the part of speech of most words, "
+                f"{100 * model.accuracy[best]:.1f} % (the most frequent one alone: "
+                f"{100 * model.majority:.1f} %)."
+            )
+        return found
+
+    def blocks(self) -> list[Block]:
+        curves = []
+        rows: list[list[Cell]] = []
+        for place, model in enumerate(self.models):
+            curves.append(by_layer(model.name, _percent(model.accuracy), colour=place))
+            name, shuffled = f"{model.name}, shuffled", _percent(model.shuffled)
+            curves.append(by_layer(name, shuffled, dashed=True, colour=place))
+            words = [len(model.tags), model.train_words, model.test_words]
+            rows.append([model.name, *words, 100 * model.majority])
+        columns = ["model", "tags", "words to learn from", "words to test on"]
+        title = "Accuracy of parts of speech (UPOS) in %"
+        return [
+            Curves(title, "layer", "accuracy in %", curves, decimals=1, zero=True),
+            Table([*columns, "most frequent tag in %"], rows, decimals=1, name="words"),
+        ]
+
+
+def _percent(shares: Sequence[float]) -> list[float]:
+    return [100 * share for share in shares]
 
 
 class Split:
@@ -182,3 +224,54 @@ def word_states(
                     mean = of_batch[row, pieces].float().mean(0).cpu()
                     of_layers[layer, starts[number] + place] = mean
     return of_layers
+
+
+class Probe(NamedTuple):
+    """Logits of K classes: (x − mean) / deviation · W + b."""
+
+    mean: Tensor  # (C,)
+    deviation: Tensor  # (C,)
+    weight: Tensor  # W, (C, K)
+    bias: Tensor  # b, (K,)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(N, C) → (N, K)."""
+        return (states - self.mean) / self.deviation @ self.weight + self.bias
+
+    def accuracy(self, states: Tensor, labels: Tensor) -> float:
+        """The share of states whose class is the one with the largest logit."""
+        return float((self.logits(states).argmax(1) == labels).float().mean())
+
+
+def train(states: Tensor, labels: Tensor, classes: int) -> Probe:
+    """Softmax regression on standardised states: mean cross-entropy + L2/2 · ‖W‖².
+
+    From zero by L-BFGS, so that nothing is drawn at random.
+
+    Args:
+        states: (N, C).
+        labels: (N,), integers below ``classes``.
+    """
+    mean = states.mean(0)
+    deviation = states.std(0).clamp(min=1e-6)
+    weight = torch.zeros(states.shape[1], classes, requires_grad=True)
+    bias = torch.zeros(classes, requires_grad=True)
+    probe = Probe(mean, deviation, weight, bias)
+    optimizer = torch.optim.LBFGS(
+        [weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe", tolerance_grad=1e-6
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = objective(probe, states, labels)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return probe._replace(weight=weight.detach(), bias=bias.detach())
+
+
+def objective(probe: Probe, states: Tensor, labels: Tensor) -> Tensor:
+    """What training makes small."""
+    errors = torch.nn.functional.cross_entropy(probe.logits(states), labels)
+    return errors + L2 / 2 * probe.weight.square().sum()

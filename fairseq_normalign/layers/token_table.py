@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import Pair, PairReader
+
+if TYPE_CHECKING:
+    from fairseq_normalign.attention.states import States
+    from fairseq_normalign.host.pairs import Pair, PairReader
 
 BOUNDARY = -1  # the neighbour of the first and of the last token
 

@@ -51,6 +51,9 @@ class Table:
         deviations: beside each number its deviation over several models; empty for one model.
         name: by which programs find the table in JSON.
         hidden: data for JSON, CSV and pandas that text, notebooks and the page leave out.
+        marks: behind each number for people to see, as in Grid.
+        absent: what text says where there is no value.
+        plain: numbers have no commas, as programs read the text.
     """
 
     type: ClassVar[str] = "table"
@@ -61,6 +64,9 @@ class Table:
     deviations: Sequence[Sequence[float | None]] = ()
     name: str = ""
     hidden: bool = False
+    marks: Sequence[Sequence[str]] = ()
+    absent: str = "–"
+    plain: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -338,7 +344,11 @@ def chosen_from(
 
 
 def without_empty(
-    columns: Sequence[str], rows: Sequence[Sequence[Cell]], title: str, decimals: int = 2
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    title: str,
+    decimals: int | Sequence[int] = 2,
+    **more: Any,
 ) -> Table:
     """A table of those columns that have something in some row."""
     kept = []
@@ -346,7 +356,14 @@ def without_empty(
         if not rows or any(row[place] not in (None, "") for row in rows):
             kept.append(place)
     names = [columns[place] for place in kept]
-    return Table(names, [[row[place] for place in kept] for row in rows], title, decimals)
+    if not isinstance(decimals, int):
+        decimals = [decimals[place] for place in kept]
+    return Table(names, [[row[place] for place in kept] for row in rows], title, decimals, **more)
+
+
+def by_layer(name: str, values: Sequence[float], *, first: int = 0, **look: Any) -> Curve:
+    """A curve over layers, from 0 or from the first that has a value."""
+    return Curve(name, [Point(layer, value) for layer, value in enumerate(values, first)], **look)
 
 
 def on_one_scale(grids: Sequence[Grid]) -> list[Block]:

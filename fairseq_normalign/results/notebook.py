@@ -7,7 +7,7 @@ from html import escape
 
 from fairseq_normalign.results.blocks import Block, Curves, Grid, Heading, Table, is_written, walk
 from fairseq_normalign.results.tables import as_table, cell_text, is_number_column
-from fairseq_normalign.results.text import NOTHING, paragraph
+from fairseq_normalign.results.text import paragraph
 
 MOST = 60  # rows or columns that are shown
 SHADE = "rgba(66, 133, 244, {:.2f})"  # light enough for black letters and for white ones
@@ -48,7 +48,7 @@ def html_table(block: Table | Grid | Curves) -> str:
 
 
 def _cell(table: Table, row: int, column: int, shade: float) -> str:
-    text = escape(cell_text(table, row, column) or NOTHING)
+    text = escape(cell_text(table, row, column) or table.absent)
     style = "text-align: right" if is_number_column(table, column) else "text-align: left"
     if shade > 0:
         style += f"; background: {SHADE.format(0.7 * shade)}"

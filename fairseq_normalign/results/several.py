@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,7 +77,8 @@ def mean_block(blocks: Sequence[Block]) -> Block:
         cells = [mean_cells(of_row) for of_row in zip(*(b.values for b in blocks), strict=True)]  # type: ignore[union-attr]
         means = [[mean for mean, _ in row] for row in cells]
         deviations = [[dev for _, dev in row] for row in cells]
-        return replace(first, values=means, deviations=deviations, notes=(), marks=())  # type: ignore[arg-type]
+        marks = [_counted_marks(of_row) for of_row in zip(*(b.marks for b in blocks), strict=True)]  # type: ignore[union-attr]
+        return replace(first, values=means, deviations=deviations, notes=(), marks=marks)  # type: ignore[arg-type]
     if isinstance(first, Curves):
         curves = zip(*(block.curves for block in blocks), strict=True)  # type: ignore[union-attr]
         return replace(first, curves=[mean_curve(of_models) for of_models in curves])
@@ -95,7 +97,7 @@ def mean_block(blocks: Sequence[Block]) -> Block:
 def mean_cells(of_models: Sequence[Sequence[Cell]]) -> list[tuple[Cell, float | None]]:
     """Mean and sample deviation of each cell of a row.
 
-    Text that differs, and numbers that one of the models has not, are left out.
+    Text that differs says how many models have it; numbers that a model lacks are left out.
     """
     cells: list[tuple[Cell, float | None]] = []
     for of_cell in zip(*of_models, strict=True):
@@ -104,9 +106,32 @@ def mean_cells(of_models: Sequence[Sequence[Cell]]) -> list[tuple[Cell, float | 
             varies = len(set(of_cell)) > 1 or any(isinstance(value, float) for value in of_cell)
             mean = float(numbers.mean()) if varies else of_cell[0]
             cells.append((mean, float(numbers.std(ddof=1)) if varies else None))
+        elif all(isinstance(value, str) for value in of_cell):
+            cells.append((_counted(of_cell), None))
         else:
-            cells.append((of_cell[0] if len(set(of_cell)) == 1 else None, None))
+            cells.append((None, None))
     return cells
+
+
+def _counted(texts: Sequence[str]) -> str:
+    """``1 input 4/5, 2 input 1/5``; what all have stands by itself."""
+    counts = Counter(texts)
+    if len(counts) == 1:
+        return texts[0]
+    return ", ".join(f"{text} {count}/{len(texts)}" for text, count in counts.items())
+
+
+def _counted_marks(of_models: Sequence[Sequence[str]]) -> list[str]:
+    """For each cell of a row every mark with the number of models that have it: ``*+4/5``."""
+    marks = []
+    for of_cell in zip(*of_models, strict=True):
+        counts = Counter("".join(of_cell))
+        shown = [
+            mark if count == len(of_cell) else f"{mark}{count}/{len(of_cell)}"
+            for mark, count in counts.items()
+        ]
+        marks.append("".join(shown))
+    return marks
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:

@@ -16,6 +16,7 @@ from fairseq_normalign.results.blocks import (
     Heading,
     Table,
     is_drawn_only,
+    is_written,
     walk,
 )
 
@@ -29,15 +30,18 @@ def as_table(block: Table | Grid | Curves) -> Table:
 
 def _of_grid(grid: Grid) -> Table:
     rows: list[list[Cell]] = []
-    for number, (name, values) in enumerate(zip(grid.rows, grid.values, strict=True)):
-        row: list[Cell] = [name]
-        for place, value in enumerate(values):
-            mark = grid.marks[number][place] if grid.marks else ""
-            row.append(f"{value:.{grid.decimals}f} {mark}" if mark and value is not None else value)
-        rows.append(row)
+    for name, values in zip(grid.rows, grid.values, strict=True):
+        rows.append([name, *values])
     title = f"{grid.title} in {grid.unit}" if grid.unit else grid.title
-    deviations = [[None, *row] for row in grid.deviations]
-    return Table([grid.row_title, *grid.columns], rows, title, grid.decimals, deviations, grid.name)
+    return Table(
+        [grid.row_title, *grid.columns],
+        rows,
+        title,
+        grid.decimals,
+        deviations=[[None, *row] for row in grid.deviations],
+        name=grid.name,
+        marks=[["", *row] for row in grid.marks],
+    )
 
 
 def _of_curves(block: Curves) -> Table:
@@ -71,14 +75,17 @@ def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
 
 
 def cell_text(table: Table, row: int, column: int) -> str:
-    """A cell as people read it: ``37.2``, or ``37.2 ±0.8`` of several models."""
+    """A cell as people read it: ``37.2``, or ``37.2 ±0.8`` of several models, and its mark."""
     cell = table.rows[row][column]
     if cell is None or isinstance(cell, str):
         return cell or ""
     decimals = table.decimals_of(column)
-    text = f"{cell:,.{decimals}f}"
+    text = f"{cell:.{decimals}f}" if table.plain else f"{cell:,.{decimals}f}"
     deviation = table.deviations[row][column] if table.deviations else None
-    return text if deviation is None else f"{text} ±{deviation:.{decimals}f}"
+    if deviation is not None:
+        text = f"{text} ±{deviation:.{decimals}f}"
+    room = max((len(marks[column]) for marks in table.marks), default=0)
+    return f"{text} {table.marks[row][column]:<{room}}" if room else text
 
 
 def is_number_column(table: Table, column: int) -> bool:
@@ -120,7 +127,12 @@ COMMENTS = {"csv": "# {}", "tsv": "# {}", "md": "**{}**\n", "latex": "% {}"}
 
 
 def as_format(blocks: Sequence[Block], form: str) -> str:
-    """All tables in one of FORMATS, below each other; several have their names above."""
+    """Tables in one of FORMATS, below each other; several have their names above.
+
+    CSV and TSV have all of them, formats for people those that text has.
+    """
+    if form not in ("csv", "tsv"):
+        blocks = walk(blocks, is_written)
     tables = tables_of(blocks)
     parts = []
     for name, table in tables.items():

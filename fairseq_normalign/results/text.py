@@ -18,8 +18,6 @@ from fairseq_normalign.results.blocks import (
 from fairseq_normalign.results.columns import columns
 from fairseq_normalign.results.tables import as_table, cell_text, is_number_column
 
-NOTHING = "–"
-
 
 def as_text(blocks: Sequence[Block]) -> str:
     """A paragraph for each block; what only a picture shows is left out."""
@@ -49,6 +47,6 @@ def table_lines(table: Table) -> list[str]:
     """A table with columns below each other, names to the left and numbers to the right."""
     rows = [list(table.columns)]
     for number, row in enumerate(table.rows):
-        rows.append([cell_text(table, number, place) or NOTHING for place in range(len(row))])
+        rows.append([cell_text(table, number, place) or table.absent for place in range(len(row))])
     left = [place for place in range(len(table.columns)) if not is_number_column(table, place)]
     return columns(rows, left=left)

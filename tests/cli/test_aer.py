@@ -10,6 +10,7 @@ import pytest
 
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli.main import main
+from fairseq_normalign.results.result import read_result, stored_result
 from fairseq_normalign.text.links import format_links
 from fairseq_normalign.version import __version__
 
@@ -62,42 +63,42 @@ def test_several_systems_make_a_table(files, capsys):
     options = ["--paired", "--confidence", "--samples", "20", "--alpha", "0.3"]
     main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == [
-        "system",
-        "AER",
-        "95%",
-        "p",
-        "P",
-        "R",
-        "F1",
-        "F_0.3",
-        "links",
-        "sure",
-    ]
+    heading = "system AER 95 % from to p P R F1 F_0.3 links sure"
+    assert lines[0].split() == heading.split()
     assert lines[1].split()[:2] == ["good", "0.0"]
-    assert lines[3].startswith(f"{files['good']}: AER|ref-index:1|")
-    assert "|samples:20|seed:12345|" in lines[4]
+    assert lines[4].startswith(f"{files['good']}: AER|ref-index:1|")
+    assert "|samples:20|seed:12345|" in lines[5]
 
 
-def test_json(files, capsys):
-    main(
-        ["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], "-f", "json", "--confidence"]
-    )
-    numbers = json.loads(capsys.readouterr().out)
-    assert numbers["aer"] == pytest.approx(200 / 3, abs=1e-4)
-    assert numbers["links"] == numbers["sure"] == 3
-    assert len(numbers["interval"]) == 2
-    main(
-        [
-            "aer",
-            files["gold"],
-            *("--ref-index", "1", "-i", files["bad"], files["good"], "-f", "json"),
-            "--paired",
-        ]
-    )
-    first, second = json.loads(capsys.readouterr().out)
-    assert "p" not in first
+def systems_of(result):
+    """The systems in JSON, by column."""
+    table = result.tables()["systems"]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_json(files, tmp_path, capsys):
+    words = ["aer", files["gold"], "--ref-index", "1", "-i", files["bad"]]
+    output = ["-o", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.png")]
+    assert main([*words, "-f", "json", "--confidence", *output]) == 0
+    printed = stored_result(json.loads(capsys.readouterr().out), "stdout")
+    (system,) = systems_of(printed)
+    assert system["AER"] == pytest.approx(200 / 3, abs=1e-4)
+    assert system["links"] == system["sure"] == 3
+    assert system["95 % from"] <= system["AER"] <= system["to"]
+    assert printed.signature["ref-index"] == 1
+    assert read_result(tmp_path / "x.json").json() == printed.json()
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*words, files["good"], "-f", "json", "--paired"]) == 0
+    first, second = systems_of(stored_result(json.loads(capsys.readouterr().out), "stdout"))
+    assert first["p"] is None
     assert 0 < second["p"] <= 1
+
+
+def test_csv_has_all_digits(files, capsys):
+    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], "-f", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert "system,AER,P,R,F1,links,sure\nbad,66.666667,33.333333," in out
+    assert err == ""
 
 
 def refuse_nan(name):
@@ -113,14 +114,12 @@ def test_no_nan_in_json(tmp_path, capsys):
     arguments = ["aer", path, "-i", path, path, *options, *texts]
     assert main([*arguments, "-f", "json"]) == 0
     out, err = capsys.readouterr()
-    first, second = json.loads(out, parse_constant=refuse_nan)
-    assert (first["aer"], first["interval"], second["p"]) == (None, [None, None], None)
+    first, second = systems_of(stored_result(json.loads(out, parse_constant=refuse_nan), "stdout"))
+    assert (first["AER"], first["to"], second["p"]) == (None, None, "undefined")
     assert err == ""
     assert main(arguments) == 0
-    assert capsys.readouterr().out.splitlines()[2].split()[:4] == [
-        "empty",
-        "undefined",
-        "undefined–undefined",
+    assert capsys.readouterr().out.splitlines()[2].split()[:5] == [
+        *["empty", "–", "–", "–"],
         "undefined",
     ]
 
@@ -135,9 +134,7 @@ def test_long_paths_do_not_swell_the_table(files, tmp_path, capsys):
     assert lines[1].startswith("日本/good  ")
     assert lines[2].startswith(f"{tmp_path.name}/good  ")
     assert lines[3].startswith("bad  ")
-    assert lines[4].startswith(f"{paths[0]}: AER|")
-    main([*arguments, "-f", "json"])
-    assert [numbers["system"] for numbers in json.loads(capsys.readouterr().out)] == paths
+    assert lines[5].startswith(f"{paths[0]}: AER|")
 
 
 def test_undefined_numbers(tmp_path, capsys):
@@ -148,8 +145,6 @@ def test_undefined_numbers(tmp_path, capsys):
         "= undefined (P = undefined R = undefined F1 = undefined links = 0 sure = 0)"
         in capsys.readouterr().out
     )
-    main(["aer", path, "-i", path, "-q", "-f", "json"])
-    assert json.loads(capsys.readouterr().out)["aer"] is None
 
 
 def test_the_signature_beside_a_file_is_joined(files, tmp_path, capsys):
@@ -234,6 +229,8 @@ def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, ad
         (["gold", "-i", "good", "--seed", "-1"], "--seed -1; expected 0 or more"),
         (["gold", "-i", "good", "-w", "-3"], "--width -3; expected a number from 0 to 6"),
         (["gold", "-i", "good", "-w", "9999999999"], "--width 9999999999; expected a number from"),
+        (["gold", "-i", "good", "-o", "good"], "good: would overwrite the input"),
+        (["gold", "-i", "good", "--plot", "x.jpg"], "--plot x.jpg: expected a name that ends in"),
         (["gold", "-i", "-", "--source", "-"], "stdin ('-') can be read only once"),
         (
             ["gold", "-i", "good", "--source", "-", "--breakdown", "source-frequency"],
@@ -294,11 +291,12 @@ def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
     counts = {}
     for lines in ("all", "odd", "even"):
         assert main(["aer", str(gold), "-i", str(hyp), "-f", "json", "-q", "--lines", lines]) == 0
-        counts[lines] = json.loads(capsys.readouterr().out)
-    assert counts["odd"]["aer"] == 50.0  # lines 1 and 3
-    assert counts["even"]["aer"] == 20.0  # lines 2 and 4
+        result = stored_result(json.loads(capsys.readouterr().out), "stdout")
+        (counts[lines],) = systems_of(result)
+    assert counts["odd"]["AER"] == 50.0  # lines 1 and 3
+    assert counts["even"]["AER"] == 20.0  # lines 2 and 4
     assert [counts[lines]["sure"] for lines in ("all", "odd", "even")] == [5, 2, 3]
-    assert "|lines:odd|" in counts["odd"]["signature"]
+    assert result.signature["lines"] == "even"
 
 
 def test_a_signature_of_another_file_of_that_name_is_not_reported(files, capsys, tmp_path):

@@ -8,7 +8,8 @@ import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.gold_check import warn_of_misread_gold
+from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
+from fairseq_normalign.results.result import read_result, stored_result
 from fairseq_normalign.text.links import Gold, GoldFile, parse_links
 from fairseq_normalign.version import __version__
 from tests.conftest import PACKAGE, TRAIN, run
@@ -80,19 +81,18 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
         checkpoint,
         *text,
         *pieces,
-        *("--all", "--heads", "--gold", gold, "--json", tmp_path / "t.json"),
+        *("--all", "--heads", "--gold", gold, "-o", tmp_path / "t.json"),
+        *("--plot", tmp_path / "t.png"),
     )
-    contents = json.loads((tmp_path / "t.json").read_text())
-    assert contents["signature"]["gold"] == "test.talp"
-    assert contents["signature"]["version"] == __version__
-    (rows,) = contents["models"].values()
-    means = [row for row in rows if row["layer"] == "mean"]
-    assert len(means) == 2 * 3
-    rows = [row for row in rows if row["layer"] != "mean"]
+    result = read_result(tmp_path / "t.json")
+    assert result.signature["gold"] == "test.talp"
+    assert result.signature["version"] == __version__
+    rows = cells_of(result)
     assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
-    assert table.stdout.count("*") == 2 * 3 + 1  # the best of each column, and what the mark means
+    assert table.stdout.count("*") == 2 * 3 + 1  # the best of each row, and what the mark means
     assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
-    assert sum(row["chosen_without_gold"] for row in rows) == 2 * 3
+    assert sum(row["chosen layer"] for row in rows) == 2 * 3
+    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
     place = {"method": "weights", "layer": 3, "head": 2, "step": "output"}
     (row,) = [row for row in rows if place.items() <= row.items()]
     one = [
@@ -101,7 +101,13 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
     ]
     align(corpus, checkpoint, *text, *pieces, *one)
     score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
-    assert float(score) == pytest.approx(row["aer"], abs=1e-4)
+    assert float(score) == pytest.approx(row["AER"], abs=1e-4)
+
+
+def cells_of(result, name="cells"):
+    """The rows of a table of ``--all`` for programs."""
+    table = result.tables()[name]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +128,16 @@ def test_several_checkpoints_are_a_mean_of_their_tables(
 ):
     options = [*text, *pieces, "--all", "--gold", corpus / "test.talp", "--methods", "norms"]
     for name, paths in (("a", [checkpoint]), ("b", [other_seed]), ("ab", [checkpoint, other_seed])):
-        json_file = ("--json", tmp_path / name)
-        done = align(corpus, paths[0], *paths[1:], *options, *json_file)
-    read = {name: json.loads((tmp_path / name).read_text()) for name in ("a", "b", "ab")}
-    both = read["ab"]
-    one, other = (rows for name in "ab" for rows in read[name]["models"].values())
-    for rows in (one, other, *both["models"].values()):
-        for row in rows:
-            row.pop("cost", None)  # no two runs take the same time
-    assert both["models"] == {"checkpoint_last.pt": one, "other.pt": other}
-    for of_one, of_other, mean in zip(one, other, both["mean"], strict=True):
-        assert mean["aer"] == pytest.approx((of_one["aer"] + of_other["aer"]) / 2)
-        assert mean["deviation"] == pytest.approx(abs(of_one["aer"] - of_other["aer"]) / 2**0.5)
+        done = align(corpus, paths[0], *paths[1:], *options, "-o", tmp_path / name)
+    read = {name: read_result(tmp_path / name) for name in ("a", "b", "ab")}
+    one, other = (cells_of(read[name]) for name in "ab")
+    assert cells_of(read["ab"], "cells: checkpoint_last.pt") == one
+    assert cells_of(read["ab"], "cells: other.pt") == other
+    deviations = read["ab"].tables()["cells"].deviations
+    means = zip(one, other, cells_of(read["ab"]), deviations, strict=True)
+    for of_one, of_other, mean, deviation in means:
+        assert mean["AER"] == pytest.approx((of_one["AER"] + of_other["AER"]) / 2)
+        assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
     assert "Mean ± sample deviation of 2 models." in done.stdout
     assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr
 
@@ -263,28 +267,23 @@ def test_shift_att_in_tables_and_as_evidence(corpus, checkpoint, text, pieces):
         corpus, checkpoint, *text, *pieces, "--all", *gold, "--methods", "norms", "shift-att"
     )
     assert "extract:argmax|shift-att:skip,none,piece-argmax" in table.stderr
-    first, *_ = table.stdout.splitlines()
-    assert first.split() == ["align", "with", "input", "align", "with", "output"]
+    names = [line.split(",")[0] for line in table.stdout.split("\n\n")[0].splitlines()]
+    assert names[2:] == ["norms", "shift-att", "norms"]  # shift-att has one step
     evidence = ["--combine", "product", "--evidence", "shift-att.1.input", "norms.2.output"]
     combined = align(corpus, checkpoint, *text, *pieces, *evidence)
     assert "evidences:2" in combined.stderr
 
 
-def test_many_methods_have_a_line_each_and_their_layers_in_the_json(
-    corpus, checkpoint, text, pieces, tmp_path
-):
+def test_a_method_of_the_whole_model_beside_methods_of_layers(corpus, checkpoint, text, pieces):
     methods = ["weights", "norms", "shift-att", "lrp-epsilon"]
-    options = ["--all", "--gold", corpus / "test.talp", "--json", tmp_path / "t.json"]
-    done = align(corpus, checkpoint, *text, *pieces, *options, "--methods", *methods)
-    names = [line.split()[0] for line in done.stdout.splitlines()]
-    assert names[:5] == ["method", *methods]
-    (rows,) = json.loads((tmp_path / "t.json").read_text())["models"].values()
-    cells = [row for row in rows if row["layer"] != "mean"]
+    options = ["--all", "--gold", corpus / "test.talp", "-f", "json", "--methods", *methods]
+    done = align(corpus, checkpoint, *text, *pieces, *options)
+    result = stored_result(json.loads(done.stdout), "stdout")
+    assert [row[0] for row in result.tables()["methods"].rows] == [*methods, "(forward pass)"]
+    cells = cells_of(result)
     assert len(cells) == 3 * (2 + 2 + 1) + 1
     for row in cells:
-        low, high = row["interval"]
-        assert low <= row["aer"] <= high
-        assert row["cost"]["forward_passes"] > 0
+        assert row["95 % from"] <= row["AER"] <= row["to"]
 
 
 def test_a_multilingual_model_with_language_tokens(corpus, text, pieces, tmp_path):
@@ -476,7 +475,7 @@ BAD = {
     ),
     "a table of two models": (
         ["--all", "--gold", "{corpus}/test.talp", "--reverse-path", "x.pt"],
-        "--all is of one model; expected no --reverse-path|x.pt|writes no --output",
+        "--all is of one model; expected no --reverse-path|x.pt",
     ),
     "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     "two targets": (

@@ -1,11 +1,10 @@
 """Contributions to whole blocks through the commands, on a model trained for a moment."""
 
-import json
-
 import numpy as np
 import pytest
 
 from fairseq_normalign import NormAligner, open_export, source_shares, text_pairs
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 
 pytestmark = pytest.mark.slow
@@ -28,10 +27,10 @@ def aligner(corpus, checkpoint) -> NormAligner:
 
 def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, tmp_path):
     gold = corpus / "test.talp"
-    table = ["--all", "--gold", gold, "--json", tmp_path / "t.json", "--methods", *NAMES]
+    table = ["--all", "--gold", gold, "-o", tmp_path / "t.json", "--methods", *NAMES]
     command("align", corpus, checkpoint, *table)
-    (rows,) = json.loads((tmp_path / "t.json").read_text())["models"].values()
-    cells = {(row["method"], row["layer"], row["step"]): row["aer"] for row in rows}
+    rows = read_result(tmp_path / "t.json").tables()["cells"].rows
+    cells = {(method, layer, step): aer for method, layer, _, step, aer, *_ in rows}
     for name in NAMES:
         place = ["--method", name, "--layer", 2, "--step", "output", "-o", tmp_path / name]
         command("align", corpus, checkpoint, *place)

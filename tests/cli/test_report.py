@@ -12,6 +12,7 @@ import torch
 
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.attention.extract import row_shares
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 from tests.report.html.made_up import HEADS
 from tests.stored import OPTIONS, state
@@ -176,19 +177,13 @@ def test_error_rates_of_pairs(made):
 
 def test_error_rates_of_layers_are_those_of_align(folder, made, tmp_path):
     contents, _ = contents_of(made)
-    table = contents["sections"][1]["blocks"][1]["blocks"][1]
+    cells = contents["sections"][1]["blocks"][-1]
+    assert cells["name"] == "cells"
     texts = ["--source-file", folder / "text.a", "--target-file", folder / "text.b"]
     options = ["--path", folder / "one.pt", *texts, "--cpu", "--all", "--gold", folder / "gold"]
-    methods = ["--methods", "norms", "weights", "--json", tmp_path / "x.json"]
+    methods = ["--methods", "norms", "weights", "--heads", "-o", tmp_path / "x.json"]
     run("normalign", "align", folder, *options, *methods)
-    (lines,) = json.loads((tmp_path / "x.json").read_text())["models"].values()
-    aers = {(row[0], row[1], row[2]): row[3] for row in table["rows"]}
-    expected = {
-        (line["method"], line["step"], line["layer"]): line["aer"]
-        for line in lines
-        if line["layer"] != "mean"
-    }
-    assert aers == expected
+    assert cells["rows"] == read_result(tmp_path / "x.json").tables()["cells"].rows
 
 
 def test_one_model_without_gold_or_heads(folder):

@@ -11,7 +11,7 @@ from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.layers.evolution import SHUFFLED, evolution
+from fairseq_normalign.layers.evolution import Evolution, EvolutionResult, evolution
 from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, plan_of
 from fairseq_normalign.layers.state_pass import kept_states, states_with_and_without
 from fairseq_normalign.layers.token_table import BOUNDARY, ReadText, tokens_of
@@ -125,7 +125,7 @@ def test_batches_change_nothing():
     )
     for name in ("identity", "left", "right", "position", "information"):
         assert getattr(one, name) == pytest.approx(getattr(other, name), abs=0.02)
-    for name in (ALL, SHUFFLED, *one.change):
+    for name in one.change:
         assert one.change[name] == pytest.approx(other.change[name], abs=1e-4)
     for name in one.influence:
         assert one.influence[name] == pytest.approx(other.influence[name], abs=1e-4)
@@ -145,13 +145,13 @@ def test_three_kinds_of_models_side_by_side():
         assert all(0 <= share <= 1 for share in model.identity + model.left + model.right)
         for known, by_chance in zip(model.information, model.shuffled_information, strict=True):
             assert by_chance < known <= found.ceiling
-        groups = list(model.change)[1:-1]
-        assert list(model.change) == [ALL, *groups, SHUFFLED]
+        groups = list(model.change)[1:]
+        assert list(model.change) == [ALL, *groups]
         assert list(model.influence) == [ANY, *groups]
         assert len(groups) == 3
         for changes in model.change.values():
             assert len(changes) == 2
-        assert max(model.change[ALL]) < min(model.change[SHUFFLED])
+        assert max(model.change[ALL]) < min(model.shuffled_change)
         assert np.diag(model.layers) == pytest.approx(np.zeros(3), abs=1e-6)
         assert model.layers[0][1] == pytest.approx(model.change[ALL][0])
         plane, share = model.planes[2]
@@ -162,7 +162,7 @@ def test_three_kinds_of_models_side_by_side():
 
 def test_a_model_is_no_different_from_itself():
     texts = [translation(), translation(name="again")]
-    found = evolution(texts, influence=False, **SMALL)
+    found = evolution(texts, no_influence=True, **SMALL)
     matrix = found.between["translation", "again"]
     assert np.diag(matrix) == pytest.approx(np.zeros(3), abs=1e-6)
     assert matrix[0][2] > 0.001
@@ -239,10 +239,6 @@ REFUSED = {
         "occurrences": 9999
     },
     "--words: 'w77' comes 0 times in the text; expected 2 or more": {"words": ["w77"]},
-    "x.txt: has 0% of its pieces and 0% of its words of the corpus; are they of another voc": {
-        "counts": {"x": 1, "y": 2},
-        "counts_name": "x.txt",
-    },
 }
 
 
@@ -262,3 +258,89 @@ def test_models_must_read_the_same_pieces():
     message = "sentence 1: translation reads '.*' and other 'w1 w2 w3'; expected models that read"
     with pytest.raises(InputError, match=message):
         evolution([translation(), other], **SMALL)
+
+
+def made_up(name: str, count: int, **more) -> Evolution:
+    shares = {key: [0.5] * count for key in ("identity", "left", "right")}
+    information = {"information": [1.25] * count, "shuffled_information": [0.125] * count}
+    return Evolution(name, "encoder", position=[2.0] * count, **shares, **information, **more)
+
+
+@pytest.fixture
+def result():
+    plane = (np.arange(6.0).reshape(3, 2), 0.5)
+    first = made_up(
+        "a.pt",
+        3,
+        change={"all": [0.1, 0.2], "<9": [0.3, 0.4], "≥9": [0.5, 0.6]},
+        shuffled_change=[0.8, 0.9],
+        influence={"any": [0.0012, 0.002], "<9": [0.003, 0.004]},
+        layers=[[0.0, 0.1, 0.2]] * 3,
+        planes=[plane] * 3,
+    )
+    return EvolutionResult(
+        [first, made_up("b.pt", 2, planes=[plane] * 2)],
+        {"identity": 0.01, "left": 0.02, "right": 0.03, "position": 9.0},
+        4.605,
+        {("a.pt", "b.pt"): [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]},
+        ["x", "y", "y"],
+        {"seed": 1},
+    )
+
+
+TEXT = """\
+a.pt, encoder
+layer   identity   left  right  position  information  shuffled  change  shuffled change
+random     0.010  0.020  0.030      9.00            –         –       –                –
+0          0.500  0.500  0.500      2.00         1.25      0.12       –                –
+1          0.500  0.500  0.500      2.00         1.25      0.12   0.100            0.800
+2          0.500  0.500  0.500      2.00         1.25      0.12   0.200            0.900
+
+b.pt, encoder
+layer   identity   left  right  position  information  shuffled
+random     0.010  0.020  0.030      9.00            –         –
+0          0.500  0.500  0.500      2.00         1.25      0.12
+1          0.500  0.500  0.500      2.00         1.25      0.12
+
+a.pt: change by frequency
+layer    all     <9     ≥9
+    1  0.100  0.300  0.500
+    2  0.200  0.400  0.600
+
+a.pt: influence by the frequency of the hidden token
+layer     any      <9
+    1  0.0012  0.0030
+    2  0.0020  0.0040
+
+PWCCA distance between models, layer by layer
+layer  a.pt – b.pt
+    0        0.100
+    1        0.400
+
+identity:"""
+
+
+def test_text(result):
+    assert result.text().startswith(TEXT)
+    assert "at most 4.61;" in result.text()
+
+
+def test_every_panel_of_the_figure_has_titles_and_something_in_it(result):
+    panels = result.figure().axes
+    titles = [axes.get_title() for axes in panels if axes.axison]
+    assert titles[:5] == ["identity", "left", "right", "position", "information"]
+    assert titles[5].startswith("a.pt: change")
+    assert len(titles) == 10
+    for axes in panels:
+        if axes.axison:
+            assert axes.get_xlabel()
+            assert axes.get_ylabel()
+            assert axes.lines or axes.images
+    assert panels[0].get_lines()[-1].get_ydata()[0] == 0.01  # by chance
+
+
+def test_words_have_a_panel_for_each_model_and_layer(result):
+    panels = [axes for axes in result.words_figure().axes if axes.axison]
+    assert len(panels) == 5
+    assert panels[4].get_title() == "b.pt, layer 1 (50 % of variance)"
+    assert [len(dots.get_offsets()) for dots in panels[0].collections] == [1, 2]

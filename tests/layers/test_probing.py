@@ -1,5 +1,7 @@
 """Probes of tiny models on a small treebank."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,10 +10,20 @@ from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.layers.probing import Split, probe, tagged_words, word_states
+from fairseq_normalign.layers.probing import (
+    L2,
+    Probing,
+    ProbingResult,
+    Split,
+    objective,
+    probe,
+    tagged_words,
+    train,
+    word_states,
+)
 from fairseq_normalign.text.treebank import Tree
-from tests.analysis.test_evolution import lines
 from tests.conftest import ToyTask, build_model
+from tests.layers.test_evolution import lines
 
 TAGS = ("NOUN", "VERB", "ADJ")
 
@@ -95,3 +107,87 @@ def test_a_treebank_without_tags(model):
     untagged = tree("w1 w2")._replace(tags=["NOUN", "_"], where="x.conllu:7")
     with pytest.raises(InputError, match=r"x\.conllu:7: word 2 has no tag; expected UPOS"):
         tagged_words(states, read(reader, [untagged]), [untagged])
+
+
+@pytest.fixture
+def labelled():
+    """States whose class is half known from one of their neurons."""
+    random = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (300,), generator=random)
+    states = torch.randn(300, 5, generator=random)
+    states[:, 1] += labels
+    return 10 * states + 3, labels
+
+
+def slow_objective(probe, states, labels):
+    total = 0.0
+    for state, label in zip(states.double(), labels.tolist(), strict=True):
+        logits = []
+        for k in range(3):
+            logit = float(probe.bias[k])
+            for c in range(5):
+                unit = (state[c] - probe.mean[c].double()) / probe.deviation[c].double()
+                logit += float(unit * probe.weight[c, k])
+            logits.append(logit)
+        total += math.log(sum(map(math.exp, logits))) - logits[label]
+    squares = sum(float(weight) ** 2 for weight in probe.weight.flatten())
+    return total / len(labels) + L2 / 2 * squares
+
+
+def test_the_objective_is_what_is_written(labelled):
+    states, labels = labelled
+    probe = train(states, labels, 3)
+    expected = slow_objective(probe, states, labels)
+    assert float(objective(probe, states, labels)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_step_in_any_direction_makes_it_smaller(labelled):
+    states, labels = labelled
+    probe = train(states, labels, 3)
+    lowest = float(objective(probe, states, labels))
+    random = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        step = 0.1 * torch.randn(5, 3, generator=random)
+        for sign in (1, -1):
+            moved = probe._replace(weight=probe.weight + sign * step)
+            assert float(objective(moved, states, labels)) > lowest - 1e-5
+
+
+def test_classes_that_lie_apart_are_read_without_error():
+    labels = torch.arange(3).repeat(20)
+    states = torch.eye(3)[labels] + 0.01 * torch.randn(60, 3)
+    assert train(states, labels, 3).accuracy(states, labels) == 1
+
+
+def test_training_twice_gives_the_same(labelled):
+    first, second = (train(*labelled, 3) for _ in range(2))
+    torch.testing.assert_close(first.weight, second.weight, rtol=0, atol=0)
+
+
+def test_noise_tells_nothing():
+    random = torch.Generator().manual_seed(0)
+    states = torch.randn(2000, 4, generator=random)
+    labels = torch.randint(4, (2000,), generator=random)
+    probe = train(states[:1000], labels[:1000], 4)
+    assert probe.accuracy(states[1000:], labels[1000:]) == pytest.approx(0.25, abs=0.05)
+
+
+def test_a_neuron_that_never_changes_is_no_trouble(labelled):
+    states, labels = labelled
+    states[:, 0] = 7
+    assert train(states, labels, 3).logits(states).isfinite().all()
+
+
+def test_accuracies_are_shown_in_percent():
+    models = [Probing(name, [0.5, 0.75], [0.25, 0.2], 0.2, 90, 10, ["NOUN"]) for name in "ab"]
+    result = ProbingResult(models, {"seed": 1})
+    assert result.text().splitlines()[:3] == [
+        "Accuracy of parts of speech (UPOS) in %",
+        "layer     a  a, shuffled     b  b, shuffled",
+        "    0  50.0         25.0  50.0         25.0",
+    ]
+    assert result.tables()["words"].rows[0] == ["a", 1, 90, 10, 20.0]
+    assert result.findings[0] == (
+        "a: layer 1 tells the part of speech of most words, 75.0 % (the most frequent one alone: "
+        "20.0 %)."
+    )

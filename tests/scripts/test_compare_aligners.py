@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ import compare_aligners
 import pytest
 import statistical_aligners
 from statistical_aligners import ALIGNERS, HEURISTIC, Text, UnavailableError
+
+from fairseq_normalign.results.result import read_result
 
 # The i-th word of one side with the i-th of the other, in either direction; the reverse direction
 # lacks the first link.
@@ -70,9 +71,8 @@ def test_table_of_an_aligner(folder, capsys):
     assert "train: 1 pairs with an empty side are left out" in err
     assert (folder / "out/eflomal/forward").read_text() == "0-0 1-1 2-2\n0-0\n"
     assert (folder / "out/table.txt").read_text() == out
-    assert [row["links"] for row in json.loads((folder / "out/scores.json").read_text())] == [
-        *(4, 2, 4)
-    ]
+    systems = read_result(folder / "out/scores.json").tables()["systems"]
+    assert [row[systems.columns.index("links")] for row in systems.rows] == [4, 2, 4]
 
 
 def test_an_aligner_runs_once_on_a_text(folder, capsys):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.error_table import place_as_json
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.report.html.packing import (
     FINEST,
@@ -71,7 +70,7 @@ class System:
             "name": self.name,
             "languages": list(self.languages),
             "soft": self.soft,
-            "evidences": [place_as_json(evidence) for evidence in self.evidences],
+            "evidences": [_place(evidence) for evidence in self.evidences],
             "openings": [self.evidences.index(first) for first in self.openings.values()],
         }
 
@@ -153,3 +152,14 @@ def rounding_note(of_heads: Quality) -> str:
         least = 100 * of_heads.floor
         note += f", those of single heads to 1/{of_heads.levels}, and below {least:.0f} % to none"
     return f"{note}; links are taken before that."
+
+
+def _place(evidence: Evidence) -> dict[str, Any]:
+    """Where an alignment is from; layers and heads count from 1."""
+    method, layer, step, head = evidence
+    return {
+        "method": method,
+        "layer": None if layer is None else layer + 1,
+        "head": None if head is None else head + 1,
+        "step": step,
+    }

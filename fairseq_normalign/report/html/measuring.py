@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.method_errors import error_table, passes
+from fairseq_normalign.alignment.scores import ScoresResult
+from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.sentence_views import Aligned, every_evidence, sentence_views
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.soft import Evidence
@@ -33,11 +35,10 @@ from fairseq_normalign.report.html.browser import (
     rounding_note,
     sample_places,
 )
-from fairseq_normalign.report.html.included import Included, shown
+from fairseq_normalign.report.html.included import Included
 from fairseq_normalign.report.html.link_files import system_of_links
 from fairseq_normalign.report.html.packing import shares_of
 from fairseq_normalign.results.blocks import Note
-from fairseq_normalign.results.result import StoredResult
 from fairseq_normalign.text.links import Gold, GoldFile, LinkFile
 from fairseq_normalign.version import __version__
 
@@ -136,16 +137,11 @@ class Gatherer:
             return
         gold = self.gold()
         scores = aer.score(gold, [LinkFile(path) for path in paths], keep=True)
-        rows = []
+        systems = []
         for path, (_, total, by_pair) in zip(paths, scores, strict=True):
             made = {"gold": Path(gold.name).name, **gold.read_as(), **made_with(path)}
-            row: dict[str, Any] = {"system": path, "signature": aer.signature(made)}
-            for measure in ("aer", "precision", "recall"):
-                row[measure] = aer.percent(getattr(total, measure))
-            row["links"] = total.links
-            row["interval"] = list(map(aer.percent, aer.interval(by_pair)))
-            rows.append(row)
-        self.included.append(shown(rows, "links of files"))
+            systems.append(ScoredSystem(path, made, total, aer.interval(by_pair)))
+        self.included.append(Included("files of links", ScoresResult(systems)))
 
     def facts(self) -> list[tuple[str, str]]:
         """How many pairs there are, on how many AER is measured, and how many are not browsed."""
@@ -210,14 +206,11 @@ class Gatherer:
                 progress=progress.update,
                 refuse_misread=True,
             )
-        signature = self._signature(gold, table)
-        advice = [Note(f"Is the gold read right? {said}.", urgent=True) for said in table.advice]
-        rates = shown(table.as_json(), material.name).result
-        blocks = [*advice, *rates.blocks()]
-        about = {"about": rates.about, "signature": signature}
-        result = StoredResult(rates.kind, rates.title, blocks, **about)  # type: ignore[arg-type]
+        result = replace(table, signature=self._signature(gold, table))
         self.included.append(Included(material.name, result))
-        self.advice += advice
+        self.advice += [
+            block for block in result.blocks() if isinstance(block, Note) and block.urgent
+        ]
         return {method: table.choice(method) for method in methods}
 
     def _counted(self, pairs: Iterable[Pair]) -> Iterator[Pair]:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from importlib import metadata
 
-from fairseq_normalign.report.html.included import SECTIONS, Included
+from fairseq_normalign.report.html.included import Included
 from fairseq_normalign.results.blocks import (
     Block,
     Facts,
@@ -19,6 +19,11 @@ from fairseq_normalign.results.blocks import (
 from fairseq_normalign.results.result import signature_text
 from fairseq_normalign.version import __version__
 
+# The sections of the page, by kind of result; other kinds come after them.
+ORDER = (
+    *("alignments", "scores", "heads", "gates", "pruning"),
+    *("mixing", "statistics", "evolution", "probing"),
+)
 PACKAGES = ("torch", "fairseq", "fairseq-fixed", "numpy")
 
 
@@ -51,13 +56,21 @@ def overview(
         facts: what is to be told of corpus and models.
         advice: what looks wrong and comes first.
     """
-    blocks: list[Block] = [*advice]
+    blocks: list[Block] = [*advice, *findings(included)]
     if models is not None:
         blocks.append(models)
     corpus = [Facts(list(facts), "Data")] if facts else []
     made_with = versions() if models is not None else written_with()
     blocks += [Row([*corpus, made_with]), measured_table(included)]
     return Section("overview", "Overview", blocks)
+
+
+def findings(included: Sequence[Included]) -> list[Block]:
+    """The most important things found, before all details."""
+    items = []
+    for name, result in included:
+        items += [(name, finding) for finding in result.findings]
+    return [Facts(items, "Findings")] if items else []
 
 
 def measured_table(included: Sequence[Included]) -> Block:
@@ -72,7 +85,7 @@ def measured_table(included: Sequence[Included]) -> Block:
 
 def sections(included: Sequence[Included]) -> list[Section]:
     """A section for each kind of result, every file or model under its name."""
-    by_kind: dict[str, list[Included]] = {name: [] for name in SECTIONS}
+    by_kind: dict[str, list[Included]] = {kind: [] for kind in ORDER}
     for item in included:
         by_kind.setdefault(item.result.kind, []).append(item)
     made = []

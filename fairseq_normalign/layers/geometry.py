@@ -1,0 +1,230 @@
+"""Measures of states as points in space: neighbours, clusters, PWCCA, a plane to draw them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_normalign.errors import InputError
+
+NONE = -1  # in the place of a neighbour
+COMPARED = 1024  # tokens whose similarities to all others are held at once
+BATCH = 1024
+PASSES = 10  # over all states
+ROWS = 4096  # states whose distances to all centres are held at once
+SHUFFLES = 5
+VARIANCE = 0.999  # of a view that is kept
+
+
+def nearest(states: Tensor, sentences: np.ndarray, groups: np.ndarray, k: int) -> np.ndarray:
+    """The k nearest neighbours of each token by cosine, within its group.
+
+    Neither the token itself nor another one of its sentence counts: they share what they were
+    computed from.
+
+    Args:
+        states: (N, C).
+        sentences: the sentence of each token, (N,).
+        groups: the group of each token, (N,).
+
+    Returns:
+        Tokens, (N, k), nearest first; ``NONE`` where a group has no more.
+    """
+    unit = torch.nn.functional.normalize(states.float(), dim=1)
+    neighbours = np.full((len(states), k), NONE)
+    for rows, others, allowed in _comparisons(sentences, groups):
+        cosines = unit[rows] @ unit[others].T
+        cosines[torch.from_numpy(~allowed)] = -np.inf
+        best = cosines.topk(min(k, len(others)), dim=1)
+        tokens = others[best.indices.numpy()]
+        tokens[np.isneginf(best.values.numpy())] = NONE
+        neighbours[rows, : tokens.shape[1]] = tokens
+    return neighbours
+
+
+def share_alike(neighbours: np.ndarray, labels: np.ndarray) -> float:
+    """The share of neighbours that have the token's own label, mean over tokens."""
+    return _mean(labels[neighbours] == labels[:, None], neighbours != NONE)
+
+
+def mean_distance(neighbours: np.ndarray, positions: np.ndarray) -> float:
+    """|pos − pos'| between a token and its neighbours, mean over tokens."""
+    return _mean(np.abs(positions[neighbours] - positions[:, None]), neighbours != NONE)
+
+
+def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) -> float:
+    """What ``share_alike`` is expected to be if neighbours are drawn at random."""
+    means = []
+    for rows, others, allowed in _comparisons(sentences, groups):
+        means.append(_row_means(labels[others] == labels[rows, None], allowed))
+    return float(np.nanmean(np.concatenate(means)))
+
+
+def random_distance(sentences: np.ndarray, groups: np.ndarray, positions: np.ndarray) -> float:
+    """What ``mean_distance`` is expected to be if neighbours are drawn at random."""
+    means = []
+    for rows, others, allowed in _comparisons(sentences, groups):
+        means.append(_row_means(np.abs(positions[others] - positions[rows, None]), allowed))
+    return float(np.nanmean(np.concatenate(means)))
+
+
+def _comparisons(
+    sentences: np.ndarray, groups: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Some tokens, all tokens of their group, and which of these may be neighbours of which."""
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        for first in range(0, len(members), COMPARED):
+            rows = members[first : first + COMPARED]
+            yield rows, members, sentences[rows, None] != sentences[members]
+
+
+def _mean(values: np.ndarray, counts: np.ndarray) -> float:
+    return float(np.nanmean(_row_means(values, counts)))
+
+
+def _row_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The mean of each row over what counts; nan where nothing does."""
+    numbers = counts.sum(1)
+    sums = (values * counts).sum(1)
+    return np.divide(sums, numbers, out=np.full(len(sums), np.nan), where=numbers > 0)
+
+
+def kmeans(states: Tensor, clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """The cluster of each state, by k-means in mini-batches (Sculley, 2010).
+
+    It begins with states drawn at random. Each batch is assigned to the nearest centres, and a
+    centre is the mean of all states that were ever assigned to it.
+
+    Args:
+        states: (N, C).
+        clusters: how many, at most N.
+        rng: draws the first centres and the batches.
+
+    Returns:
+        Numbers of clusters, (N,); a cluster may be empty.
+    """
+    states = states.float()
+    centres = states[rng.permutation(len(states))[:clusters]].clone()
+    counts = torch.zeros(clusters)
+    for _ in range(PASSES):
+        order = torch.from_numpy(rng.permutation(len(states)))
+        for places in order.split(BATCH):
+            move(centres, counts, states[places])
+    batches = states.split(ROWS)
+    return np.concatenate([nearest_centres(batch, centres).numpy() for batch in batches])
+
+
+def nearest_centres(states: Tensor, centres: Tensor) -> Tensor:
+    """The number of the centre that is nearest to each state: argmin ‖x‖² − 2xc + ‖c‖², (N,)."""
+    return (centres.square().sum(1) - 2 * states @ centres.T).argmin(1)
+
+
+def move(centres: Tensor, counts: Tensor, batch: Tensor) -> None:
+    """Moves centres to the mean of what they had and of what a batch adds, in place."""
+    assigned = nearest_centres(batch, centres)
+    added = torch.zeros_like(counts).index_add_(0, assigned, torch.ones(len(batch)))
+    sums = (centres * counts[:, None]).index_add_(0, assigned, batch)
+    counts += added
+    chosen = added > 0
+    centres[chosen] = sums[chosen] / counts[chosen, None]
+
+
+def mutual_information(labels: np.ndarray, clusters: np.ndarray) -> float:
+    """Σ p(v, k) ln p(v, k) / (p(v) p(k)), in nats, from counts.
+
+    The estimate is too high, by about (K − 1)(V − 1) / 2N: compare only estimates of as many
+    tokens N, clusters K and labels V, and look at that of shuffled labels.
+
+    Args:
+        labels: v of each token, (N,), integers from 0.
+        clusters: k of each token, (N,), integers from 0.
+    """
+    table = np.zeros((labels.max() + 1, clusters.max() + 1))
+    np.add.at(table, (labels, clusters), 1)
+    joint = table / table.sum()
+    independent = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    seen = joint > 0
+    return float((joint[seen] * np.log(joint[seen] / independent[seen])).sum())
+
+
+def shuffled_information(
+    labels: np.ndarray, clusters: np.ndarray, rng: np.random.Generator
+) -> float:
+    """The mean estimate if tokens change their labels at random: what it is too high by."""
+    estimates = [mutual_information(rng.permutation(labels), clusters) for _ in range(SHUFFLES)]
+    return float(np.mean(estimates))
+
+
+class View(NamedTuple):
+    """States X of N tokens, centred, as K orthonormal directions over the tokens: X = U S Vᵀ."""
+
+    directions: Tensor  # U, (N, K)
+    loadings: Tensor  # S Vᵀ = Uᵀ X, (K, C): how much of each neuron is in each direction
+
+
+def view_of(states: Tensor) -> View:
+    """The directions with the largest singular values that have 99.9 % of the variance together.
+
+    Args:
+        states: X, (N, C).
+    """
+    centred = states.double() - states.double().mean(0)
+    u, s, vh = torch.linalg.svd(centred, full_matrices=False)
+    variance = s.square().cumsum(0)
+    if not variance[-1] > 0:
+        raise InputError("all states of a layer are equal; there is nothing to compare")
+    kept = int((variance < VARIANCE * variance[-1]).sum()) + 1
+    return View(u[:, :kept], s[:kept, None] * vh[:kept])
+
+
+def shuffled_view(view: View, rng: np.random.Generator) -> View:
+    """The view with its tokens in another order: what has nothing to do with the others."""
+    order = torch.from_numpy(rng.permutation(len(view.directions)))
+    return view._replace(directions=view.directions[order])
+
+
+def pwcca_distance(first: View, second: View) -> float:
+    """1 − Σ α_k ρ_k / Σ α_k, with the canonical correlations ρ and the weights α of PWCCA.
+
+    The SVD of U_xᵀ U_y = A diag(ρ) Bᵀ gives ρ and the canonical variates h = U_x A; their weights
+    are α_k = Σ_j |⟨h_k, x_j⟩| over the neurons x_j. The side with fewer directions gives the
+    weights, the first one if both have as many.
+
+    Differs from the authors' public code: its variates and weights depart from the definition.
+
+    Args:
+        first: of N tokens.
+        second: of the same tokens in the same order.
+    """
+    x, y = first, second
+    if y.directions.shape[1] < x.directions.shape[1]:
+        x, y = y, x
+    a, correlations, _ = torch.linalg.svd(x.directions.T @ y.directions, full_matrices=False)
+    weights = (a.T @ x.loadings).abs().sum(1)  # α, (K,)
+    similarity = (weights * correlations.clamp(max=1)).sum() / weights.sum()
+    return float(1 - similarity)
+
+
+def principal_plane(states: Tensor) -> tuple[np.ndarray, float]:
+    """States by their first two principal components, and the share of the variance they have.
+
+    The sign of a component is such that its largest loading is positive.
+
+    Args:
+        states: (N, C).
+
+    Returns:
+        (N, 2), and the share.
+    """
+    centred = states.double() - states.double().mean(0)
+    u, s, vh = torch.linalg.svd(centred, full_matrices=False)
+    signs = vh.gather(1, vh.abs().argmax(1, keepdim=True)).sign().squeeze(1)
+    plane = (u * s * signs)[:, :2]
+    variance = s.square()
+    share = variance[:2].sum() / variance.sum() if variance.sum() > 0 else torch.tensor(0.0)
+    return plane.numpy(), float(share)

@@ -1,0 +1,196 @@
+"""The table of error rates: what is shown of one model and of several."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from fairseq_normalign.alignment.aer import Counts
+from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns, best_of_methods
+from fairseq_normalign.alignment.method_cost import Cost, Costs
+from fairseq_normalign.attention.soft import Choice, Evidence
+from fairseq_normalign.results.result import stored_result
+from fairseq_normalign.results.several import together
+from fairseq_normalign.results.tables import as_format
+
+
+def table(hits, choice: Choice, method: str = "head-norms") -> ErrorTable:
+    """AER is 1 - hits / 10."""
+    scores = {
+        Evidence(method, layer, step, *head): Counts(10, 10, hit, hit)
+        for (step, layer, *head), hit in hits.items()
+    }
+    return ErrorTable(scores, {method: choice})
+
+
+HITS = {("input", 0): 8, ("input", 1): 5, ("output", 0): 1, ("output", 1): 4}
+ONE = table(HITS, Choice({"input": 0, "output": 0}, "input"))
+OTHER = table({**HITS, ("input", 0): 6}, Choice({"input": 0, "output": 1}, "output"))
+SCORES = {
+    Evidence("norms", 0, "input"): Counts(10, 20, 9, 6),  # AER 50.0
+    Evidence("norms", 1, "input"): Counts(10, 20, 9, 9),  # AER 40.0
+    Evidence("norms", 1, "input", 2): Counts(10, 20, 10, 10),  # a head: AER 33.3
+    Evidence("lrp", None, "output"): Counts(10, 20, 8, 7),  # AER 50.0
+}
+CHOICES = {"norms": Choice({"input": 0}, "input"), "lrp": Choice({"output": None}, "output")}
+COSTS = Costs(100, 4000, Cost(2.0, 80.0), {"norms": Cost(2.5, 90.4), "lrp": Cost(60.0, 1234.0)})
+FULL = ErrorTable(
+    SCORES,
+    CHOICES,
+    dict.fromkeys(SCORES, (0.4, 0.605)),
+    {"norms": "argmax", "lrp": "argmax"},
+    COSTS,
+)
+
+
+def test_layers_by_method_and_step_and_the_mean_over_layers():
+    assert ONE.text().split("\n\n")[0].splitlines() == [
+        "AER by layer in %",
+        "method and step           1       2  mean",
+        "head-norms, input   20.0 *+  50.0    35.0",
+        "head-norms, output  90.0 +   60.0 *  75.0",
+    ]
+
+
+def test_several_models_say_how_many_of_them_choose_a_layer():
+    """Layer 1 is the best by output of no model, and one of two chooses it."""
+    assert together({"a": ONE, "b": OTHER}, {}).text().split("\n\n")[1].splitlines() == [
+        "AER by layer in %",
+        "method and step                   1                2       mean",
+        "head-norms, input   30.0 ±14.1 *+    50.0 ±0.0        40.0 ±7.1",
+        "head-norms, output   90.0 ±0.0 +1/2  60.0 ±0.0 *+1/2  75.0 ±0.0",
+    ]
+
+
+def test_the_mean_is_over_layers_and_not_over_heads():
+    hits = {("input", 0): 8, ("input", 0, 0): 1, ("input", 0, 1): 1, ("input", 1): 6}
+    of_heads = table(hits, Choice({"input": 0}, "input"))
+    assert of_heads.layer_means() == {("head-norms", "input"): pytest.approx(0.3)}
+
+
+def test_a_method_of_the_whole_model_has_a_column_and_no_mean():
+    whole = table({("output", None): 7}, Choice({"output": None}, "output"), "lrp")
+    assert whole.tables()["layers"].columns == ["method and step", "all"]
+    both = ErrorTable({**ONE.scores, **whole.scores}, {**ONE.choices, **whole.choices})
+    layers = both.tables()["layers"]
+    assert layers.columns == ["method and step", "1", "2", "all", "mean"]
+    assert layers.rows[-1] == ["lrp, output", None, None, 30.0, None]
+
+
+def test_the_first_of_equals_is_the_best():
+    aers = {Evidence("norms", layer): aer for layer, aer in enumerate([0.5, 0.3, 0.3])}
+    assert best_of_columns(aers) == {Evidence("norms", 1)}
+
+
+def test_the_best_of_a_method_is_a_layer():
+    aers = {evidence: counts.aer for evidence, counts in SCORES.items()}
+    assert best_of_methods(aers)["norms"] == Evidence("norms", 1, "input")
+
+
+def test_a_row_for_each_method():
+    methods = FULL.tables()["methods"]
+    columns = ["method", "chosen", "AER", "95 % from", "to", "P", "R", "best by gold", "its AER"]
+    assert methods.columns == [*columns, "× forward", "s/1,000", "MB"]
+    assert methods.rows == [
+        ["norms", "1 input", 50.0, 40.0, 60.5, 90.0, 30.0, "2 input", 40.0, 1.25, 2.5, 90.4],
+        ["lrp", "all output", 50.0, 40.0, 60.5, 80.0, 35.0, "all output", 50.0, 30.0, 60.0, 1234.0],
+        ["(forward pass)", *[None] * 8, 1.0, 2.0, 80.0],
+    ]
+    assert FULL.findings == ["AER is 50.0 % by norms (1 input, chosen without gold)."]
+    assert "on 100 pairs with --max-tokens 4000" in FULL.text()
+
+
+def test_methods_of_several_models():
+    other = replace(
+        FULL,
+        scores={**SCORES, Evidence("norms", 0, "input"): Counts(10, 20, 10, 8)},
+        choices={**CHOICES, "norms": Choice({"input": 1}, "input")},
+    )
+    methods = together({"a": FULL, "b": other}, {}).tables()["methods"]
+    assert methods.rows[0][:3] == ["norms", "1 input 1/2, 2 input 1/2", 45.0]
+    assert methods.deviations[0][2] == pytest.approx(math.sqrt(50))
+
+
+def test_without_costs_and_intervals():
+    methods = ErrorTable(SCORES, CHOICES).tables()["methods"]
+    assert methods.columns == ["method", "chosen", "AER", "P", "R", "best by gold", "its AER"]
+    assert methods.rows[0] == ["norms", "1 input", 50.0, 90.0, 30.0, "2 input", 40.0]
+
+
+def test_memory_that_is_not_known():
+    unknown = Costs(100, 4000, Cost(2.0, None), dict.fromkeys(CHOICES, Cost(2.5, None)))
+    assert "MB" not in replace(FULL, costs=unknown).tables()["methods"].columns
+
+
+def test_cells_for_programs():
+    cells = FULL.tables()["cells"]
+    rows = [dict(zip(cells.columns, row, strict=True)) for row in cells.rows]
+    assert [row["best by gold"] for row in rows] == [0, 1, 0, 1]
+    assert [row["chosen layer"] for row in rows] == [1, 0, 0, 1]
+    head = rows[2]
+    assert (head["method"], head["layer"], head["head"], head["step"]) == ("norms", 2, 3, "input")
+    assert (head["AER"], head["95 % from"], head["to"]) == (33.333333, 40.0, 60.5)
+    assert head["extract"] == "argmax"
+
+
+def test_json_of_several_models_has_each_by_itself_and_the_mean():
+    written = together({"a.pt": ONE, "b.pt": OTHER}, {"eos": "null"}).json()
+    read = stored_result(written, "x.json")
+    assert read.signature == {"eos": "null"}
+    cells = read.tables()
+    assert cells["cells: a.pt"].rows[0][4] == 20.0
+    assert cells["cells: b.pt"].rows[0][4] == 40.0
+    assert (cells["cells"].rows[0][4], cells["cells"].rows[0][11]) == (30.0, 0.5)
+    assert cells["cells"].deviations[0][4] == pytest.approx(math.sqrt(200))
+
+
+def test_models_that_nothing_is_known_of():
+    nothing = ErrorTable({Evidence(): Counts()}, {"norms": Choice({"input": 0}, "input")})
+    assert nothing.findings == []
+    assert together({"a.pt": nothing, "b.pt": nothing}, {}).tables()["cells"].rows[0][4] is None
+
+
+def test_curves_have_intervals_and_say_what_was_chosen():
+    (curves,) = [block for block in FULL.blocks() if block.type == "curves"]
+    norms, lrp = curves.curves
+    first, second = norms.points
+    assert (first.x, first.y, first.low, first.high, first.marked) == ("1", 50.0, 40.0, 60.5, True)
+    assert not second.marked
+    assert (lrp.name, lrp.dashed, lrp.points[0].x) == ("lrp, output", True, "all")
+
+
+def test_maps_of_single_heads_on_one_scale():
+    hits = {(step, 0, head): hit for head, hit in ((0, 9), (2, 7)) for step in ("input", "output")}
+    choice = Choice({"input": 0, "output": 0}, "input")
+    made = table({**HITS, **hits}, choice)
+    row = made.blocks()[-2]
+    assert [grid.title for grid in row.blocks] == [
+        f"AER of single heads: head-norms, {step}" for step in ("input", "output")
+    ]
+    grid = row.blocks[0]
+    assert grid.values == [[10.0, None, 30.0]]
+    assert (grid.columns, grid.low, grid.absent) == (["1", "2", "3"], True, "removed")
+    assert {grid.ends for grid in row.blocks} == {(10.0, 30.0)}
+
+
+def test_advice_about_the_gold_is_urgent():
+    first, *_ = replace(ONE, advice=["it counts from 1"]).blocks()
+    assert (first.text, first.urgent) == ("Is the gold read right? it counts from 1.", True)
+
+
+def test_the_figure_is_of_layers_and_curves():
+    scores = {}
+    for step, method in product(("input", "output"), ("weights", "norms")):
+        scores[Evidence(method, 0, step)] = Counts(10, 10, 5, 5)
+    choices = {evidence.method: Choice({"input": 0, "output": 0}, "input") for evidence in scores}
+    panels = ErrorTable(scores, choices).figure().axes
+    assert [axes.get_title() for axes in panels] == ["AER by layer in %", "AER by layer and method"]
+
+
+def test_formats_for_people_leave_out_what_text_leaves_out():
+    as_markdown, as_csv = (as_format(FULL.blocks(), form) for form in ("md", "csv"))
+    assert "| norms, input      | 50.0 + | 40.0 * |         |   45.0 |" in as_markdown
+    assert "cells" not in as_markdown
+    assert "norms,2,3,input,33.333333," in as_csv
+    assert "50.0,40.0,,45.0" in as_csv  # numbers without marks
