@@ -91,7 +91,9 @@ class ErrorTable(Result):
         aer = self._aer(best)
         if aer is None:
             return []
-        return [f"AER is {aer:.1f} % by {best.method} ({place_name(best)}, chosen without gold)."]
+        return [
+            f"AER is {aer:.1f} % by {best.method} (layer {place_name(best)}, chosen without gold)."
+        ]
 
     def blocks(self) -> list[Block]:
         blocks: list[Block] = [*self.advice_notes()]

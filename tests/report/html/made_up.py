@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from fairseq_normalign.alignment.aer import Counts
+from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.extract import argmax
-from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.names import Head
 from fairseq_normalign.report.html.browser import Browser, System, TextPair, View
-from fairseq_normalign.report.html.included import Included, shown
+from fairseq_normalign.report.html.included import Included
 from fairseq_normalign.report.html.overview import overview, sections
 from fairseq_normalign.report.html.packing import Quality
 from fairseq_normalign.report.html.page import page
@@ -81,18 +83,22 @@ HEADS = Profile(
     positions={ENCODER[0]: {"offset": 1, "share": 0.95, "patterns": {}}},
     signature={"checkpoint": NASTY, "version": "0"},
 )
-ERRORS = [
-    {"method": method, "layer": layer, "head": None, "step": step, "aer": aer}
-    | {"interval": [aer - 2, aer + 2], "precision": 50.0, "recall": 60.0, "links": 9}
-    | {"chosen_without_gold": layer == 1, "better_step_without_gold": step == "input"}
-    for method, layer, step, aer in [
-        ("norms", 1, "input", 30.0),
-        ("norms", 2, "input", 40.0),
-        ("norms", 1, "output", 60.0),
-        ("norms", 2, "output", 50.0),
-        ("saliency", None, "output", 45.0),
-    ]
-]
+AERS = {
+    Evidence("norms", 0, "input"): 7,
+    Evidence("norms", 1, "input"): 6,
+    Evidence("norms", 0, "output"): 4,
+    Evidence("norms", 1, "output"): 5,
+    Evidence("saliency", None, "output"): 5,
+}
+ERRORS = ErrorTable(
+    {evidence: Counts(10, 10, hits, hits) for evidence, hits in AERS.items()},
+    {
+        "norms": Choice({"input": 0, "output": 1}, "input"),
+        "saliency": Choice({"output": None}, "output"),
+    },
+    dict.fromkeys(AERS, (0.3, 0.6)),
+    signature={"gold": NASTY},
+)
 
 
 def html_of_blocks(*blocks):
@@ -103,7 +109,7 @@ def html_of_blocks(*blocks):
 
 def html_of(made_browser=None, title=f"A title {NASTY}"):
     """A whole page."""
-    included = [shown(ERRORS, f"errors{NASTY}.json"), Included("heads.json", HEADS)]
+    included = [Included(f"errors{NASTY}.json", ERRORS), Included("heads.json", HEADS)]
     contents = {
         "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
         "browser": None if made_browser is None else made_browser.as_json(),

@@ -74,7 +74,7 @@ def test_data_are_read_back(text):
         "sure": [[0, 0]],
         "possible": [[1, 1]],
     }
-    assert contents["sections"][0]["blocks"][0]["blocks"][0]["items"] == [["corpus", NASTY]]
+    assert contents["sections"][0]["blocks"][1]["blocks"][0]["items"] == [["corpus", NASTY]]
     names = {f"soft-{system}-{pair}" for system in (0, 1) for pair in range(len(PAIRS))}
     assert set(read) == {"contents", "aer-0", "aer-1", None} | names
 

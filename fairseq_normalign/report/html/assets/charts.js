@@ -99,12 +99,18 @@ function drawTable(block) {
   // Counts have no decimals; other columns have them in every row.
   const decimals = block.columns.map((_, place) => decimalsOf(block.rows.map((row) => row[place]), Array.isArray(block.decimals) ? block.decimals[place] : block.decimals));
   const numeric = block.columns.map((_, place) => block.rows.some((row) => typeof row[place] === "number"));
-  const cellOf = (cell, place) => {
-    if (typeof cell === "number") return html("td", { class: "number" }, fixed(cell, decimals[place]));
+  const withDeviation = (cell, place, row) => {
+    const deviation = block.deviations.length ? block.deviations[block.rows.indexOf(row)][place] : null;
+    return deviation === null ? cell : `${cell} ±${fixed(deviation, decimals[place])}`;
+  };
+  const cellOf = (cell, place, row) => {
+    if (typeof cell === "number") {
+      return html("td", { class: "number" }, withDeviation(fixed(cell, decimals[place]), place, row));
+    }
     if (cell !== null && cell.length > LONG_CELL) return html("td", { dir: "auto", class: "long" }, breakable(cell));
     return html("td", { dir: "auto", class: numeric[place] ? "number" : null }, cell ?? "–");
   };
-  const fill = () => body.replaceChildren(...rows.map((row) => html("tr", {}, row.map(cellOf))));
+  const fill = () => body.replaceChildren(...rows.map((row) => html("tr", {}, row.map((cell, place) => cellOf(cell, place, row)))));
   const headings = block.columns.map((name, place) => {
     const heading = html("th", { scope: "col", class: numeric[place] ? "number" : null });
     heading.append(html("button", { type: "button", onclick: () => sortBy(place) }, name || "name"));
