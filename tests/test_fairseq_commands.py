@@ -35,10 +35,10 @@ def test_training_resumes(corpus, checkpoint, tmp_path):
 def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_path):
     plain, variant, back = (tmp_path / name for name in ("plain", "variant", "back"))
     sizes = [
-        *("--encoder-layers", 3, "--decoder-layers", 3, "--encoder-attention-heads", 4),
-        *("--decoder-attention-heads", 4),
+        *("--encoder-layers", 2, "--decoder-layers", 1, "--encoder-attention-heads", 2),
+        *("--decoder-attention-heads", 2, "--decoder-normalize-before"),
     ]
-    sizes += ["--encoder-embed-dim", 128, "--encoder-ffn-embed-dim", 256]
+    sizes += ["--encoder-embed-dim", 64, "--encoder-ffn-embed-dim", 96]
     plain_model = ["--arch", "transformer", *sizes, "--max-update", 2]
     bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 5}', "--max-update", 2]
     train(corpus, plain, *plain_model)

@@ -117,7 +117,21 @@ class Prunable:
                 f"{lowest:.2f}): nothing to remove; train longer, with a larger --l0-lambda or "
                 "--gate-lr-scale, or name --keep-top N --by gate"
             )
+        self._warn_of_missed_target()
         return [head for head in self.heads if head not in self.closed]
+
+    def _warn_of_missed_target(self) -> None:
+        """Says if training has left more heads open, or fewer, than it was told to."""
+        criterion = (self.state.get("cfg") or {}).get("criterion") or vars(self.options)
+        target, opened = criterion.get("target_heads"), len(self.log_alphas) - len(self.closed)
+        if target is None or target == opened:
+            return
+        remedy = f"; --keep-top {target} --by gate keeps {target}" if opened > target else ""
+        warnings.warn(
+            f"{self.path}: trained with --target-heads {target}, but {opened} gates are open"
+            f"{remedy}",
+            stacklevel=3,
+        )
 
     def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
         """The heads of highest score, and all that have no score."""

@@ -6,11 +6,11 @@ import argparse
 import functools
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from fairseq import options
 from fairseq.criterions import CRITERION_REGISTRY
@@ -71,10 +71,41 @@ def show_chosen_options() -> None:
         argv = sys.argv[1:] if input_args is None else list(input_args)
         if {"-h", "--help"} & set(argv):
             add_chosen_options(parser, argv)
+        parser.error = functools.partial(_refuse, parser, parser.error)
         return parse(parser, input_args, *args, **kwargs)
 
     parse_with_help.shows_chosen_options = True  # type: ignore[attr-defined]
     options.parse_args_and_arch = parse_with_help
+
+
+# Ours, and fairseq's that they are built on.
+OWNERS = {
+    "arch": ("transformer_normalign", "transformer"),
+    "criterion": ("label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"),
+    "task": ("translation_normalign", "translation"),
+}
+
+
+def _refuse(
+    parser: argparse.ArgumentParser, otherwise: Callable[[str], NoReturn], message: str
+) -> NoReturn:
+    """Says which of our parts an option belongs to, if none was chosen that has it."""
+    words = message.removeprefix("unrecognized arguments: ").split()
+    unknown = {word.partition("=")[0] for word in words if word.startswith("--")}
+    for option, (owner, base) in OWNERS.items():
+        if f"--{option}" not in parser._option_string_actions:
+            continue
+        own = _options(REGISTRIES[option][owner]) - _options(REGISTRIES[option][base])
+        for name in sorted(unknown & own):
+            raise InputError(f"{name} is an option of --{option} {owner}; expected that with it")
+    otherwise(message)
+
+
+def _options(part: Any) -> set[str]:
+    """The options that a task, architecture or criterion adds."""
+    parser = argparse.ArgumentParser(add_help=False)
+    part.add_args(parser)
+    return set(parser._option_string_actions)
 
 
 def add_chosen_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
@@ -11,11 +13,12 @@ from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
+from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.names import KINDS, parse_kinds
 from fairseq_normalign.plugin.export_request import Export, Request
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.marian_decoder import DecoderWithOwnEnds, has_own_ends
-from fairseq_normalign.plugin.pruned import alive_heads, remove_heads
+from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
 
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from
@@ -174,6 +177,44 @@ def tiny(args) -> None:
     fairseq_sizes.base_architecture(args)
 
 
+# Options that say which parameters a model has and what it computes, which every architecture sets.
+SIDED = (
+    *("embed_dim", "ffn_embed_dim", "layers", "attention_heads"),
+    *("normalize_before", "learned_pos"),
+)
+BUILT = (
+    *(f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDED),
+    *("decoder_input_dim", "decoder_output_dim", "activation_fn", "layernorm_embedding"),
+    *("share_all_embeddings", "share_decoder_input_output_embed", "merge_src_tgt_embed"),
+    *("no_scale_embedding", "no_token_positional_embeddings", "adaptive_input"),
+    *("adaptive_softmax_cutoff", "tie_adaptive_weights"),
+    *("no_cross_attention", "cross_self_attention"),
+)
+# The same, which an architecture may leave open.
+PERHAPS = (
+    *("max_source_positions", "max_target_positions", "adaptive_softmax_factor"),
+    *("no_decoder_final_norm", "logits_bias", "start_with_bos"),
+)
+
+
+def as_fine_tuned(sizes: Callable[[Namespace], None], args: Namespace) -> None:
+    """Sizes that were not given: those of the model that is fine-tuned, or the architecture's."""
+    is_open = not all(hasattr(args, name) for name in BUILT)  # unlike in a checkpoint
+    if is_open and getattr(args, "finetune_from_model", None):
+        take_sizes(args, start_of_training(args))
+    sizes(args)
+
+
+def take_sizes(args: Namespace, path: str | None) -> None:
+    """Fills in what was not given from the options of a checkpoint, if it is there."""
+    if path is None or not Path(path).is_file():  # which fairseq tells
+        return
+    _, stored = read(path)
+    for name in (*BUILT, *PERHAPS):
+        if hasattr(stored, name) and not hasattr(args, name):
+            setattr(args, name, getattr(stored, name))
+
+
 ARCHITECTURES = {
     "transformer_normalign": fairseq_sizes.base_architecture,
     "transformer_normalign_iwslt_de_en": fairseq_sizes.transformer_iwslt_de_en,
@@ -182,4 +223,4 @@ ARCHITECTURES = {
     "transformer_normalign_tiny": tiny,
 }
 for _name, _sizes in ARCHITECTURES.items():
-    register_model_architecture("transformer_normalign", _name)(_sizes)
+    register_model_architecture("transformer_normalign", _name)(partial(as_fine_tuned, _sizes))

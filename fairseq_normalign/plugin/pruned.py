@@ -149,14 +149,14 @@ def alive_heads(options, model: nn.Module) -> str:
     known = all_heads(head_counts(model))
     text = getattr(options, "alive_heads", ALL)
     if text is None:
-        start = _start_of_training(options)
+        start = start_of_training(options)
         text = ALL if start is None else alive_in(start)
     elif text.endswith(".pt"):
         text = alive_in(text)
     return format_heads(parse_heads(text, known), known)
 
 
-def _start_of_training(options) -> str | None:
+def start_of_training(options) -> str | None:
     """What fairseq-train loads: the last checkpoint of the same training, or one that is named."""
     last = Path(getattr(options, "restore_file", None) or DEFAULT_RESTORE)
     if str(last) == DEFAULT_RESTORE:  # as fairseq: other names are not looked for in --save-dir

@@ -1,4 +1,5 @@
 import argparse
+import warnings
 
 import pytest
 import torch
@@ -60,6 +61,31 @@ def test_closed_heads_go(folder, form):
     model, _ = load_single(str(folder / "small.pt"), str(folder))
     heads = [layer.self_attn.num_heads for layer in model.encoder.layers]
     assert heads == [4, 3]
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (18, "--target-heads 18, but 23 gates are open; --keep-top 18 --by gate keeps 18"),
+        (24, "--target-heads 24, but 23 gates are open"),
+        (23, None),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("form", ["args", "cfg"])
+def test_a_target_that_was_missed_is_told(folder, form, target, told):
+    options = {"arch": "transformer_normalign", "gate_heads": "all", "target_heads": target}
+    path = store(folder / "gated.pt", parameters=gated_parameters(), **options)
+    if form == "cfg":
+        stored = torch.load(path)
+        criterion = {"_name": "label_smoothed_cross_entropy_l0", "target_heads": target}
+        model = stored["args"]
+        del model.target_heads
+        torch.save({**stored, "args": None, "cfg": {"model": model, "criterion": criterion}}, path)
+    with warnings.catch_warnings(record=True) as caught:
+        Prunable(path).open_heads()
+    messages = [str(warning.message) for warning in caught]
+    assert messages == ([] if told is None else [f"{path}: trained with {told}"])
 
 
 def test_options_that_a_checkpoint_leaves_to_its_architecture(folder):

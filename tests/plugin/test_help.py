@@ -4,6 +4,7 @@ import pytest
 from fairseq import options
 
 import fairseq_normalign.plugin  # noqa: F401  (registers)
+from fairseq_normalign.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,42 @@ def test_help_without_a_choice_is_fairseqs_own(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         options.parse_args_and_arch(options.get_generation_parser())
     assert "--align-method" not in capsys.readouterr().out
+
+
+TRAIN = "--arch transformer_iwslt_de_en --optimizer adam"
+
+
+@pytest.mark.parametrize(
+    ("parser", "argv", "message"),
+    [
+        (
+            "get_training_parser",
+            f"{TRAIN} --gate-heads all",
+            "--gate-heads is an option of --arch transformer_normalign; expected that with it",
+        ),
+        (
+            "get_training_parser",
+            f"{TRAIN} --target-heads=18",
+            "--target-heads is an option of --criterion label_smoothed_cross_entropy_l0; ",
+        ),
+        (
+            "get_interactive_generation_parser",
+            "--path x.pt --align-words none",
+            "--align-words is an option of --task translation_normalign; ",
+        ),
+    ],
+)
+def test_an_option_of_ours_names_what_it_belongs_to(parser, argv, message, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fairseq-command", "data-bin", *argv.split()])
+    with pytest.raises(InputError, match=f"^{message}"):
+        options.parse_args_and_arch(getattr(options, parser)())
+
+
+@pytest.mark.parametrize("unknown", ["--nonsense", "--encoder-ffn-embed-dim"])
+def test_other_unknown_options_are_refused_by_fairseq(unknown, monkeypatch, capsys):
+    """An LSTM does not have what every Transformer has."""
+    argv = ["data-bin", "--arch", "lstm", "--optimizer", "adam", unknown]
+    monkeypatch.setattr("sys.argv", ["fairseq-train", *argv])
+    with pytest.raises(SystemExit):
+        options.parse_args_and_arch(options.get_training_parser())
+    assert f"unrecognized arguments: {unknown}" in capsys.readouterr().err

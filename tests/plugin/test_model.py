@@ -1,5 +1,8 @@
+from argparse import Namespace
+
 import pytest
 import torch
+from fairseq import options
 
 from fairseq_normalign.attention import contributions
 from fairseq_normalign.attention.quantities import QUANTITIES
@@ -8,6 +11,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, out_bias
 from fairseq_normalign.names import KINDS
 from tests.conftest import build_model
+from tests.stored import OPTIONS, state
 
 
 def test_export_gives_what_the_recorder_gives(batch):
@@ -144,3 +148,35 @@ def test_layers_that_were_dropped_are_none(batch):
     torch.manual_seed(0)
     _, extra = model(**batch, export=["cross"])
     assert extra["norms"]["cross"] == extra["attentions"]["cross"] == [None, None]
+
+
+SIZES = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 32,
+    "decoder_attention_heads": 4,
+    "share_all_embeddings": True,
+    "decoder_normalize_before": True,
+    "activation_fn": "gelu",
+    "encoder_learned_pos": True,
+    "max_source_positions": 64,
+}
+
+
+@pytest.mark.parametrize("arch", ["transformer_normalign", "transformer_normalign_tiny"])
+def test_sizes_are_those_of_the_model_that_is_fine_tuned(arch, tmp_path, monkeypatch):
+    full = tmp_path / "full.pt"
+    torch.save(state(args=Namespace(**{**OPTIONS, **SIZES, "dropout": 0.7})), full)
+    words = f"data-bin --arch {arch} --optimizer adam --save-dir {tmp_path}".split()
+    words += ["--finetune-from-model", str(full)]
+
+    def parsed(*more) -> Namespace:
+        monkeypatch.setattr("sys.argv", ["fairseq-train", *words, *more])
+        return options.parse_args_and_arch(options.get_training_parser())
+
+    args = parsed()
+    assert {name: getattr(args, name) for name in SIZES} == SIZES
+    assert args.dropout == 0.1
+    named = parsed("--decoder-layers", "5", "--activation-fn", "relu")
+    assert (named.decoder_layers, named.activation_fn, named.encoder_layers) == (5, "relu", 2)
