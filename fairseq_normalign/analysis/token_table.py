@@ -10,8 +10,9 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.states import States
+from fairseq_normalign.representations.neighbours import NONE
 
-BOUNDARY = -1  # the neighbour of the first and of the last token
+BOUNDARY = NONE  # before the first and after the last token
 
 
 class ReadText(NamedTuple):
