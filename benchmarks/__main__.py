@@ -44,6 +44,7 @@ BENCHMARKS = {
     "gradients": gradients.gradients,
     "combination": combination.combination,
     "large": large.large,
+    "samples": large.samples,
 }
 
 

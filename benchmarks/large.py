@@ -20,6 +20,7 @@ COMMANDS = {
     "aer": ("aer", "gold", "-i", "links"),
     "symmetrize": ("symmetrize", "links", "links", "--rev-order", "source-target"),
 }
+STATS = ("stats", ".", "--path", "model.pt", *CORPUS, "--mixing")
 
 HISTORY = {  # that fairseq looks for in a checkpoint
     "extra_state": {},
@@ -41,6 +42,18 @@ def large(shape: Shape = TINY, sizes: Sequence[int] = (1_000, 100_000)) -> Itera
     for name, (of_short, of_long) in peaks.items():
         what = f"peak memory of {name}, {long:,} pairs against {short:,}, {shape.name}"
         yield Row(what, of_long, of_short, "MB", of_long / of_short, "≤ 1.1")
+
+
+def samples(shape: Shape = TINY, sizes: Sequence[int] = (2_000, 20_000, 100_000)) -> Iterator[Row]:
+    """Peak memory of what draws samples, which grow until they are full."""
+    peaks = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            write_corpus(Path(folder), shape, size)
+            peaks.append(peak(STATS, folder))
+    for size, of_size in zip(sizes[1:], peaks[1:], strict=True):
+        what = f"peak memory of stats --mixing, {size:,} pairs against {sizes[0]:,}, {shape.name}"
+        yield Row(what, of_size, peaks[0], "MB", of_size / peaks[0], "≤ 1.2")
 
 
 def write_corpus(folder: Path, shape: Shape, size: int) -> None:

@@ -24,6 +24,7 @@ BENCHMARKS = {
     "alti": lambda: alti.alti([SMALL], rounds=2),
     "mixing": lambda: mixing.mixing([SMALL], rounds=2),
     "large": lambda: large.large(SMALL, sizes=(4, 8)),
+    "samples": lambda: large.samples(SMALL, sizes=(4, 8)),
     "corpus": lambda: norms.corpus([(SMALL, 4), (SMALL, 8)]),
 }
 

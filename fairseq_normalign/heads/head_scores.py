@@ -211,7 +211,8 @@ HEAD_SCORES: dict[str, HeadScore] = {
     ),
     "importance": HeadScore(
         late("heads.loss_scores:importance"),
-        "mean of |∂loss/∂ξ|, ξ a factor on the head (Michel et al., 2019)",
+        "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
+        "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),

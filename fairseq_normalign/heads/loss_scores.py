@@ -63,8 +63,8 @@ def gradient_importance(
     ξ_h multiplies the output of head h.
 
     ξ_h stands before W_O, so that ∂L/∂ξ_h = ⟨∂L/∂head_h, head_h⟩; L is the summed cross-entropy of
-    the pair. Pairs of a batch do not see each other: one backward pass gives the gradients of all.
-    Not normalised by layer.
+    the pair, so long pairs count more; ``ablation`` is per token. Pairs of a batch do not see each
+    other: one backward pass gives the gradients of all. Not normalised by layer.
     """
     tally = Tally()
     this_pass = (sums or Sums()).begin("importance", [tally])

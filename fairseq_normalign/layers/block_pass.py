@@ -50,19 +50,24 @@ def watch_blocks(
     sums: Sums | None = None,
 ) -> None:
     """Shows the blocks of every batch to every watcher. Memory does not grow with the corpus."""
-    kinds = running_kinds(forcing)
-    device = next(forcing.model.parameters()).device
     this_pass = (sums or Sums()).begin(SUMS, watchers)
     batches = numbered_batches(pairs, max_tokens=max_tokens)
     for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
-        batch = [pair for _, pair in numbered]
-        blocks = recorded_blocks(forcing, batch, kinds)
-        tokens = {}
-        for side, of_side in token_batches(forcing, tables, batch).items():
-            tokens[side] = TokenBatch(*(known.to(device) for known in of_side))
-        seen = BlockBatch(blocks, tokens, [pair.where for pair in batch])
+        seen = _run(forcing, [pair for _, pair in numbered], tables)
         for watcher in watchers:
             watcher(seen)
+        del seen  # before the next batch is run, which needs as much memory
+
+
+def _run(
+    forcing: TeacherForcing, batch: list[Pair], tables: Mapping[str, TokenTable]
+) -> BlockBatch:
+    blocks = recorded_blocks(forcing, batch, running_kinds(forcing))
+    device = next(forcing.model.parameters()).device
+    tokens = {}
+    for side, of_side in token_batches(forcing, tables, batch).items():
+        tokens[side] = TokenBatch(*(known.to(device) for known in of_side))
+    return BlockBatch(blocks, tokens, [pair.where for pair in batch])
 
 
 def running_kinds(forcing: TeacherForcing) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 
-NONE = -1  # in the place of a neighbour
+NONE = -1  # in the place of a neighbour, or of a label
 COMPARED = 1024  # tokens whose similarities to all others are held at once
 BATCH = 1024
 PASSES = 10  # over all states
@@ -47,8 +47,12 @@ def nearest(states: Tensor, sentences: np.ndarray, groups: np.ndarray, k: int) -
 
 
 def share_alike(neighbours: np.ndarray, labels: np.ndarray) -> float:
-    """The share of neighbours that have the token's own label, mean over tokens."""
-    return _mean(labels[neighbours] == labels[:, None], neighbours != NONE)
+    """The share of neighbours that have the token's own label, mean over tokens.
+
+    Tokens whose label is ``NONE`` count neither as tokens nor as neighbours.
+    """
+    counted = (neighbours != NONE) & _labelled(labels, labels[neighbours])
+    return _mean(labels[neighbours] == labels[:, None], counted)
 
 
 def mean_distance(neighbours: np.ndarray, positions: np.ndarray) -> float:
@@ -60,8 +64,9 @@ def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) 
     """What ``share_alike`` is expected to be if neighbours are drawn at random."""
     means = []
     for rows, others, allowed in _comparisons(sentences, groups):
-        means.append(_row_means(labels[others] == labels[rows, None], allowed))
-    return float(np.nanmean(np.concatenate(means)))
+        counted = allowed & _labelled(labels[rows], labels[others])
+        means.append(_row_means(labels[others] == labels[rows, None], counted))
+    return _nanmean(np.concatenate(means))
 
 
 def random_distance(sentences: np.ndarray, groups: np.ndarray, positions: np.ndarray) -> float:
@@ -69,7 +74,7 @@ def random_distance(sentences: np.ndarray, groups: np.ndarray, positions: np.nda
     means = []
     for rows, others, allowed in _comparisons(sentences, groups):
         means.append(_row_means(np.abs(positions[others] - positions[rows, None]), allowed))
-    return float(np.nanmean(np.concatenate(means)))
+    return _nanmean(np.concatenate(means))
 
 
 def _comparisons(
@@ -84,7 +89,17 @@ def _comparisons(
 
 
 def _mean(values: np.ndarray, counts: np.ndarray) -> float:
-    return float(np.nanmean(_row_means(values, counts)))
+    return _nanmean(_row_means(values, counts))
+
+
+def _nanmean(values: np.ndarray) -> float:
+    """The mean of what is a number; 0 if nothing is."""
+    return 0.0 if np.isnan(values).all() else float(np.nanmean(values))
+
+
+def _labelled(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether both a token and another one have a label, (N,) and (M,) or (N, M) → (N, M)."""
+    return (labels[:, None] != NONE) & (others != NONE)
 
 
 def _row_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:

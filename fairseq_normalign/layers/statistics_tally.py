@@ -25,6 +25,12 @@ class SeenTokens(NamedTuple):
     ranks: Tensor  # of the keys, nan for what is left out, (B, S)
     causal: bool  # whether a query sees only what is not behind it
 
+    @property
+    def visible(self) -> Tensor:
+        """Whether a query sees a key, (B, T, S)."""
+        visible = self.queries.unsqueeze(2) & self.categories.ge(0).unsqueeze(1)
+        return visible.tril() if self.causal else visible
+
 
 @dataclass
 class LayerTally:
@@ -93,9 +99,7 @@ class StatisticsTally:
         heads = norms.shape[1]
         weights = block.recorded.weights.float().cpu().numpy()
         of_keys = norms.cpu().numpy()
-        visible = tokens.queries.unsqueeze(2) & tokens.categories.ge(0).unsqueeze(1)  # (B, T, S)
-        if tokens.causal:
-            visible = visible.tril()
+        visible = tokens.visible
         for category, sample in enumerate(self.cells):
             of_category = visible & tokens.categories.eq(category).unsqueeze(1)
             places = of_category.cpu().numpy().nonzero()  # sentences, queries, keys
@@ -109,9 +113,15 @@ class StatisticsTally:
             sample.add_some(heads * len(places[0]), rows_at)
 
     def _add_occurrences(self, weights: Tensor, norms: Tensor, tokens: SeenTokens) -> None:
-        """Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S)."""
+        """Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S).
+
+        α comes as the mean over all queries of the sentence, and is kept as that over those that
+        see the key: a decoder's earlier ones cannot.
+        """
         counted = tokens.ranks.isfinite()
-        columns = [tokens.ranks, tokens.categories, weights, norms]
+        seen_by = tokens.visible.sum(1).clamp(min=1)  # (B, S)
+        of_visible = weights * tokens.queries.sum(1, keepdim=True) / seen_by
+        columns = [tokens.ranks, tokens.categories, of_visible, norms]
         rows = [column[counted].double() for column in columns]
         self.occurrences.add(torch.stack(rows, dim=-1).cpu().numpy())
 

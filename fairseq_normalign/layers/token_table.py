@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.attention.states import States
     from fairseq_normalign.host.pairs import Pair, PairReader
 
-BOUNDARY = -1  # the neighbour of the first and of the last token
+BOUNDARY = -1  # as NONE of ``layers.geometry``: before the first and after the last token
 
 
 class ReadText(NamedTuple):

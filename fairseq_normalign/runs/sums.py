@@ -110,7 +110,8 @@ class SumsFolder:
             "state": _digest(kept.state),
         }
         with whole_file(self._path(name), binary=True) as file:
-            file.write(json.dumps(header).encode() + b"\n" + kept.state)
+            file.write(json.dumps(header).encode() + b"\n")
+            file.write(kept.state)  # apart: it may be large
         self.kept_at = self.clock()
 
     def known(self, name: str) -> Kept | None:

@@ -1,5 +1,6 @@
 """Blocks over a corpus against pairs that run alone."""
 
+import weakref
 from argparse import Namespace
 from itertools import chain
 
@@ -211,6 +212,21 @@ def test_numbers_that_are_not_finite_are_refused_at_their_sentence(model, pairs)
         survey_blocks(model, pairs)
 
 
+def test_a_batch_is_gone_when_the_next_one_is_run(model, pairs, monkeypatch):
+    earlier = []
+    record = model.forcing.recorded_blocks
+
+    def recorded(*batch):
+        assert not any(block() for block in earlier)
+        blocks = record(*batch)
+        earlier.extend(map(weakref.ref, blocks.values()))
+        return blocks
+
+    monkeypatch.setattr(model.forcing, "recorded_blocks", recorded)
+    survey_blocks(model, pairs, BlockOptions(statistics=True, max_tokens=6))
+    assert len(earlier) > len(KINDS) * 2
+
+
 def test_statistics_and_mixing_share_a_pass(model, pairs):
     forwards = []
     model.forcing.model.encoder.register_forward_hook(lambda *_: forwards.append(1))
@@ -240,7 +256,12 @@ def test_statistics_are_those_of_pairs_which_run_alone(model, pairs, max_tokens)
             sums = [received[..., place_of(of_keys, k)].sum(-1) for k in range(4)]
             weights.append(torch.stack(sums, dim=-1))  # (L, H, K)
             ranks += [rank_of(*token) for token in of_keys]
-            of_tokens.append(torch.stack([received, norms[-1]]).mean((1, 2)))  # (2, S)
+            alphas = []  # of the queries that see a key
+            for key in range(received.shape[-1]):
+                first = key if KINDS[kind].causal else 0
+                alphas.append(torch.stack([r.weights[0, :, first:, key].mean() for r in recorded]))
+            alpha = torch.stack(alphas, dim=-1).mean(0)  # (S,)
+            of_tokens.append(torch.stack([alpha, norms[-1].mean((0, 1))]))  # (2, S)
         together = torch.cat(norms, dim=-1).double().numpy()
         sums = torch.stack(weights).mean(0)
         for layer in found.layers:

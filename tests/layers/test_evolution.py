@@ -160,6 +160,14 @@ def test_three_kinds_of_models_side_by_side():
     assert found.signature["influence-on"] == "later"
 
 
+@pytest.mark.filterwarnings("ignore:.*tokens")  # too few to compare layers
+def test_an_edge_of_the_sentence_is_no_neighbour():
+    text = translation(texts=["w1 w2", "w2 w1"] * 30)
+    found = evolution([text], types=2, occurrences=40, neighbours=5)
+    assert found.random["left"] == found.random["right"] == 1
+    assert found.models[0].left == found.models[0].right == [1, 1, 1]
+
+
 def test_a_model_is_no_different_from_itself():
     texts = [translation(), translation(name="again")]
     found = evolution(texts, no_influence=True, **SMALL)

@@ -93,6 +93,24 @@ def test_random_neighbours_are_all_that_are_possible(tokens):
     assert random_distance(sentences, groups, positions) == pytest.approx(np.mean(distances))
 
 
+def test_tokens_without_a_label_do_not_count(tokens):
+    """As those at the edge of a sentence, which have nothing before or after them."""
+    states, sentences, groups, labels, _ = tokens
+    labels = np.where(labels == 3, NONE, labels)
+    neighbours = nearest(states, sentences, groups, K)
+    near, random = [], []
+    for token in np.flatnonzero(labels != NONE):
+        others = [other for other in neighbours[token] if other != NONE and labels[other] != NONE]
+        if others:
+            near.append(np.mean([labels[other] == labels[token] for other in others]))
+        others = [o for o in slow_candidates(token, sentences, groups) if labels[o] != NONE]
+        random.append(np.mean([labels[other] == labels[token] for other in others]))
+    assert share_alike(neighbours, labels) == pytest.approx(np.mean(near))
+    assert random_share(sentences, groups, labels) == pytest.approx(np.mean(random))
+    nowhere = np.full(N, NONE)
+    assert share_alike(neighbours, nowhere) == random_share(sentences, groups, nowhere) == 0
+
+
 def test_states_that_are_their_labels_keep_them_all():
     labels = np.repeat(np.arange(4), 10)
     states = torch.eye(4)[labels] + 0.01 * torch.randn(40, 4)

@@ -39,5 +39,14 @@ def test_every_row_is_as_likely_to_stay():
     assert np.abs(parts - 1 / 8).max() < 0.02  # six deviations of a multinomial share
 
 
+def test_rows_are_held_in_few_large_arrays():
+    """Many small ones would scatter the memory that a model takes and frees in between."""
+    sample = Sample(2, size=100)
+    for first in range(0, 10_000, 10):
+        sample.add(numbered(first, first + 10))
+        arrays = [value for value in vars(sample).values() if isinstance(value, np.ndarray)]
+        assert 0 < sum(array.nbytes for array in arrays) <= 3 * 100 * (8 + 2 * 4)
+
+
 def test_no_rows():
     assert Sample(3).rows().shape == (0, 3)
