@@ -10,12 +10,8 @@ from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.soft import Choice, Evidence, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.html_table import MOST, Cell, html_table
-from fairseq_normalign.layers.block_survey import BlockSurvey
 from fairseq_normalign.layers.evolution import BY_LAYER, Evolution, Evolutions
-from fairseq_normalign.layers.mixing import Mixing
-from fairseq_normalign.layers.moments import Moments
 from fairseq_normalign.layers.probing import Probing
-from fairseq_normalign.layers.statistics import Affine, LayerStatistics, Relation, Statistics
 from fairseq_normalign.text.links import Gold
 
 EVIL = "<script>alert('&')</script>"
@@ -105,40 +101,6 @@ def test_error_table():
         *("2.3", "70.0", "–"),
         *("all", "–", "50.0*+"),
     ]
-
-
-def mixing() -> Mixing:
-    ratios = np.full((2, 5, 1), 0.5)
-    return Mixing(
-        ["overall"], np.array([7]), ratios, ratios, np.zeros(5), np.ones(5), [None] * 5,
-        [None] * 5, 7, 7,
-    )  # fmt: skip
-
-
-def test_mixing_and_survey():
-    assert cells(mixing()._repr_html_())[6:12] == ["1", *["50.0"] * 5]
-    html = BlockSurvey(3, {"cross": mixing()}, {"cross": statistics()})._repr_html_()
-    assert html.count("<h4>source–target attention</h4><table>") == 2
-
-
-def statistics() -> Statistics:
-    """One layer with two heads, of which the second adds nothing but one category."""
-    layer = LayerStatistics(
-        1, [], Moments(2), Moments(1), np.array([[0.5, 0.5], [0.9, 0.1]]),
-        np.array([[1.0, 3.0], [0.0, 2.0]]), np.zeros((2, 2)), Affine([], [], 1.0),
-    )  # fmt: skip
-    none = Relation(None, 0, 0)
-    return Statistics(
-        ["word", EVIL], [layer], Moments(1), Moments(1), [], none, none, [], np.zeros((0, 4))
-    )
-
-
-def test_statistics_show_shares_of_weights_and_norms():
-    """Means of the heads: α 0.7 and 0.3; of norms, ¼ and 0 of the first category."""
-    html = statistics()._repr_html_()
-    assert "<script" not in html
-    assert cells(html)[:3] == ["layer", "α, word", "‖αf(x)‖, word"]
-    assert cells(html)[5:] == ["2", "70.0", "12.5", "30.0", "87.5"]
 
 
 def test_evolution_and_probing():
