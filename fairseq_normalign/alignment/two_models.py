@@ -13,8 +13,8 @@ from fairseq_normalign.alignment.layer_choice import decisive_pairs
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.language_codes import FALLBACK
 from fairseq_normalign.host.pairs import Pair, text_pairs
-from fairseq_normalign.host.raw_corpus import Model
 from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
+from fairseq_normalign.host.teacher_forcing import Model
 
 
 def check_directions(models: Sequence[Model]) -> None:

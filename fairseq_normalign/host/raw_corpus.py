@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,20 +16,13 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.binarised import binarised_sides, say_if_unjoined
 from fairseq_normalign.host.lengths import TooLong, fit_streams
 from fairseq_normalign.host.options import corpus_texts, count_lines, warn_of_texts
-from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair
+from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
 from fairseq_normalign.text.words import LineFile, TextFile, split_words
 
 TEXT, TOKENS = "line", "pair"  # the two kinds, and what messages call a pair
-
-
-class Model(Protocol):
-    """Whatever has a model, and how it reads text."""
-
-    forcing: TeacherForcing
-    reader: PairReader
 
 
 class Item(NamedTuple):

@@ -11,6 +11,7 @@ from fairseq_normalign.cli.evaluate import parse_args
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import complete
 from fairseq_normalign.host.search import SEARCH
+from fairseq_normalign.results.result import read_result
 from tests.conftest import PACKAGE, run
 
 
@@ -18,6 +19,12 @@ def evaluate(corpus, paths, *options, **more):
     return run(
         "normalign", "evaluate", corpus / "data-bin", "--path", *paths, "--cpu", *options, **more
     )
+
+
+def models(path):
+    """The rows of what ``-o`` wrote."""
+    table = read_result(path).tables()["models"]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 @pytest.fixture(scope="module")
@@ -52,34 +59,21 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
     options = [*text, *gold, "--tokenize", "none", "--max-tokens", 300]
     done = evaluate(corpus, [checkpoint, other], *options, *files, "--user-dir", PACKAGE)
     header, *lines = done.stdout.splitlines()
-    assert header.split() == [
-        "model",
-        "heads",
-        "e",
-        "d",
-        "d-e",
-        "params",
-        "MB",
-        "BLEU",
-        "chrF",
-        "AER",
-        "speed",
-    ]
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    names = "model heads e d d-e million parameters MB BLEU chrF AER speed"
+    assert header.split() == names.split()
+    rows = models(tmp_path / "rows.json")
     assert [row["model"] for row in rows] == ["checkpoint_last.pt", "other.pt"]
     for line, row, path in zip(lines[:2], rows, (checkpoint, other), strict=True):
         name, *cells = line.split()
         assert name == row["model"]
         assert cells[:4] == ["36", "12", "12", "12"]
-        assert row["cross_heads"] == [4, 4, 4]
         # What an optimiser remembers does not count.
         assert float(cells[5]) < path.stat().st_size / 1e6
         rounded = [round(row[metric], 1) for metric in ("BLEU", "chrF", "AER")]
         assert [float(cell) for cell in cells[6:9]] == rounded
     assert rows[0]["speed"] == 1
-    assert rows[0]["megabytes"] == rows[1]["megabytes"]
-    assert f"\nBLEU: {rows[0]['signatures']['BLEU']}\n" in done.stdout
-    assert "tok:none" in rows[0]["signatures"]["BLEU"]
+    assert rows[0]["MB"] == rows[1]["MB"]
+    assert re.search(r"\nBLEU: .*tok:none", done.stdout)
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.png", "rows.json"]
 
@@ -117,7 +111,7 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
         evaluate(
             corpus, [checkpoint], *options, *search, "--lowercase", "-o", tmp_path / "rows.json"
         )
-        (row,) = json.loads((tmp_path / "rows.json").read_text())
+        (row,) = models(tmp_path / "rows.json")
         assert row["BLEU"] == pytest.approx(bleu, abs=1e-5)
         assert row["chrF"] == pytest.approx(chrf, abs=1e-5)
 

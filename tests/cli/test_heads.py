@@ -3,12 +3,12 @@
 Through the installed command, and in this process.
 """
 
-import json
 import re
 
 import pytest
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 
 pytestmark = pytest.mark.slow
@@ -57,26 +57,18 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
     done = heads(
         corpus, checkpoint, *text, *options, "-o", tmp_path / "x.json", "--plot", tmp_path / "x.png"
     )
-    tables = done.stdout.split("\n\n")
+    tables = read_result(tmp_path / "x.json").tables()
     columns = [
-        "head",
-        "relevance",
-        "confidence",
-        "entropy",
-        "norm-confidence",
-        "norm",
-        "importance",
-        "ablation",
+        *("head", "relevance", "confidence", "entropy", "norm-confidence", "norm", "importance"),
+        *("ablation", "AER %", "UAS %", "BLEU", "position share %", "rare-token share %"),
     ]
-    assert tables[0].splitlines()[1].split() == [*columns, "UAS", "BLEU", "position", "role"]
-    assert tables[1].splitlines()[1].split() == [*columns, "BLEU", "position", "role"]
-    assert tables[2].splitlines()[1].split() == [*columns, "AER", "BLEU", "role"]
-    assert [len(table.splitlines()) for table in tables[:3]] == [14, 14, 14]
+    assert tables["heads"].columns == [*columns, "position", "roles"]
+    assert len(tables["heads"].rows) == 36
     assert re.search(
         r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE
     )
-    assert "all (n = 12 to 36)" in done.stdout
-    assert "between scores; low is good in entropy and AER\n" in done.stdout
+    assert "all heads (n = 36)" in done.stdout
+    assert "between scores; low is good in entropy and AER.\n" in done.stdout
     assert re.search(r"rarest source token: \d\.\d\d times that of all, mean over", done.stdout)
     signature = done.stderr.strip().split("|")
     for part in (
@@ -84,15 +76,13 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         *("ablation-bleu:2-13a", "step:best", "rare-top:20"),
     ):
         assert part in signature
-    written = json.loads((tmp_path / "x.json").read_text())
-    assert len(written["heads"]) == 36
-    assert all(head["scores"]["confidence"] > 0 for head in written["heads"])
+    assert all(row[2] > 0 for row in tables["heads"].rows)
     for kind in ("encoder", "cross"):
         for layer in (1, 2, 3):
-            place = f"{kind}.{layer}."
-            of_layer = [head for head in written["heads"] if head["head"].startswith(place)]
-            total = sum(head["scores"]["relevance"] for head in of_layer)
-            assert total == pytest.approx(1, abs=1e-4)
+            of_layer = [
+                row for row in tables["heads"].rows if row[0].startswith(f"{kind}.{layer}.")
+            ]
+            assert sum(row[1] for row in of_layer) == pytest.approx(1, abs=1e-4)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -191,9 +181,9 @@ BAD = {
         ["--frequencies", "{tmp}/all", "--rare-top", "99999"],
         r"--rare-top 99999: .*all has \d+ types, all among the 99999 most frequent; expected fewer",
     ),
-    "negative rare": (["--rare-top", "-1"], "--rare-top: '-1': expected a number from 0"),
+    "negative rare": (["--rare-top", "-1"], "--rare-top: '-1' is not a number from 0"),
     "nothing": (["--limit", "0"], "--limit: '0': expected a number from 1"),
-    "no sentence": (["--ablation-bleu", "-1"], "--ablation-bleu: '-1': expected a number from 1"),
+    "no sentence": (["--ablation-bleu", "-1"], "--ablation-bleu: '-1' is not a number from 1"),
     "other picture": (
         ["--plot", "x.jpg"],
         r"--plot x\.jpg: expected a name that ends in \.png, \.pdf, \.svg",
@@ -229,18 +219,14 @@ def test_several_checkpoints_are_a_mean_by_layer(corpus, checkpoint, text, tmp_p
     twin = tmp_path / "twin.pt"
     twin.write_bytes(checkpoint.read_bytes())
     done = heads(corpus, checkpoint, twin, *text, "--limit", 10, "-o", tmp_path / "x.json")
-    contents = json.loads((tmp_path / "x.json").read_text())
-    assert list(contents["models"]) == ["checkpoint_last.pt", "twin.pt"]
-    one, other = contents["models"].values()
-    assert one["heads"] == other["heads"]
-    scores = [
-        entry["scores"]["confidence"]
-        for entry in one["heads"]
-        if entry["head"].startswith("cross.2.")
-    ]
-    place = {"score": "confidence", "attention": "cross", "layer": 2}
-    (layer,) = [entry for entry in contents["layers"] if place.items() <= entry.items()]
-    assert layer["highest"] == {"mean": max(scores), "deviation": 0.0}
-    assert layer["mean"]["mean"] == pytest.approx(sum(scores) / len(scores))
+    tables = read_result(tmp_path / "x.json").tables()
+    assert tables["heads"].rows == tables["heads: twin.pt"].rows
+    scores = [row[1] for row in tables["heads"].rows if row[0].startswith("cross.2.")]
+    rows = {tuple(row[:2]): place for place, row in enumerate(tables["layers"].rows)}
+    highest = rows["cross.2", "highest"]
+    assert tables["layers"].rows[highest][2] == max(scores)
+    assert tables["layers"].deviations[highest][2] == 0
+    mean = tables["layers"].rows[rows["cross.2", "mean"]][2]
+    assert mean == pytest.approx(sum(scores) / len(scores))
     assert "Mean ± sample deviation of 2 models." in done.stdout
     assert "checkpoint:checkpoint_last.pt,twin.pt|" in done.stderr

@@ -1,6 +1,5 @@
 """From gates to a smaller checkpoint, through the installed commands."""
 
-import json
 import re
 
 import pytest
@@ -10,6 +9,7 @@ import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.host.compat import without_leftovers
 from fairseq_normalign.plugin.gating import Steering
+from fairseq_normalign.results.result import read_result
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -190,8 +190,9 @@ def scores(measured, tmp_path_factory) -> dict:
     """What ``normalign heads`` says of the source–target heads, by head and score."""
     path = tmp_path_factory.mktemp("heads") / "heads.json"
     assert main(["heads", *measured, "--relevance", "voita", "-o", str(path)]) == 0
-    heads = json.loads(path.read_text())["heads"]
-    return {head["head"]: head["scores"] for head in heads if head["head"].startswith("cross.")}
+    table = read_result(path).tables()["heads"]
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    return {row["head"]: row for row in rows if row["head"].startswith("cross.")}
 
 
 @pytest.mark.parametrize("by", ["norm", "confidence", "importance", "relevance"])

