@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from fairseq_normalign.alignment.aer import Counts
+from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.extract import argmax
-from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.report.html.browser import Browser, System, TextPair, View
-from fairseq_normalign.report.html.included import shown
+from fairseq_normalign.report.html.included import Included, shown
 from fairseq_normalign.report.html.overview import overview, sections
 from fairseq_normalign.report.html.packing import Quality
 from fairseq_normalign.report.html.page import page
@@ -90,18 +92,25 @@ HEADS = {
         ]
     },
 }
-ERRORS = [
-    {"method": method, "layer": layer, "head": None, "step": step, "aer": aer}
-    | {"interval": [aer - 2, aer + 2], "precision": 50.0, "recall": 60.0, "links": 9}
-    | {"chosen_without_gold": layer == 1, "better_step_without_gold": step == "input"}
-    for method, layer, step, aer in [
-        ("norms", 1, "input", 30.0),
-        ("norms", 2, "input", 40.0),
-        ("norms", 1, "output", 60.0),
-        ("norms", 2, "output", 50.0),
-        ("saliency", None, "output", 45.0),
-    ]
-]
+AERS = {
+    ("norms", 0, "input"): 3,
+    ("norms", 1, "input"): 4,
+    ("norms", 0, "output"): 6,
+    ("norms", 1, "output"): 5,
+    ("saliency", None, "output"): 4,
+}
+SCORES = {
+    Evidence(*place): Counts(10, 10, 10 - tenths, 10 - tenths) for place, tenths in AERS.items()
+}
+ERRORS = ErrorTable(
+    SCORES,
+    {
+        "norms": Choice({"input": 0, "output": 0}, "input"),
+        "saliency": Choice({"output": None}, "output"),
+    },
+    {evidence: (counts.aer - 0.02, counts.aer + 0.02) for evidence, counts in SCORES.items()},
+    signature={"gold": NASTY},
+)
 
 
 def html_of_blocks(*blocks):
@@ -112,7 +121,7 @@ def html_of_blocks(*blocks):
 
 def html_of(made_browser=None, title=f"A title {NASTY}"):
     """A whole page."""
-    included = [*shown(ERRORS, f"errors{NASTY}.json"), *shown(HEADS, "heads.json")]
+    included = [Included(f"errors{NASTY}.json", ERRORS), shown(HEADS, "heads.json")]
     contents = {
         "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
         "browser": None if made_browser is None else made_browser.as_json(),
