@@ -140,12 +140,21 @@ def test_mixing_and_survey():
 def statistics() -> Statistics:
     """One layer with two heads, of which the second adds nothing but one category."""
     layer = LayerStatistics(
-        1, [], Moments(2), Moments(1), np.array([[0.5, 0.5], [0.9, 0.1]]),
+        1, [], Moments(np.zeros((5, 2))), Moments(np.zeros((5, 1))),
+        np.array([[0.5, 0.5], [0.9, 0.1]]),
         np.array([[1.0, 3.0], [0.0, 2.0]]), np.zeros((2, 2)), Affine([], [], 1.0),
     )  # fmt: skip
     none = Relation(None, 0, 0)
     return Statistics(
-        ["word", EVIL], [layer], Moments(1), Moments(1), [], none, none, [], np.zeros((0, 4))
+        ["word", EVIL],
+        [layer],
+        Moments(np.zeros((5, 1))),
+        Moments(np.zeros((5, 1))),
+        [],
+        none,
+        none,
+        [],
+        np.zeros((0, 4)),
     )
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
-from fairseq_normalign.cli.runs import check_restart
+from fairseq_normalign.cli.kept import add_restart_option, check_restart, kept_sums
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.names import KINDS

@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     add_block_options,
+    block_tasks,
     check_block_options,
+    measures_of,
     signature_of,
-    surveys,
 )
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
+from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.runs.measure import Made
 
 if TYPE_CHECKING:
     from fairseq_normalign.layers.mixing import Mixing
@@ -63,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--plot", metavar="FILE", help="heat maps of layers and categories: .png, .pdf or .svg"
     )
-    add_restart_option(group)
+    add_run_options(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -83,13 +86,18 @@ def analyses_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
-    with kept_sums(args, "mixing") as folder:
-        measured = surveys(args, folder)
-        from fairseq_normalign.report import mixing as report
+    run_command("mixing", args, partial(block_tasks, mixing=True, statistics=False), finish)
 
-        signature = {**signature_of(args, measured[0]), "average": args.average}
-        by_model = [of_model.mixing for of_model in measured]
-        write(args, by_model, signature)
+
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes and prints what came out."""
+    from fairseq_normalign.report import mixing as report
+
+    measures = measures_of(args, {}, mixing=True, statistics=False)
+    measured = [made[measure.name].result(measure) for measure in measures]
+    signature = {**signature_of(args, measured[0]), "average": args.average}
+    by_model = [of_model.mixing for of_model in measured]
+    write(args, by_model, signature)
     print(report.as_text(by_model, analyses_of(args), args.average))
     print_signature(signature)
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     add_block_options,
+    block_tasks,
     check_block_options,
+    measures_of,
     signature_of,
-    surveys,
 )
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
+from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
+from fairseq_normalign.runs.measure import Made
 
 if TYPE_CHECKING:
     from fairseq_normalign.layers.block_survey import BlockSurvey
@@ -59,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"what --plot shows: {', '.join(FIGURES)} (default: all)",
     )
-    add_restart_option(group)
+    add_run_options(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -70,15 +73,20 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    with kept_sums(args, "stats") as folder:
-        by_model = surveys(args, folder, statistics=True, mixing=args.mixing)
-        from fairseq_normalign.report import mixing as mixing_report
-        from fairseq_normalign.report import statistics as report
+    run_command("stats", args, partial(block_tasks, mixing=args.mixing, statistics=True), finish)
 
-        signature = signature_of(args, by_model[0])
-        if not by_model[0].statistics:
-            raise InputError("the model has no attention heads left")
-        write(args, by_model, signature)
+
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes and prints what came out."""
+    from fairseq_normalign.report import mixing as mixing_report
+    from fairseq_normalign.report import statistics as report
+
+    measures = measures_of(args, {}, mixing=args.mixing, statistics=True)
+    by_model = [made[measure.name].result(measure) for measure in measures]
+    signature = signature_of(args, by_model[0])
+    if not by_model[0].statistics:
+        raise InputError("the model has no attention heads left")
+    write(args, by_model, signature)
     print(report.as_text([of_model.statistics for of_model in by_model]))
     if args.mixing:
         print()
