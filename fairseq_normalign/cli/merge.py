@@ -49,10 +49,11 @@ def main(args: argparse.Namespace) -> None:
 
 def finisher(folder: RunFolder, command: str) -> Finish:
     """What a command does with what its shards have made."""
-    from fairseq_normalign.cli import align_run, mixing, stats
+    from fairseq_normalign.cli import align_run, export, mixing, stats
 
     finishers: dict[str, Finish] = {
         "align": align_run.finish,
+        "export": export.finish,
         "mixing": mixing.finish,
         "stats": stats.finish,
     }

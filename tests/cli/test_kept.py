@@ -18,6 +18,7 @@ WORDS = [f"w{number}" for number in range(30)]
 
 
 DIVIDED = {
+    "export": ("--path", "one.pt", "--quantity", "head-norms", "--chunk", "6"),
     "mixing": ("--path", "one.pt", "two.pt", "--chunk", "5"),
     "stats": ("--path", "one.pt", "--mixing", "--chunk", "7"),
 }
@@ -47,7 +48,6 @@ def place(tmp_path_factory):
 
 
 COMMANDS = {
-    "export": ("--path", "one.pt", "--quantity", "head-norms"),
     "heads": (
         *("--path", "one.pt", "--relevance", "epsilon", "--relevance-mode", "pooled"),
         *("--ablation", "4", "--ablation-bleu", "2", "--gold", "gold", "--rare-top", "5"),
@@ -93,7 +93,6 @@ def break_off(monkeypatch):
 
 
 PASSES = {
-    "export": ("arrays", "arrays"),
     "heads": (
         *("attention", "relevance", "importance", "ablation", "AER", "attention-moved"),
         *("trees", "ablation-by-BLEU"),
