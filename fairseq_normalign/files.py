@@ -337,22 +337,6 @@ def refuse_unwritable(path: str | Path) -> None:
         _status(real_path(path))
 
 
-def take_name(part: Path, path: str | Path) -> None:
-    """Gives a finished file the name of an output, as ``whole_file`` does with its own.
-
-    Both are in one file system.
-    """
-    target = real_path(path)
-    with _named(path), locked(target):
-        old = _status(target)
-        with part.open("rb+") as file:
-            _to_disk(file)
-            if old is not None:
-                _hand_on(old, file.fileno())
-        part.replace(target)
-        _name_to_disk(target)
-
-
 def _to_disk(file: IO) -> None:
     """A power failure after the file has its name must not leave it empty.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,13 @@ from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.quantities import QUANTITIES, of_sentence
 from fairseq_normalign.attention.recorder import recorded
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.raw_corpus import CorpusModel
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
+from fairseq_normalign.runs.chunks import Chunk, Partial
+from fairseq_normalign.runs.measure import Appended
 
 OVERHEAD = 1000  # bytes that names, headers and tokens of a sentence take, roughly
 
@@ -135,16 +140,53 @@ class Arrays:
         }
 
 
-def size(pairs: Iterable[Pair], arrays: Arrays) -> tuple[int, float]:
-    """Sentences and gigabytes of an export.
+def gigabytes(pairs: Iterable[Pair], arrays: Arrays) -> float:
+    """How much an export of some pairs takes."""
+    return sum(_bytes(pair, arrays) for pair in pairs) / 1e9
 
-    Reads the corpus once more: cheap beside running the model.
+
+def _bytes(pair: Pair, arrays: Arrays) -> int:
+    return math.prod(arrays.shape(pair)) * arrays.dtype.itemsize + OVERHEAD
+
+
+class ExportedArrays(Appended):
+    """The measure: an array of each pair, and its tokens in the notes.
+
+    Args:
+        arrays_of: what is exported, of a model.
+        pairs_per_chunk: so many that their arrays fit into memory.
+        metadata: what a reader of the export must know beside ``Arrays.description``.
     """
-    count = total = 0
-    for pair in pairs:
-        count += 1
-        total += math.prod(arrays.shape(pair)) * arrays.dtype.itemsize + OVERHEAD
-    return count, total / 1e9
+
+    name = "arrays"
+    first_pairs = 0
+
+    def __init__(
+        self,
+        arrays_of: Callable[[TeacherForcing], Arrays],
+        pairs_per_chunk: int,
+        metadata: Mapping[str, Any],
+        *,
+        max_tokens: int = 4000,
+    ):
+        self.arrays_of, self.pairs_per_chunk = arrays_of, pairs_per_chunk
+        self.metadata, self.max_tokens = metadata, max_tokens
+
+    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+        return {**self.arrays_of(models.forcing).description(), **self.metadata}
+
+    def chunk(
+        self, models: CorpusModel, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+    ) -> Partial:
+        pairs, notes = models.pairs(chunk)
+        arrays_of = self.arrays_of(models.forcing)
+        arrays, tokens = {}, {}
+        for batch in numbered_batches(pairs, max_tokens=self.max_tokens, progress=progress):
+            of_batch = arrays_of([pair for _, pair in batch])
+            for (place, pair), array in zip(batch, of_batch, strict=True):
+                name = str(chunk.first + place)
+                arrays[name], tokens[name] = array, arrays_of.tokens(pair, models.reader)
+        return Partial(arrays, notes={**notes, "tokens": tokens})
 
 
 def chosen(

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_normalign.alignment.evidence import COMBINATIONS, FORM, parse_evidences
-from fairseq_normalign.alignment.merge import merge_run
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import MERGES, RULES, check_extract, extractor
 from fairseq_normalign.attention.methods import METHODS, SHIFT_ATT, method_of
 from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.align_run import align, link_files
+from fairseq_normalign.cli.align_run import finish, link_files, tasks
 from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods
-from fairseq_normalign.cli.checkpoints import check_several, options_of_each
-from fairseq_normalign.cli.runs import (
-    add_run_options,
-    check_run_options,
-    command_of,
-    keeps,
-    kept_run,
-    plan_of,
-)
+from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
-from fairseq_normalign.progress import is_quiet
 
 AUTO = "auto"
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
@@ -162,15 +152,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
-    if args.all != (args.gold is not None):
-        raise InputError("--all and --gold FILE go together; one alignment: see normalign aer")
-    for name in ("heads", "plot", "methods"):
-        if getattr(args, name) and not args.all:
-            raise InputError(f"--{name} belongs to the table of --all")
-    if args.format != "text" and not args.all:
-        raise InputError("--format belongs to the table of --all")
-    if args.all and (args.layer, args.step, args.head) != (AUTO, AUTO, None):
-        raise InputError("--all has every layer and step; expected no --layer, --step or --head")
+    check_table(args)
     if len(args.path) > 1 and not args.all:
         raise InputError(
             f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
@@ -190,6 +172,24 @@ def check(args: argparse.Namespace) -> None:
     check_combination(args)
     if args.user_dir is None:  # another plugin may have methods of its own
         check_methods(args)
+
+
+def check_table(args: argparse.Namespace) -> None:
+    """Refuses what does not go together with the table of error rates, or without it."""
+    if args.all != (args.gold is not None):
+        raise InputError("--all and --gold FILE go together; one alignment: see normalign aer")
+    for name in ("heads", "plot", "methods"):
+        if getattr(args, name) and not args.all:
+            raise InputError(f"--{name} belongs to the table of --all")
+    if args.format != "text" and not args.all:
+        raise InputError("--format belongs to the table of --all")
+    if args.all and (args.layer, args.step, args.head) != (AUTO, AUTO, None):
+        raise InputError("--all has every layer and step; expected no --layer, --step or --head")
+    if args.all and (args.workers or args.engine != "local" or args.num_shards > 1 or args.restart):
+        raise InputError(
+            "--all works in one process; expected no --workers, --engine, --num-shards or "
+            "--restart with it"
+        )
 
 
 def check_signed_output(args: argparse.Namespace) -> None:
@@ -263,19 +263,10 @@ def default_combination(args: argparse.Namespace) -> str | None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.options import complete
-
-    command = command_of(args) if keeps(args) and not args.all else {}
-    complete(args)
     if args.all:
+        from fairseq_normalign.host.options import complete
+
+        complete(args)
         print_table(args)
-        return
-    (args,) = options_of_each(args)
-    plan = plan_of(args)
-    command["device"] = args.device.type
-    with kept_run(args, command, plan.shard) as folder:
-        align(args, plan, folder)
-        if folder is not None and plan.shard.of == 1:
-            merge_run(folder)
-    if plan.shard.of > 1 and not is_quiet():
-        print(f"{plan.shard} is done; when all are: normalign merge {args.output}", file=sys.stderr)
+    else:
+        run_command("align", args, tasks, finish)

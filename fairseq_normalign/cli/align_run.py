@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, islice
@@ -14,100 +14,97 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli import shell
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.cli.checkpoints import options_of_each
+from fairseq_normalign.cli.runs import Task
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.locks import Busy
-from fairseq_normalign.progress import bar, is_quiet
-from fairseq_normalign.runs.engines import Make, Place
+from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.plan import Plan, run_and_keep, run_through
+from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner import Aligner
-    from fairseq_normalign.alignment.run import ChunkAligner
+    from fairseq_normalign.alignment.run import Aligning
 
 
-def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> None:
-    """Aligns a corpus, or one shard of it, to a folder of chunks or straight to the output."""
-    from fairseq_normalign.alignment.run import Notes, decide
+def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
+    """The alignment of a corpus by the models that the options name."""
+    from fairseq_normalign.alignment.run import Links, keep_decision
     from fairseq_normalign.host.options import check_not_empty
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
-    from fairseq_normalign.host.raw_corpus import raw_corpus
+    from fairseq_normalign.host.raw_corpus import Notes, raw_corpus
 
+    (args,) = options_of_each(args)
     aligner = load_aligner(args)
     links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
     corpus = raw_corpus(args, aligner.models, links)
-    work = chunk_aligner(args, aligner, corpus.kind)
-    first = list(islice(corpus.items, max(aligner.sample_size, EXAMINED_PAIRS)))
+    models = aligning(args, aligner, corpus.kind)
+    first = list(islice(corpus.items, EXAMINED_PAIRS))
     check_not_empty(len(first), corpus.names[0])
-    items = chain(first, corpus.items)
-    work.reader.examine(first)
-    decided = decide(aligner, work.reader, first, folder, args.decision, **batch_of(args))
-    work.aligner = aligner.with_decision(decided["decision"])
-    keep_lexicon(args.lexicon, work.aligner)
-    make: Make = partial(load_worker, args, corpus.kind, decided["decision"])
-    if plan.is_local:
-        make = partial(_already_loaded, work)
-    notes = Notes(work.reader, corpus.names)
-    with bar("alignments", total=left_of(corpus.total, plan, folder)) as shown:
-        if folder is not None:
-            run_and_keep(items, make, plan, folder, note=notes.add, progress=shown.update)
-        else:
-            bodies = run_through(items, make, plan, note=notes.add, progress=shown.update)
-            write_straight(args.output, bodies)
-    if not args.output:
-        shell.print_signature({**decided["signature"], **notes.policy()})
-    notes.tell()
+    models.reader.examine(first)
+    measure = Links(
+        aligner.sample_size,
+        index=args.index,
+        confidence=args.confidence,
+        decision=args.decision,
+        signed=batch_of(args),
+    )
+    job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
+    keep_decision(args.decision, job.prepared, models)
+    keep_lexicon(args.lexicon, models.decided(job.prepared["decision"]))
+    notes = Notes(models.reader, corpus.names)
+    yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 
 
-def left_of(total: int | None, plan: Plan, folder: RunFolder | None) -> int | None:
-    """How many pairs are still to do, of a corpus of so many; tells how many are not."""
-    chunks = [] if folder is None else list(filter(plan.shard.has, folder.done()))
-    done = sum(plan.pairs_of(chunk, total) for chunk in chunks)
-    if done and not is_quiet():
-        shell.say(f"{done} pairs were done before")
-    if total is None:
-        return None
-    own = filter(plan.shard.has, range(-(-total // plan.pairs)))
-    return sum(plan.pairs_of(chunk, total) for chunk in own) - done
-
-
-def _already_loaded(work: ChunkAligner, place: Place) -> ChunkAligner:
-    return work
-
-
-def load_worker(
-    args: argparse.Namespace, kind: str, decision: dict[str, Any], place: Place
-) -> ChunkAligner:
-    """What works on chunks in another process."""
+def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning:
+    """The models in another process."""
     from fairseq_normalign import plugin  # noqa: F401  (registers)
     from fairseq_normalign.host.options import take_place
 
     take_place(args, place)
-    return chunk_aligner(args, load_aligner(args).with_decision(decision), kind)
+    return aligning(args, load_aligner(args), kind)
 
 
-def chunk_aligner(args: argparse.Namespace, aligner: Aligner, kind: str) -> ChunkAligner:
-    """Makes the lines that the options ask for."""
-    from fairseq_normalign.alignment.run import ChunkAligner
+def aligning(args: argparse.Namespace, aligner: Aligner, kind: str) -> Aligning:
+    from fairseq_normalign.alignment.run import Aligning
     from fairseq_normalign.host.raw_corpus import ChunkReader
 
     links = len(link_files(args))
-    reader = ChunkReader(aligner.models, kind, too_long=args.too_long, links=links)
-    return ChunkAligner(aligner, reader, index=args.index, confidence=args.confidence)
+    return Aligning(aligner, ChunkReader(aligner.models, kind, too_long=args.too_long, links=links))
+
+
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes the links, and their signature beside them or to stderr."""
+    links = made["links"]
+    signature = dict(links.prepared["signature"])
+    policies: dict[str, str] = {}  # for long pairs, and where the first of them is
+    with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
+        for part in links.partials:
+            count, places = part.notes["too_long"]
+            if count:
+                policies.setdefault(part.notes["policy"], places[0])
+                _refuse_several(policies)
+                signature["too-long"] = part.notes["policy"]
+            file.write(part.text)
+    if not args.output:
+        shell.print_signature(signature)
+
+
+def _refuse_several(policies: Mapping[str, str]) -> None:
+    """Refuses shards that have dealt with long pairs in different ways."""
+    if len(policies) > 1:
+        ways = [f"{place} with --too-long {policy}" for policy, place in policies.items()]
+        raise InputError(
+            f"{' and '.join(ways)}: expected all shards to be run with the same, from the start"
+        )
 
 
 def batch_of(args: argparse.Namespace) -> dict[str, Any]:
     """The last digit of a confidence may depend on the size of batches."""
     return {"batch": args.max_tokens} if args.confidence else {}
-
-
-def write_straight(output: str | None, bodies: Iterable[str]) -> None:
-    """Writes to stdout, or to a pipe or device."""
-    with whole_file(output) if output else nullcontext(sys.stdout) as file:
-        for body in bodies:
-            file.write(body)
 
 
 def load_aligner(args: argparse.Namespace) -> Aligner:

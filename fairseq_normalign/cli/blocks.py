@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
-from fairseq_normalign.cli.runs import check_restart
+from fairseq_normalign.cli.runs import Task, check_run_options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, parse_categories
 from fairseq_normalign.layers.ranks import SOURCES
-from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.engines import Place
+from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.measure import prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.layers.block_survey import BlockSurvey, Counted
-    from fairseq_normalign.runs.sums import Sums, SumsFolder
+    from fairseq_normalign.host.options import ReadyModel
+    from fairseq_normalign.host.raw_corpus import ChunkReader
+    from fairseq_normalign.layers.block_survey import Blocks, BlockSurvey, Counted
 
 ATTENTIONS = {"all": "cross", "encoder": "encoder", "decoder": "decoder"}
 
@@ -101,7 +106,7 @@ def check_block_options(args: argparse.Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     parse_categories(args.categories, args.category)
     check_several(args)
-    check_restart(args)
+    check_run_options(args)
     if len(args.frequencies or []) > 2:
         raise InputError(
             f"--frequencies: found {len(args.frequencies)} files; expected one, or one of the "
@@ -109,55 +114,71 @@ def check_block_options(args: argparse.Namespace) -> None:
         )
 
 
-def surveys(args: argparse.Namespace, folder: SumsFolder | None, **what: bool) -> list[BlockSurvey]:
-    """What is measured of each checkpoint.
+def block_tasks(
+    args: argparse.Namespace, folder: RunFolder | None, *, mixing: bool, statistics: bool
+) -> Iterator[Task]:
+    """What is measured of each checkpoint."""
+    measures = measures_of(args, read_counts(args), mixing=mixing, statistics=statistics)
+    of_each = options_of_each(args, attention=ATTENTIONS[args.attention])
+    for of_one, measure in zip(of_each, measures, strict=True):
+        yield block_task(of_one, measure, folder)
 
-    Args:
-        folder: where sums are kept.
-        what: what to measure; see ``BlockOptions``.
-    """
-    from fairseq_normalign.host.options import complete
-    from fairseq_normalign.layers.block_survey import BlockOptions
-    from fairseq_normalign.runs.sums import Sums
 
-    complete(args)
+def measures_of(
+    args: argparse.Namespace, counts: Mapping[str, Counted], *, mixing: bool, statistics: bool
+) -> list[Blocks]:
+    """One for each checkpoint."""
+    from fairseq_normalign.layers.block_survey import BlockOptions, Blocks
+
     measuring = BlockOptions(
         categories=parse_categories(args.categories, args.category),
         ranks=args.ranks,
-        frequencies=read_counts(args),
+        frequencies=counts,
         max_tokens=args.max_tokens,
-        **what,
+        mixing=mixing,
+        statistics=statistics,
     )
-    attention = ATTENTIONS[args.attention]
-    of_each = options_of_each(args, attention=attention)
-    of_models = []
-    for number, of_one in enumerate(of_each, 1):
-        sums = Sums(folder, number if len(of_each) > 1 else None)
-        of_models.append(survey(of_one, attention, measuring, sums))
-    return of_models
+    if len(args.path) == 1:
+        return [Blocks(measuring)]
+    return [Blocks(measuring, number) for number in range(1, len(args.path) + 1)]
 
 
-def survey(args: argparse.Namespace, attention: str, measuring: Any, sums: Sums) -> BlockSurvey:
+def block_task(args: argparse.Namespace, measure: Blocks, folder: RunFolder | None) -> Task:
     """What is measured of one checkpoint."""
-    from fairseq_normalign.host.masking import with_masks
-    from fairseq_normalign.host.options import corpus, fitted, load
-    from fairseq_normalign.host.special_tokens import mask_of
-    from fairseq_normalign.layers.block_pass import SUMS
-    from fairseq_normalign.layers.block_survey import survey_blocks
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.pairs import EXAMINED_PAIRS
+    from fairseq_normalign.host.raw_corpus import Notes, raw_corpus
 
+    attention = ATTENTIONS[args.attention]
     model = load(args, attention=attention)
     need_target = attention != "encoder" and not model.forcing.is_language_model
-    unfitted, total = corpus(args, model.reader, need_target=need_target)
-    first = islice(unfitted, args.limit)
-    (pairs,) = fitted(args, [first], [model.forcing], longest=args.max_length)
-    if args.mask_share is not None:
-        mask = mask_of(model.reader.task)
-        pairs = with_masks(pairs, args.mask_share, mask, seed=args.seed)
+    corpus = raw_corpus(args, [model], need_target=need_target)
+    reader = chunk_reader(args, model, corpus.kind)
+    items = islice(corpus.items, args.limit)
+    first = list(islice(items, EXAMINED_PAIRS))
+    reader.examine(first)
+    total = corpus.total
     if total is not None and args.limit is not None:
         total = min(total, args.limit)
-    left = None if total is None else max(0, total - sums.before(SUMS))
-    with bar("blocks", total=left) as shown:
-        return survey_blocks(model, pairs, measuring, progress=shown.update, sums=sums)
+    job = prepared_job(measure, reader, chain(first, items), folder, total)
+    notes = Notes(reader, corpus.names)
+    return Task([job], reader, partial(load_reader, args, corpus.kind), notes, "blocks")
+
+
+def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:
+    """The model in another process."""
+    from fairseq_normalign import plugin  # noqa: F401  (registers)
+    from fairseq_normalign.host.options import load, take_place
+
+    take_place(args, place)
+    return chunk_reader(args, load(args, attention=ATTENTIONS[args.attention]), kind)
+
+
+def chunk_reader(args: argparse.Namespace, model: ReadyModel, kind: str) -> ChunkReader:
+    from fairseq_normalign.host.raw_corpus import ChunkReader
+
+    masks = None if args.mask_share is None else (args.mask_share, args.seed)
+    return ChunkReader([model], kind, too_long=args.too_long, longest=args.max_length, masks=masks)
 
 
 def read_counts(args: argparse.Namespace) -> dict[str, Counted]:

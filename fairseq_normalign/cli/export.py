@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
-from fairseq_normalign.cli import options
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
-from fairseq_normalign.cli.runs import check_restart
+from fairseq_normalign.cli import options, shell
+from fairseq_normalign.cli.runs import Task, add_run_options, check_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.chunks import cut
+from fairseq_normalign.runs.engines import Place
+from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.attention.arrays import Arrays
+    from fairseq_normalign.host.raw_corpus import ChunkReader
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
-    from fairseq_normalign.runs.sums import SumsFolder
 
 DESCRIPTION = """Writes for each sentence pair an array over its pieces and marks such as </s>, with
 tokens and metadata; read it with fairseq_normalign.open_export or numpy.load. Encoder attention
 needs no target."""
+READ = 1000  # pairs that are read together
+CHUNK_GIGABYTES = 0.1  # that are held in memory
 EXAMPLE = "normalign export data-bin --path best.pt --quantity norms --layer 2 -o norms.npz"
 
 
@@ -36,7 +40,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses texts that cannot be read twice, for the size of the file and for its arrays."""
-    check_restart(args)
+    check_run_options(args)
     for path in (args.source_file, args.target_file, args.hypotheses):
         if path is not None and is_stream(path):
             raise InputError(f"{name_of(path)}: can be read only once; expected a file")
@@ -95,52 +99,71 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="refuse to write a file larger than this (default: %(default)s)",
     )
-    add_restart_option(group)
+    add_run_options(parser)
 
 
 def main(args: argparse.Namespace) -> None:
-    with kept_sums(args, "export") as folder:
-        export(args, folder)
+    run_command("export", args, tasks, finish)
 
 
-def export(args: argparse.Namespace, folder: SumsFolder | None) -> None:
-    """Writes the file; what is finished of it is kept in a folder meanwhile."""
-    from fairseq_normalign.attention.arrays import size
-    from fairseq_normalign.host.options import complete, corpus, fitted, load
-    from fairseq_normalign.report.arrays import SUMS, write_arrays
-    from fairseq_normalign.runs.sums import Sums
+def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
+    """The arrays of a corpus, which is read once more before, for their size."""
+    from fairseq_normalign.attention.arrays import ExportedArrays, gigabytes
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, raw_corpus
 
-    complete(args)
     model = load(args, attention=args.attention)
     arrays = arrays_of(args, model.forcing)
-
     need_target = "target" in model.forcing.sides
-
-    def pairs():
-        unfitted = corpus(args, model.reader, need_target=need_target).pairs
-        return fitted(args, [unfitted], [model.forcing])[0]
-
-    count, gigabytes = size(pairs(), arrays)
-    print(f"{count} sentences, {gigabytes:.3g} GB", file=sys.stderr)
-    if gigabytes > args.max_gigabytes:
+    kind, items, _, names = raw_corpus(args, [model], need_target=need_target)
+    reader = ChunkReader([model], kind, too_long=args.too_long)
+    count, size = 0, 0.0
+    for chunk in cut(items, READ):
+        if not count:
+            reader.examine(chunk.items)
+        count += len(chunk.items)
+        size += gigabytes(reader.streams(chunk)[0], arrays)
+    shell.say(f"{count} sentences, {size:.3g} GB")
+    if size > args.max_gigabytes:
         raise InputError(
-            f"{args.output} would have {gigabytes:.3g} GB, more than --max-gigabytes "
+            f"{args.output} would have {size:.3g} GB, more than --max-gigabytes "
             f"{args.max_gigabytes:g}; choose some of --layer and --head, a smaller --quantity, or "
             "--dtype float16"
         )
-    metadata = {"checkpoint": Path(args.path).name, "version": __version__}
-    with bar("arrays", total=count - Sums(folder).before(SUMS)) as shown:
-        write_arrays(
-            args.output,
-            arrays,
-            pairs(),
-            model.reader,
-            metadata,
-            count=count,
-            max_tokens=args.max_tokens,
-            progress=shown.update,
-            folder=folder,
-        )
+    of_chunk = max(1, min(READ, int(count * CHUNK_GIGABYTES / max(size, CHUNK_GIGABYTES))))
+    metadata = {"checkpoint": Path(args.path).name, "version": __version__, "sentences": count}
+    make = partial(arrays_of, args)
+    measure = ExportedArrays(make, of_chunk, metadata, max_tokens=args.max_tokens)
+    again = raw_corpus(args, [model], need_target=need_target)
+    job = prepared_job(measure, reader, again.items, folder, count)
+    yield Task([job], reader, partial(load_reader, args, kind), Notes(reader, names), "arrays")
+
+
+def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:
+    """The model in another process."""
+    from fairseq_normalign import plugin  # noqa: F401  (registers)
+    from fairseq_normalign.host.options import load, take_place
+    from fairseq_normalign.host.raw_corpus import ChunkReader
+
+    take_place(args, place)
+    model = load(args, attention=args.attention)
+    return ChunkReader([model], kind, too_long=args.too_long)
+
+
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes one file of all arrays."""
+    from fairseq_normalign.results.export_writer import create_export
+
+    metadata = {name: value for name, value in made["arrays"].prepared.items() if name != "first"}
+    with create_export(args.output, metadata) as export:
+        for part in made["arrays"].partials:
+            for name, array in part.arrays.items():
+                export.add(int(name), array, *part.notes["tokens"][name])
+        if export.sentences != metadata["sentences"]:
+            raise InputError(
+                f"the corpus had {metadata['sentences']} sentences, then {export.sentences}; "
+                "expected files that can be read twice"
+            )
 
 
 def arrays_of(args: argparse.Namespace, forcing: TeacherForcing) -> Arrays:

@@ -12,9 +12,8 @@ from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
+from fairseq_normalign.cli.kept import add_restart_option, check_restart, kept_sums
 from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
-from fairseq_normalign.cli.runs import check_restart
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names
 from fairseq_normalign.heads.head_scores import (

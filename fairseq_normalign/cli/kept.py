@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli.runs import command_of, keeps
+from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
     from fairseq_normalign.runs.sums import SumsFolder
@@ -20,6 +21,12 @@ def add_restart_option(group: argparse._ArgumentGroup) -> None:
         help="begin anew, whatever a killed run has left beside --output; without it, the same "
         "command goes on",
     )
+
+
+def check_restart(args: argparse.Namespace) -> None:
+    """Refuses ``--restart`` where nothing is kept."""
+    if args.restart and not keeps(args):
+        raise InputError("--restart is about what is kept of --output FILE; expected that with it")
 
 
 @contextmanager

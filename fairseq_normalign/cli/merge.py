@@ -1,4 +1,4 @@
-"""``normalign merge OUTPUT``: what the shards of an alignment have made, as one file."""
+"""``normalign merge OUTPUT``: what the shards of a command have made, as one file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_normalign.alignment.merge import merge_run
 from fairseq_normalign.cli.options import CommandParser
+from fairseq_normalign.cli.runs import Finish
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.locks import locked
 from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.measure import made_in
 
-DESCRIPTION = """Join what `normalign align --num-shards N --shard-id K --output OUTPUT` has made of
-each shard, in OUTPUT.run, to OUTPUT and its signature. The folder OUTPUT.run goes."""
+DESCRIPTION = """Join what `normalign align --num-shards N --shard-id K --output OUTPUT`, or another
+command with these options, has made of each shard, in OUTPUT.run, to OUTPUT. The folder OUTPUT.run
+goes."""
 EXAMPLE = "example: normalign merge corpus.pharaoh"
 
 
@@ -40,4 +42,22 @@ def main(args: argparse.Namespace) -> None:
     with locked(folder.path / "merge"):
         for path in args.folders:
             folder.add(Path(path))
-        merge_run(folder)
+        folder.refuse_running()
+        options = argparse.Namespace(**{**folder.options(), "output": args.output})
+        finisher(folder, options.command)(options, made_in(folder))
+        folder.remove()
+
+
+def finisher(folder: RunFolder, command: str) -> Finish:
+    """What a command does with what its shards have made."""
+    from fairseq_normalign.cli import align_run, export, mixing, stats
+
+    finishers: dict[str, Finish] = {
+        "align": align_run.finish,
+        "export": export.finish,
+        "mixing": mixing.finish,
+        "stats": stats.finish,
+    }
+    if command not in finishers:
+        raise InputError(f"{folder.path}: is of the command {command}, which has no shards")
+    return finishers[command]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     add_block_options,
+    block_tasks,
     check_block_options,
+    measures_of,
     signature_of,
-    surveys,
 )
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.runs.measure import Made
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
 itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for
@@ -52,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="macro",
         help=f"of the ratios by layer and category ({averages}; default: %(default)s)",
     )
-    add_restart_option(group)
+    add_run_options(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -72,16 +75,21 @@ def analyses_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
+    run_command("mixing", args, partial(block_tasks, mixing=True, statistics=False), finish)
+
+
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes and prints what came out."""
     from fairseq_normalign.layers.mixing import MixingResult
     from fairseq_normalign.results.several import together
 
-    with kept_sums(args, "mixing") as folder:
-        measured = surveys(args, folder)
-        signature = {**signature_of(args, measured[0]), "average": args.average}
-        of_models = {}
-        for name, survey in zip(short_names(args.path), measured, strict=True):
-            analyses = analyses_of(args)
-            of_models[name] = MixingResult(survey.mixing, signature, analyses, args.average)
-        result = together(of_models, signature)
-        write_result_files(result, args)
+    measures = measures_of(args, {}, mixing=True, statistics=False)
+    measured = [made[measure.name].result(measure) for measure in measures]
+    signature = {**signature_of(args, measured[0]), "average": args.average}
+    of_models = {}
+    for name, survey in zip(short_names(args.path), measured, strict=True):
+        analyses = analyses_of(args)
+        of_models[name] = MixingResult(survey.mixing, signature, analyses, args.average)
+    result = together(of_models, signature)
+    write_result_files(result, args)
     print_result(result, args)

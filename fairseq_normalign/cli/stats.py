@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     add_block_options,
+    block_tasks,
     check_block_options,
+    measures_of,
     signature_of,
-    surveys,
 )
-from fairseq_normalign.cli.kept import add_restart_option, kept_sums
 from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
+from fairseq_normalign.runs.measure import Made
 
 DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
 al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and
@@ -37,23 +40,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also measure what normalign mixing does, in the same pass over the corpus",
     )
-    add_restart_option(group)
+    add_run_options(parser)
 
 
 def main(args: argparse.Namespace) -> None:
+    run_command("stats", args, partial(block_tasks, mixing=args.mixing, statistics=True), finish)
+
+
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes and prints what came out."""
     from fairseq_normalign.layers.mixing import MixingResult
     from fairseq_normalign.layers.statistics import StatisticsResult
     from fairseq_normalign.results.several import together
 
-    with kept_sums(args, "stats") as folder:
-        measured = surveys(args, folder, statistics=True, mixing=args.mixing)
-        if not measured[0].statistics:
-            raise InputError("the model has no attention heads left")
-        signature = signature_of(args, measured[0])
-        of_models = {}
-        for name, survey in zip(short_names(args.path), measured, strict=True):
-            mixing = MixingResult(survey.mixing, signature) if args.mixing else None
-            of_models[name] = StatisticsResult(survey.statistics, signature, mixing)
-        result = together(of_models, signature)
-        write_result_files(result, args)
+    measures = measures_of(args, {}, mixing=args.mixing, statistics=True)
+    measured = [made[measure.name].result(measure) for measure in measures]
+    if not measured[0].statistics:
+        raise InputError("the model has no attention heads left")
+    signature = signature_of(args, measured[0])
+    of_models = {}
+    for name, survey in zip(short_names(args.path), measured, strict=True):
+        mixing = MixingResult(survey.mixing, signature) if args.mixing else None
+        of_models[name] = StatisticsResult(survey.statistics, signature, mixing)
+    result = together(of_models, signature)
+    write_result_files(result, args)
     print_result(result, args)

@@ -25,26 +25,24 @@ def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], in
     Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in
     some tasks.
     """
-    options = task_options(reader.task)
-    if getattr(options, "source_lang", None) is None:
-        return _without_targets(subset, options.data, reader)
     sides = binarised_sides(subset, reader)
     say_if_unjoined(reader)
-    pairs = _pairs(sides.source, sides.target, reader)
-    return _counting_unknown(pairs, reader, sides.names), len(sides.source)
+    return _counting_unknown(_pairs(sides, reader), reader, sides.names), len(sides.source)
 
 
 class Sides(NamedTuple):
-    """Both sides of a subset, as many sentences of each."""
+    """Both sides of a subset, as many sentences of each; masked language models have no target."""
 
     source: Sequence[Any]
-    target: Sequence[Any]
+    target: Sequence[Any] | None
     names: Sequence[str]  # of their files, without ending
 
 
 def binarised_sides(subset: str, reader: PairReader) -> Sides:
     """The tokens of a subset."""
     options = task_options(reader.task)
+    if getattr(options, "source_lang", None) is None:
+        return _without_targets(subset, options.data, reader)
     languages = (options.source_lang, options.target_lang)
     prefix = _prefix(subset, options.data, languages)
     source = _sentences(prefix + languages[0], reader.task.source_dictionary)
@@ -56,27 +54,24 @@ def binarised_sides(subset: str, reader: PairReader) -> Sides:
     return Sides(source, target, [prefix + language for language in languages])
 
 
-def _pairs(source: Sequence[Any], target: Sequence[Any], reader: PairReader) -> Iterator[Pair]:
-    for index in range(len(source)):
-        yield reader.binarised_pair(source[index], target[index], f"pair {index + 1}")
-
-
-def _without_targets(subset: str, data: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
-    """Sentences as ``fairseq-preprocess --only-source`` writes them for masked language models."""
+def _without_targets(subset: str, data: str, reader: PairReader) -> Sides:
+    """Sentences as ``fairseq-preprocess --only-source`` writes them."""
     for folder in utils.split_paths(data or ""):
         path = f"{folder}/{subset}"
         if not _missing(path):
-            source = _sentences(path, reader.task.source_dictionary)
-            say_if_unjoined(reader)
-            return _counting_unknown(_sources(source, reader), reader, [path]), len(source)
+            return Sides(_sentences(path, reader.task.source_dictionary), None, [path])
     raise MissingSubset(
         f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
     )
 
 
-def _sources(source: Sequence[Any], reader: PairReader) -> Iterator[Pair]:
-    for index in range(len(source)):
-        yield reader.binarised_pair(source[index], None, f"sentence {index + 1}")
+def _pairs(sides: Sides, reader: PairReader) -> Iterator[Pair]:
+    for index in range(len(sides.source)):
+        if sides.target is None:
+            yield reader.binarised_pair(sides.source[index], None, f"sentence {index + 1}")
+        else:
+            source, target = sides.source[index], sides.target[index]
+            yield reader.binarised_pair(source, target, f"pair {index + 1}")
 
 
 def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:

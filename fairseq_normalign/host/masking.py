@@ -8,10 +8,16 @@ from random import Random
 from fairseq_normalign.host.pairs import Pair, Sentence
 
 
-def with_masks(pairs: Iterable[Pair], share: float, mask: int, *, seed: int) -> Iterator[Pair]:
-    """The pairs of a stream with tokens of their sources masked; the same for the same seed."""
-    draws = Random(seed)
-    for pair in pairs:
+def with_masks(
+    pairs: Iterable[Pair], share: float, mask: int, *, seed: int, first: int = 0
+) -> Iterator[Pair]:
+    """The pairs with tokens of their sources masked: by seed and line, whoever reads the line.
+
+    Args:
+        first: the line of the first pair, from 0.
+    """
+    for line, pair in enumerate(pairs, first):
+        draws = Random(f"{seed} {line}")
         yield pair._replace(source=masked(pair.source, share, mask, draws))
 
 

@@ -1,21 +1,18 @@
-"""Runs a model over a corpus once and shows its attention blocks to those who measure them."""
+"""The attention blocks of a model on a corpus, batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.block_recorder import recorded_blocks
 from fairseq_normalign.host.attention_modules import Name, attentions
-from fairseq_normalign.host.batches import Progress, numbered_batches, text_of_batch
+from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.tokens import TokenBatch, TokenTable, token_batches
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.runs.sums import Sums
-
-SUMS = "blocks"  # what its sums are called
 
 
 class BlockBatch(NamedTuple):
@@ -24,6 +21,12 @@ class BlockBatch(NamedTuple):
     blocks: Mapping[Name, Block]
     tokens: Mapping[str, TokenBatch]  # by side: source, target
     places: Sequence[str]  # what errors call each sentence
+    lines: Sequence[int]  # in the corpus, from 0
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of attention that there are."""
+        return list(dict.fromkeys(kind for kind, _ in self.blocks))
 
     def layers(self, kind: str) -> dict[int, Block]:
         """The blocks of one kind of attention, by layer from 0."""
@@ -36,38 +39,38 @@ class BlockBatch(NamedTuple):
         return self.tokens[KINDS[kind].keys]
 
 
-Watcher = Callable[[BlockBatch], None]
-
-
-def watch_blocks(
+def block_batches(
     forcing: TeacherForcing,
-    pairs: Iterable[Pair],
-    watchers: Sequence[Watcher],
+    pairs: Mapping[int, Pair],
     tables: Mapping[str, TokenTable],
     *,
     max_tokens: int = 4000,
     progress: Progress | None = None,
-    sums: Sums | None = None,
-) -> None:
-    """Shows the blocks of every batch to every watcher. Memory does not grow with the corpus."""
-    this_pass = (sums or Sums()).begin(SUMS, watchers)
-    batches = numbered_batches(pairs, max_tokens=max_tokens)
-    for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
-        seen = _run(forcing, [pair for _, pair in numbered], tables)
-        for watcher in watchers:
-            watcher(seen)
-        del seen  # before the next batch is run, which needs as much memory
+) -> Iterator[BlockBatch]:
+    """The blocks of one batch after the other.
+
+    Args:
+        pairs: by line, from 0.
+    """
+    lines = list(pairs)
+    for numbered in numbered_batches(pairs.values(), max_tokens=max_tokens, progress=progress):
+        numbers = [lines[number] for number, _ in numbered]
+        yield _run(forcing, [pair for _, pair in numbered], tables, numbers)
 
 
 def _run(
-    forcing: TeacherForcing, batch: list[Pair], tables: Mapping[str, TokenTable]
+    forcing: TeacherForcing,
+    batch: list[Pair],
+    tables: Mapping[str, TokenTable],
+    lines: Sequence[int],
 ) -> BlockBatch:
+    """The blocks of a batch; nothing of it stays when the next one is run."""
     blocks = recorded_blocks(forcing, batch, running_kinds(forcing))
     device = next(forcing.model.parameters()).device
     tokens = {}
     for side, of_side in token_batches(forcing, tables, batch).items():
         tokens[side] = TokenBatch(*(known.to(device) for known in of_side))
-    return BlockBatch(blocks, tokens, [pair.where for pair in batch])
+    return BlockBatch(blocks, tokens, [pair.where for pair in batch], lines)
 
 
 def running_kinds(forcing: TeacherForcing) -> list[str]:

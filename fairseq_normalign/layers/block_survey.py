@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress
-from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.teacher_forcing import Model
+from fairseq_normalign.host.pairs import Pair, Sentence, Side
+from fairseq_normalign.host.raw_corpus import CorpusModel, PairsInMemory
+from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
-    Watcher,
+    block_batches,
     running_kinds,
     sides_of,
-    watch_blocks,
 )
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, Categories
-from fairseq_normalign.layers.mixing import Mixing, MixingResult, MixingWatcher
-from fairseq_normalign.layers.statistics import Statistics, StatisticsResult, StatisticsWatcher
-from fairseq_normalign.layers.tokens import TokenTable, ranks_of, text_side, vocabulary
+from fairseq_normalign.layers.mixing import (
+    Mixing,
+    MixingResult,
+    add_mixing,
+    mixing_of,
+)
+from fairseq_normalign.layers.statistics import (
+    Statistics,
+    StatisticsResult,
+    add_statistics,
+    statistics_of,
+    weights_say,
+)
+from fairseq_normalign.layers.tokens import (
+    TokenTable,
+    are_of_words,
+    ranks_of,
+    text_side,
+    vocabulary,
+)
 from fairseq_normalign.results.result import Result
-from fairseq_normalign.runs.sums import Sums
+from fairseq_normalign.runs.chunks import Chunk, Partial
+from fairseq_normalign.runs.joins import Gathered, merged
+from fairseq_normalign.runs.measure import measure_here
 from fairseq_normalign.version import __version__
 
 EXAMINED = 100  # pairs that tell whether frequencies are of pieces or of words
@@ -81,20 +100,103 @@ class BlockSurvey:
         return "\n".join(result._repr_html_() for result in self.results())
 
 
-class TokenCounter:
+class Blocks:
+    """The measure: what is summed over a corpus.
+
+    Args:
+        number: of the model, from 1, if there are several.
+    """
+
+    pairs_per_chunk = 1000
+
+    def __init__(self, options: BlockOptions, number: int | None = None):
+        self.options = options
+        self.name = "blocks" if number is None else f"blocks-{number}"
+        counts = options.frequencies or options.ranks == "counts"
+        self.first_pairs = EXAMINED if counts else 0
+
+    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+        """Whether frequencies are of words, and what the weights of the model say."""
+        kinds = running_kinds(models.forcing)
+        pairs = [pair for pair in models.pairs(first)[0] if not pair.skipped]
+        texts = texts_of(models.forcing)
+        self.options.categories.check_vocabulary(vocabulary(models.reader, list(texts.values())))
+        of_words = {}
+        for side, name in texts.items():
+            sentences = [getattr(pair, name) for pair in pairs]
+            of_words[side] = self._are_of_words(getattr(models.reader, name), sentences)
+        say = weights_say(models.forcing.model, kinds) if self.options.statistics else {}
+        return {"kinds": kinds, "of_words": of_words, "weights": say}
+
+    def _are_of_words(self, side: Side, sentences: Sequence[Sentence]) -> bool:
+        options = self.options
+        counted = options.frequencies.get(side.name)
+        if counted is None and options.ranks == "ids":
+            return False
+        counted = counted or Counted(side.vocabulary.counts, f"the {side.name} dictionary")
+        return are_of_words(side, counted.counts, counted.name, sentences)
+
+    def chunk(
+        self, models: CorpusModel, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+    ) -> Partial:
+        pairs, notes = models.pairs(chunk)
+        measured = {}
+        for line, pair in enumerate(pairs, chunk.first):
+            # The marks of a blank line alone would pass for text.
+            if not pair.skipped and (pair.source.text or pair.target.text):
+                measured[line] = pair
+        options, sums = self.options, Gathered()
+        for batch in block_batches(
+            models.forcing,
+            measured,
+            self._tables(models, prepared["of_words"]),
+            max_tokens=options.max_tokens,
+            progress=progress,
+        ):
+            _count_tokens(sums, batch, options.categories)
+            if options.mixing:
+                add_mixing(sums, batch, options.categories)
+            if options.statistics:
+                add_statistics(sums, batch, options.categories)
+            del batch  # before the next one is run, which needs as much memory
+        progress(len(pairs) - len(measured))
+        return sums.partial(notes)
+
+    def _tables(self, models: CorpusModel, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
+        """How tokens are looked up on each side that the attentions see."""
+        tables = {}
+        for side, name in texts_of(models.forcing).items():
+            reader = getattr(models.reader, name)
+            counted = self.options.frequencies.get(name)
+            counts = None if counted is None else counted.counts
+            ranks = ranks_of(reader, self.options.ranks, counts, of_words=of_words[side])
+            tables[side] = TokenTable(reader, self.options.categories, ranks)
+        return tables
+
+    def merge(self, left: Partial, right: Partial) -> Partial:
+        return merged(left, right)
+
+    def finish(self, total: Partial, prepared: Mapping[str, Any]) -> BlockSurvey:
+        arrays, categories = total.arrays, self.options.categories
+        if "sentences.sum" not in arrays:
+            raise InputError("attention cannot be measured on a corpus without words")
+        categories.check_counts(arrays["tokens.sum"].tolist())
+        mixing, statistics = {}, {}
+        for kind in prepared["kinds"]:
+            if self.options.mixing:
+                mixing[kind] = mixing_of(arrays, kind, categories)
+            if prepared["weights"].get(kind):
+                known = prepared["weights"][kind]
+                statistics[kind] = statistics_of(arrays, kind, known, categories)
+        return BlockSurvey(int(arrays["sentences.sum"][0]), mixing, statistics)
+
+
+def _count_tokens(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
     """Counts the sentences, and the tokens of each category on all sides."""
-
-    KEPT = ("sentences", "tokens")
-
-    def __init__(self, categories: Categories):
-        self.sentences = 0
-        self.tokens = np.zeros(len(categories.names), dtype=np.int64)
-
-    def __call__(self, batch: BlockBatch) -> None:
-        self.sentences += len(batch.places)
-        for tokens in batch.tokens.values():
-            found = tokens.categories[tokens.categories >= 0]
-            self.tokens += found.bincount(minlength=len(self.tokens)).cpu().numpy()
+    sums.add("sentences.sum", np.array([len(batch.places)]))
+    for tokens in batch.tokens.values():
+        found = tokens.categories[tokens.categories >= 0]
+        sums.add("tokens.sum", found.bincount(minlength=len(categories.names)).cpu().numpy())
 
 
 def survey_blocks(
@@ -103,7 +205,6 @@ def survey_blocks(
     options: BlockOptions | None = None,
     *,
     progress: Progress | None = None,
-    sums: Sums | None = None,
 ) -> BlockSurvey:
     """Measures the attention blocks of a model on sentence pairs.
 
@@ -113,64 +214,11 @@ def survey_blocks(
     Args:
         model: an aligner, or what else has ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
-        sums: where they are kept meanwhile; by default nowhere.
     """
-    options = options or BlockOptions()
-    stream = (pair for pair in pairs if not pair.skipped)
-    first = list(islice(stream, EXAMINED))
-    tables = token_tables(model, first, options)
-    counter = TokenCounter(options.categories)
-    mixing = MixingWatcher(options.categories)
-    watchers: list[Watcher] = [counter]
-    if options.mixing:
-        watchers.append(mixing)
-    statistics = StatisticsWatcher(options.categories)
-    if options.statistics:
-        watchers.append(statistics)
-    watch_blocks(
-        model.forcing,
-        _with_words(chain(first, stream)),
-        watchers,
-        tables,
-        max_tokens=options.max_tokens,
-        progress=progress,
-        sums=sums,
-    )
-    options.categories.check_counts(counter.tokens.tolist())
-    statistics_by_kind = statistics.result(model.forcing.model)
-    return BlockSurvey(counter.sentences, mixing.result(), statistics_by_kind)
+    in_memory = PairsInMemory(model.forcing, model.reader)
+    return measure_here(Blocks(options or BlockOptions()), in_memory, pairs, progress)
 
 
-def _with_words(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """The pairs without blank lines, whose marks alone would pass for text."""
-    measured = 0
-    for pair in pairs:
-        if pair.source.text or pair.target.text:
-            measured += 1
-            yield pair
-    if measured == 0:
-        raise InputError("attention cannot be measured on a corpus without words")
-
-
-def token_tables(model: Model, first: list[Pair], options: BlockOptions) -> dict[str, TokenTable]:
-    """How tokens are looked up on each side that the attentions see.
-
-    Args:
-        first: some pairs of the corpus.
-    """
-    sides = sides_of(running_kinds(model.forcing))
-    texts = {side: text_side(model.forcing, side) for side in sides}
-    options.categories.check_vocabulary(vocabulary(model.reader, list(texts.values())))
-    tables = {}
-    for side, name in texts.items():
-        reader = getattr(model.reader, name)
-        counted = options.frequencies.get(name)
-        ranks = ranks_of(
-            reader,
-            options.ranks,
-            None if counted is None else counted.counts,
-            "" if counted is None else counted.name,
-            [getattr(pair, name) for pair in first],
-        )
-        tables[side] = TokenTable(reader, options.categories, ranks)
-    return tables
+def texts_of(forcing: TeacherForcing) -> dict[str, str]:
+    """The sides that the attentions see, and where their text is in pairs."""
+    return {side: text_side(forcing, side) for side in sides_of(running_kinds(forcing))}

@@ -1,10 +1,14 @@
-"""Means over tokens of each category, as batches come."""
+"""Means over tokens of each category."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from fairseq_normalign.runs.joins import Gathered
 
 
 def memberships(categories: Tensor, number: int) -> Tensor:
@@ -18,45 +22,37 @@ def memberships(categories: Tensor, number: int) -> Tensor:
     return torch.cat([of_category, of_any], dim=-1).double()
 
 
-class CategoryMeans:
-    """Means of some quantities of tokens, by category and overall.
+def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
+    """Adds a batch to what the means of some quantities need, by category and overall.
 
-    Micro: over all tokens. Macro: over the tokens of a sentence, then over the sentences that have
-    any (Kobayashi et al., 2021).
+    Args:
+        values: of layers, quantities and tokens, (L, Q, B, T).
+        categories: of each token, from 0; -1 for padding, (B, T).
+        number: of categories.
     """
-
-    def __init__(self, quantities: int, categories: int):
-        shape = (quantities, categories + 1)
-        self.categories = categories
-        self.sums = np.zeros(shape)
-        self.sums_of_means = np.zeros(shape)
-        self.tokens = np.zeros(categories + 1, dtype=np.int64)
-        self.sentences = np.zeros(categories + 1, dtype=np.int64)
-        self.low = np.full(quantities, np.inf)
-        self.high = np.full(quantities, -np.inf)
-
-    def add(self, values: Tensor, categories: Tensor) -> None:
-        """Adds a batch: quantities of tokens (Q, B, T), and the category of each token (B, T)."""
-        members = memberships(categories, self.categories)  # (B, T, K+1)
-        counts = members.sum(1)  # (B, K+1)
-        sums = torch.einsum("qbt,btk->qbk", values.double(), members)
-        self.sums += sums.sum(1).cpu().numpy()
-        self.sums_of_means += (sums / counts.clamp(min=1)).sum(1).cpu().numpy()
-        self.tokens += counts.sum(0).long().cpu().numpy()
-        self.sentences += counts.gt(0).sum(0).cpu().numpy()
-        of_tokens = values[:, categories >= 0]  # (Q, N)
-        if of_tokens.shape[1]:
-            self.low = np.minimum(self.low, of_tokens.amin(1).cpu().numpy())
-            self.high = np.maximum(self.high, of_tokens.amax(1).cpu().numpy())
-
-    def micro(self) -> np.ndarray:
-        """(Q, K+1); nan where there are no tokens."""
-        return _divided(self.sums, self.tokens)
-
-    def macro(self) -> np.ndarray:
-        """(Q, K+1); nan where there are no tokens."""
-        return _divided(self.sums_of_means, self.sentences)
+    members = memberships(categories, number)  # (B, T, K+1)
+    counts = members.sum(1)  # (B, K+1)
+    by_sentence = torch.einsum("lqbt,btk->lqbk", values.double(), members)
+    sums.add(f"{name}.micro.sum", by_sentence.sum(2).cpu().numpy())
+    macro = (by_sentence / counts.clamp(min=1)).sum(2)
+    sums.add(f"{name}.macro.sum", macro.cpu().numpy())
+    sums.add(f"{name}.tokens.sum", counts.sum(0).long().cpu().numpy())
+    sums.add(f"{name}.sentences.sum", counts.gt(0).sum(0).cpu().numpy())
+    of_tokens = values.transpose(0, 1)[:, :, categories >= 0].flatten(1)  # (Q, L·N)
+    if of_tokens.shape[1]:
+        sums.add(f"{name}.low", of_tokens.amin(1).cpu().numpy())
+        sums.add(f"{name}.high", of_tokens.amax(1).cpu().numpy())
 
 
-def _divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def micro(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Means over all tokens, (L, Q, K+1); nan where there are none."""
+    return divided(arrays[f"{name}.micro.sum"], arrays[f"{name}.tokens.sum"])
+
+
+def macro(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Means over a sentence, then over those that have any (Kobayashi et al., 2021); as micro."""
+    return divided(arrays[f"{name}.macro.sum"], arrays[f"{name}.sentences.sum"])
+
+
+def divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.finite import check_finite
@@ -14,7 +15,7 @@ from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.layers.analyses import ANALYSES
 from fairseq_normalign.layers.block_pass import BlockBatch
 from fairseq_normalign.layers.categories import OVERALL, Categories
-from fairseq_normalign.layers.mixing_tally import MixingTally
+from fairseq_normalign.layers.means import add_means, macro, micro
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.results.blocks import (
     Block,
@@ -27,6 +28,7 @@ from fairseq_normalign.results.blocks import (
     on_one_scale,
 )
 from fairseq_normalign.results.result import Result
+from fairseq_normalign.runs.joins import Draws, Gathered
 
 ALIKE = 1e-5  # ratios that differ by rounding alone have no order
 
@@ -56,50 +58,47 @@ class Mixing:
         return self.micro[:, :, -1].mean(0)
 
 
-class MixingWatcher:
-    """Gathers the mixing ratios of all blocks."""
-
-    KEPT = ("tallies",)
-
-    def __init__(self, categories: Categories):
-        self.categories = categories
-        self.tallies: dict[str, MixingTally] = {}
-
-    def __call__(self, batch: BlockBatch) -> None:
-        for kind in dict.fromkeys(kind for kind, _ in batch.blocks):
-            ratios = {}
-            for layer, block in batch.layers(kind).items():
-                ratios[layer] = mixing_ratios(block)
-                check_finite(ratios[layer].transpose(0, 1), batch.places)
-            tally = self.tallies.setdefault(kind, MixingTally(len(self.categories.names)))
-            queries = batch.queries(kind)
-            tally.add(ratios, queries.categories, queries.ranks, queries.special)
-
-    def result(self) -> dict[str, Mixing]:
-        """What was found, by kind of attention."""
-        return {kind: self._result(tally) for kind, tally in self.tallies.items()}
-
-    def _result(self, tally: MixingTally) -> Mixing:
-        low, high = tally.extremes()
-        ranks, _ = tally.occurrences(specials=True)
-        return Mixing(
-            categories=[*self.categories.names, OVERALL],
-            tokens=tally.tokens(),
-            macro=tally.macro(),
-            micro=tally.micro(),
-            low=low,
-            high=high,
-            rho=_rhos(tally, specials=True),
-            rho_without_specials=_rhos(tally, specials=False),
-            ranked=len(ranks),
-            ranked_of=tally.sample.seen,
-        )
+def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
+    """Adds the mixing ratios of all blocks on a batch."""
+    for number, kind in enumerate(batch.kinds):
+        layers = []
+        for _, block in sorted(batch.layers(kind).items()):
+            layers.append(mixing_ratios(block))
+            check_finite(layers[-1].transpose(0, 1), batch.places)
+        ratios = torch.stack(layers)  # (L, 5, B, T)
+        queries = batch.queries(kind)
+        name = f"mixing.{kind}"
+        add_means(sums, name, ratios, queries.categories, len(categories.names))
+        # Of each occurrence of a token, the mean over layers (Kobayashi et al., 2021).
+        counted = queries.categories.ge(0) & queries.ranks.isfinite()  # (B, T)
+        columns = [queries.ranks, queries.special, *ratios.mean(0)]
+        rows = torch.stack([column[counted].float() for column in columns], dim=-1)  # (N, 7)
+        draws = Draws(batch.lines, number)(counted.sum(1).tolist())
+        sums.sample(f"{name}.ranked", draws, rows.cpu().numpy().__getitem__)
 
 
-def _rhos(tally: MixingTally, *, specials: bool) -> list[float | None]:
+def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:
+    """What was found of one kind of attention."""
+    name = f"mixing.{kind}"
+    occurrences = arrays[f"{name}.ranked.sample"][:, 1:]  # rank, special, ratios
+    words = occurrences[occurrences[:, 1] == 0]
+    return Mixing(
+        categories=[*categories.names, OVERALL],
+        tokens=arrays[f"{name}.tokens.sum"],
+        macro=macro(arrays, name),
+        micro=micro(arrays, name),
+        low=arrays[f"{name}.low"],
+        high=arrays[f"{name}.high"],
+        rho=_rhos(occurrences),
+        rho_without_specials=_rhos(words),
+        ranked=len(occurrences),
+        ranked_of=int(arrays[f"{name}.ranked.sum"][0]),
+    )
+
+
+def _rhos(occurrences: np.ndarray) -> list[float | None]:
     """Spearman's ρ of frequency rank and ratio for each analysis; None where all are alike."""
-    ranks, ratios = tally.occurrences(specials=specials)
-    return [_rho(ranks, of_analysis) for of_analysis in ratios]
+    return [_rho(occurrences[:, 0], ratios) for ratios in occurrences[:, 2:].T]
 
 
 def _rho(ranks: np.ndarray, ratios: np.ndarray) -> float | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from fairseq_normalign.attention.block import Block as AttentionBlock
 from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.host.attention_modules import (
-    Name,
     attentions,
     head_count,
     head_numbers,
@@ -24,10 +25,15 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.layers.block_pass import BlockBatch
 from fairseq_normalign.layers.categories import Categories
+from fairseq_normalign.layers.means import divided, memberships
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.moments import Moments, pooled
-from fairseq_normalign.layers.statistics_tally import LayerTally, SeenTokens, StatisticsTally
-from fairseq_normalign.layers.weight_and_norm import expansion_rate, singular_values
+from fairseq_normalign.layers.weight_and_norm import (
+    by_category,
+    expansion_rate,
+    received_weights,
+    singular_values,
+)
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.results.blocks import (
     Block,
@@ -41,6 +47,7 @@ from fairseq_normalign.results.blocks import (
     chosen_from,
 )
 from fairseq_normalign.results.result import Result
+from fairseq_normalign.runs.joins import Draws, Gathered, moments_of
 
 
 class Affine(NamedTuple):
@@ -88,84 +95,192 @@ class Statistics:
     occurrences: np.ndarray  # rank, category, α, ‖f(x)‖, (N, 4)
 
 
-class StatisticsWatcher:
-    """Gathers α and ‖f(x)‖ of all attentions that have heads."""
-
-    KEPT = ("tallies",)
-
-    def __init__(self, categories: Categories):
-        self.categories = categories
-        self.tallies: dict[str, StatisticsTally] = {}
-
-    def __call__(self, batch: BlockBatch) -> None:
-        for kind in dict.fromkeys(kind for kind, _ in batch.blocks):
-            blocks = {}
-            for layer, block in batch.layers(kind).items():
-                if block.recorded.weights.shape[1]:
-                    blocks[layer] = block
-                    check_finite(block.recorded.norms.transformed, batch.places)
-            keys = batch.keys(kind)
-            tokens = SeenTokens(
-                batch.queries(kind).categories >= 0,
-                keys.categories,
-                keys.ranks,
-                KINDS[kind].causal,
-            )
-            tally = self.tallies.setdefault(kind, StatisticsTally(len(self.categories.names)))
-            tally.add(blocks, tokens)
-
-    def result(self, model: nn.Module) -> dict[str, Statistics]:
-        """What was found, by kind of attention; those without any head are absent."""
-        by_kind = {}
-        for kind, tally in self.tallies.items():
-            if tally.layers:
-                by_kind[kind] = self._result(kind, tally, model)
-        return by_kind
-
-    def _result(self, kind: str, tally: StatisticsTally, model: nn.Module) -> Statistics:
-        layers = [
-            layer_statistics((kind, layer), of_layer, model)
-            for layer, of_layer in sorted(tally.layers.items())
-        ]
-        rows = tally.occurrences.rows()
-        seen = tally.occurrences.seen
-        cells = [sample.rows() for sample in tally.cells]
-        return Statistics(
-            categories=self.categories.names,
-            layers=layers,
-            transformed=pooled(layer.transformed for layer in layers),
-            inputs=pooled(layer.inputs for layer in layers),
-            cells=[
-                _relation(points[:, 0], points[:, 1], sample.seen)
-                for points, sample in zip(cells, tally.cells, strict=True)
-            ],
-            rank_weights=_relation(rows[:, 0], rows[:, 2], seen),
-            rank_norms=_relation(rows[:, 0], rows[:, 3], seen),
-            sampled_cells=cells,
-            occurrences=rows,
+def add_statistics(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
+    """Adds α and ‖f(x)‖ of all attentions that have heads, on a batch."""
+    for number, kind in enumerate(batch.kinds):
+        blocks = {}
+        for layer, block in sorted(batch.layers(kind).items()):
+            if block.recorded.weights.shape[1]:
+                blocks[layer] = block
+                check_finite(block.recorded.norms.transformed, batch.places)
+        keys = batch.keys(kind)
+        tokens = SeenTokens(
+            batch.queries(kind).categories >= 0,
+            keys.categories,
+            keys.ranks,
+            KINDS[kind].causal,
         )
+        draws = Draws(batch.lines, len(KINDS) + number)
+        add_attentions(sums, f"statistics.{kind}", blocks, tokens, len(categories.names), draws)
+
+
+class SeenTokens(NamedTuple):
+    """The tokens of a batch, as queries and as keys."""
+
+    queries: Tensor  # whether there is a token, (B, T)
+    categories: Tensor  # of the keys, -1 for padding, (B, S)
+    ranks: Tensor  # of the keys, nan for what is left out, (B, S)
+    causal: bool  # whether a query sees only what is not behind it
+
+    @property
+    def visible(self) -> Tensor:
+        """Whether a query sees a key, (B, T, S)."""
+        visible = self.queries.unsqueeze(2) & self.categories.ge(0).unsqueeze(1)
+        return visible.tril() if self.causal else visible
+
+
+def add_attentions(
+    sums: Gathered,
+    name: str,
+    blocks: Mapping[int, AttentionBlock],
+    tokens: SeenTokens,
+    categories: int,
+    draws: Draws,
+) -> None:
+    """Adds the blocks of one kind that have heads, by layer, and the tokens that they see."""
+    received, transformed = [], []
+    for layer, block in blocks.items():
+        norms = block.recorded.norms.transformed  # (B, H, S)
+        weights = received_weights(block.recorded, tokens.queries)
+        _add_layer(sums, f"{name}.{layer}", block, weights, tokens.categories, categories)
+        for category in range(categories):
+            _add_cells(sums, f"{name}.cells-{category}", block, tokens, category, draws)
+        received.append(weights.mean(1))
+        transformed.append(norms.mean(1))
+    if blocks:
+        # Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S). α comes as the
+        # mean over all queries, and is kept as that over those that see the key.
+        seen_by = tokens.visible.sum(1).clamp(min=1)  # (B, S)
+        of_visible = torch.stack(received).mean(0) * tokens.queries.sum(1, keepdim=True) / seen_by
+        means = [of_visible, torch.stack(transformed).mean(0)]
+        counted = tokens.ranks.isfinite()
+        columns = [tokens.ranks, tokens.categories, *means]
+        rows = torch.stack([column[counted].float() for column in columns], dim=-1)
+        of_lines = draws(counted.sum(1).tolist())
+        sums.sample(f"{name}.occurrences", of_lines, rows.cpu().numpy().__getitem__)
+
+
+def _add_layer(
+    sums: Gathered,
+    name: str,
+    block: AttentionBlock,
+    weights: Tensor,
+    categories: Tensor,
+    number: int,
+) -> None:
+    """Adds one attention: lengths, and sums over sentences by category, (H, K)."""
+    norms = block.recorded.norms.transformed  # (B, H, S)
+    is_token = categories >= 0  # (B, S)
+    assert block.inputs is not None
+    lengths = block.inputs.to(norms.dtype).norm(dim=-1)[is_token]
+    if len(lengths):
+        of_heads = norms.transpose(0, 1)[:, is_token].cpu().numpy()
+        sums.add(f"{name}.transformed.moments", moments_of(of_heads))
+        sums.add(f"{name}.inputs.moments", moments_of(lengths.unsqueeze(0).cpu().numpy()))
+    members = memberships(categories, number)[..., :-1]  # (B, S, K)
+    counts = members.sum(1)  # (B, K)
+    means = by_category(norms, members) / counts.clamp(min=1).unsqueeze(1)
+    for quantity, values in {
+        "weights": by_category(weights, members),  # Σ α over the keys, mean over queries
+        "weighted": by_category(weights * norms, members),  # the same of ‖α f(x)‖
+        "by_category": means,  # mean ‖f(x)‖ over the keys
+    }.items():
+        sums.add(f"{name}.{quantity}.sum", values.sum(0).cpu().numpy())
+    sums.add(f"{name}.sentences.sum", np.array([len(categories)]))
+    sums.add(f"{name}.having.sum", counts.gt(0).sum(0).cpu().numpy())
+
+
+def _add_cells(
+    sums: Gathered,
+    name: str,
+    block: AttentionBlock,
+    tokens: SeenTokens,
+    category: int,
+    draws: Draws,
+) -> None:
+    """Cells that a query sees, of one category of their keys, all heads together."""
+    visible = tokens.visible & tokens.categories.eq(category).unsqueeze(1)  # (B, T, S)
+    places = visible.cpu().numpy().nonzero()  # sentences, queries, keys
+    weights = block.recorded.weights.float().cpu().numpy()
+    norms = block.recorded.norms.transformed.cpu().numpy()
+    heads = norms.shape[1]
+
+    def rows_at(numbers: np.ndarray) -> np.ndarray:
+        cell, head = numbers // heads, numbers % heads
+        sentence, query, key = (axis[cell] for axis in places)
+        alpha = weights[sentence, head, query, key]
+        return np.stack([alpha, norms[sentence, head, key]], axis=1)
+
+    of_lines = np.bincount(places[0], minlength=len(visible)) * heads
+    sums.sample(name, draws(of_lines.tolist()), rows_at)
+
+
+def statistics_of(
+    arrays: Mapping[str, np.ndarray], kind: str, known: Mapping[str, Any], categories: Categories
+) -> Statistics:
+    """What was found of one kind of attention.
+
+    Args:
+        known: of each layer that has heads, what its weights say (``weights_say``).
+    """
+    name = f"statistics.{kind}"
+    layers = []
+    for layer, of_layer in known.items():
+        layers.append(_layer_statistics(arrays, kind, int(layer), of_layer))
+    rows = arrays[f"{name}.occurrences.sample"][:, 1:]
+    of_rows = int(arrays[f"{name}.occurrences.sum"][0])
+    cells, relations = [], []
+    for category in range(len(categories.names)):
+        points = arrays[f"{name}.cells-{category}.sample"][:, 1:]
+        seen = int(arrays[f"{name}.cells-{category}.sum"][0])
+        cells.append(points)
+        relations.append(_relation(points[:, 0], points[:, 1], seen))
+    return Statistics(
+        categories=categories.names,
+        layers=layers,
+        transformed=pooled(layer.transformed for layer in layers),
+        inputs=pooled(layer.inputs for layer in layers),
+        cells=relations,
+        rank_weights=_relation(rows[:, 0], rows[:, 2], of_rows),
+        rank_norms=_relation(rows[:, 0], rows[:, 3], of_rows),
+        sampled_cells=cells,
+        occurrences=rows,
+    )
 
 
 def _relation(first: np.ndarray, second: np.ndarray, seen: int) -> Relation:
     return Relation(spearman(first, second), len(first), seen)
 
 
-def layer_statistics(name: Name, tally: LayerTally, model: nn.Module) -> LayerStatistics:
+def _layer_statistics(
+    arrays: Mapping[str, np.ndarray], kind: str, layer: int, known: Mapping[str, Any]
+) -> LayerStatistics:
     """What was gathered of one attention, and what its parameters tell."""
-    kind, layer = name
-    attention = attentions(model)[name]
-    having = tally.having
-    by_category = np.where(having > 0, tally.by_category / np.maximum(having, 1), np.nan)
+    name = f"statistics.{kind}.{layer}"
+    sentences = arrays[f"{name}.sentences.sum"]
+    singular = [np.array(of_head) for of_head in known["singular"]]
     return LayerStatistics(
         layer,
-        [Head(kind, layer, number) for number in head_numbers(attention)],
-        tally.transformed,
-        tally.inputs,
-        tally.weights / tally.sentences,
-        tally.weighted / tally.sentences,
-        by_category,
-        affine(attention),
+        [Head(kind, layer, number) for number in known["heads"]],
+        Moments(arrays[f"{name}.transformed.moments"]),
+        Moments(arrays[f"{name}.inputs.moments"]),
+        arrays[f"{name}.weights.sum"] / sentences,
+        arrays[f"{name}.weighted.sum"] / sentences,
+        divided(arrays[f"{name}.by_category.sum"], arrays[f"{name}.having.sum"]),
+        Affine(singular, known["rates"], known["rate"]),
     )
+
+
+def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Of each kind and layer that has heads: their numbers, and f as a map, as JSON holds it."""
+    known: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+    for (kind, layer), attention in attentions(model).items():
+        if kind in known and head_count(attention):
+            f = affine(attention)
+            singular = [of_head.tolist() for of_head in f.singular]
+            numbers = list(head_numbers(attention))
+            known[kind][str(layer)] = {**f._asdict(), "singular": singular, "heads": numbers}
+    return known
 
 
 def affine(attention) -> Affine:

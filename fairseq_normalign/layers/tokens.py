@@ -98,27 +98,30 @@ def text_side(forcing: TeacherForcing, side: str) -> str:
 
 
 def ranks_of(
-    side: Side,
-    source: str,
-    counts: Mapping[str, float] | None,
-    counts_name: str,
-    sentences: Sequence[Sentence],
+    side: Side, source: str, counts: Mapping[str, float] | None, *, of_words: bool
 ) -> Ranks:
     """Frequency ranks of the tokens of one side.
 
     Args:
         source: ``ids`` or ``counts``, where no counts are given: of the dictionary.
-        counts: of pieces or words; which of them is found out on some sentences.
-        counts_name: their file.
-        sentences: some of the corpus.
+        counts: of pieces or words.
+        of_words: which of them.
     """
     if counts is None and source == "ids":
         return rank_by_id
-    if counts is None:
-        counts, counts_name = side.vocabulary.counts, f"the {side.name} dictionary"
+    return RankByCount(side.vocabulary.counts if counts is None else counts, of_words=of_words)
+
+
+def are_of_words(
+    side: Side, counts: Mapping[str, float], name: str, sentences: Sequence[Sentence]
+) -> bool:
+    """Whether counts are of words rather than of pieces, by some sentences of the corpus.
+
+    Args:
+        name: of their file, for messages.
+    """
     spelled = [_spelled(side, sentence) for sentence in sentences]
-    frequencies = Frequencies(counts, counts_name, spelled)
-    return RankByCount(counts, of_words=frequencies.of_words)
+    return Frequencies(counts, name, spelled).of_words
 
 
 def _spelled(side: Side, sentence: Sentence) -> tuple[list[str], list[str]]:

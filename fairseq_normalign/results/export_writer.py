@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,11 +14,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import naming, refuse_unwritable, take_name, whole_file
+from fairseq_normalign.files import whole_file
 
 METADATA = "metadata.json"
-PART = "arrays.npz"  # an export in the folder of its run
 
 # Text that UTF-8 cannot hold is written as \\udcff, which JSON reads back.
 ANY_TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
@@ -60,75 +57,6 @@ def create_export(path: str | Path, metadata: dict) -> Iterator[Writer]:
         writer = Writer(archive)
         yield writer
         writer.finish(metadata)
-
-
-class GrowingWriter(Writer):
-    """Writes an export to a file of its own, which a run that was killed goes on with.
-
-    Args:
-        file: open for reading and writing; what is in it is replaced, unless ``written`` is set.
-    """
-
-    KEPT = ("written",)
-
-    def __init__(self, file: IO[bytes]):
-        self.file, self.sentences = file, 0
-        self._archive: zipfile.ZipFile | None = None
-
-    @property
-    def archive(self) -> zipfile.ZipFile:  # type: ignore[override]  # made when it is needed
-        if self._archive is None:
-            self._archive = zipfile.ZipFile(self.file, "w")
-        return self._archive
-
-    @property
-    def written(self) -> tuple[int, int, np.ndarray]:
-        """What was written until now: sentences, bytes, and the directory that goes behind them.
-
-        All of it is on the disk then.
-        """
-        self.close()
-        size = self.archive.start_dir
-        self.file.seek(size)
-        directory = np.frombuffer(self.file.read(), dtype=np.uint8)
-        self._archive = zipfile.ZipFile(self.file, "a")
-        return self.sentences, size, directory
-
-    @written.setter
-    def written(self, written: tuple[int, int, np.ndarray]) -> None:
-        self.sentences, size, directory = written
-        if self.file.seek(0, os.SEEK_END) < size:
-            raise InputError(f"{self.file.name}: is damaged; expected {size} bytes, or --restart")
-        self.file.truncate(size)
-        self.file.seek(size)
-        self.file.write(directory.tobytes())
-        self._archive = zipfile.ZipFile(self.file, "a")
-
-    def close(self) -> None:
-        """Writes the directory; whatever else was in the file is cut off."""
-        self.archive.close()
-        self.file.truncate(self.file.tell())
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-
-@contextlib.contextmanager
-def grow_export(path: str | Path, metadata: dict, folder: Path) -> Iterator[GrowingWriter]:
-    """An export that is written in a folder, and appears under its name when complete."""
-    refuse_unwritable(path)
-    part = folder / PART
-    if not part.exists():  # a run was killed after it had given the file its name
-        for kept in folder.glob("sums-*"):
-            kept.unlink()
-    part.touch()
-    with naming(path), part.open("r+b") as file:
-        writer = GrowingWriter(file)
-        try:
-            yield writer
-            writer.finish(metadata)
-        finally:
-            writer.close()
-    take_name(part, path)
 
 
 def array_name(index: int) -> str:

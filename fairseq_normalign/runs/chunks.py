@@ -1,14 +1,14 @@
-"""A corpus in pieces of equal size."""
+"""A corpus in pieces of equal size, and what is made of each."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any, NamedTuple
 
-PAIRS = 1000  # of a chunk
+import numpy as np
 
 
 class Chunk(NamedTuple):
@@ -17,6 +17,7 @@ class Chunk(NamedTuple):
     number: int  # from 0
     first: int  # line, from 0
     items: Sequence[Any]  # strings, numbers, and lists and tuples of these
+    measure: str = ""  # the name of what is measured
 
     def digest(self) -> str:
         """Tells these lines from others."""
@@ -26,6 +27,14 @@ class Chunk(NamedTuple):
     def lines(self) -> str:
         """What messages call it; people count from 1."""
         return f"lines {self.first + 1} to {self.first + len(self.items)}"
+
+
+class Partial(NamedTuple):
+    """What was made of a chunk, or of several: arrays, or text with a line for each item."""
+
+    arrays: Mapping[str, np.ndarray] = {}
+    text: str = ""
+    notes: Mapping[str, Any] = {}  # what is to be told of it, as JSON holds it
 
 
 class Shard(NamedTuple):
@@ -41,21 +50,14 @@ class Shard(NamedTuple):
         return f"shard {self.number} of {self.of}"
 
 
-class Result(NamedTuple):
-    """What was made of a chunk, as it will stand in the output, and what is to be told of it."""
-
-    body: str
-    notes: dict[str, Any] = {}  # noqa: RUF012 – a NamedTuple's default, never changed
-
-
-def cut(items: Iterable[Any], size: int = PAIRS) -> Iterator[Chunk]:
+def cut(items: Iterable[Any], size: int, measure: str = "") -> Iterator[Chunk]:
     """The chunks of a corpus, one after the other; the last one may be smaller."""
     rest = iter(items)
     for number in count():
         of_chunk = list(islice(rest, size))
         if not of_chunk:
             return
-        yield Chunk(number, number * size, of_chunk)
+        yield Chunk(number, number * size, of_chunk, measure)
 
 
 def digest(contents: Any) -> str:

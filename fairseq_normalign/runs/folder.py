@@ -2,42 +2,54 @@
 
 =========================  ======================================================================
 ``run.json``               the command: options, versions, and digests of models and dictionaries
-``decided.json``           what was decided on the first pairs, by whoever was first
-``chunk-0000012``          one line of JSON, then the lines of the output that the chunk makes
+``prepared-NAME.json``     what was decided for a measure on the first pairs, by whoever was first
+``chunk-NAME-0000012``     what the measure makes of a chunk: a line of JSON, then text or an .npz
 ``shard-1-of-4.json``      this shard has come to the end of a corpus of so many chunks
 =========================  ======================================================================
 
-Each file appears whole or not at all, and a chunk knows which run it belongs to and what its
-contents are. So a run may be killed at any moment, and several may work in one folder. A chunk that
-is damaged, as after a power failure, counts as not done. The folder must be one's own and private:
-whoever else could write to it could forge the output. It may be a symbolic link, which stays.
+Each file appears whole or not at all, with a digest of its contents, and a chunk knows which run it
+belongs to. So a run may be killed at any moment, and several may work in one folder. A chunk that
+is damaged, as after a power failure, counts as not done; any other damaged file is refused. The
+folder must be one's own and private: whoever else could write to it could forge the output. It may
+be a symbolic link, which stays.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path, whole_file
 from fairseq_normalign.locks import Busy, is_locked, locked
-from fairseq_normalign.runs.chunks import Chunk, Result, Shard, digest
+from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, digest
 
-RUN, DECIDED = "run.json", "decided.json"
-CHUNK = re.compile("chunk-(?P<number>[0-9]{7,15})")
+RUN = "run.json"
+NAME = "[A-Za-z0-9-]+"
+PREPARED = re.compile(f"prepared-(?P<name>{NAME}).json")
+CHUNK = re.compile(f"chunk-(?P<name>{NAME})-(?P<number>[0-9]{{7,15}})")
 SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
 MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
+# What bytes that were changed can raise on their way to values.
+DAMAGE = (
+    *(OSError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(RecursionError, MemoryError, EOFError, zipfile.BadZipFile),
+)
 
 
 class RunFolder:
@@ -52,10 +64,21 @@ class RunFolder:
         self.path = real_path(f"{real_path(output)}.run")  # a link is a way to another disk
         self.held: str | None = None  # the shard that works here
         self.was_there = False  # from an earlier run
-        self.identity = ""  # of the run, with what was decided; each chunk has it
+        self._identities: dict[str, str] = {}  # of each measure in the run; its chunks have them
 
-    def begin(self, command: Mapping[str, Any], *, restart: bool = False) -> None:
-        """Makes the folder, or goes on with one that the same command has made."""
+    def begin(
+        self,
+        command: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
+        *,
+        restart: bool = False,
+    ) -> None:
+        """Makes the folder, or goes on with one that the same command has made.
+
+        Args:
+            command: all that the result depends on.
+            options: what whoever merges the shards wants to know of it.
+        """
         self._make()
         self._refuse_other_folder()
         self.refuse_open()
@@ -66,14 +89,22 @@ class RunFolder:
                 if self.path.exists():
                     raise InputError(f"{self.path}: cannot be removed; choose another output")
             self._make()
-        self.was_there = (self.path / DECIDED).exists()
-        known = self._keep_first(RUN, command)
+        self.was_there = any(_named(self.path, PREPARED))
+        begun = {"command": dict(command), "options": dict(options or {})}
+        known = self._keep_first(RUN, begun)["command"]
         for name in sorted({*known, *command}):
             if known.get(name) != command.get(name):
                 raise InputError(
                     f"{self.output}: was begun {_said(name, known.get(name))}, and this run is "
                     f"{_said(name, command.get(name))}; expected the same command, or --restart"
                 )
+
+    def options(self) -> dict[str, Any]:
+        """What ``begin`` was told first."""
+        return self._run()["options"]
+
+    def _run(self, folder: Path | None = None) -> dict[str, Any]:
+        return read_signed((folder or self.path) / RUN)
 
     def _make(self) -> None:
         try:
@@ -127,36 +158,46 @@ class RunFolder:
             finally:
                 self.held = None
 
-    def decided(self) -> dict[str, Any] | None:
-        """What was decided before; None if nothing was."""
-        if not (self.path / DECIDED).exists():
-            return None
-        decision = read_json(self.path / DECIDED)
-        self._identify(decision)
-        return decision
+    def prepared(self, name: str) -> dict[str, Any] | None:
+        """What was prepared for a measure before; None if nothing was."""
+        path = self._prepared_path(name)
+        return read_signed(path) if path.exists() else None
 
-    def decide(self, decision: Mapping[str, Any]) -> dict[str, Any]:
-        """Keeps what was decided, unless somebody was first; returns what holds for all."""
-        decision = self._keep_first(DECIDED, decision)
-        self._identify(decision)
-        return decision
+    def prepare(self, name: str, contents: Mapping[str, Any]) -> dict[str, Any]:
+        """Keeps what was prepared, unless somebody was first; returns what holds for all."""
+        return self._keep_first(self._prepared_path(name).name, contents)
 
-    def _identify(self, decision: Mapping[str, Any]) -> None:
-        self.identity = digest([read_json(self.path / RUN), decision])
+    def _prepared_path(self, name: str) -> Path:
+        return self.path / f"prepared-{name}.json"
+
+    def refuse_other_first(self, known: str, first: Sequence[Any]) -> None:
+        """Refuses other first items than those that were prepared for."""
+        if known != digest(first):
+            raise InputError(
+                f"the first {len(first)} pairs are others than those on which this run was "
+                "decided; expected the same text, or --restart"
+            )
+
+    def _identity(self, name: str) -> str:
+        """Tells a measure of this run from those of others."""
+        if name not in self._identities:
+            self._identities[name] = digest([self._run()["command"], self.prepared(name)])
+        return self._identities[name]
 
     def _keep_first(self, name: str, contents: Mapping[str, Any]) -> dict[str, Any]:
-        text = json.dumps(contents, indent=1, allow_nan=False)
+        text = json.dumps(signed(contents), indent=1, allow_nan=False)
         with contextlib.suppress(FileExistsError):
             new_file(self.path / name, text)
-        return read_json(self.path / name)
+        return read_signed(self.path / name)
 
-    def done(self) -> list[int]:
-        """The chunks that are done, by anybody."""
-        return [int(name["number"]) for name in _named(self.path, CHUNK).values()]
+    def done(self, name: str | None = None) -> list[int]:
+        """The chunks of a measure, or of all, that are done, by anybody."""
+        chunks = _named(self.path, CHUNK).values()
+        return [int(chunk["number"]) for chunk in chunks if name in (None, chunk["name"])]
 
     def has(self, chunk: Chunk) -> dict[str, Any] | None:
         """The notes of a chunk that is done; None if it is not. Refuses one of another text."""
-        known = self._read_chunk(chunk.number)
+        known = self._read_chunk(chunk.measure, chunk.number)
         if known is None:
             return None
         header, _ = known
@@ -167,78 +208,90 @@ class RunFolder:
             )
         return header["notes"]
 
-    def keep(self, chunk: Chunk, result: Result) -> None:
+    def keep(self, chunk: Chunk, made: Partial) -> None:
         """Keeps what was made of a chunk."""
-        body = result.body.encode("utf-8")
+        body = _packed(made)
         header = {
-            "run": self.identity,
+            "run": self._identity(chunk.measure),
             "chunk": chunk.number,
             "text": chunk.digest(),
             "pairs": len(chunk.items),
-            "notes": result.notes,
+            "arrays": bool(made.arrays),
+            "notes": made.notes,
         }
-        signed = {"digest": _digest_of(header, body), **header}
-        with whole_file(self._chunk_path(chunk.number), binary=True) as file:
-            file.write(json.dumps(signed).encode() + b"\n" + body)
+        whole = signed(header, body)
+        with whole_file(self._chunk_path(chunk.measure, chunk.number), binary=True) as file:
+            file.write(json.dumps(whole).encode() + b"\n" + body)
 
-    def finish(self, shard: Shard, chunks: int, pairs: int) -> None:
-        """Notes that a shard has come to the end of the corpus."""
-        end = {"run": self.identity, "chunks": chunks, "pairs": pairs}
+    def finish(self, shard: Shard, ends: Mapping[str, tuple[int, int]]) -> None:
+        """Notes that a shard has come to the end: chunks and items of each measure."""
+        known = {name: [self._identity(name), *counts] for name, counts in ends.items()}
         with whole_file(self.path / f"{_name(shard)}.json") as file:
-            json.dump(end, file)
+            json.dump(signed(known), file)
 
-    def result(self, chunk: int) -> Result:
-        """What was made of a chunk."""
-        known = self._read_chunk(chunk)
-        if known is None:
-            raise InputError(f"{self._chunk_path(chunk)}: is missing or damaged; run it again")
-        header, body = known
-        return Result(body.decode("utf-8"), header["notes"])
+    def partials(self, name: str, chunks: int) -> Iterator[Partial]:
+        """What was made of each of the chunks of a measure, one at a time."""
+        for number in range(chunks):
+            known = self._read_chunk(name, number)
+            if known is None:
+                path = self._chunk_path(name, number)
+                raise InputError(f"{path}: is missing or damaged; run it again")
+            header, body = known
+            yield _unpacked(body, header)
 
-    def chunks(self) -> int:
-        """How many chunks the corpus has; refuses a run that has not come to its end."""
-        decision = self.decided()
+    def ends(self) -> dict[str, int]:
+        """How many chunks each measure has; refuses a run that has not come to its end."""
         shards = _named(self.path, SHARD)
-        ends = {name: read_json(self.path / name) for name in shards}
-        if decision is None or not ends:
+        ends = {name: read_signed(self.path / name) for name in shards}
+        if not ends:
             raise InputError(f"{self.path}: no shard has come to its end; run the shards first")
         (first, of_first), *others = ends.items()
-        for name, end in ends.items():
-            if not all(type(end.get(count)) is int for count in ("chunks", "pairs")):
-                raise InputError(f"{self.path / name}: is damaged; run this shard again")
-            if end.get("run") != self.identity:
-                raise InputError(f"{self.path / name}: is of another run; expected its own alone")
-        for name, end in others:
-            if end != of_first:
-                raise InputError(
-                    f"{self.path}: {name} is of {end['pairs']} pairs, {first} of "
-                    f"{of_first['pairs']}; expected shards of the same corpus"
-                )
-        self._refuse_missing(of_first["chunks"], max(int(name["of"]) for name in shards.values()))
-        return of_first["chunks"]
+        for name, (identity, _, pairs) in of_first.items():
+            if identity != self._identity(name):
+                raise InputError(f"{self.path / first}: is of another run; expected its own alone")
+            for other, end in others:
+                if end.get(name) != of_first[name]:
+                    raise InputError(
+                        f"{self.path}: {other} is of {end.get(name, [0])[-1]} pairs, {first} of "
+                        f"{pairs}; expected shards of the same corpus"
+                    )
+        of = max(int(shard["of"]) for shard in shards.values())
+        for name, (_, chunks, pairs) in of_first.items():
+            self._refuse_missing(name, chunks, pairs, of)
+        return {name: chunks for name, (_, chunks, _) in of_first.items()}
 
-    def _refuse_missing(self, chunks: int, shards: int) -> None:
-        done = [number for number in self.done() if number < chunks]
-        whole = {number for number in done if self._read_chunk(number) is not None}
-        count = chunks - len(whole)
+    def _refuse_missing(self, name: str, chunks: int, pairs: int, shards: int) -> None:
+        sizes = {}
+        for number in self.done(name):
+            known = self._read_chunk(name, number) if number < chunks else None
+            if known is not None:
+                sizes[number] = known[0]["pairs"]
+        count = chunks - len(sizes)
         if count:
-            missing = (number for number in range(chunks) if number not in whole)
+            missing = (number for number in range(chunks) if number not in sizes)
             of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
             raise InputError(
                 f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
+        if sum(sizes.values()) != pairs:
+            raise InputError(
+                f"{self.path}: the chunks have {sum(sizes.values())} pairs; expected {pairs}, as "
+                "the shards say"
+            )
 
     def add(self, folder: Path) -> None:
         """Takes over what another folder, perhaps of another machine, has of the same run."""
-        for name in (RUN, DECIDED):
-            if read_json(folder / name) != read_json(self.path / name):
+        if self._run(folder)["command"] != self._run()["command"]:
+            raise InputError(f"{folder / RUN}: differs from {self.path / RUN}: another run")
+        for name, match in _named(folder, PREPARED).items():
+            theirs = read_signed(folder / name)
+            if self.prepare(match["name"], theirs) != theirs:
                 raise InputError(f"{folder / name}: differs from {self.path / name}: another run")
-        self.decided()
-        names = {name: int(match["number"]) for name, match in _named(folder, CHUNK).items()}
-        for name, number in names.items():
+        for name, match in _named(folder, CHUNK).items():
+            chunk = match["name"], int(match["number"])
             # A copy may be cut off, theirs as ours.
-            if self._read_chunk(number) is None and self._read_chunk(number, folder) is not None:
+            if self._read_chunk(*chunk) is None and self._read_chunk(*chunk, folder) is not None:
                 self._copy(folder / name)
         for name in _named(folder, SHARD):
             if not (self.path / name).exists():
@@ -263,16 +316,16 @@ class RunFolder:
             removed = self.path
         shutil.rmtree(removed, ignore_errors=True)
 
-    def leave(self, *, keep_decision: bool = False) -> int:
+    def leave(self, *, keep_prepared: bool = False) -> int:
         """After an error: removes a folder that keeps nothing; returns how many chunks are kept.
 
         Args:
-            keep_decision: what this run has decided is worth keeping by itself; what an earlier
+            keep_prepared: what this run has prepared is worth keeping by itself; what an earlier
                 one has always is.
         """
         kept = len(self.done())
-        has_decided = (keep_decision or self.was_there) and (self.path / DECIDED).exists()
-        if not kept and not has_decided and not self._running():
+        has_prepared = (keep_prepared or self.was_there) and any(_named(self.path, PREPARED))
+        if not kept and not has_prepared and not self._running():
             self.remove()
         return kept
 
@@ -287,23 +340,24 @@ class RunFolder:
         return [shard for shard in shards if shard != self.held and is_locked(self.path / shard)]
 
     def _read_chunk(
-        self, number: int, folder: Path | None = None
+        self, name: str, number: int, folder: Path | None = None
     ) -> tuple[dict[str, Any], bytes] | None:
         """A chunk that is whole, in this folder or another; refuses one of another run."""
-        path = (folder or self.path) / self._chunk_path(number).name
+        path = (folder or self.path) / self._chunk_path(name, number).name
         try:
             first, _, body = path.read_bytes().partition(b"\n")
-            header = json.loads(first)
-            if header.pop("digest") != _digest_of(header, body):
+            header = _verified(json.loads(first), body)
+            identity = header["run"], header["chunk"]
+            if not header["arrays"] and body.count(b"\n") != header["pairs"]:
                 return None
-        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        except DAMAGE:
             return None
-        if header["run"] != self.identity or header["chunk"] != number:
+        if identity != (self._identity(name), number):
             raise InputError(f"{path}: is a chunk of another run; expected this run's alone")
         return header, body
 
-    def _chunk_path(self, number: int) -> Path:
-        return self.path / f"chunk-{number:07}"
+    def _chunk_path(self, name: str, number: int) -> Path:
+        return self.path / f"chunk-{name}-{number:07}"
 
 
 def _is_private(folder: Path) -> bool:
@@ -311,10 +365,46 @@ def _is_private(folder: Path) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & OF_OTHERS
 
 
-def _digest_of(header: Mapping[str, Any], body: bytes) -> str:
-    """Tells a chunk that is whole."""
-    whole = json.dumps(header).encode() + b"\n" + body
-    return hashlib.blake2b(whole, digest_size=16).hexdigest()
+def _packed(made: Partial) -> bytes:
+    if not made.arrays:
+        return made.text.encode("utf-8")
+    arrays: dict[str, Any] = dict(made.arrays)
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def _unpacked(body: bytes, header: Mapping[str, Any]) -> Partial:
+    if not header["arrays"]:
+        return Partial(text=body.decode("utf-8"), notes=header["notes"])
+    with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+        return Partial(dict(arrays), notes=header["notes"])
+
+
+def signed(contents: Mapping[str, Any], body: bytes = b"") -> dict[str, Any]:
+    """JSON with a digest of itself, and of what comes behind it."""
+    text = json.dumps(contents, sort_keys=True).encode() + b"\n" + body
+    return {"digest": hashlib.blake2b(text, digest_size=16).hexdigest(), **contents}
+
+
+def _verified(contents: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
+    """The contents without their digest, which must be right."""
+    known = contents.pop("digest")
+    if known != signed(contents, body)["digest"]:
+        raise ValueError("has another digest")
+    return contents
+
+
+def read_signed(path: Path) -> dict[str, Any]:
+    """JSON that a run has written, as it was written."""
+    contents = read_json(path)
+    version = contents.get("version")
+    if path.name == RUN and "digest" not in contents and version is not None:
+        raise InputError(f"{path}: is of version {version}; expected that version, or --restart")
+    try:
+        return _verified(contents)
+    except DAMAGE:
+        raise _damaged(path) from None
 
 
 def _named(folder: Path, form: re.Pattern[str]) -> dict[str, re.Match[str]]:
@@ -342,7 +432,7 @@ def _said(name: str, value: Any) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What a run has written."""
+    """A dictionary."""
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -350,5 +440,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         contents = None
     if not isinstance(contents, dict):
-        raise InputError(f"{path}: is damaged; expected what a run has written, or --restart")
+        raise _damaged(path)
     return contents
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path}: is damaged; expected what a run has written, or --restart")

@@ -8,12 +8,20 @@ import torch
 
 from fairseq_normalign.heads import alignment_scores, syntax
 from fairseq_normalign.runs import sums
+from fairseq_normalign.runs.folder import RunFolder
 from tests.conftest import run
 from tests.stored import OPTIONS, state
 
 LINES = 24
 FILES = ("one.pt", "two.pt", "gold", "trees")
 WORDS = [f"w{number}" for number in range(30)]
+
+
+DIVIDED = {
+    "export": ("--path", "one.pt", "--quantity", "head-norms", "--chunk", "6"),
+    "mixing": ("--path", "one.pt", "two.pt", "--chunk", "5"),
+    "stats": ("--path", "one.pt", "--mixing", "--chunk", "7"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +48,6 @@ def place(tmp_path_factory):
 
 
 COMMANDS = {
-    "export": ("--path", "one.pt", "--quantity", "head-norms"),
-    "mixing": ("--path", "one.pt", "two.pt"),
-    "stats": ("--path", "one.pt", "--mixing"),
     "heads": (
         *("--path", "one.pt", "--relevance", "epsilon", "--relevance-mode", "pooled"),
         *("--ablation", "4", "--ablation-bleu", "2", "--gold", "gold", "--rare-top", "5"),
@@ -52,7 +57,7 @@ COMMANDS = {
 
 
 def command(place, name, output, *more, text="text.a"):
-    words = [place / word if word in FILES else word for word in COMMANDS[name]]
+    words = [place / word if word in FILES else word for word in {**COMMANDS, **DIVIDED}[name]]
     words = ["normalign", name, place, "--cpu", *words, "--max-tokens", "16"]
     words += ["--source-file", place / text, "--target-file", place / "text.b"]
     return [*words, *more, "-o", output]
@@ -88,9 +93,6 @@ def break_off(monkeypatch):
 
 
 PASSES = {
-    "export": ("arrays", "arrays"),
-    "mixing": ("blocks-of-model-1", "blocks-of-model-2"),
-    "stats": ("blocks", "blocks"),
     "heads": (
         *("attention", "relevance", "importance", "ablation", "AER", "attention-moved"),
         *("trees", "ablation-by-BLEU"),
@@ -118,27 +120,93 @@ def test_a_command_that_is_killed_goes_on(place, name, tmp_path, break_off, monk
     assert sorted(tmp_path.iterdir()) == [expected, output]
 
 
+@pytest.fixture(params=DIVIDED)
+def divided(request, place, tmp_path):
+    """A command, and what one process makes in one go: the output, and what is printed."""
+    expected = tmp_path / "expected.json"
+    whole = run(*command(place, request.param, expected))
+    assert list(tmp_path.iterdir()) == [expected]
+    return request.param, expected.read_bytes(), whole.stdout
+
+
+def broken_off(monkeypatch, words, after):
+    """Runs a command until it has kept some more chunks."""
+    keep = RunFolder.keep
+    left = after
+
+    def keep_some(self, chunk, made):
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        keep(self, chunk, made)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "keep", keep_some)
+        assert run(*words, check=False).returncode == 130
+
+
+def test_what_is_broken_off_goes_on(place, divided, tmp_path, monkeypatch):
+    name, expected, printed = divided
+    output = tmp_path / "out.json"
+    words = command(place, name, output)
+    for after in (1, 2):
+        broken_off(monkeypatch, words, after)
+        assert not output.exists()
+    done = run(*words)
+    assert " pairs were done before" in done.stderr
+    assert (output.read_bytes(), done.stdout) == (expected, printed)
+    assert not Path(f"{output}.run").exists()
+
+
+def test_shards_are_merged(place, divided, tmp_path):
+    name, expected, printed = divided
+    output = tmp_path / "out.json"
+    for shard in (1, 0):
+        done = run(*command(place, name, output, "--num-shards", 2, "--shard-id", shard))
+        assert done.stdout == ""
+    done = run("normalign", "merge", output)
+    assert (output.read_bytes(), done.stdout) == (expected, printed)
+    assert not Path(f"{output}.run").exists()
+
+
+@pytest.mark.slow
+def test_workers(place, divided, tmp_path):
+    name, expected, printed = divided
+    output = tmp_path / "out.json"
+    done = run(*command(place, name, output, "--workers", 2), installed=True)
+    assert (output.read_bytes(), done.stdout) == (expected, printed)
+
+
 def refused(words, message):
     done = run(*words, check=False)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1], done.stderr
 
 
-def test_what_differs_is_refused_until_restart(place, tmp_path, break_off):
+def test_what_differs_is_refused_until_restart(place, tmp_path, monkeypatch):
     output = tmp_path / "out.json"
     words = command(place, "stats", output)
-    break_off(words)
+    broken_off(monkeypatch, words, 2)
     other = command(place, "stats", output, "--ranks", "counts")
     refused(other, "was begun with --ranks ids, and this run is with --ranks counts; expected the")
     refused(command(place, "mixing", output), "out.json: was begun ")
     lines = (place / "text.a").read_text().splitlines(keepends=True)
     (place / "changed").write_text("".join(["w1 w2 w3\n", *lines[1:]]))
     text = command(place, "stats", output, text="changed")
-    refused(text, "of another text; expected the same text, or --restart (what was done is kept")
+    refused(text, "of another text; expected the same text, or --restart (2 finished chunks are ke")
     run(*text, "--restart")
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_restart_needs_an_output(place):
-    words = command(place, "mixing", "/dev/null", "--restart")
-    refused(words, "--restart is about what is kept of --output FILE; expected that with it")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--restart",), "--restart is about what is kept of --output FILE; expected that with it"),
+        (("--num-shards", 2), "--num-shards needs --output FILE, where the shards meet"),
+        (("--shard-id", 1), "--shard-id 1: expected a number from 0 to 0, as there are 1 shards"),
+        (("--ray-address", "x"), "--ray-address belongs to --engine ray"),
+    ],
+)
+def test_options_that_do_not_go_together(place, options, message):
+    refused(command(place, "mixing", "/dev/null", *options), message)

@@ -16,7 +16,6 @@ from fairseq_normalign.attention.methods import METHODS, methods_without_files
 from fairseq_normalign.files import read_lines
 from fairseq_normalign.locks import locked
 from fairseq_normalign.runs import folder as run_folder
-from fairseq_normalign.runs.chunks import Shard
 from tests.conftest import run
 from tests.stored import OPTIONS, state
 
@@ -327,12 +326,12 @@ def test_a_decision_on_long_pairs_has_their_policy(place, tmp_path, monkeypatch)
     monkeypatch.setattr(run_folder.RunFolder, "keep", _interrupted)
     assert run(*words, "--too-long", "skip", check=False).returncode == 130
     monkeypatch.undo()
-    decided = tmp_path / "out.run" / "decided.json"  # whoever interrupts may go on from it
+    decided = tmp_path / "out.run" / "prepared-links.json"  # whoever interrupts may go on from it
     assert decided.exists()
     message = "this run was decided with --too-long skip, and this command is with --too-long tr"
     refused([*words, "--too-long", "truncate"], message)
-    decided.write_text('{"x": 1}')
-    refused([*words, "--too-long", "skip"], "what this run has decided is damaged; expected --rest")
+    decided.write_text(decided.read_text().replace('"layer": ', '"layer": 1'))
+    refused([*words, "--too-long", "skip"], "prepared-links.json: is damaged; expected what a run")
 
 
 @pytest.mark.parametrize(("name", "target"), [("ln.gz", "plain"), ("ln", "packed.gz")])
@@ -425,7 +424,7 @@ def test_a_decision_does_not_overrule_what_is_named(place, tmp_path, options, me
 
 
 def test_another_decision_is_refused_when_a_run_goes_on(place, broken_off, tmp_path):
-    kept = json.loads((tmp_path / "out.run" / "decided.json").read_text())["decision"]
+    kept = json.loads((tmp_path / "out.run" / "prepared-links.json").read_text())["decision"]
     decision = tmp_path / "decision.json"
     words = command(place, "--decision", decision, output=broken_off)
     decision.write_text(json.dumps({"decision": {**kept, "layer": 1 - kept["layer"]}}))
@@ -445,12 +444,13 @@ def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypa
     run(*words, "--lexicon", ours)
 
 
-def test_a_decision_without_signature_is_not_merged(tmp_path):
-    folder = run_folder.RunFolder(tmp_path / "out")
-    folder.begin({})
-    folder.decide({"x": 1})
-    folder.finish(Shard(), 0, 0)
-    refused(["normalign", "merge", tmp_path / "out"], "what the run has decided is damaged; run it")
+def test_a_run_of_version_0_2_is_refused(place, tmp_path):
+    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run" / "run.json").write_text('{"version": "0.2.0", "--layer": "auto"}')
+    message = "run.json: is of version 0.2.0; expected that version, or --restart"
+    refused(command(place, output=tmp_path / "out"), message)
+    refused(["normalign", "merge", tmp_path / "out"], message)
+    run(*command(place, "--restart", output=tmp_path / "out"))
 
 
 def test_merge_needs_a_run(tmp_path):

@@ -71,5 +71,7 @@ def test_the_same_seed_masks_the_same():
         ]
         again = with_masks(pairs, 0.2, MASK, seed=seed)
         assert [pair.source.tokens.tolist() for pair in again] == masks[seed]
+        rest = with_masks(pairs[1:], 0.2, MASK, seed=seed, first=1)  # by somebody else
+        assert [pair.source.tokens.tolist() for pair in rest] == masks[seed][1:]
     assert masks[0] != masks[1]
     assert masks[0][0] != masks[0][1]  # not the same places in each sentence

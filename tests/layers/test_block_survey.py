@@ -17,6 +17,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.layers import block_pass
 from fairseq_normalign.layers.analyses import ANALYSES
 from fairseq_normalign.layers.block_survey import BlockOptions, Counted, survey_blocks
 from fairseq_normalign.layers.categories import PRESETS, parse_categories
@@ -214,7 +215,7 @@ def test_numbers_that_are_not_finite_are_refused_at_their_sentence(model, pairs)
 
 def test_a_batch_is_gone_when_the_next_one_is_run(model, pairs, monkeypatch):
     earlier = []
-    record = model.forcing.recorded_blocks
+    record = block_pass.recorded_blocks
 
     def recorded(*batch):
         assert not any(block() for block in earlier)
@@ -222,7 +223,7 @@ def test_a_batch_is_gone_when_the_next_one_is_run(model, pairs, monkeypatch):
         earlier.extend(map(weakref.ref, blocks.values()))
         return blocks
 
-    monkeypatch.setattr(model.forcing, "recorded_blocks", recorded)
+    monkeypatch.setattr(block_pass, "recorded_blocks", recorded)
     survey_blocks(model, pairs, BlockOptions(statistics=True, max_tokens=6))
     assert len(earlier) > len(KINDS) * 2
 

@@ -6,12 +6,14 @@ import torch
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.layers.statistics_tally import SeenTokens, StatisticsTally
+from fairseq_normalign.layers.moments import Moments
+from fairseq_normalign.layers.statistics import SeenTokens, add_attentions
 from fairseq_normalign.layers.weight_and_norm import (
     expansion_rate,
     received_weights,
     singular_values,
 )
+from fairseq_normalign.runs.joins import Draws, Gathered
 
 B, H, T, S, C, D = 2, 3, 3, 4, 6, 2
 
@@ -90,6 +92,12 @@ def slow_f(block):
     return vectors.norm(dim=-1)
 
 
+def gathered(blocks, tokens):
+    sums = Gathered()
+    add_attentions(sums, "x", blocks, tokens, 2, Draws(range(B)))
+    return sums.partial({}).arrays
+
+
 def places_of(tokens):
     """(sentence, key, category) of every key that is a token."""
     for b, of_sentence in enumerate(tokens.categories.tolist()):
@@ -101,9 +109,7 @@ def places_of(tokens):
 def test_sums_by_category_add_up_to_one(case):
     """Figure 3: sum over keys, then means over queries, sentences; here of each head."""
     block, tokens = case
-    tally = StatisticsTally(2)
-    tally.add({4: block}, tokens)
-    found = tally.layers[4]
+    found = gathered({4: block}, tokens)
     weights, f = block.recorded.weights, slow_f(block)
     expected = {"α": np.zeros((H, 2)), "αf": np.zeros((H, 2))}
     for b, s, category in places_of(tokens):
@@ -113,46 +119,47 @@ def test_sums_by_category_add_up_to_one(case):
                 alpha = float(weights[b, h, t, s])
                 expected["α"][h, category] += alpha / len(queries)
                 expected["αf"][h, category] += alpha * float(f[b, h, s]) / len(queries)
-    np.testing.assert_allclose(found.weights, expected["α"], rtol=1e-4)
-    np.testing.assert_allclose(found.weighted, expected["αf"], rtol=1e-4)
-    np.testing.assert_allclose(found.weights.sum(1) / found.sentences, 1, rtol=1e-4)
+    weights = found["x.4.weights.sum"]
+    np.testing.assert_allclose(weights, expected["α"], rtol=1e-4)
+    np.testing.assert_allclose(found["x.4.weighted.sum"], expected["αf"], rtol=1e-4)
+    np.testing.assert_allclose(weights.sum(1) / found["x.4.sentences.sum"], 1, rtol=1e-4)
 
 
 def test_lengths(case):
     block, tokens = case
-    tally = StatisticsTally(2)
-    tally.add({0: block}, tokens)
-    found, f = tally.layers[0], slow_f(block)
+    found, f = gathered({0: block}, tokens), slow_f(block)
+    transformed = Moments(found["x.0.transformed.moments"])
     places = list(places_of(tokens))
     of_tokens = torch.stack([f[b, :, s] for b, s, _ in places], dim=1).double().numpy()
-    np.testing.assert_allclose(found.transformed.mean, of_tokens.mean(1), rtol=1e-4)
-    np.testing.assert_allclose(found.transformed.deviation, of_tokens.std(1), rtol=1e-4)
+    np.testing.assert_allclose(transformed.mean, of_tokens.mean(1), rtol=1e-4)
+    np.testing.assert_allclose(transformed.deviation, of_tokens.std(1), rtol=1e-4)
     inputs = [float(block.inputs[b, s].norm()) for b, s, _ in places]
-    np.testing.assert_allclose(found.inputs.mean, np.mean(inputs), rtol=1e-4)
-    assert found.having.tolist() == [1, 2]
+    np.testing.assert_allclose(found["x.0.inputs.moments"][1], np.mean(inputs), rtol=1e-4)
+    assert found["x.0.having.sum"].tolist() == [1, 2]
     for category in (0, 1):
         means = []
         for b in range(B):
             keys = [s for c, s, k in places if (c, k) == (b, category)]
             if keys:
                 means.append(f[b][:, keys].mean(1).numpy())
-        np.testing.assert_allclose(found.by_category[:, category], np.sum(means, 0), rtol=1e-4)
+        of_category = found["x.0.by_category.sum"][:, category]
+        np.testing.assert_allclose(of_category, np.sum(means, 0), rtol=1e-4)
 
 
 def test_cells_are_those_that_a_query_sees(case):
     block, tokens = case
-    tally = StatisticsTally(2)
-    tally.add({0: block}, tokens)
+    found = gathered({0: block}, tokens)
     weights, f = block.recorded.weights, slow_f(block)
-    for category, sample in enumerate(tally.cells):
+    for category in range(2):
         expected = []
         for b, s, of_key in places_of(tokens):
             for t in QUERIES[b].nonzero().flatten().tolist():
                 if of_key == category and (not tokens.causal or s <= t):
                     for h in range(H):
                         expected.append((float(weights[b, h, t, s]), float(f[b, h, s])))
-        assert sample.seen == len(expected)
-        np.testing.assert_allclose(sorted(map(tuple, sample.rows())), sorted(expected), rtol=1e-4)
+        rows = found[f"x.cells-{category}.sample"][:, 1:]
+        assert found[f"x.cells-{category}.sum"] == [len(expected)]
+        np.testing.assert_allclose(sorted(map(tuple, rows)), sorted(expected), rtol=1e-4)
 
 
 def test_occurrences_are_means_over_queries_heads_and_layers(case):
@@ -160,8 +167,7 @@ def test_occurrences_are_means_over_queries_heads_and_layers(case):
     block, tokens = case
     other = make_block(causal=tokens.causal)
     other.recorded.values *= 2
-    tally = StatisticsTally(2)
-    tally.add({0: block, 1: other}, tokens)
+    found = gathered({0: block, 1: other}, tokens)
     expected = []
     for b, s, category in places_of(tokens):
         rank = float(tokens.ranks[b, s])
@@ -169,7 +175,7 @@ def test_occurrences_are_means_over_queries_heads_and_layers(case):
             queries = [t for t in range(T) if QUERIES[b, t] and (not tokens.causal or s <= t)]
             alpha = float(block.recorded.weights[b, :, queries, s].mean())
             expected.append((rank, category, alpha, 1.5 * float(slow_f(block)[b, :, s].mean())))
-    np.testing.assert_allclose(tally.occurrences.rows(), expected, rtol=1e-4)
+    np.testing.assert_allclose(found["x.occurrences.sample"][:, 1:], expected, rtol=1e-4)
 
 
 def test_received_weights_leave_out_padding(case):
@@ -179,8 +185,5 @@ def test_received_weights_leave_out_padding(case):
 
 
 def test_no_heads_are_no_cells():
-    tally = StatisticsTally(2)
-    _, tokens = make_block(causal=True), SeenTokens(QUERIES, QUERIES.long(), QUERIES.float(), True)
-    tally.add({}, tokens)
-    assert not tally.layers
-    assert not tally.occurrences.seen
+    tokens = SeenTokens(QUERIES, QUERIES.long(), QUERIES.float(), True)
+    assert not gathered({}, tokens)

@@ -1,26 +1,28 @@
 """What is kept of a run, and what is refused."""
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs import folder as folder_module
-from fairseq_normalign.runs.chunks import Chunk, Result, Shard, cut, digest
-from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
+from fairseq_normalign.runs.folder import RunFolder, signed
 
 COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
 DECISION = {"layer": 1}
-CHUNKS = list(cut(["one", "two", "three", "four", "five"], 2))
+CHUNKS = list(cut(["one", "two", "three", "four", "five"], 2, "words"))
 
 
 def begun(output, command=COMMAND, decision=DECISION, **options):
     folder = RunFolder(output)
     folder.begin(command, **options)
-    folder.decide(decision)
+    folder.prepare("words", decision)
     return folder
 
 
@@ -28,8 +30,21 @@ def keep_all(folder, shard=None):
     shard = shard or Shard()
     for chunk in CHUNKS:
         if shard.has(chunk.number):
-            folder.keep(chunk, Result("".join(f"{item}!\n" for item in chunk.items), {"n": 1}))
-    folder.finish(shard, len(CHUNKS), 5)
+            text = "".join(f"{item}!\n" for item in chunk.items)
+            folder.keep(chunk, Partial(text=text, notes={"n": 1}))
+    folder.finish(shard, {"words": (len(CHUNKS), 5)})
+
+
+def test_arrays_are_kept_as_they_are(tmp_path):
+    folder = begun(tmp_path / "out")
+    arrays = {"a.sum": np.arange(6.0).reshape(2, 3), "b.rows": np.zeros((0, 4), np.float32)}
+    folder.keep(CHUNKS[0], Partial(arrays, notes={"n": 2}))
+    (made,) = folder.partials("words", 1)
+    assert made.notes == {"n": 2}
+    assert list(made.arrays) == list(arrays)
+    for name, array in arrays.items():
+        assert made.arrays[name].dtype == array.dtype
+        assert np.array_equal(made.arrays[name], array)
 
 
 def test_what_is_kept_is_there_in_the_next_run(tmp_path):
@@ -38,8 +53,8 @@ def test_what_is_kept_is_there_in_the_next_run(tmp_path):
     keep_all(folder)
     again = begun(tmp_path / "out")
     assert [again.has(chunk) for chunk in CHUNKS] == [{"n": 1}] * 3
-    assert again.chunks() == 3
-    bodies = [again.result(number).body for number in range(3)]
+    assert again.ends() == {"words": 3}
+    bodies = [made.text for made in again.partials("words", 3)]
     assert "".join(bodies) == "one!\ntwo!\nthree!\nfour!\nfive!\n"
     again.remove()
     assert not list(tmp_path.iterdir())
@@ -64,8 +79,8 @@ def test_who_decides_first_decides_for_all(tmp_path):
     first = begun(tmp_path / "out")
     second = RunFolder(tmp_path / "out")
     second.begin(COMMAND)
-    assert second.decide({"layer": 5}) == DECISION
-    assert second.identity == first.identity
+    assert second.prepare("words", {"layer": 5}) == DECISION
+    assert first.prepared("words") == DECISION
 
 
 def test_another_text_is_refused(tmp_path):
@@ -90,57 +105,81 @@ def test_another_text_is_refused(tmp_path):
 def test_a_damaged_chunk_is_not_done(tmp_path, damage):
     folder = begun(tmp_path / "out")
     keep_all(folder)
-    path = folder.path / "chunk-0000001"
+    path = folder.path / "chunk-words-0000001"
     path.write_bytes(damage(path.read_bytes()))
     assert folder.has(CHUNKS[1]) is None
-    with pytest.raises(InputError, match="chunk-0000001: is missing or damaged"):
-        folder.result(1)
+    with pytest.raises(InputError, match="chunk-words-0000001: is missing or damaged"):
+        list(folder.partials("words", 2))
     with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged, of shards 0 of 1"):
-        folder.chunks()
+        folder.ends()
 
 
 def test_missing_and_foreign_chunks_are_named(tmp_path):
     folder = begun(tmp_path / "out")
     with pytest.raises(InputError, match="no shard has come to its end"):
-        folder.chunks()
+        folder.ends()
     keep_all(folder, Shard(0, 2))
     with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged, of shards 1 of"):
-        folder.chunks()
+        folder.ends()
     other = begun(tmp_path / "other", decision={"layer": 2})
     keep_all(other)
-    foreign = folder.path / "chunk-0000001"
-    foreign.write_bytes((other.path / "chunk-0000001").read_bytes())
-    with pytest.raises(InputError, match="chunk-0000001: is a chunk of another run"):
-        folder.result(1)
-    (folder.path / "shard-1-of-2.json").write_bytes((other.path / "shard-0-of-1.json").read_bytes())
-    with pytest.raises(InputError, match=r"shard-1-of-2.json: is of another run"):
-        folder.chunks()
+    foreign = folder.path / "chunk-words-0000001"
+    foreign.write_bytes((other.path / "chunk-words-0000001").read_bytes())
+    with pytest.raises(InputError, match="chunk-words-0000001: is a chunk of another run"):
+        list(folder.partials("words", 2))
+    foreign.unlink()
+    (folder.path / "shard-0-of-2.json").write_bytes((other.path / "shard-0-of-1.json").read_bytes())
+    with pytest.raises(InputError, match=r"shard-0-of-2.json: is of another run"):
+        folder.ends()
 
 
-@pytest.mark.parametrize("damage", ["{}", '{"chunks": 3}', '{"chunks": "3", "pairs": 5}'])
-def test_the_end_of_a_shard_that_is_damaged(tmp_path, damage):
+@pytest.mark.parametrize("name", ["run.json", "prepared-words.json", "shard-0-of-1.json"])
+@pytest.mark.parametrize("damage", ["", "[1]", "{", "{}", '{"digest": 1, "words": ["x", "3", 5]}'])
+def test_any_other_file_that_is_damaged_is_one_line(tmp_path, name, damage):
     folder = begun(tmp_path / "out")
     keep_all(folder)
-    (folder.path / "shard-0-of-1.json").write_text(damage)
-    with pytest.raises(InputError, match=r"shard-0-of-1.json: is damaged; run this shard again"):
-        folder.chunks()
+    (folder.path / name).write_text(damage)
+    with pytest.raises(InputError, match=f"{name}: is damaged; expected .* --restart"):
+        RunFolder(tmp_path / "out").ends()
+    begun(tmp_path / "out", restart=True)
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_chunk_with_other_lines_than_pairs_is_damaged(tmp_path, lines):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    path = folder.path / "chunk-words-0000001"
+    header = json.loads(path.read_bytes().partition(b"\n")[0])
+    del header["digest"]
+    body = b"x\n" * lines
+    path.write_bytes(json.dumps(signed(header, body)).encode() + b"\n" + body)
+    with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged"):
+        folder.ends()
+
+
+def test_the_pairs_of_all_chunks_are_those_of_the_corpus(tmp_path):
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    folder.finish(Shard(), {"words": (2, 5)})
+    with pytest.raises(InputError, match="the chunks have 4 pairs; expected 5, as the shards say"):
+        folder.ends()
 
 
 def test_an_end_that_promises_too_much(tmp_path):
     """Nobody counts to a billion for a number that is wrong."""
     folder = begun(tmp_path / "out")
     keep_all(folder)
-    folder.finish(Shard(), 10**12, 10**15)
+    folder.finish(Shard(), {"words": (10**12, 10**15)})
     with pytest.raises(InputError, match=r"999999999997 of 1000000000000 chunks are missing"):
-        folder.chunks()
+        folder.ends()
 
 
 def test_shards_of_corpora_of_other_lengths(tmp_path):
     folder = begun(tmp_path / "out")
-    folder.finish(Shard(0, 2), 3, 5)
-    folder.finish(Shard(1, 2), 3, 6)
+    folder.finish(Shard(0, 2), {"words": (3, 5)})
+    folder.finish(Shard(1, 2), {"words": (3, 6)})
     with pytest.raises(InputError, match=r"shard-1-of-2.json is of 6 pairs, shard-0.* of 5"):
-        folder.chunks()
+        folder.ends()
 
 
 def test_folders_of_other_machines(tmp_path):
@@ -149,17 +188,17 @@ def test_folders_of_other_machines(tmp_path):
     keep_all(here, Shard(0, 2))
     keep_all(there, Shard(1, 2))
     here.add(there.path)
-    assert here.chunks() == 3
+    assert here.ends() == {"words": 3}
     # Neither a cut copy of theirs nor a cut chunk of ours stands in the way of a whole one.
-    cut_off = here.path / "chunk-0000001"
+    cut_off = here.path / "chunk-words-0000001"
     cut_off.write_bytes(cut_off.read_bytes()[:-2])
     here.add(there.path)
-    assert here.chunks() == 3
-    (there.path / "chunk-0000001").write_bytes(b"")
+    assert here.ends() == {"words": 3}
+    (there.path / "chunk-words-0000001").write_bytes(b"")
     here.add(there.path)
-    assert here.chunks() == 3
+    assert here.ends() == {"words": 3}
     stranger = begun(tmp_path / "there" / "stranger", decision={"layer": 3})
-    with pytest.raises(InputError, match=r"decided.json: differs from .*: another run"):
+    with pytest.raises(InputError, match=r"prepared-words.json: differs from .*: another run"):
         here.add(stranger.path)
 
 
@@ -212,13 +251,13 @@ def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "remove", interrupted)
     folder.begin(COMMAND, restart=True)
     with folder.alone(Shard()):
-        assert folder.decided() is None
+        assert folder.prepared("words") is None
 
 
 def test_what_was_decided_may_be_worth_keeping(tmp_path):
     folder = begun(tmp_path / "out")
-    assert folder.leave(keep_decision=True) == 0
-    assert folder.decided() == DECISION
+    assert folder.leave(keep_prepared=True) == 0
+    assert folder.prepared("words") == DECISION
     assert folder.leave() == 0
     assert not folder.path.exists()
 
@@ -363,15 +402,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         with pytest.raises(InputError, match=r"/out: .* out.run beside it cannot be made: File"):
             begun(tmp_path / "out", restart=restart)
     assert (tmp_path / "out.run").read_text() == "precious"
-
-
-@pytest.mark.parametrize("contents", ["", "[1]", "{", "nul"])
-def test_a_damaged_command_is_one_line(tmp_path, contents):
-    folder = begun(tmp_path / "out")
-    (folder.path / "run.json").write_text(contents)
-    with pytest.raises(InputError, match=r"run.json: is damaged; expected .* --restart"):
-        begun(tmp_path / "out")
-    begun(tmp_path / "out", restart=True)
 
 
 def test_lines_of_a_chunk_count_from_1():
