@@ -25,8 +25,10 @@ import torch
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.heads.relevance_log import read_log
-from fairseq_normalign.report.roles import read_models
+from fairseq_normalign.heads.role_comparison import compared
+from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.export import open_export
+from fairseq_normalign.results.result import StoredResult
 from fairseq_normalign.text.frequencies import read_frequencies
 from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import GoldFile, LinkFile
@@ -117,20 +119,21 @@ def read_relevance(path: Path) -> list:
 
 
 ROLES = json.dumps(
-    {
-        "signature": {"checkpoint": "a.pt", "positional": 0.9, "margin": "relative", "rare": 0.5},
-        "heads": [
-            {"head": "encoder.1.1", "functions": ["positional"], "roles": ["+1 (93 %)"]},
-            {"head": "cross.1.2", "functions": [], "roles": []},
+    StoredResult(
+        "heads",
+        "Attention heads",
+        [
+            Table(["head"], [["encoder.1.1"], ["cross.1.2"]], name="heads"),
+            Table(["head", "function", "role"], [["encoder.1.1", "rare", "r"]], name="roles"),
         ],
-    },
+        signature={"checkpoint": "a.pt", "positional": 0.9, "margin": "relative", "rare": 0.5},
+    ).json(),
     indent=1,
 ).encode()
 
 
-def read_roles(path: Path) -> list:
-    models = read_models([str(path)])
-    return [(str(head), does.functions, does.roles) for head, does in models[0].heads.items()]
+def read_roles(path: Path) -> str:
+    return compared([str(path)], ["encoder"]).text()
 
 
 # ---------------------------------------------------------------- arrays and tensors
@@ -483,7 +486,7 @@ LIGHT = [
     Target("treebank", "trees.conllu", [TREES], read_trees, slow_readers.conllu),
     Target("signature", "links.pharaoh.json", [SIGNATURE], read_signature, slow_readers.signature),
     Target("gate log", "relevance.jsonl", [LOG], read_relevance, slow_readers.relevance),
-    Target("heads", "heads.json", [ROLES], read_roles, slow_readers.roles),
+    Target("heads", "heads.json", [ROLES], read_roles),
     Target("export", "export.npz", [exported()], read_export),
     Target("lexicon", "lexicon.npz", [lexicon()], read_lexicon),
     Target(

@@ -271,13 +271,6 @@ def relevance(content: bytes) -> list:
     return entries
 
 
-def roles(content: bytes) -> list:
-    contents = as_json(content)
-    heads = [(entry["head"], entry["functions"], entry["roles"]) for entry in contents["heads"]]
-    assert len({head for head, _, _ in heads}) == len(heads)
-    return heads
-
-
 def slow_tensors(content: bytes) -> dict[str, list]:
     """By the package of that name, if there is one."""
     try:

@@ -5,12 +5,12 @@ What they compute is tested elsewhere; here, that codes, own ends and dictionari
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
 import pytest
 
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 from tests.imported import FAMILIES, LANGUAGES, MARIAN, Families, both_languages, write_texts
 from tests.translation_folders import CODES, marian_folder
@@ -137,8 +137,7 @@ def test_heads(family, imported, texts, tmp_path):
     output = tmp_path / "heads.json"
     measured = ("--relevance", "attnlrp", "--ablation", 1, "-o", output, "--limit", 2)
     run("normalign", "heads", *model_of(imported, family), *texts, *measured)
-    scores = json.loads(output.read_text())["heads"]
-    assert len(scores) == 24
+    assert len(read_result(output).tables()["heads"].rows) == 24
 
 
 SPECIAL = {"targets": [2, 1, 1], "nllb": [2, 2, 2], "mbart": [2, 1, 1]}

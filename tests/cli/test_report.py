@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     (folder / "text.b").write_text("".join(f"{line}\n" for line in TARGETS))
     (folder / "gold").write_text("0-0 1p1\n0-0\n0-0 1-1 2-2\n\n")
     (folder / "links").write_text("0-0\n0-1\n0-0 2-2\n\n")
-    (folder / "heads.json").write_text(json.dumps(HEADS))
+    (folder / "heads.json").write_text(json.dumps(HEADS.json()))
     return folder
 
 
@@ -92,7 +92,7 @@ def test_everything_has_its_section(made):
     assert ["pairs that AER is measured on", "4"] in data["blocks"][0]["items"]
     assert ["pairs that cannot be browsed", "1"] in data["blocks"][0]["items"]
     assert [row[1] for row in measured["rows"]].count("one.pt") == 4
-    assert ["heads -o", "heads.json"] in [row[2:0:-1] for row in measured["rows"]]
+    assert ["Attention heads", "heads.json"] in [row[:2] for row in measured["rows"]]
 
 
 def test_gold_that_is_misread_is_refused(corpus, checkpoint, own_gold, tmp_path):
@@ -264,7 +264,7 @@ def test_a_refused_file_leaves_the_old_page(folder, tmp_path):
 
 def test_the_page_does_not_replace_what_it_shows(folder, tmp_path):
     page = tmp_path / "x.html"
-    page.write_text(json.dumps(HEADS))
+    page.write_text(json.dumps(HEADS.json()))
     done = run("normalign", "report", "--include", page, "-o", page, check=False)
     assert done.returncode == 2
     assert "would overwrite the input" in done.stderr

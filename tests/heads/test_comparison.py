@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_normalign.heads.evaluation import Comparison, Row, varied_kind
+from fairseq_normalign.heads.comparison import Comparison, Row, varied_kind
 from fairseq_normalign.names import Head
 
 

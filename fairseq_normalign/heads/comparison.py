@@ -1,0 +1,155 @@
+"""Models with more and fewer heads side by side: what they cost and are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fairseq_normalign.names import KINDS, Head
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Curve,
+    Curves,
+    Facts,
+    Grid,
+    Note,
+    Point,
+    Table,
+)
+from fairseq_normalign.results.blocks import Row as Panels
+from fairseq_normalign.results.result import Result
+from fairseq_normalign.version import __version__
+
+LOW = ("AER",)  # the lower, the better
+TRAINED, SCRATCH = "from trained", "from scratch"
+SHORT_NAMES = ", ".join(f"{kind.short} {kind.title}" for kind in KINDS.values())
+LEGEND = (
+    f"Heads: {SHORT_NAMES}. Parameters in millions and in MB. Speed: generated tokens per second "
+    "of process time, as a multiple of the first model's."
+)
+
+
+class Row(NamedTuple):
+    """One model of a comparison."""
+
+    name: str
+    heads: dict[tuple[str, int], int]  # (kind, layer from 0) → heads that are there and not closed
+    parameters: int
+    megabytes: float  # of the parameters, without what an optimiser remembers
+    scores: dict[str, float]  # BLEU, chrF and, where there is gold, AER; all in percent
+    signatures: dict[str, str]  # of each score: everything that changes it
+    speed: float  # tokens generated in a second, over those of the first model
+    names: tuple[Head, ...] = ()  # of these heads, as in the model that none was removed from
+    scratch: Row | None = None  # a model of the same heads that was trained from scratch
+
+    def count(self, kind: str | None = None) -> int:
+        """How many heads it has, of one kind of attention or in all."""
+        return sum(heads for (own, _), heads in self.heads.items() if kind in (None, own))
+
+
+class Comparison(list[Row], Result):
+    """Models side by side, a row for each."""
+
+    kind = "pruning"
+    title = "Heads left and quality"
+    about = "The same model with fewer heads."
+
+    @property
+    def signature(self) -> dict[str, object]:  # type: ignore[override]
+        """Scores have signatures of their own."""
+        return {"checkpoints": "+".join(row.name for row in self), "version": __version__}
+
+    def blocks(self) -> list[Block]:
+        """Table 2, and Fig. 7, 9 and 10 of Voita et al. (2019)."""
+        varied = varied_kind(self)
+        curves: list[Block] = [_against_heads(metric, self, varied) for metric in self[0].scores]
+        if varied is None:
+            curves.append(_kinds_against_heads(self))
+        names = [[row.name, str(head)] for row in self for head in row.names]
+        return [
+            Panels(curves),
+            _heads_by_layer(self),
+            self._table(),
+            Note(LEGEND),
+            Facts(list(_signatures(self))),
+            Table(["model", "head"], names, name="heads", hidden=True),
+        ]
+
+    def _table(self) -> Table:
+        """Models from scratch stand beside those with the same heads."""
+        metrics = list(self[0].scores)
+        beside = metrics if any(row.scratch for row in self) else []
+        rows: list[list[Cell]] = []
+        for row in self:
+            heads = [row.count(), *(row.count(kind) for kind in KINDS)]
+            from_scratch = row.scratch.scores if row.scratch else {}
+            scores = [row.scores[metric] for metric in metrics]
+            scores += [from_scratch.get(metric) for metric in beside]  # type: ignore[misc]
+            rows.append([row.name, *heads, row.parameters / 1e6, row.megabytes, *scores, row.speed])
+        columns = ["model", "heads", *(kind.short for kind in KINDS.values())]
+        columns += ["million parameters", "MB", *metrics]
+        columns += [f"{metric} {SCRATCH}" for metric in beside]
+        decimals = [0] * (2 + len(KINDS)) + [2, 1, *[1] * len([*metrics, *beside]), 2]
+        return Table([*columns, "speed"], rows, decimals=decimals, name="models")
+
+
+def varied_kind(rows: Sequence[Row]) -> str | None:
+    """The one kind of attention that models have different numbers of heads of, if it is one."""
+    varied = [kind for kind in KINDS if len({row.count(kind) for row in rows}) > 1]
+    return varied[0] if len(varied) == 1 else None
+
+
+def _against_heads(metric: str, rows: Sequence[Row], kind: str | None) -> Curves:
+    """A score against heads left: of trained models, and of those from scratch.
+
+    If models differ in the heads of one kind alone, these are the heads that count.
+    """
+    ordered = sorted(rows, key=lambda row: row.count(kind))
+    groups = {TRAINED: ordered, SCRATCH: [row.scratch for row in ordered if row.scratch]}
+    curves = []
+    for name, models in groups.items():
+        points = [Point(row.count(kind), row.scores[metric], note=row.name) for row in models]
+        if points:
+            curves.append(Curve(name, points, dashed=name == SCRATCH))
+    about = "lower is better" if metric in LOW else ""
+    heads = f"heads of {KINDS[kind].title}" if kind else "heads in all"
+    return Curves(f"{metric} against heads left", heads, metric, curves, 1, about=about, drawn=True)
+
+
+def _kinds_against_heads(rows: Sequence[Row]) -> Curves:
+    ordered = sorted(rows, key=Row.count)
+    curves = []
+    for name, kind in KINDS.items():
+        curves.append(Curve(kind.title, [Point(row.count(), row.count(name)) for row in ordered]))
+    axes = ("Heads by kind of attention", "heads in all", "heads of this kind")
+    return Curves(*axes, curves, 0, zero=True, drawn=True)
+
+
+def _heads_by_layer(rows: Sequence[Row]) -> Grid:
+    """Numbers of heads: a row for each model, a column for each layer."""
+    order = list(KINDS)
+    names = set().union(*(row.heads for row in rows))
+    layers = sorted(names, key=lambda name: (order.index(name[0]), name[1]))
+    return Grid(
+        "Heads by layer",
+        "model",
+        "attention and layer",
+        [row.name for row in rows],
+        [f"{KINDS[kind].short} {layer + 1}" for kind, layer in layers],
+        [[row.heads.get(name, 0) for name in layers] for row in rows],
+        decimals=0,
+        numbers=True,
+        drawn=True,
+    )
+
+
+def _signatures(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """That of each score, or of each model's score where they differ."""
+    every_row = [*rows, *(row.scratch for row in rows if row.scratch)]
+    for metric in rows[0].signatures:
+        made = {row.name: row.signatures[metric] for row in every_row}
+        if len(set(made.values())) == 1:
+            yield metric, made[rows[0].name]
+        else:
+            yield from ((f"{metric} of {name}", text) for name, text in made.items())
