@@ -1,8 +1,8 @@
-"""How much two alignments of the same sentences agree."""
+"""How much two alignments of the same sentences agree, and source and target words in one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 from fairseq_normalign.alignment.links import Link
 
@@ -16,3 +16,18 @@ def agreement(first: Alignments, second: Alignments) -> float:
         shared += len(links & other_links)
     total = sum(map(len, first)) + sum(map(len, second))
     return 2 * shared / total if total else 0.0
+
+
+def above_chance(mutual: int, shapes: Iterable[tuple[int, int]]) -> float:
+    """How many more words choose each other than by chance: 0 if no more, 1 if all do.
+
+    In a random matrix (T, S), TS / (T + S − 1) cells are the largest of both row and column.
+
+    Args:
+        mutual: how many words choose each other.
+        shapes: how many target and source words each pair has.
+    """
+    sizes = [shape for shape in shapes if all(shape)]
+    chance = sum(targets * sources / (targets + sources - 1) for targets, sources in sizes)
+    most = sum(map(min, sizes))
+    return (mutual - chance) / (most - chance) if most > chance else 1.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from unicodedata import is_normalized
 
 from fairseq_normalign.alignment.words import (
@@ -72,12 +72,10 @@ class Vocabulary:
         self.lowercased = self.scheme != "gpt2" and self._cased() <= CASED * len(counts)
 
     @functools.cached_property
-    def form(self) -> str | None:
+    def form(self) -> Literal["NFC", "NFD"] | None:
         """Unicode's form of the text: NFC, or NFD; None if nothing shows it."""
-        composed, decomposed = (
-            sum(not is_normalized(other, symbol) for symbol in self.counts)
-            for other in ("NFD", "NFC")
-        )
+        composed = sum(not is_normalized("NFD", symbol) for symbol in self.counts)
+        decomposed = sum(not is_normalized("NFC", symbol) for symbol in self.counts)
         if composed == decomposed:
             return None
         return "NFC" if composed > decomposed else "NFD"

@@ -112,10 +112,11 @@ def decide(
         if path is not None and Path(path).exists():
             decided = read_decision(path, aligner)
         else:
-            decided, _ = aligner.decide(*reader.streams(pairs, too_long))
+            decided, _ = aligner.decide_on(*reader.streams(pairs, too_long))
         known = {
             "decision": decided.decision(),
             "signature": {**decided.signature(), **more},
+            "agreement": decided.agreement,
             "pairs": pairs.digest(),
             "policy": reader.too_long if too_long.count else None,  # for the long ones of them
         }

@@ -44,6 +44,7 @@ def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> Non
     items = chain(first, corpus.items)
     work.reader.examine(first)
     decided = decide(aligner, work.reader, first, folder, args.decision, **batch_of(args))
+    tell_agreement(decided.get("agreement"))
     work.aligner = aligner.with_decision(decided["decision"])
     keep_lexicon(args.lexicon, work.aligner)
     make: Make = partial(load_worker, args, corpus.kind, decided["decision"])
@@ -59,6 +60,12 @@ def align(args: argparse.Namespace, plan: Plan, folder: RunFolder | None) -> Non
     if not args.output:
         shell.print_signature({**decided["signature"], **notes.policy()})
     notes.tell()
+
+
+def tell_agreement(agreement: float | None) -> None:
+    """How far source and target words agree, if the first pairs have decided something."""
+    if agreement is not None and not is_quiet():
+        shell.say(f"agreement of source and target words: {agreement:.2f} (chance 0, all 1)")
 
 
 def left_of(total: int | None, plan: Plan, folder: RunFolder | None) -> int | None:

@@ -189,9 +189,9 @@ def corpus(
 ) -> Corpus:
     """The corpus that the options name; ``reverse`` swaps the texts."""
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        pairs, total = binarised_pairs(args.gen_subset, reader)
-        check_not_empty(total, f"subset {args.gen_subset}")
-        return Corpus(pairs, total)
+        binarised = Corpus(*binarised_pairs(args.gen_subset, reader))
+        check_not_empty(binarised.total, f"subset {args.gen_subset}")
+        return binarised
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):
         words = TextFile(args.source_file)
         # A TAB may be between two passages.
