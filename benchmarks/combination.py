@@ -22,7 +22,7 @@ def build_combined(shape: Shape, pairs: Sequence[tuple[str, str]]) -> CombinedAl
     with torch.no_grad():  # a model is not its own reverse model
         next(backward.forcing.model.parameters()).mul_(1.001)
     combined = CombinedAligner(forward, backward)
-    decided, _ = combined.decide(*combined.read(pairs))
+    decided = combined.decide(pairs)
     assert decided.model is not None
     decided.model = decided.model._replace(clue_weights=np.ones(len(CLUES)))
     return decided

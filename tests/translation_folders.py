@@ -162,7 +162,7 @@ def marian_folder(
         "forced_eos_token_id": 0,
         **config,
     }
-    torch.manual_seed(3)
+    torch.manual_seed(3 + reverse)
     model = of_transformers("MarianMTModel")(of_transformers("MarianConfig")(**settings))
     model.final_logits_bias.copy_(torch.randn(1, size))
     texts = [sentences(100), sentences(100, TARGET)]

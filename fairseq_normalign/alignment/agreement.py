@@ -1,9 +1,9 @@
-"""How much two alignments of the same sentences agree, and how much one agrees with itself."""
+"""How much alignments of the same sentences agree, and source and target words in one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from fairseq_normalign.text.links import Link
 
@@ -37,3 +37,18 @@ def consistency(linked: Mapping[tuple[str, str], int]) -> float:
         for (source, target), count in linked.items()
     )
     return sum(shares)
+
+
+def above_chance(mutual: int, shapes: Iterable[tuple[int, int]]) -> float:
+    """How many more words choose each other than by chance: 0 if no more, 1 if all do.
+
+    In a random matrix (T, S), TS / (T + S − 1) cells are the largest of both row and column.
+
+    Args:
+        mutual: how many words choose each other.
+        shapes: how many target and source words each pair has.
+    """
+    sizes = [shape for shape in shapes if all(shape)]
+    chance = sum(targets * sources / (targets + sources - 1) for targets, sources in sizes)
+    most = sum(map(min, sizes))
+    return (mutual - chance) / (most - chance) if most > chance else 1.0

@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.layer_choice import SAMPLE, choose_layers, decisive_pairs
+from fairseq_normalign.alignment.layer_choice import (
+    SAMPLE,
+    choose_layers,
+    decisive_pairs,
+    warn_of_noise,
+)
 from fairseq_normalign.attention.extract import (
     MERGES,
     PIECE_ARGMAX,
@@ -35,6 +40,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import WINDOW, map_batches
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
+from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
 from fairseq_normalign.text.links import Link
@@ -147,14 +153,21 @@ class Aligner(ABC):
     of two models two.
     """
 
+    # How far the words of the pairs that decided agree, above chance; None if nobody asked.
+    agreement: float | None = None
+
     @property
     @abstractmethod
     def models(self) -> Sequence[NormAligner]:
         """The aligner of each model, which has its ``forcing`` and ``reader``."""
 
     @abstractmethod
-    def decide(self, *streams: Iterable[Pair]) -> tuple[Aligner, list[Iterable[Pair]]]:
+    def decide_on(self, *streams: Iterable[Pair]) -> tuple[Aligner, list[Iterable[Pair]]]:
         """An aligner that leaves nothing open, decided on the first pairs; and all pairs again."""
+
+    def decide(self, pairs: Iterable[tuple[Text, Text]]) -> Aligner:
+        """An aligner that leaves nothing open, decided on the first of some pairs of texts."""
+        return self.decide_on(*self.read(pairs))[0]
 
     @property
     @abstractmethod
@@ -228,7 +241,7 @@ class NormAligner(Aligner):
         [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
     What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
-    pairs are aligned in the same way. ``decide`` returns an aligner that knows its layer and
+    pairs are aligned in the same way. ``decide(pairs)`` returns an aligner that knows its layer and
     step.
 
     Args:
@@ -325,7 +338,7 @@ class NormAligner(Aligner):
     def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
         return [text_pairs(pairs, self.reader)]
 
-    def decide(self, *streams: Iterable[Pair]) -> tuple[NormAligner, list[Iterable[Pair]]]:
+    def decide_on(self, *streams: Iterable[Pair]) -> tuple[NormAligner, list[Iterable[Pair]]]:
         (pairs,) = streams
         if self.evidence is not None:
             return self, [pairs]
@@ -362,12 +375,14 @@ class NormAligner(Aligner):
         """This aligner with what its options leave open taken from a choice."""
         step = choice.step if self.options.step == AUTO else self.options.step
         evidence = Evidence(self.options.method, choice.layers[step], step)
-        return NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
+        decided = NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
+        decided.agreement = choice.agreement
+        return decided
 
     def choice(self, pairs: Sequence[Pair]) -> Choice:
         """The best layer and step, among those that the options leave open, without gold."""
         layer = self._named_layer()
-        return choose_layers(
+        choice = choose_layers(
             self.forcing,
             pairs,
             self.options.method,
@@ -376,9 +391,16 @@ class NormAligner(Aligner):
             merges=self.options.merges,
             batch_tokens=self.options.batch_tokens,
         )
+        warn_of_noise(choice.agreement, len(pairs), self.languages)
+        return choice
+
+    @property
+    def languages(self) -> str:
+        """``de-en``, for messages."""
+        return "-".join(map(str, languages_of(self.reader.task)))
 
     def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
-        aligner, (pairs,) = self.decide(*streams)
+        aligner, (pairs,) = self.decide_on(*streams)
         self.evidence = aligner.evidence  # what was decided stays
         for (soft,) in self.evidences_many(pairs, [aligner.place], progress=progress):
             yield soft

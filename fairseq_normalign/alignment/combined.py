@@ -13,10 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from fairseq_normalign.alignment.agreement import above_chance
 from fairseq_normalign.alignment.aligner import Aligner, NormAligner, Progress, Text, checked_layer
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.alignment.evidence import COMBINATIONS, Weighted
-from fairseq_normalign.alignment.layer_choice import FEW, SAMPLE, decisive_pairs
+from fairseq_normalign.alignment.layer_choice import (
+    FEW,
+    LAYER_AND_STEP,
+    SAMPLE,
+    decisive_pairs,
+    warn_of_noise,
+)
 from fairseq_normalign.alignment.learned import (
     EXTERNAL,
     Example,
@@ -32,7 +39,7 @@ from fairseq_normalign.alignment.two_models import (
     decisive_samples,
     read_both,
 )
-from fairseq_normalign.attention.extract import confidences, extractor
+from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax
 from fairseq_normalign.attention.methods import full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -56,6 +63,7 @@ class CombinedAligner(Aligner):
 
     Layers are chosen and the model is learned on the first pairs, so it needs a corpus, or a
     validation set, rather than a sentence; once that is done, further calls use what was found.
+    ``decide(pairs)`` returns an aligner that has learned, for single sentences.
 
     Streams of pairs, one for each model, may be followed by streams of other aligners' links, sets
     of (source, target) for each pair.
@@ -140,12 +148,19 @@ class CombinedAligner(Aligner):
         streams: list[Iterable[Any]] = [*self.read(pairs), *links]
         return self.links_many(*streams)
 
+    def decide(
+        self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
+    ) -> CombinedAligner:
+        """As :meth:`Aligner.decide`; links are those of other aligners, if it heeds them."""
+        streams: list[Iterable[Any]] = [*self.read(pairs), *links]
+        return self.decide_on(*streams)[0]
+
     @property
     def _decided(self) -> bool:
         learned = self.combine != "learned" or self.model is not None
         return self.evidences is not None and learned
 
-    def decide(self, *streams: Iterable[Any]) -> tuple[CombinedAligner, list[Iterable[Any]]]:
+    def decide_on(self, *streams: Iterable[Any]) -> tuple[CombinedAligner, list[Iterable[Any]]]:
         self._check_streams(streams)
         if self._decided:
             return self, list(streams)
@@ -154,10 +169,13 @@ class CombinedAligner(Aligner):
         again: list[Iterable[Any]] = list(map(chain, first, rests))
         if self.combine == "learned":
             evidences = self.evidences or self.every_evidence()
-            model = self._learned(first, evidences)
+            model, agreement = self._learned(first, evidences)
         else:
-            evidences, model = self._agreed_evidences(self._decisive(first)), None
-        return self._decided_by(evidences, model), again
+            model = None
+            evidences, agreement = self._agreed_evidences(self._decisive(first))
+        decided = self._decided_by(evidences, model)
+        decided.agreement = agreement
+        return decided, again
 
     def _decided_by(
         self, evidences: Sequence[Weighted], model: LearnedLinks | None
@@ -217,11 +235,18 @@ class CombinedAligner(Aligner):
             return first
         if len(first) == 1:
             (aligner,) = self.aligners
-            return [decisive_pairs(first[0], aligner.reader, aligner.forcing)]
-        return decisive_samples(self.aligners, first)
+            return [decisive_pairs(first[0], aligner.reader, aligner.forcing, self._what)]
+        return decisive_samples(self.aligners, first, self._what)
 
-    def _learned(self, first: Sequence[list[Any]], evidences: Sequence[Weighted]) -> LearnedLinks:
-        """How to combine the evidences, learned on the first pairs."""
+    @property
+    def _what(self) -> str:
+        """What is decided, for messages."""
+        return "weights" if self.combine == "learned" else LAYER_AND_STEP
+
+    def _learned(
+        self, first: Sequence[list[Any]], evidences: Sequence[Weighted]
+    ) -> tuple[LearnedLinks, float]:
+        """How to combine the evidences, learned on the first pairs; and how far words agree."""
         start = [pairs[:SAMPLE] for pairs in first]
         decisive = self._decisive(start)
         from_corpus = decisive[0] is start[0]
@@ -231,7 +256,18 @@ class CombinedAligner(Aligner):
             examples = self._examples(decisive, evidences, shown.update)
             sample = list(filter(_says_something, examples))
             more = filter(_says_something, self._examples(rest, evidences, shown.update))
-            return learn_links(sample, more, groups, self.lexicon, self.learn_pairs)
+            model = learn_links(sample, more, groups, self.lexicon, self.learn_pairs)
+        return model, self._agreement(sample, evidences)
+
+    def _agreement(self, sample: Sequence[Example], evidences: Sequence[Weighted]) -> float:
+        """That of the model whose words agree least, each by its best layer."""
+        of_models: dict[bool, list[float]] = {}
+        for place, (evidence, reverse, _) in enumerate(_in_order(evidences)):
+            if evidence.head is None:
+                of_models.setdefault(reverse, []).append(_mutual_agreement(sample, place))
+        for reverse, agreements in of_models.items():
+            warn_of_noise(max(agreements), len(sample), self.aligners[reverse].languages)
+        return min(map(max, of_models.values()), default=1.0)
 
     def _groups(self, evidences: Sequence[Weighted]) -> list[Group]:
         """The evidences by model and step, in the order of ``_shares``; then each file of links."""
@@ -244,14 +280,17 @@ class CombinedAligner(Aligner):
             groups.append(Group(EXTERNAL, str(number), (len(evidences) + number,)))
         return groups
 
-    def _agreed_evidences(self, samples: Sequence[list[Pair]]) -> list[Weighted]:
-        """The layers that are chosen for each step, in every model."""
+    def _agreed_evidences(self, samples: Sequence[list[Pair]]) -> tuple[list[Weighted], float]:
+        """The layers that are chosen for each step, in every model; and how far words agree."""
         agreed = []
+        least = 1.0
         for place, (aligner, pairs) in enumerate(zip(self.aligners, samples, strict=True)):
-            for step, layer in aligner.choice(pairs).layers.items():
+            choice = aligner.choice(pairs)
+            least = min(least, choice.agreement)
+            for step, layer in choice.layers.items():
                 evidence = Evidence(aligner.options.method, layer, step)
                 agreed.append(Weighted(evidence, reverse=bool(place)))
-        return agreed
+        return agreed, least
 
     def every_evidence(self) -> list[Weighted]:
         """Every layer as a whole and every head, at every step, of every model."""
@@ -262,7 +301,7 @@ class CombinedAligner(Aligner):
 
     def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
-        aligner, again = self.decide(*streams)
+        aligner, again = self.decide_on(*streams)
         self.evidences, self.model = aligner.evidences, aligner.model  # what was decided stays
         for example in self._examples(again, self.evidences or [], progress):
             matrix = self._combined(example)
@@ -332,7 +371,7 @@ class CombinedAligner(Aligner):
 
     def signature(self) -> dict[str, Any]:
         if not self._decided:
-            raise ValueError("nothing is decided yet; expected decide(*streams) before")
+            raise ValueError("nothing is decided yet; expected decide(pairs) before")
         options = self.aligners[0].options
         return {
             "method": full_spec(options.method),
@@ -387,6 +426,13 @@ def _together(
             )
         (pair, matrices), *of_pair = items
         yield pair, matrices, *of_pair
+
+
+def _mutual_agreement(sample: Sequence[Example], place: int) -> float:
+    """How far source and target words agree by one evidence, above chance."""
+    matrices = [example.shares[place] for example in sample]
+    mutual = sum(len(mutual_argmax(matrix)) for matrix in matrices)
+    return above_chance(mutual, [(len(matrix), len(matrix.T)) for matrix in matrices])
 
 
 def _says_something(example: Example) -> bool:

@@ -74,7 +74,7 @@ class ErrorTable(Result):
 
     def choice(self, method: str) -> Evidence:
         """The layer and step that are chosen without gold for a method."""
-        layers, step = self.choices[method]
+        layers, step, _ = self.choices[method]
         return Evidence(method, layers[step], step)
 
     def layer_means(self) -> dict[Column, float]:

@@ -207,5 +207,5 @@ def _of_place(methods: Sequence[str], layer: int | None, head: int | None) -> It
 
 def _likely(method: str, choices: Mapping[str, Choice]) -> Evidence:
     """An evidence whose links should not look absurd."""
-    layers, step = choices[method]
+    layers, step, _ = choices[method]
     return Evidence(method, layers[step], step)

@@ -71,10 +71,11 @@ class Links(Appended):
         if self.decision is not None and Path(self.decision).exists():
             decided = read_decision(self.decision, models.aligner)
         else:
-            decided, _ = models.aligner.decide(*models.reader.streams(first, too_long))
+            decided, _ = models.aligner.decide_on(*models.reader.streams(first, too_long))
         return {
             "decision": decided.decision(),
             "signature": {**decided.signature(), **self.signed},
+            "agreement": decided.agreement,
             "policy": models.reader.too_long if too_long.count else None,  # for the long ones
         }
 

@@ -78,7 +78,7 @@ class ShiftAttAligner(Aligner):
     def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
         return read_both(pairs, self.aligners)
 
-    def decide(self, *streams: Iterable[Pair]) -> tuple[ShiftAttAligner, list[Iterable[Pair]]]:
+    def decide_on(self, *streams: Iterable[Pair]) -> tuple[ShiftAttAligner, list[Iterable[Pair]]]:
         if all(aligner.evidence is not None for aligner in self.aligners):
             return self, list(streams)
         rests = [iter(stream) for stream in streams]
@@ -118,7 +118,7 @@ class ShiftAttAligner(Aligner):
 
         Elsewhere they are the mean of what the two words take of each other, as shares.
         """
-        decided, again = self.decide(*streams)
+        decided, again = self.decide_on(*streams)
         self.aligners = decided.aligners  # what was decided stays
         forward, backward = self.aligners
         pairs, again[0] = tee(again[0])

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 
 from fairseq_normalign.alignment.aligner import NormAligner, Text
-from fairseq_normalign.alignment.layer_choice import decisive_pairs
+from fairseq_normalign.alignment.layer_choice import LAYER_AND_STEP, decisive_pairs
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.language_codes import FALLBACK
+from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import Pair, text_pairs
 from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
-from fairseq_normalign.host.teacher_forcing import Model
 
 
-def check_directions(models: Sequence[Model]) -> None:
+def check_directions(models: Sequence[NormAligner | ReadyModel]) -> None:
     """Refuses a reverse model that does not translate the other way round.
 
     Models that do not tell their languages are called the same, whatever they translate. A
@@ -42,7 +42,7 @@ def check_directions(models: Sequence[Model]) -> None:
         )
 
 
-def _same_weights(model: Model, other: Model) -> bool:
+def _same_weights(model: NormAligner | ReadyModel, other: NormAligner | ReadyModel) -> bool:
     weights, others = (one.forcing.model.state_dict() for one in (model, other))
     return weights.keys() == others.keys() and all(
         torch.equal(values, others[name]) for name, values in weights.items()
@@ -70,15 +70,16 @@ def read_both(
 
 
 def decisive_samples(
-    aligners: Sequence[NormAligner], first: Sequence[list[Pair]]
+    aligners: Sequence[NormAligner], first: Sequence[list[Pair]], what: str = LAYER_AND_STEP
 ) -> Sequence[list[Pair]]:
     """Pairs to decide on, the same in both directions: see ``layer_choice.decisive_pairs``.
 
     Args:
         first: the first pairs of the corpus, as each model reads them.
+        what: is decided, for messages.
     """
     samples = [
-        decisive_pairs(pairs, aligner.reader, aligner.forcing)
+        decisive_pairs(pairs, aligner.reader, aligner.forcing, what)
         for aligner, pairs in zip(aligners, first, strict=True)
     ]
     forward = [(pair.source.text, pair.target.text) for pair in samples[0]]

@@ -74,6 +74,7 @@ class Choice(NamedTuple):
 
     layers: dict[str, int | None]
     step: str
+    agreement: float = 1.0  # of source and target words, above chance
 
 
 class Merges(NamedTuple):

@@ -20,6 +20,7 @@ from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.runs import Task
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.locks import Busy
+from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
@@ -53,10 +54,17 @@ def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
         signed=batch_of(args),
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
+    tell_agreement(job.prepared["agreement"])
     keep_decision(args.decision, job.prepared, models)
     keep_lexicon(args.lexicon, models.decided(job.prepared["decision"]))
     notes = Notes(models.reader, corpus.names)
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
+
+
+def tell_agreement(agreement: float | None) -> None:
+    """How far source and target words agree, if the first pairs have decided something."""
+    if agreement is not None and not is_quiet():
+        shell.say(f"agreement of source and target words: {agreement:.2f} (chance 0, all 1)")
 
 
 def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning:

@@ -123,7 +123,7 @@ def main(args: argparse.Namespace) -> None:
     read, total = corpus(args, model.reader)
     check_line(args, total)
     streams = fitted(args, [read], [model.forcing])
-    aligner, (pairs,) = aligner_of(args, model).decide(*streams)
+    aligner, (pairs,) = aligner_of(args, model).decide_on(*streams)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")

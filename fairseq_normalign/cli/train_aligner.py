@@ -152,7 +152,7 @@ def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> lis
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
     streams = read_streams(args, models)
-    decided, again = aligner.decide(*streams)
+    decided, again = aligner.decide_on(*streams)
     with bar("links", total=count_pairs(args, models[0])) as shown:
         return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
 

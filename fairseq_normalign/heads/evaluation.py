@@ -247,5 +247,5 @@ def align(
     """Links as ``normalign align`` makes them, and what they are made with."""
     if not forcing.layers_with_heads():
         return [set() for _ in pairs], {"method": "none"}
-    aligner, (again,) = NormAligner(forcing, reader, options).decide(pairs)
+    aligner, (again,) = NormAligner(forcing, reader, options).decide_on(pairs)
     return list(map(set, aligner.links_many(again))), aligner.signature()

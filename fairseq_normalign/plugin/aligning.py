@@ -98,7 +98,7 @@ def _decided(aligner: NormAligner, pairs: list[Pair]) -> NormAligner:
     """The aligner, its layer and step decided on the first batch if need be."""
     if aligner.evidence is not None:
         return aligner
-    decided, _ = aligner.decide(pairs)
+    decided, _ = aligner.decide_on(pairs)
     place = "layer:{layer}|step:{step}".format(**decided.signature())
     logger.info(f"aligning by {place}, chosen without gold")
     return decided

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
-pytestmark = pytest.mark.filterwarnings("ignore:layer and step are decided on")
+pytestmark = pytest.mark.filterwarnings("ignore:.* are decided on", "ignore:.*by chance")
 PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
 
 
@@ -208,6 +210,26 @@ def test_models_that_read_different_sentences():
         InputError, match="line 7: the models read different sentences; is the reverse model of"
     ):
         list(combined.run(pairs, pairs))
+
+
+def test_one_pair_decides_for_all_that_follow_unless_others_have():
+    combined = CombinedAligner(aligner(), combine="learned")
+    told = "weights are decided on 1 pairs, .* later pairs are aligned in the same way; on 100"
+    with pytest.warns(UserWarning, match=told):
+        combined.align(*PAIRS[0])
+    decided = CombinedAligner(aligner()).decide(MANY)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* are decided on")
+        assert decided.align(*MANY[0]) == next(decided.align_many(MANY))
+
+
+@pytest.mark.parametrize("links", [0, 1])
+def test_texts_decide(links):
+    combined = CombinedAligner(aligner(), backward(), links=links)
+    decided = combined.decide(MANY, *[diagonal()] * links)
+    assert decided.signature()["evidences"] == 40
+    with pytest.raises(ValueError, match="nothing is decided yet"):
+        combined.signature()
 
 
 def test_one_pair():

@@ -1,15 +1,19 @@
 """Layers without gold: what decides, and on which pairs. The rule itself is in test_aligner."""
 
+import warnings
 from itertools import islice
 
 import numpy as np
 import pytest
 
+from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.combined import CombinedAligner
 from fairseq_normalign.alignment.layer_choice import (
     FEW,
     LayerVote,
     choose_layers,
     decisive_pairs,
+    warn_of_noise,
 )
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -56,7 +60,7 @@ def test_no_head_is_left(task, pairs):
 def test_a_method_of_the_whole_model_has_nothing_to_choose(task, pairs):
     forcing = TeacherForcing(build_model(task=task), task)
     choice = choose_layers(forcing, [], "lrp-epsilon")
-    assert choice == ({"output": None}, "output")
+    assert choice[:2] == ({"output": None}, "output")
 
 
 @pytest.mark.parametrize("right", [0, 1])
@@ -117,3 +121,25 @@ def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path
         pairs.append(reader.pair(*lines, "line"))
     choice = choose_layers(TeacherForcing(network, task), pairs, method)
     assert (choice.step, choice.layers["input"]) == ("input", 0)
+
+
+def test_links_of_chance_are_told():
+    """Few pairs may disagree by bad luck."""
+    for agreement, pairs in ((0.11, 500), (0.06, 20), (-1.0, 1)):
+        with pytest.warns(UserWarning, match="model de-en: its words choose each other no more"):
+            warn_of_noise(agreement, pairs, "de-en")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for agreement, pairs in ((0.12, 500), (0.08, 20), (-0.8, 1)):
+            warn_of_noise(agreement, pairs, "de-en")
+
+
+@pytest.mark.parametrize("combine", [None, "product", "learned"])
+def test_a_model_that_is_not_trained_is_told(task, combine):
+    """All target words of a random model choose much the same source words."""
+    one = NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task))
+    aligner = one if combine is None else CombinedAligner(one, combine=combine)
+    texts = [(" ".join(f"w{(n + k) % 29}" for k in range(9)),) * 2 for n in range(FEW)]
+    with pytest.warns(UserWarning, match="model a-b: its words choose each other no more than"):
+        decided = aligner.decide(texts)
+    assert decided.agreement < 0

@@ -258,16 +258,6 @@ def test_somebody_elses_json_is_refused_before_the_work(place, tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "out.json"]
 
 
-def test_an_empty_corpus(place, tmp_path):
-    empty = tmp_path / "empty"
-    empty.touch()
-    words = command(place, "--layer", 1, "--step", "input", output=tmp_path / "out")
-    for name in ("text.a", "text.b"):
-        words[words.index(place / name)] = empty
-    run(*words)
-    assert (tmp_path / "out").read_text() == ""
-
-
 def test_what_was_too_long_is_told_after_a_break(place, tmp_path, monkeypatch):
     text = tmp_path / "text"
     lines = (place / "text.a").read_text().splitlines(keepends=True)

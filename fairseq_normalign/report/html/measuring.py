@@ -235,7 +235,7 @@ class Gatherer:
         choices = {}
         for method in self.options.methods:
             aligner = NormAligner(*material.model, self.options.align, method=method)
-            decided, _ = aligner.decide(material.first)
+            decided, _ = aligner.decide_on(material.first)
             choices[method] = decided.place
         return choices
 
