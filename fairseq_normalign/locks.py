@@ -3,6 +3,9 @@
 The lock of ``NAME`` is the file ``.NAME.normalign-lock`` beside it, locked by its process. It ends
 with the process, also if the process is killed. Where the file system knows no locks, nobody is
 refused.
+
+Written here, not taken from a package: filelock leaves its files behind, and follows a symbolic link
+that somebody else has planted.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def run(argv: list[str]) -> int:
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     args = command.parse_args(rest)
     with progress.quiet(args.quiet), progress.one_pulse():
-        if name not in WITHOUT_MODELS:
+        if name not in WITHOUT_MODELS and getattr(args, "path", True):  # a report may be of files
             register_plugin()
         command.main(args)
     return 0

@@ -1,6 +1,8 @@
 """Results on the page: of files and measured for it, in the order of their sections."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +82,17 @@ def test_other_files_are_refused_in_one_line(contents, tmp_path):
     (tmp_path / "x.json").write_text(contents)
     with pytest.raises(InputError, match=f"x.json: {OTHERS[contents]}"):
         read_included([str(tmp_path / "x.json")])
+
+
+def test_a_page_of_files_needs_no_pytorch(tmp_path):
+    words = ["report", "--include", written(ERRORS, tmp_path / "x.json"), "-o", "page.html"]
+    code = f"""
+import sys
+from fairseq_normalign.cli.main import main
+assert main({words!r}) == 0
+print(*{{"torch", "fairseq", "matplotlib"}} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
