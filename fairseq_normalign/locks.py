@@ -4,7 +4,7 @@ The lock of ``NAME`` is the file ``.NAME.normalign-lock`` beside it, locked by i
 with the process, also if the process is killed. Where the file system knows no locks, nobody is
 refused.
 
-Written here, not taken from a package: filelock leaves its files behind, and follows a symbolic link
+Written here, not taken from a package: filelock leaves its files behind, and follows symbolic links
 that somebody else has planted.
 """
 
