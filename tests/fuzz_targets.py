@@ -188,8 +188,7 @@ def read_tensors(path: Path) -> dict[str, list]:
 
 
 def aligner() -> bytes:
-    from fairseq_normalign.attention.trained_head import AlignmentHead
-    from fairseq_normalign.attention.trained_head_file import TrainedHead, write_aligner
+    from fairseq_normalign.attention.trained_head import AlignmentHead, TrainedHead, write_aligner
 
     head = AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(1))
     with tempfile.TemporaryDirectory() as folder:

@@ -17,6 +17,6 @@ def test_a_late_function_is_imported_when_it_is_called():
 def test_the_public_surface_is_there():
     for name in fairseq_normalign.__all__:
         assert getattr(fairseq_normalign, name) is not None
-    assert imported("analysis.aligner:NormAligner") is fairseq_normalign.NormAligner
+    assert imported("alignment.aligner:NormAligner") is fairseq_normalign.NormAligner
     with pytest.raises(AttributeError, match="has no attribute 'Aligner'"):
         fairseq_normalign.Aligner  # noqa: B018

@@ -10,7 +10,17 @@ from fairseq_normalign.attention import alti
 from fairseq_normalign.attention.alti import contributions, head_block
 from fairseq_normalign.attention.block import Block, LayerNorm
 from fairseq_normalign.attention.contributions import Recorded
-from tests.norms.test_mixing import BLOCKS, EPS, B, C, H, T, make_block, slow_attended, slow_terms
+from tests.attention.test_block import (
+    BLOCKS,
+    EPS,
+    B,
+    C,
+    H,
+    T,
+    make_block,
+    slow_attended,
+    slow_terms,
+)
 
 # Differences of norms in single precision, added up in another order.
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)

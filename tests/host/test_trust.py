@@ -23,12 +23,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
-from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single, register_plugin
+from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single
 from fairseq_normalign.host.literals import evaluate
 from fairseq_normalign.host.stored_arrays import StoredArray, StoredDtype
 from fairseq_normalign.host.trust import unpickle
-
-register_plugin()
 
 multiarray = sys.modules[np.array([]).__reduce__()[0].__module__]
 OPTIONS = {
