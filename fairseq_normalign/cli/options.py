@@ -33,13 +33,7 @@ Check = Callable[[argparse.Namespace], None]
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what is wrong in one line.
-
-    Attributes:
-        fairseq: the actions of options that are handed on to fairseq's own parser.
-    """
-
-    fairseq: Sequence[argparse.Action] = ()
+    """Says what is wrong in one line."""
 
     def __init__(self, command: str, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -77,8 +71,6 @@ def model_parser(
     group = parser.add_argument_group("model", "as in fairseq-generate")
     add_path_option(group, several=several)
     add_fairseq_options(group)
-    fairseq = [action for action in parser._actions if action.dest not in OURS]
-    parser.fairseq = [a for a in fairseq if not (several and a.dest == "path")]
     return parser
 
 
@@ -206,18 +198,20 @@ def parse(
     Those of fairseq's options that our help does not show are in ``others``.
 
     Args:
-        add_options: adds our own options to a parser.
+        parser: has fairseq's options alone.
+        add_options: adds our own.
         check: refuses options that do not go together, before files are looked for.
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
+    ours = OURS | {"path"} if several else OURS
+    handed_on = [action for action in parser._actions if action.dest not in ours]
     add_options(parser)
     args, others = parser.parse_known_args(data_before_paths(argv) if several else argv)
     args.others = others
     refuse_unknown(args.others, args.user_dir)
     refuse_shards(args.others, parser.prog)
-    handed_on = {action.dest for action in parser.fairseq}
-    args.own = {action.dest for action in parser._actions} - handed_on
-    args.fairseq_argv = [*_as_words(args, parser.fairseq), *args.others]
+    args.own = {action.dest for action in parser._actions if action not in handed_on}
+    args.fairseq_argv = [*_as_words(args, handed_on), *args.others]
     refuse_lone_bpe_files(args)
     check(args)
     check_files(args)
