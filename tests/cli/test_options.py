@@ -95,7 +95,6 @@ CASES = [
     (export, ["-o", "x.npz", "--source-file", "-"], "<stdin>: can be read only once; expected"),
     (heads, ["-o", "x.png", "--plot", "x.png"], r"x\.png: is named for two outputs"),
     (heads, ["--source-file", "-", "--conllu", "text"], "<stdin>: can be read only once, and"),
-    (heads, ["--path", "model.pt", "text", "--plot", "x.png"], "--plot draws the heads of one"),
     (heads, ["--path", "model.pt", "model.pt"], "is named twice; expected different checkpoints"),
     (heads, ["--extract", "most"], "unknown extract 'most'"),
     (heads, ["--extract", "itermax"], "--extract itermax is of the AER; expected --gold FILE"),
