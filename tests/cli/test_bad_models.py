@@ -139,10 +139,10 @@ def test_dictionaries_of_another_model(here, name):
 
 @pytest.mark.parametrize("name", first_fast(set(LOADING) - set(TASKLESS)))
 def test_data_of_another_task(here, name):
-    """A folder with the one dictionary of a language model."""
+    """A folder with the dictionary of another language."""
     other = here / "language-model"
     other.mkdir(exist_ok=True)
-    (other / "dict.txt").write_text((here / "data/dict.a.txt").read_text())
+    (other / "dict.c.txt").write_text((here / "data/dict.a.txt").read_text())
     message = "dict.a.txt: no such dictionary, which model.pt needs"
     check_refused(here, line_of(name, "model.pt", "language-model"), message)
 
