@@ -534,7 +534,7 @@ def test_maps_of_heads_and_curves_tell_their_numbers(opened):
     chart.focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("#tip").text_content() == (
-        "norms, input: decoder layer 1: 30 (28 to 32); chosen without gold"
+        "norms, input: decoder layer 1: 30 (30 to 60); chosen without gold"
     )
     box = chart.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -542,12 +542,12 @@ def test_maps_of_heads_and_curves_tell_their_numbers(opened):
 
 def test_tables_are_sorted_by_a_click(opened):
     page = opened("none.html")
-    table = page.locator(".tabular", has=page.locator("h3:text-is('All layers and methods')"))
-    table.get_by_role("button", name="AER in %").click()
-    cells = table.locator("tbody tr td:nth-child(4)").all_text_contents()
-    assert cells == ["30", "40", "45", "50", "60"]
-    table.get_by_role("button", name="AER in %").click()
-    assert table.locator("tbody tr td:nth-child(4)").first.text_content() == "60"
+    table = page.locator(".tabular", has=page.locator("h3:text-is('Scores and roles')"))
+    table.get_by_role("button", name="confidence").click()
+    cells = table.locator("tbody tr td:nth-child(2)").all_text_contents()
+    assert cells == ["0.125", "0.250", "0.500", "0.750"]
+    table.get_by_role("button", name="confidence").click()
+    assert table.locator("tbody tr td:nth-child(2)").first.text_content() == "0.750"
 
 
 def test_a_browser_that_cannot_unpack_says_so(opened):
@@ -727,7 +727,7 @@ def test_both_ends_of_a_scale_stand_beside_it(opened, viewport):
           return (box.top + box.bottom) / 2;
         }))"""
     )
-    assert len(middles) == 3
+    assert len(middles) == 4
     for low, bar, high in middles:
         assert low == pytest.approx(bar, abs=1)
         assert high == pytest.approx(bar, abs=1)

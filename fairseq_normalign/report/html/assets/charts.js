@@ -100,7 +100,7 @@ function drawTable(block) {
   const decimals = block.columns.map((_, place) => decimalsOf(block.rows.map((row) => row[place]), Array.isArray(block.decimals) ? block.decimals[place] : block.decimals));
   const numeric = block.columns.map((_, place) => block.rows.some((row) => typeof row[place] === "number"));
   const withDeviation = (cell, place, row) => {
-    const deviation = block.deviations.length ? block.deviations[block.rows.indexOf(row)][place] : null;
+    const deviation = block.deviations?.length ? block.deviations[block.rows.indexOf(row)][place] : null;
     return deviation === null ? cell : `${cell} ±${fixed(deviation, decimals[place])}`;
   };
   const cellOf = (cell, place, row) => {
