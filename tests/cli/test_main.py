@@ -92,7 +92,7 @@ def test_names_that_are_not_utf_8(folder):
     done = subprocess.run(
         [*NORMALIGN, *both, "-f", "json"], cwd=folder, capture_output=True, check=True
     )
-    assert json.loads(done.stdout)[0]["system"] == name
+    assert json.loads(done.stdout)["blocks"][0]["rows"][0][0] == name
     done = subprocess.run(
         [*NORMALIGN, "aer", "gold", "-i", name + "x"], cwd=folder, capture_output=True, check=False
     )

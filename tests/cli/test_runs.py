@@ -435,7 +435,7 @@ def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypa
 
 
 def test_a_run_of_version_0_2_is_refused(place, tmp_path):
-    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run").mkdir(0o700)
     (tmp_path / "out.run" / "run.json").write_text('{"version": "0.2.0", "--layer": "auto"}')
     message = "run.json: is of version 0.2.0; expected that version, or --restart"
     refused(command(place, output=tmp_path / "out"), message)
