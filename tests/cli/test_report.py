@@ -81,9 +81,9 @@ def made(folder):
 def test_everything_has_its_section(made):
     contents, _ = contents_of(made)
     assert [section["id"] for section in contents["sections"]] == [
-        *("overview", "alignments", "heads", "mixing", "statistics")
+        *("overview", "alignments", "scores", "heads", "mixing", "statistics")
     ]
-    models, data, measured = contents["sections"][0]["blocks"]
+    _, models, data, measured = contents["sections"][0]["blocks"]
     assert [row[:3] for row in models["rows"]] == [
         [name, "a–b", "encoder 4 4; decoder 4 4; cross 4 4"] for name in ("one.pt", "two.pt")
     ]
@@ -128,13 +128,13 @@ def test_what_no_flag_mends_is_told_on_the_page(corpus, checkpoint, own_gold, tm
 def test_files_of_links_have_their_total(folder, made):
     """It is that of ``normalign aer``, on all pairs, also those that cannot be browsed."""
     contents, _ = contents_of(made)
-    errors = contents["sections"][1]
-    table = next(block for block in errors["blocks"] if "alignment" in block.get("columns", []))
-    [row] = table["rows"]
+    section = next(part for part in contents["sections"] if part["id"] == "scores")
+    table = section["blocks"][1]
     done = run("normalign", "aer", folder / "gold", "-i", folder / "links", "-f", "json", "-q")
-    expected = json.loads(done.stdout)
-    assert row[table["columns"].index("aer")] == expected["aer"]
-    assert row[:1] == ["links"]
+    expected = json.loads(done.stdout)["blocks"][0]
+    places = [shown["columns"].index("AER") for shown in (table, expected)]
+    assert table["rows"][0][places[0]] == expected["rows"][0][places[1]]
+    assert table["rows"][0][0] == "links"
 
 
 def test_sentences_have_their_lines_and_gold(made):
@@ -257,7 +257,7 @@ def test_a_refused_file_leaves_the_old_page(folder, tmp_path):
     odd.write_text("{}")
     done = run("normalign", "report", "--include", odd, "-o", page, check=False)
     assert done.returncode == 2
-    assert "odd.json: JSON of no kind that is known" in done.stderr
+    assert "odd.json: not a result, or one of normalign 0.2" in done.stderr
     assert page.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.json", "x.html"]
 
