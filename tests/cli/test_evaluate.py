@@ -82,7 +82,9 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
     scored = run(
         "normalign", "aer", corpus / "test.talp", "-i", tmp_path / "test.pharaoh", "-f", "json"
     ).stdout
-    assert rows[0]["AER"] == pytest.approx(json.loads(scored)["aer"], abs=1e-4)
+    table = json.loads(scored)["blocks"][0]
+    aer = table["rows"][0][table["columns"].index("AER")]
+    assert rows[0]["AER"] == pytest.approx(aer, abs=1e-4)
 
 
 @pytest.mark.slow
