@@ -226,7 +226,7 @@ def _groups(title: str, by_group: Mapping[str, Sequence[float]], *, decimals: in
 def _distances_map(title: str, matrix: Matrix, first: str = "", second: str = "") -> Grid:
     rows, columns = map(str, range(len(matrix))), map(str, range(len(matrix[0])))
     axes = (f"layer {first}".strip(), f"layer {second}".strip())
-    return Grid(title, *axes, list(rows), list(columns), matrix, drawn=True)
+    return Grid(title, *axes, list(rows), list(columns), matrix, drawn=True, name=title)
 
 
 def evolution(

@@ -59,7 +59,7 @@ def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
     """All tables, maps and curves as tables, by name, or by title and what they are about."""
     tables: dict[str, Table] = {}
     about = ""
-    for block in walk(blocks, lambda block: not is_drawn_only(block), all_options=True):
+    for block in walk(blocks, _is_tabular, all_options=True):
         if isinstance(block, Heading):
             about = block.text
         if isinstance(block, (Table, Grid, Curves)):
@@ -72,6 +72,11 @@ def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
                 name, number = f"{base} ({number})", number + 1
             tables[name] = table
     return tables
+
+
+def _is_tabular(block: Block) -> bool:
+    """Whether a program may want it: all but pictures of what a table has, which have no name."""
+    return not is_drawn_only(block) or bool(getattr(block, "name", ""))
 
 
 def cell_text(table: Table, row: int, column: int) -> str:
