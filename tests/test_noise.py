@@ -19,7 +19,8 @@ from fairseq_normalign import NormAligner, profile, survey_blocks, text_pairs
 
 checkpoint, corpus = sys.argv[1:]
 aligner = NormAligner.from_checkpoint(
-    checkpoint, data=f"{corpus}/data-bin", bpe="sentencepiece", model=f"{corpus}/spm.model"
+    checkpoint, data=f"{corpus}/data-bin", bpe="sentencepiece", model=f"{corpus}/spm.model",
+    layer=1, step="input",  # chosen from so young a model, they would cause a warning
 )
 with open(f"{corpus}/test.src") as source, open(f"{corpus}/test.tgt") as target:
     pairs = list(zip(source, target))
