@@ -197,9 +197,9 @@ def aligner() -> bytes:
 
 
 def read_aligner(path: Path) -> Any:
-    from fairseq_normalign.attention import trained_head_file as aligner_file
+    from fairseq_normalign.attention import trained_head
 
-    return len(aligner_file._read.__wrapped__(str(path), 0))
+    return len(trained_head._read.__wrapped__(str(path), 0))
 
 
 # ---------------------------------------------------------------- models and their data
@@ -385,7 +385,7 @@ def merge_with(path: Path) -> Any:
     from fairseq_normalign.cli import merge
 
     folder = path.parent / "out.run"
-    folder.mkdir()
+    folder.mkdir(0o700)
     for name, content in run_folder().items():
         (folder / name).write_bytes(content)
     shutil.copy(path, folder / path.name)

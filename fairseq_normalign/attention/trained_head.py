@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -29,6 +30,7 @@ from fairseq_normalign.host.attention_modules import attentions, layers_of
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.strict_json import parse_json
 
 
 class AlignmentHead(NamedTuple):
@@ -197,18 +199,24 @@ def write_aligner(
         for part, values in head._asdict().items():
             tensors[f"{name}.{part}"] = values.detach().contiguous()
     metadata |= {f"training.{name}": str(value) for name, value in told.items()}
+    # One text: several would stand in the file in any order, and the same heads be other bytes.
+    told_once = {"normalign": json.dumps(metadata, sort_keys=True)}
     with whole_file(path, binary=True) as file:
-        file.write(save(tensors, metadata))
+        file.write(save(tensors, told_once))
 
 
 @functools.lru_cache(maxsize=8)
 def _read(path: str, changed: int) -> list[TrainedHead]:
     """The heads of a file, which is read again when it has changed."""
-    tensors, metadata = read_safetensors(path)
-    if metadata.get("format") != FORMAT:
-        raise InputError(f"{path}: its format is {metadata.get('format')!r}; {EXPECTED}")
+    tensors, stored = read_safetensors(path)
+    try:
+        metadata = parse_json(stored.get("normalign", "{}"))
+        if not (isinstance(metadata, dict) and metadata.get("format") == FORMAT):
+            raise ValueError
+    except ValueError:
+        raise InputError(f"{path}: not a file of alignment heads; {EXPECTED}") from None
     trained = []
-    for name in metadata.get("heads", "").split(","):
+    for name in str(metadata.get("heads", "")).split(","):
         try:
             parts = [tensors[f"{name}.{part}"] for part in AlignmentHead._fields]
             model, languages = metadata[f"{name}.model"], metadata[f"{name}.languages"]

@@ -1,5 +1,7 @@
 """The file of alignment heads: what was written is read, and anything else is refused."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -28,7 +30,7 @@ def test_each_model_finds_its_own_head(tmp_path):
     }
     path = tmp_path / "aligner.safetensors"
     write_aligner(path, trained, {"seed": 7})
-    assert read_safetensors(path).metadata["training.seed"] == "7"
+    assert json.loads(read_safetensors(path).metadata["normalign"])["training.seed"] == "7"
     for model, seed in ((forward, 1), (backward, 2), (forward, 1)):
         for part, expected in zip(head_of(str(path), model), head(seed), strict=True):
             assert torch.equal(part, expected)
@@ -63,7 +65,7 @@ GOOD = {
         (
             {},
             {"x": torch.zeros(1)},
-            "its format is None; expected a file that normalign train-aligner wrote",
+            "not a file of alignment heads; expected a file that normalign train-aligner wrote",
         ),
         (GOOD, {}, "has no forward.query; expected a file"),
         (
@@ -84,7 +86,7 @@ GOOD = {
 )
 def test_other_files_are_refused(metadata, tensors, message, tmp_path):
     path = tmp_path / "file"
-    save_file(tensors, path, metadata)
+    save_file(tensors or {"x": torch.zeros(1)}, path, {"normalign": json.dumps(metadata)})
     with pytest.raises(InputError, match=message):
         head_of(str(path), build_model())
 

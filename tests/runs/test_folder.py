@@ -330,9 +330,9 @@ def test_a_folder_that_is_open_to_others_is_refused(tmp_path, mode):
             InputError, match=r"out\.run: is another user's, or open to others; rem"
         ):
             begun(tmp_path / "out", restart=restart)
-    assert folder.chunks() == 3
+    assert folder.ends() == {"words": 3}
     folder.path.chmod(0o2700)  # a folder of a group hands this bit on
-    assert begun(tmp_path / "out").chunks() == 3
+    assert begun(tmp_path / "out").ends() == {"words": 3}
 
 
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
@@ -350,7 +350,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
 def test_a_file_system_without_owners_and_permissions(tmp_path, monkeypatch):
     monkeypatch.setattr(folder_module, "_is_private", lambda path: False)
     keep_all(begun(tmp_path / "out"))
-    assert begun(tmp_path / "out").chunks() == 3
+    assert begun(tmp_path / "out").ends() == {"words": 3}
     assert list(tmp_path.iterdir()) == [tmp_path / "out.run"]
 
 
@@ -360,7 +360,7 @@ def test_a_folder_may_be_a_link_to_another_disk(tmp_path):
     for _ in range(2):
         keep_all(begun(tmp_path / "out"))
         folder = begun(tmp_path / "out")
-        assert folder.chunks() == 3
+        assert folder.ends() == {"words": 3}
         folder.remove()
         assert not list((tmp_path / "disk").iterdir())
         begun(tmp_path / "out", restart=True).remove()
