@@ -225,13 +225,13 @@ def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]],
 
 def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
     """A model and the corpus as it reads it."""
-    from fairseq_normalign.host.options import corpus, fitted, load
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.report.html.measuring import Material
 
     of_one = argparse.Namespace(**{**vars(args), "path": path})
     model = load(of_one)
-    unfitted, total = corpus(of_one, model.reader)
-    (pairs,) = fitted(of_one, [unfitted], [model.forcing])
+    (pairs,), total = corpus(of_one, [model])
     first = list(islice(pairs, max(args.max_sentences, args.limit)))
     return Material(name, path, model, first, pairs, total)
 

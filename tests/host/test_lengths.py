@@ -10,7 +10,7 @@ from fairseq_normalign.host.lengths import (
     TooLong,
     excess,
     fit_lengths,
-    fit_streams,
+    fit_together,
     limits_of,
     skipped,
     truncated,
@@ -102,12 +102,12 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
     ]
     for limits, expected in cases:
         report = TooLong()
-        for stream in fit_streams([forward, backward], limits, "skip", report):
-            assert [pair.skipped for pair in stream] == expected
+        for pairs, is_skipped in zip(zip(forward, backward, strict=True), expected, strict=True):
+            fitting = fit_together(pairs, limits, "skip", report)
+            assert [pair.skipped for pair in fitting] == [is_skipped] * 2
         assert report.count == len(report.places) == sum(expected)
-    there, back = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
-    assert [len(pair.source.tokens) for pair in there] == [3, 2, 2]
-    assert [len(pair.source.tokens) for pair in back] == [2, 2, 5]
+    cut = fit_together([forward[0], backward[0]], [Limits(3, 9), Limits(9, 9)], "truncate")
+    assert [len(pair.source.tokens) for pair in cut] == [3, 2]
 
 
 def test_special_tokens_before_and_after_stay():
@@ -138,12 +138,6 @@ def test_limits_of_models():
     assert limits_of(Encoder()) == (512, None)
 
 
-def test_nothing_too_long_nothing_said(pairs):
-    report = TooLong()
-    list(fit_lengths(pairs[:1], LIMITS, "skip", report))
-    assert report.summary("skip") == ""
-
-
 @pytest.mark.parametrize(
     ("places", "expected"),
     [
@@ -164,9 +158,9 @@ def test_summaries(places, expected):
     assert report.summary("skip").endswith(expected.removeprefix("…"))
 
 
-def test_an_unknown_policy():
-    with pytest.raises(InputError, match="unknown policy 'cut'; expected one of: fail, skip, trun"):
-        fit_lengths([], LIMITS, "cut")
+def test_an_unknown_policy(pairs):
+    with pytest.raises(InputError, match="unknown policy 'cut'; expected fail, skip or truncate"):
+        list(fit_lengths(pairs, LIMITS, "cut"))
 
 
 def test_what_was_cut_off_or_skipped_has_no_links(reader):

@@ -15,7 +15,7 @@ from subword_nmt.apply_bpe import BPE
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, PairReader, examined, text_pairs
-from fairseq_normalign.text.advice import COMMAND
+from fairseq_normalign.text.advice import COMMAND, PYTHON
 from tests.conftest import ToyTask
 from tests.made_up_text import by_codes, by_model, codes_of, counts, model_of, text_of
 
@@ -399,10 +399,8 @@ def test_no_pair_comes_out_of_a_text_that_is_refused(task):
         next(stream)
 
 
-def test_no_flags_in_messages_to_python(languages, folder):
+def test_no_flags_in_messages_to_python():
     """Whoever calls from Python has no command line."""
-    from fairseq_normalign.text.advice import PYTHON
-
     told = [*PYTHON.remedies.values(), *PYTHON.files.values(), PYTHON.bpe, PYTHON.tokenizer]
     assert not any("--" in text for text in told)
     assert PYTHON.remedies.keys() == COMMAND.remedies.keys()
@@ -418,8 +416,6 @@ class Codes:
 
 
 def test_bpe_objects_for_each_side(languages):
-    reader = PairReader(
-        languages, source_bpe=Codes("de"), target_bpe=Codes("en"), scheme="subword_nmt"
-    )
+    reader = PairReader(languages, bpe=(Codes("de"), Codes("en")), scheme="subword_nmt")
     pair = reader.pair(*PAIRS[0], "line 1")
     assert pieces(pair, reader) == expected_pieces(*PAIRS[0])

@@ -234,8 +234,7 @@ def test_the_file_of_one_side_goes_before_that_of_both(folder):
     assert len(source.sp) > len(target.sp)
 
 
-def test_codes_of_fastbpe_without_its_package(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fastBPE", None)
+def test_codes_of_fastbpe_need_no_package(folder):
     bpe, _ = build_bpes(options("fastbpe", bpe_codes=str(folder / "fast")))
     for line in sentences()[:20]:
         assert bpe.encode(line) == Codes().encode(line)
@@ -246,36 +245,21 @@ def test_codes_of_fastbpe_without_its_package(folder, monkeypatch):
     ("bpe", "file", "message"),
     [
         ("sentencepiece", "missing", r"--bpe sentencepiece: file .*missing not found"),
-        ("sentencepiece", "text", r"--bpe sentencepiece: .*text.*; expected a SentencePiece model"),
-        (
-            "sentencepiece",
-            "bytes",
-            r"--bpe sentencepiece: .*bytes.*; expected a SentencePiece model",
-        ),
-        (
-            "sentencepiece",
-            "folder",
-            r"--bpe sentencepiece: .*folder.*; expected a SentencePiece model",
-        ),
+        ("sentencepiece", "text", r"text.*; expected a SentencePiece model"),
+        ("sentencepiece", "bytes", r"bytes.*; expected a SentencePiece model"),
+        ("sentencepiece", "folder", r"folder.*; expected a SentencePiece model"),
         ("sentencepiece", "empty", r"--bpe sentencepiece: .*empty: .+"),
         ("subword_nmt", "missing", r"--bpe subword_nmt: file .*missing not found"),
-        (
-            "subword_nmt",
-            "text",
-            r"text: line 1: 'this is no code' is no code; expected two pieces$",
-        ),
-        (
-            "subword_nmt",
-            "version",
-            r"version: line 1: '#version: 3'; expected version 0\.1 or 0\.2$",
-        ),
-        ("subword_nmt", "one", r"one: line 1: 'one' is no code; expected two pieces$"),
-        ("subword_nmt", "bytes", r"bytes: not UTF-8 text; expected BPE codes"),
-        ("subword_nmt", "spm.model", r"spm.model: .*expected"),
+        ("subword_nmt", "text", r"text: Error: invalid line 1 in BPE codes file: this is no code"),
+        ("subword_nmt", "version", r"version: NotImplementedError"),
+        ("subword_nmt", "one", r"one: Error: invalid line 1 in BPE codes file: one"),
+        ("subword_nmt", "bytes", r"bytes: 'utf-8' codec can't decode"),
+        ("subword_nmt", "spm.model", r"spm.model: .+"),
         ("subword_nmt", "folder", r"--bpe subword_nmt: .*directory: .*folder"),
-        ("subword_nmt", "empty", r"empty: no codes in it"),
-        ("subword_nmt", "fast", r"fast: line 1: .* is no code; expected two pieces$"),
-        ("fastbpe", "codes", r"codes: line 2: .* is no code; expected two pieces and their count"),
+        ("subword_nmt", "empty", r"empty: Error: invalid line 1"),
+        ("subword_nmt", "fast", r"fast: Error: invalid line 1 in BPE codes file"),
+        ("fastbpe", "missing", r"--bpe fastbpe: file .*missing not found"),
+        ("fastbpe", "codes", r"codes: Error: invalid line 2 in BPE codes file"),
         ("bert", "missing", r"--bpe bert: .*missing: No such file or directory$"),
         ("bert", "folder", r"--bpe bert: .*folder: Is a directory$"),
         ("bert", "bytes", r"bytes: not UTF-8 text; expected a piece in each line"),
