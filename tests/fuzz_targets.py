@@ -571,7 +571,7 @@ def read_lrp_rules(text: str) -> Any:
 
 
 def read_literal(text: str) -> Any:
-    from fairseq_normalign.host.literals import evaluate
+    from fairseq_normalign.host.inert import evaluate
 
     return evaluate(text)
 

@@ -10,8 +10,13 @@ from torch import Tensor, nn
 
 from fairseq_normalign.attention.block import Block, LayerNorm
 from fairseq_normalign.attention.recorder import Recording, record
-from fairseq_normalign.host.attention_modules import FairseqModule, Name, value_projection
-from fairseq_normalign.host.block_modules import BlockModules, block_modules
+from fairseq_normalign.host.attention_modules import (
+    BlockModules,
+    FairseqModule,
+    Name,
+    block_modules,
+    value_projection,
+)
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS

@@ -80,7 +80,7 @@ def compare(
         lowercase: whether BLEU and chrF ignore case.
         limit: how many sentences to translate, from the first on; all by default.
         too_long: what becomes of sources that the first model does not take (see
-            ``host.lengths.fit_lengths``).
+            ``host.lengths.fit_together``).
     """
     metrics = translation_metrics(tokenize, lowercase=lowercase)
     every_path = [*paths, *scratch]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -72,10 +72,15 @@ class TooLong:
         return ", ".join(self.places) + more
 
 
-def fit_lengths(
-    pairs: Iterable[Pair], limits: Limits, policy: str = "fail", report: TooLong | None = None
-) -> Iterator[Pair]:
-    """The pairs of a stream, none of them longer than the model takes.
+def fit_together(
+    readings: Sequence[Pair],
+    limits: Sequence[Limits],
+    policy: str = "fail",
+    report: TooLong | None = None,
+) -> list[Pair]:
+    """One pair as several models read it, and none longer than the model takes.
+
+    A pair that is too long for one of them is skipped for all, and reported once.
 
     Args:
         policy: ``fail`` refuses the first pair that is too long; ``skip`` leaves the special tokens
@@ -83,20 +88,6 @@ def fit_lengths(
             the words there have no tokens. Words stay as they are: a skipped pair has no links,
             and its line in an output is empty.
         report: told of each pair that was too long.
-    """
-    for pair in pairs:
-        yield fit_together([pair], [limits], policy, report)[0]
-
-
-def fit_together(
-    readings: Sequence[Pair],
-    limits: Sequence[Limits],
-    policy: str = "fail",
-    report: TooLong | None = None,
-) -> list[Pair]:
-    """As ``fit_lengths``, for one pair as several models read it.
-
-    A pair that is too long for one of them is skipped for all, and reported once.
     """
     report = report or TooLong()
     for pair, limit in zip(readings, limits, strict=True):
@@ -114,10 +105,10 @@ def fit_together(
     return list(readings)
 
 
-def fitted(pairs: Iterable[Pair], limits: Limits, policy: str) -> list[Pair]:
-    """The same of all pairs at once; warns of what was skipped or cut off."""
+def fitted(pairs: Iterable[Pair], limits: Limits, policy: str = "fail") -> list[Pair]:
+    """Pairs that one model reads; warns of what was skipped or cut off."""
     report = TooLong()
-    fitting = list(fit_lengths(pairs, limits, policy, report))
+    fitting = [fit_together([pair], [limits], policy, report)[0] for pair in pairs]
     report.warn(policy)
     return fitting
 

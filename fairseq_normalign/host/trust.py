@@ -49,14 +49,19 @@ from fairseq_normalign.host.checkpoint_errors import (
     refused_file,
     unreadable,
 )
-from fairseq_normalign.host.literals import RefusedOption, evaluate
-from fairseq_normalign.host.stored_arrays import StoredArray, StoredDtype, stored_scalar
+from fairseq_normalign.host.inert import (
+    SHOWN,
+    RefusedOption,
+    StoredArray,
+    StoredDtype,
+    evaluate,
+    stored_scalar,
+)
 
 # In which versions of fairseq have stored the options of a model.
 OPTION_KINDS = (argparse.Namespace, dict, omegaconf.DictConfig)
 # ${name:…} has OmegaConf call something; ${name} is another option, as fairseq 0.10 stored them.
 RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
-SHOWN = 60  # characters of an option in a message
 METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
@@ -217,7 +222,7 @@ def _unpickling_safely(load: Callable) -> Callable:
             try:
                 return load(path, arg_overrides, *args, **options)
             except KeyError:
-                _check_names(path, plain(state.get("args")), arg_overrides or {}, _user_dir(state))
+                _check_names(path, state, arg_overrides or {})
                 raise
 
     return guarded
@@ -237,7 +242,7 @@ def _building_safely(load: Callable) -> Callable:
             raise named_refusal(error, _stored(filenames)) from error.__cause__
         except Exception as error:
             for path, state in _stored(filenames):
-                _check_options(path, state, arg_overrides or {})
+                _check_names(path, state, arg_overrides or {})
             message = refused_file(error, ":".join(filenames))
             if message is not None:
                 raise InputError(message) from error
@@ -265,45 +270,34 @@ def named_refusal(error: InputError, states: Iterable[tuple[str, dict]]) -> Inpu
     return error
 
 
-def _check_options(path: str, state: dict, overrides: dict) -> None:
-    """Refuses a checkpoint without options, and one whose task or architecture nobody has."""
-    model = plain(options_of(path, state))
-    names = {
-        "arch": model.get("_name") or model.get("arch"),
-        "task": task_options_of(path, state).get("task"),
-    }
-    _check_names(path, names, overrides, _user_dir(state))
-
-
-# fairseq's registries, by the option that names an entry, with what people call it.
-REGISTRIES: dict[str, tuple[str, tuple[Mapping, ...]]] = {
-    "task": ("task", (TASK_REGISTRY,)),
-    "arch": ("architecture", (ARCH_MODEL_REGISTRY, MODEL_REGISTRY)),
-    "criterion": ("criterion", (CRITERION_REGISTRY,)),
-    "optimizer": ("optimizer", (OPTIMIZER_REGISTRY,)),
-    "lr_scheduler": ("learning rate scheduler", (LR_SCHEDULER_REGISTRY,)),
+# fairseq's registries, by the option that names an entry.
+REGISTRIES: dict[str, Mapping] = {
+    "task": TASK_REGISTRY,
+    "arch": collections.ChainMap(ARCH_MODEL_REGISTRY, MODEL_REGISTRY),
+    "criterion": CRITERION_REGISTRY,
+    "optimizer": OPTIMIZER_REGISTRY,
+    "lr_scheduler": LR_SCHEDULER_REGISTRY,
 }
 # Names that fairseq gave up, and still reads.
 RENAMED = ("audio_cpc", "speech_pretraining", "binary_cross_entropy", "kd_binary_cross_entropy")
 
 
-def _check_names(path: str, options: dict, overrides: dict, user_dir: Any) -> None:
+def _check_names(path: str, state: dict, overrides: dict) -> None:
     """Refuses a checkpoint with a task, an architecture and so on that nobody has registered."""
-    for kind, (label, registries) in REGISTRIES.items():
-        name = {**options, **overrides}.get(kind)
-        if not isinstance(name, str) or name in RENAMED:
-            continue
-        if not any(name in registry for registry in registries):
-            trained = f" (it was trained with {user_dir!r})" if user_dir else ""
+    model = plain(options_of(path, state))
+    arch = model.get("_name") or model.get("arch")
+    said = {**task_options_of(path, state), "arch": arch, **overrides}
+    common = plain(plain(state.get("cfg")).get("common"))
+    user_dir = common.get("user_dir") or model.get("user_dir")
+    trained = f" (it was trained with {user_dir!r})" if user_dir else ""
+    for kind, registry in REGISTRIES.items():
+        name = said.get(kind)
+        if isinstance(name, str) and name not in registry and name not in RENAMED:
+            label = "architecture" if kind == "arch" else kind
             raise InputError(
                 f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; "
                 f"expected --user-dir with the plugin that has it{trained}"
             )
-
-
-def _user_dir(state: dict) -> Any:
-    common = plain(plain(state.get("cfg")).get("common"))
-    return common.get("user_dir") or plain(state.get("args")).get("user_dir")
 
 
 def options_of(path: str, state: dict) -> Any:
@@ -336,7 +330,6 @@ def task_options_of(path: str, state: dict) -> dict[str, Any]:
 
 def stored_languages(path: str) -> dict[str, str | None]:
     """Source and target language as a checkpoint has them."""
-    check_is_file(path)
     said = task_options_of(path, unpickle(path, mapped=True))
     return {name: said.get(name) for name in ("source_lang", "target_lang")}
 

@@ -126,17 +126,6 @@ def test_any_text_through_subword_nmt(text):
     check(Segmentation(bpe, "subword_nmt"), text, pieces)
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(st.sampled_from(sentences()[0].split())))
-def test_usual_words_get_the_pieces_that_they_get_alone(words):
-    for bpe, scheme in ((Spm(), "sentencepiece"), (Codes(), "subword_nmt")):
-        segmented = Segmentation(bpe, scheme)(words)
-        expected = []
-        for number, word in enumerate(words):
-            expected += [number] * len(bpe.encode(word).split(" "))
-        assert segmented.ids == expected
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -173,12 +162,6 @@ def test_half_a_character_is_refused():
         Segmentation(Spm(), "sentencepiece")("ba \ud800", "line 2")
 
 
-def test_marks_at_words_mislead_nobody():
-    segmented = Segmentation(Codes(), "subword_nmt")("@@ ba@@ @@")
-    assert [segmented.ids.count(word) > 0 for word in range(3)] == [True] * 3
-    assert segmented.words == ["@@", "ba@@", "@@"]
-
-
 # Files
 
 
@@ -203,11 +186,6 @@ def folder(tmp_path):
     (tmp_path / "empty").write_text("")
     (tmp_path / "folder").mkdir()
     return tmp_path
-
-
-def test_one_file_for_both_sides_is_read_once(folder):
-    source, target = build_bpes(options("subword_nmt", bpe_codes=str(folder / "codes")))
-    assert source is target
 
 
 def test_a_file_for_each_side(folder):
