@@ -83,15 +83,21 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
     return overrides
 
 
+def stated(argv: Sequence[str], *options: str) -> argparse.Namespace:
+    """What a command line says of some options, among others; each with all of its names."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in options:
+        parser.add_argument(*names.split())
+    return parser.parse_known_args(argv)[0]
+
+
 def accept_own_user_dir(argv: Sequence[str]) -> None:
     """Lets ``--user-dir`` name this package, in whatever copy.
 
     fairseq refuses one that is already imported.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--user-dir", type=Path)
-    user_dir = parser.parse_known_args(argv)[0].user_dir
-    if user_dir is not None and user_dir.resolve().name == PACKAGE:
+    user_dir = stated(argv, "--user-dir").user_dir
+    if user_dir is not None and Path(user_dir).resolve().name == PACKAGE:
         memo: set[str] = getattr(utils.import_user_module, "memo", set())
         # The form that fairseq compares.
         utils.import_user_module.memo = memo | {os.path.abspath(user_dir)}  # noqa: PTH100

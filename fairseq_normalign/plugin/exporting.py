@@ -4,7 +4,6 @@ fairseq tells a task what sentences will come, when it asks for batches of them,
 done. So the batches themselves tell, when the command asks for one more than there are.
 """
 
-import argparse
 import atexit
 import contextlib
 import logging
@@ -27,6 +26,7 @@ from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.options import stated
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
@@ -139,7 +139,7 @@ class AttentionExport:
             heads=_numbers("--export-heads", self.cfg.export_heads),
             dtype=str(self.cfg.export_dtype),
         )
-        checkpoint = checkpoint_of_command()
+        checkpoint = stated(sys.argv[1:], "--path").path  # which fairseq does not tell its tasks
         data, *_ = split_paths(self.cfg.data)
         refuse_overwriting(self.path, checkpoint, *Path(data).glob("*"))
         metadata = {
@@ -233,14 +233,6 @@ class ExportedBatches:
 def unpadded(sentences: Tensor, pad: int) -> list[Tensor]:
     """The sentences of a batch (B, T) without padding."""
     return [tokens[tokens.ne(pad)] for tokens in sentences.cpu()]
-
-
-def checkpoint_of_command() -> str | None:
-    """What ``--path`` names, which fairseq does not tell its tasks."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--path")
-    named, _ = parser.parse_known_args(sys.argv[1:])
-    return named.path
 
 
 def _numbers(option: str, text: str) -> list[int] | None:

@@ -19,6 +19,7 @@ from fairseq.tasks import TASK_REGISTRY
 from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.options import stated
 from fairseq_normalign.plugin.task import NAME, TranslationNormalignConfig
 
 # The end of a traceback of an error of ours.
@@ -115,11 +116,7 @@ def _options(part: Any) -> set[str]:
 
 def add_chosen_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Adds the options of the task, architecture and criterion that the arguments name."""
-    names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    names.add_argument("--task")
-    names.add_argument("--arch", "-a")
-    names.add_argument("--criterion")
-    named, _ = names.parse_known_args(argv)
+    named = stated(argv, "--task", "--arch -a", "--criterion")
     for option, registry in REGISTRIES.items():
         name = getattr(named, option)
         if name in registry:

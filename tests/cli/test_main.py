@@ -205,7 +205,7 @@ def test_help_needs_neither_torch_nor_fairseq():
         "print({'torch', 'fairseq', 'matplotlib', 'tqdm'} & set(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "symmetrize", "--help"],
+        [sys.executable, "-c", code, "aer", "--help"],
         capture_output=True,
         text=True,
         check=True,
