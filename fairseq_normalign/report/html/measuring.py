@@ -136,7 +136,7 @@ class Gatherer:
         if self.gold is None or not paths:
             return
         gold = self.gold()
-        scores = aer.score(gold, [LinkFile(path) for path in paths], keep=True)
+        scores = aer.score(gold, [LinkFile(path) for path in paths])
         systems = []
         for path, (_, total, by_pair) in zip(paths, scores, strict=True):
             made = {"gold": Path(gold.name).name, **gold.read_as(), **made_with(path)}
