@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from fairseq_normalign.alignment import aer, breakdown
@@ -162,7 +162,7 @@ def main(args: argparse.Namespace) -> None:
         if number <= doctor.SAMPLE:
             sample.append((gold, columns))
 
-    watchers = [*bounds, *breakdowns, keep_first]
+    watchers: list[Callable[..., None]] = [*bounds, *breakdowns, keep_first]
     scores = aer.score(gold, systems, lines=args.lines, beside=texts, watchers=watchers)
     if not args.quiet:
         warn(args, sample)
