@@ -136,7 +136,7 @@ def read_roles(path: Path) -> str:
 
 
 def exported() -> bytes:
-    from fairseq_normalign.results.export_writer import create_export
+    from fairseq_normalign.results.export import create_export
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export.npz"
@@ -423,7 +423,7 @@ def written() -> tuple[bytes, ...]:
 
 
 def read_report(path: Path) -> Any:
-    from fairseq_normalign.report.html.included import read_included
+    from fairseq_normalign.cli.report import read_included
 
     return len(read_included([str(path)]))
 
