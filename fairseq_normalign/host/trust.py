@@ -14,7 +14,6 @@ Three doors lead from there to code, and each is closed here:
 from __future__ import annotations
 
 import argparse
-import builtins
 import collections
 import functools
 import os
@@ -70,9 +69,9 @@ LOADING = threading.RLock()  # PyTorch's list of classes is one for all threads
 
 
 def inert_classes() -> list:
-    """What fairseq checkpoints hold besides tensors and containers: ``(object, pickled name)``."""
+    """What fairseq checkpoints hold besides tensors and containers, with names that pickles have."""
     allowed: list[Any] = [
-        (argparse.Namespace, "argparse.Namespace"),  # every checkpoint of a legacy (argparse) model
+        argparse.Namespace,  # every checkpoint of a legacy (argparse) model
         # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names
         (StoredArray, "numpy._core.multiarray._reconstruct"),
         (StoredArray, "numpy.core.multiarray._reconstruct"),
@@ -81,15 +80,11 @@ def inert_classes() -> list:
         (StoredArray, "numpy.ndarray"),
         (StoredDtype, "numpy.dtype"),
         # configurations pickled as they were (fairseq 0.10)
-        (omegaconf.DictConfig, "omegaconf.dictconfig.DictConfig"),
-        (omegaconf.ListConfig, "omegaconf.listconfig.ListConfig"),
-        (omegaconf.base.ContainerMetadata, "omegaconf.base.ContainerMetadata"),
-        (omegaconf.base.Metadata, "omegaconf.base.Metadata"),
-        (omegaconf.nodes.AnyNode, "omegaconf.nodes.AnyNode"),
-        (collections.defaultdict, "collections.defaultdict"),
+        *(omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.nodes.AnyNode),
+        *(omegaconf.base.ContainerMetadata, omegaconf.base.Metadata),
+        *(collections.defaultdict, dict, list, int),
         (typing.Any, "typing.Any"),
     ]
-    allowed += [(getattr(builtins, name), f"builtins.{name}") for name in ("dict", "list", "int")]
     for name in METERS:
         meter = getattr(meters, name)
         allowed.append((meter, f"fairseq.meters.{name}"))  # of fairseq ≤ 0.9
