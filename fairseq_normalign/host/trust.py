@@ -69,7 +69,7 @@ LOADING = threading.RLock()  # PyTorch's list of classes is one for all threads
 
 
 def inert_classes() -> list:
-    """What fairseq checkpoints hold besides tensors and containers, with names that pickles have."""
+    """What fairseq checkpoints hold besides tensors and containers, by the names in pickles."""
     allowed: list[Any] = [
         argparse.Namespace,  # every checkpoint of a legacy (argparse) model
         # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names
