@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.attention.lrp_rules import Epsilon, rule_set
 from fairseq_normalign.attention.lrp_walk import Relevance, propagate
+from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.host.attention_modules import Name
 from fairseq_normalign.host.pairs import Pair
-
-if TYPE_CHECKING:
-    from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.attention.methods import Batch
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 
 class SentenceRelevance(NamedTuple):
@@ -127,24 +124,12 @@ def _of_sentence(parts: list[Relevance], index: int, pair: Pair, pooled: bool) -
     return SentenceRelevance(heads, source, prefix, deviation)
 
 
-def relevance(
-    batch: Batch, layer: None = None, head: None = None, *, rules: str, epsilon: float
-) -> np.ndarray:
-    """|R| of each source token for the logit of each reference token, (B, T, S).
-
-    Args:
-        rules: a name in ``attention.lrp_rules.RULES``.
-        epsilon: what keeps divisors from 0; it moves the result.
-    """
-    longest = max(pair.length for pair in batch.pairs)
-    by_pair = relevances(
-        batch.forcing,
-        batch.pairs,
-        rules=f"{rules}:{epsilon!r}",
-        start="reference",
-        max_tokens=len(batch.pairs) * longest,  # as many vectors at once as the batch has tokens
-    )
-    matrix = np.zeros((len(batch.pairs), longest, longest))
+def source_relevance(forcing: TeacherForcing, pairs: list[Pair], rules: str) -> np.ndarray:
+    """|R| of each source token for the logit of each reference token, (B, T, S)."""
+    longest = max(pair.length for pair in pairs)
+    matrix = np.zeros((len(pairs), longest, longest))
+    at_once = len(pairs) * longest  # as many vectors as the batch has tokens
+    by_pair = relevances(forcing, pairs, rules=rules, start="reference", max_tokens=at_once)
     for place, pair in enumerate(by_pair):
         queries, keys = pair.source.shape
         matrix[place, :queries, :keys] = np.abs(pair.source)

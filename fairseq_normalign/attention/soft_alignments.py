@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from torch import Tensor
 
-from fairseq_normalign.attention.block_recorder import recorded_blocks
 from fairseq_normalign.attention.extract import to_words
-from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.attention.methods import Batch, check_head_method, method_of
-from fairseq_normalign.attention.recorder import recorded
+from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
 from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word

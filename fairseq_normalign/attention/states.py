@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, layers_of
 from fairseq_normalign.host.pairs import Pair, Sentence

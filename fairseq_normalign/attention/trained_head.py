@@ -21,7 +21,6 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_normalign.attention.methods import Batch
 from fairseq_normalign.attention.recorder import evaluation_mode
 from fairseq_normalign.attention.states import batch_first, before_each
 from fairseq_normalign.errors import InputError
@@ -257,14 +256,10 @@ def head_of(path: str, model: nn.Module) -> AlignmentHead:
     )
 
 
-def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
-    """The share of each source token for each step of the decoder, (B, T, S).
-
-    Args:
-        path: the file of the head.
-    """
-    trained = head_of(path, batch.forcing.model)
-    queries, keys, padding = head_states(batch.forcing, batch.pairs)
+def trained_shares(path: str, forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
+    """The share of each source token for each step of the decoder, (B, T, S)."""
+    trained = head_of(path, forcing.model)
+    queries, keys, padding = head_states(forcing, pairs)
     read = with_neighbours(queries)
     widths = (read.shape[-1], keys.shape[-1])
     if widths != (trained.query.shape[1], trained.key.shape[1]):

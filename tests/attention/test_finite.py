@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign.attention.finite import check_finite
+from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.errors import InputError
 
 

@@ -268,8 +268,8 @@ def test_rows_are_shares_of_source_tokens(method, task, pairs):
 def test_numbers_of_gradients_by_hand():
     embeddings = torch.tensor([[[1.0, 2.0], [0.0, -1.0]]])  # (B, S, C)
     gradients = torch.tensor([[[[3.0, -1.0], [5.0, 4.0]]]])  # (R, B, S, C)
-    assert input_products(embeddings, gradients).tolist() == [[[1.0, -4.0]]]
-    assert mean_magnitudes(gradients).tolist() == [[[2.0, 4.5]]]
+    assert input_products(embeddings, gradients).tolist() == [[[1.0, 0.0]]]
+    assert mean_magnitudes(embeddings, gradients).tolist() == [[[2.0, 4.5]]]
     assert shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist() == [[0.25, 0.75], [0.0, 0.0]]
     torch.testing.assert_close(noise_width(embeddings[0]), torch.tensor(0.15 * 3))
 

@@ -9,13 +9,14 @@ import torch
 from fairseq_normalign import CombinedAligner, NormAligner, source_shares, text_pairs
 from fairseq_normalign.alignment.evidence import parse_evidence
 from fairseq_normalign.attention.alti import contributions
+from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.block import Block
-from fairseq_normalign.attention.block_recorder import record_blocks, recorded_blocks
 from fairseq_normalign.attention.contributions import summed_vectors
 from fairseq_normalign.attention.methods import METHODS, Batch
+from fairseq_normalign.attention.quantities import SOURCE_SHARE
+from fairseq_normalign.attention.recorder import record_blocks, recorded_blocks
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.attention.source_shares import SourceShares
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -194,13 +195,13 @@ def test_shares_as_arrays_of_some_layers():
     forcing, reader = forcing_of()
     pairs = read(reader)
     expected = list(source_shares(forcing, pairs))
-    arrays = SourceShares(forcing, layers=[2], dtype="float16")
+    arrays = Arrays(forcing, SOURCE_SHARE, layers=[2], dtype="float16")
     for pair, array, shares in zip(pairs, arrays(pairs), expected, strict=True):
         assert (array.shape, array.dtype) == (arrays.shape(pair), np.float16)
         np.testing.assert_allclose(array, shares[[1]], rtol=1e-2)
     assert arrays.description()["layers"] == [2]
     with pytest.raises(InputError, match="layer 3: the model has layers 1 to 2"):
-        SourceShares(forcing, layers=[3])
+        Arrays(forcing, SOURCE_SHARE, layers=[3])
 
 
 def test_shares_need_a_decoder():
