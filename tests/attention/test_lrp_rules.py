@@ -89,7 +89,7 @@ SHARES = {"voita": voita_share, "epsilon": epsilon_share, "attnlrp": epsilon_sha
 @pytest.mark.parametrize("name", RULES)
 def test_linear(name, biased, random):
     x, weight = random(B, T, C), random(N, C)
-    bias = random(N) if biased else None
+    bias = random(N) * biased
     relevance = random(B, P, T, N).abs()
     of_x = rule_set(name).linear(x, weight, bias, relevance)
     expected = slow_by_token(
@@ -253,7 +253,7 @@ def test_what_is_masked_receives_nothing(name, attention):
 
 def test_epsilon_conserves_without_bias(random):
     x, weight, relevance = random(B, T, C), random(N, C), random(B, P, T, N)
-    of_x = Epsilon().linear(x, weight, None, relevance)
+    of_x = Epsilon().linear(x, weight, torch.zeros(N, dtype=x.dtype), relevance)
     torch.testing.assert_close(of_x.sum(-1), relevance.sum(-1), rtol=1e-3, atol=1e-3)
     relevance = relevance[..., :C]
     of_x = Epsilon().layer_norm(x, weight[0], torch.zeros(C, dtype=x.dtype), LN_EPS, relevance)
@@ -269,11 +269,9 @@ def test_voita_gives_what_one_token_cannot_pass_to_the_others(random):
 
 
 def test_voita_without_any_relevance_is_zero(random):
-    x = random(1, 2, C)
-    assert not Voita().linear(x, random(N, C), None, torch.zeros(1, 1, 2, N, dtype=x.dtype)).any()
-    assert (
-        not Voita().linear(torch.zeros_like(x), random(N, C), None, random(1, 1, 2, N).abs()).any()
-    )
+    x, weight, bias, relevance = random(1, 2, C), random(N, C), random(N), random(1, 1, 2, N).abs()
+    assert not Voita().linear(x, weight, bias, 0 * relevance).any()
+    assert not Voita().linear(0 * x, weight, bias, relevance).any()
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -332,7 +330,7 @@ def test_bad_epsilons_are_named(eps):
 def test_the_lowest_epsilon_leaves_single_precision_finite(name, random):
     x = torch.zeros(1, 2, C)
     of_x = rule_set(f"{name}:1e-30").linear(
-        x, random(N, C).float(), None, random(1, P, 2, N).float().abs()
+        x, random(N, C).float(), torch.zeros(N), random(1, P, 2, N).float().abs()
     )
     assert of_x.isfinite().all()
 

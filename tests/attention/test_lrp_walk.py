@@ -135,7 +135,7 @@ class Twin:
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
 def test_linear_rules_equal_gradient_times_input(model, rules):
     src, prev = SRC[:1], PREV[:1]
-    relevance = propagate(model, src, prev, pad=PAD, rules=f"{rules}:1e-14")
+    relevance = propagate(model, src, prev, rules=f"{rules}:1e-14")
     for position in range(prev.shape[1]):
         source, prefix, heads = Twin(model, rules).relevance(src, prev, position)
         assert_close(relevance.source[0, position], source)
@@ -182,7 +182,7 @@ def test_layers_are_computed_again_as_the_model_does(name):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relprop._Walk, "layer", kept)
-        relevance = propagate(model, SRC, PREV, pad=PAD)
+        relevance = propagate(model, SRC, PREV)
     real = {"encoder": SRC != PAD, "decoder": PREV != PAD}
     assert len(walked) == 4
     for (side, index), output in walked.items():
@@ -198,7 +198,7 @@ def test_layers_are_computed_again_as_the_model_does(name):
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_voita_conserves_relevance_at_every_cut(model, pooled):
-    relevance = propagate(model.float(), SRC, PREV, pad=PAD, pooled=pooled)
+    relevance = propagate(model.float(), SRC, PREV, pooled=pooled)
     assert list(relevance.totals) == ["output", "decoder.2", "decoder.1", "encoder.2", "encoder.1"]
     starting = torch.ones(2, 1, dtype=torch.bool) if pooled else PREV != PAD
     for total in (*relevance.totals.values(), relevance.source.sum(-1) + relevance.prefix.sum(-1)):
@@ -210,40 +210,30 @@ def test_epsilon_conserves_relevance_without_biases(model):
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             parameter.data.zero_()
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules="epsilon")
+    relevance = propagate(model, SRC, PREV, rules="epsilon")
     for total in relevance.totals.values():
         torch.testing.assert_close(total, (PREV != PAD).double(), rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("pooled", [False, True])  # one alone is pooled with itself
-def test_all_predictions_at_once_equal_one_at_a_time(model, rules, pooled, monkeypatch):
+def test_all_predictions_at_once_equal_one_at_a_time(model, rules, monkeypatch):
+    relevance = propagate(model, SRC, PREV, rules=rules)
+    assert_same(propagate(model, SRC, PREV, rules=rules, at_once=1), relevance)
     monkeypatch.setattr(relprop, "GROUP", 1)
     monkeypatch.setattr(relprop, "GROUPS", 3)
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
-    run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
-    singles = [run(positions=[p]) for p in range(PREV.shape[1])]
-    assert_same(relevance, list(map(joined, zip(*singles, strict=True))))
-
-
-def joined(parts):
-    """Tensors, or dicts of tensors, of some predictions each as those of all."""
-    if not isinstance(parts[0], dict):
-        return torch.cat(parts, 1)
-    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
+    assert_same(propagate(model, SRC, PREV, rules=rules), relevance)
 
 
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
+    relevance = propagate(model, SRC, PREV, rules=rules, pooled=pooled)
     for b, (keys, queries) in enumerate([(5, 4), (3, 2)]):
         rows = 1 if pooled else queries
         alone = propagate(
             model,
             SRC[b : b + 1, :keys],
             PREV[b : b + 1, :queries],
-            pad=PAD,
             rules=rules,
             pooled=pooled,
         )
@@ -257,21 +247,21 @@ def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
 
 def test_sources_may_be_padded_on_the_left(model):
     left = torch.tensor([[5, 6, 7, 8, 2], [PAD, PAD, 9, 10, 2]])
-    padded_left, expected = (propagate(model, src, PREV, pad=PAD) for src in (left, SRC))
+    padded_left, expected = (propagate(model, src, PREV) for src in (left, SRC))
     assert_close(padded_left.source[1, :, 2:], expected.source[1, :, :3])
     assert_close(padded_left.prefix, expected.prefix)
 
 
 @pytest.mark.parametrize("rules", RULES)
 def test_later_inputs_have_no_part(model, rules):
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
+    relevance = propagate(model, SRC, PREV, rules=rules)
     assert not relevance.prefix.triu(1).any()
     assert relevance.prefix[0].diagonal().all()
 
 
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
 def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, rules):
-    run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules)
+    run = partial(propagate, model, SRC, PREV, rules=rules)
     exact, pooled = run(pooled=False), run(pooled=True)
     counts = (PREV != PAD).sum(1, keepdim=True)
     assert_close(pooled.source[:, 0], exact.source.sum(1) / counts)
@@ -279,7 +269,7 @@ def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, ru
 
 
 def test_shares_of_heads_add_up_to_one(model):
-    heads = propagate(model, SRC, PREV, pad=PAD).heads
+    heads = propagate(model, SRC, PREV).heads
     assert list(heads) == list(attentions(model))
     for shares in heads.values():
         assert shares.shape == (2, 4, 4)
@@ -288,9 +278,9 @@ def test_shares_of_heads_add_up_to_one(model):
 
 def test_relevance_may_start_from_the_reference(model):
     logits = model(SRC, None, PREV)[0]
-    run = partial(propagate, model, SRC, PREV, pad=PAD, rules="epsilon")
-    top, lowest = run(), run(start="reference", targets=logits.argmin(-1))
-    assert_same(run(start="reference", targets=logits.argmax(-1)), top)
+    run = partial(propagate, model, SRC, PREV, rules="epsilon")
+    top, lowest = run(), run(targets=logits.argmin(-1))
+    assert_same(run(targets=logits.argmax(-1)), top)
     assert (lowest.source - top.source).abs().max() > 0.01
 
 
@@ -314,7 +304,7 @@ def test_a_closed_gate_leaves_no_relevance(model, rules):
     gates = torch.tensor([1.0, 0.0, 0.5, 1.0], dtype=torch.float64)
     layer = model.decoder.layers[1]
     layer.encoder_attn.out_proj = Computed(layer.encoder_attn.out_proj, gates)
-    shares = propagate(model, SRC, PREV, pad=PAD, rules=rules).heads["cross", 1][PREV != PAD]
+    shares = propagate(model, SRC, PREV, rules=rules).heads["cross", 1][PREV != PAD]
     assert (shares[:, 1] == 0).all() and shares[:, [0, 2, 3]].all()
 
 
@@ -331,7 +321,7 @@ def test_a_layer_without_heads_is_its_bias(model, rules):
             counts = dict.fromkeys(attentions(model), 4)
             kept = [head for head in all_heads(counts) if head[:2] not in emptied]
             remove_heads(model, ",".join(map(str, kept)))
-        both.append(propagate(model, SRC, PREV, pad=PAD, rules=rules))
+        both.append(propagate(model, SRC, PREV, rules=rules))
         for name in emptied:
             assert both[-1].heads[name].shape == (2, 4, heads) and not both[-1].heads[name].any()
     for part in ("source", "prefix"):
@@ -342,13 +332,11 @@ def test_a_layer_without_heads_is_its_bias(model, rules):
 
 def test_half_precision_is_computed_in_single():
     model = randomised(build_model()).float()
-    expected = propagate(model, SRC, PREV, pad=PAD)
+    expected = propagate(model, SRC, PREV)
     relevance = propagate(
         model.half(),
         SRC,
         PREV,
-        pad=PAD,
-        start="reference",
         targets=model(SRC, None, PREV)[0].argmax(-1),
     )
     assert relevance.source.dtype == torch.float32
@@ -357,7 +345,7 @@ def test_half_precision_is_computed_in_single():
 
 @pytest.mark.parametrize("rules", RULES)
 def test_epsilon_is_a_parameter(model, rules):
-    run = partial(propagate, model, SRC, PREV, pad=PAD)
+    run = partial(propagate, model, SRC, PREV)
     default = run(rules=rules)
     assert torch.equal(run(rules=f"{rules}:1e-5").source, default.source)
     large = run(rules=f"{rules}:0.1")
@@ -366,14 +354,14 @@ def test_epsilon_is_a_parameter(model, rules):
 
 
 def test_a_model_that_has_translated_gives_the_same(model):
-    expected = propagate(model, SRC, PREV, pad=PAD)
+    expected = propagate(model, SRC, PREV)
     model.decoder.set_beam_size(2)  # what beam search leaves in BART
-    assert_same(propagate(model, SRC, PREV, pad=PAD), expected)
+    assert_same(propagate(model, SRC, PREV), expected)
 
 
 def test_training_mode_is_left_as_it_was():
     model = build_model(dropout=0.5).train()
-    first, second = (propagate(model, SRC, PREV, pad=PAD).source for _ in range(2))
+    first, second = (propagate(model, SRC, PREV).source for _ in range(2))
     assert_close(first, second)
     assert model.training and model.decoder.layers[0].training
 
@@ -414,16 +402,16 @@ def test_splitting_changes_nothing(forcing, pairs, rules, pooled):
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_no_more_vectors_are_held_than_allowed(forcing, pairs, pooled, monkeypatch):
-    sizes, started = [], relprop._by_prediction
+    sizes, relevance_of = [], relprop._Walk.relevance
 
-    def kept(*args):
-        groups = list(started(*args))
-        sizes.append(
-            len(groups[-1]) * sum(group.shape[1] for group in groups) * groups[-1].shape[2]
-        )
-        return groups
+    def kept(walk, parts):
+        parts = [list(groups) for groups in parts]
+        for groups in parts:
+            predictions = sum(group.shape[1] for group in groups)
+            sizes.append(len(groups[-1]) * predictions * groups[-1].shape[2])
+        return relevance_of(walk, parts)
 
-    monkeypatch.setattr(relprop, "_by_prediction", kept)
+    monkeypatch.setattr(relprop._Walk, "relevance", kept)
     list(relevances(forcing, pairs, pooled=pooled, max_tokens=20))
     assert 10 < max(sizes) <= 20
     assert len(sizes) < 12
@@ -433,9 +421,7 @@ def test_deviation_is_the_largest_of_the_sentence(forcing, pairs):
     relevance = next(relevances(forcing, pairs, rules="epsilon"))
     pair = pairs[0]
     prev = torch.cat([torch.tensor([forcing.start]), pair.target.tokens[:-1]])
-    totals = propagate(
-        forcing.model, pair.source.tokens[None], prev[None], pad=PAD, rules="epsilon"
-    ).totals
+    totals = propagate(forcing.model, pair.source.tokens[None], prev[None], rules="epsilon").totals
     for cut, deviation in relevance.deviation.items():
         assert deviation == pytest.approx((totals[cut] - 1).abs().max().item(), rel=1e-4)
 
@@ -448,8 +434,6 @@ def test_sentences_may_start_from_the_reference(forcing, pairs):
         forcing.model,
         pair.source.tokens[None],
         prev[None],
-        pad=PAD,
-        start="reference",
         targets=pair.target.tokens[None],
     )
     np.testing.assert_allclose(by_reference.source, expected.source[0], **CLOSE)
@@ -486,7 +470,7 @@ def test_a_model_without_decoder_is_refused():
     model = build_model()
     model.decoder = None
     with pytest.raises(InputError, match="TransformerModel has no decoder of layers"):
-        propagate(model, SRC, PREV, pad=PAD)
+        propagate(model, SRC, PREV)
 
 
 def test_convolutions_are_refused():
@@ -498,7 +482,7 @@ def test_convolutions_are_refused():
         "lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0
     )
     with pytest.raises(InputError, match="LightConvModel has no encoder attention in layer 1"):
-        propagate(model, SRC, PREV, pad=PAD)
+        propagate(model, SRC, PREV)
 
 
 def test_all_unsupported_options_are_named_at_once():
@@ -508,7 +492,7 @@ def test_all_unsupported_options_are_named_at_once():
         InputError,
         match=f"TransformerModel was built with {options}, which relevance does not pass",
     ):
-        propagate(model, SRC, PREV, pad=PAD)
+        propagate(model, SRC, PREV)
 
 
 def test_xformers_is_refused():
@@ -517,4 +501,4 @@ def test_xformers_is_refused():
     with pytest.raises(
         InputError, match="encoder attention of layer 1 uses --encoder-xformers-att-config"
     ):
-        propagate(model, SRC, PREV, pad=PAD)
+        propagate(model, SRC, PREV)

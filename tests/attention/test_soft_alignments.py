@@ -84,7 +84,7 @@ def test_relevance_of_source_words(method, task):
     for pair, (output, read, _) in zip(pairs, by_pair, strict=True):
         prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None]
         target = pair.target.tokens[None]
-        options = {"pad": 1, "rules": LRP_RULES[method], "start": "reference", "targets": target}
+        options = {"rules": LRP_RULES[method], "targets": target}
         relevance = propagate(model, pair.source.tokens[None], prev, **options)
         expected = relevance.source[0].abs().numpy()
         np.testing.assert_allclose(
