@@ -34,7 +34,7 @@ def one_by_one(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tenso
             started = walk.started(None)
             alone = torch.zeros_like(started)
             alone[:, position] = started[:, position]
-            sources.append(walk.relevance([[alone.unsqueeze(1)]]).source)
+            sources.append(walk.relevance([alone.unsqueeze(1)]).source)
     return torch.cat(sources, dim=1)
 
 

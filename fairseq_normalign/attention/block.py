@@ -182,4 +182,4 @@ def _share_of_norms(terms: Terms) -> Tensor:
 def share(context: Tensor, own: Tensor) -> Tensor:
     """context / (context + own), and 0 where there is nothing at all."""
     total = context + own
-    return torch.where(total > 0, context / total, 0)
+    return torch.where(total == 0, 0, context / total)

@@ -65,21 +65,13 @@ def _merge(
     count = int(ids[-1]) + 1
     if len(starts) == len(ids) == count:  # every word is one piece
         return soft
-    merged = MERGES[how].reduceat(soft, starts, axis=axis)
+    by_word = np.moveaxis(soft, axis, -1)
+    merged = MERGES[how].reduceat(by_word, starts, axis=-1)
     if how == "mean":
-        sizes = np.diff(starts, append=len(ids)).astype(soft.dtype)
-        merged = merged / (sizes if axis == -1 else sizes[:, None])
-    if len(starts) == count:
-        return merged
-    shape = list(soft.shape)
-    shape[axis] = count
-    full = np.zeros(shape, dtype=merged.dtype)
-    present = ids[starts]
-    if axis == -1:
-        full[..., present] = merged
-    else:
-        full[..., present, :] = merged
-    return full
+        merged = merged / np.diff(starts, append=len(ids)).astype(soft.dtype)
+    full = np.zeros((*merged.shape[:-1], count), dtype=merged.dtype)
+    full[..., ids[starts]] = merged
+    return np.moveaxis(full, -1, axis)
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:

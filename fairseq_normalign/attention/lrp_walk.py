@@ -33,8 +33,8 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.names import KINDS
 
-# Predictions pass the decoder in groups: rows after the last one of a group play no part in it.
-# More groups save more rows, but each computes the decoder's inside again.
+# Predictions are explained in groups: decoder rows after the last one of a group play no part.
+# More groups save more rows, but each computes the inside of layers again.
 GROUPS, GROUP = 2, 8  # how many, and how large at least
 
 # Parts of a layer or decoder that the walk does not know, and the options that build them.
@@ -98,19 +98,19 @@ def propagate(
         started = walk.started(targets)  # (B, T, C)
         if pooled:
             counts = (~walk.padding).sum(1).clamp(min=1)
-            return walk.relevance([[(started / counts[:, None, None]).unsqueeze(1)]])
-        positions = torch.arange(started.shape[1])
-        parts = positions.split(at_once or len(positions))
-        return walk.relevance(_by_prediction(started, part) for part in parts)
+            return walk.relevance([(started / counts[:, None, None]).unsqueeze(1)])
+        length = started.shape[1]
+        size = min(max(GROUP, -(-length // GROUPS)), at_once or length)
+        return walk.relevance(_by_prediction(started, size))
 
 
-def _by_prediction(started: Tensor, positions: Tensor) -> Iterator[Tensor]:
+def _by_prediction(started: Tensor, size: int) -> Iterator[Tensor]:
     """(B, T, C) → (B, P, T, C): each position a prediction of its own.
 
-    Predictions come in groups, with as many rows as the last one of a group can see.
+    Predictions come in groups of some size, with as many rows as the last one can see.
     """
-    batch, _, width = started.shape
-    for group in positions.split(max(GROUP, -(-len(positions) // GROUPS))):
+    batch, length, width = started.shape
+    for group in torch.arange(length).split(size):
         relevance = started.new_zeros(batch, len(group), int(group[-1]) + 1, width)
         relevance[:, torch.arange(len(group)), group] = started[:, group]
         yield relevance
@@ -171,7 +171,6 @@ class _Walk:
         # Each layer's input, and the last one's output, (B, T, C)
         self.states = {side: [_batch_first(x) for x in found] for side, found in states.items()}
         self.encoded = _batch_first(encoder_out["encoder_out"][0])  # (B, S, C)
-        self.memory = self.encoded  # its relevance so far, (B, P, S, C)
         # Of groups of predictions, one after the other
         self.heads: dict[Name, list[Tensor]] = defaultdict(list)
         self.totals: dict[str, list[Tensor]] = defaultdict(list)
@@ -185,45 +184,28 @@ class _Walk:
         started = self.rules.logit(wide(self.features), weight[tokens], bias[tokens])
         return started * ~self.padding.unsqueeze(-1)
 
-    def relevance(self, parts: Iterable[Iterable[Tensor]]) -> Relevance:
-        """The way back: through the decoder for each group of predictions, then the encoder.
-
-        The encoder is passed once for all groups of a part.
+    def relevance(self, groups: Iterable[Tensor]) -> Relevance:
+        """The way back through decoder and encoder, for each group of predictions.
 
         Args:
-            parts: groups of relevance of the output layer's input, (B, P, T, C), cut to the rows
-                that play a part.
+            groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
+                part.
         """
         sources, prefixes = [], []
-        for groups in parts:
-            of_prefix, memories = [], []
-            for started in groups:
-                of_prefix.append(self.decoder(started))
-                memories.append(self.memory)
-            prefix = torch.cat(of_prefix, dim=1)
-            prefixes.append(prefix)
-            sources.append(self.encoder(torch.cat(memories, dim=1), prefix.sum(-1)))
+        for started in groups:
+            # Relevance of the encoder's output, to which every layer of the decoder adds
+            self.memory = self.encoded.new_zeros(*started.shape[:2], *self.encoded.shape[1:])
+            self.totals["output"].append(started.sum((2, 3)))
+            for cut, relevance in self.stack("decoder", started):
+                self.totals[cut].append(relevance.sum((2, 3)) + self.memory.sum((2, 3)))
+            prefix = relevance.sum(-1)
+            for cut, relevance in self.stack("encoder", self.memory):
+                self.totals[cut].append(relevance.sum((2, 3)) + prefix.sum(-1))
+            sources.append(relevance.sum(-1))
+            prefixes.append(F.pad(prefix, (0, self.padding.shape[1] - prefix.shape[-1])))
         heads = {name: torch.cat(self.heads[name], dim=1) for name in attentions(self.model)}
         totals = {cut: torch.cat(found, dim=1) for cut, found in self.totals.items()}
         return Relevance(heads, torch.cat(sources, dim=1), torch.cat(prefixes, dim=1), totals)
-
-    def decoder(self, started: Tensor) -> Tensor:
-        """From the output layer's input to that of the first layer, (B, P, T).
-
-        The relevance of the encoder's output is in ``memory`` then.
-        """
-        self.memory = self.encoded.new_zeros(*started.shape[:2], *self.encoded.shape[1:])
-        self.totals["output"].append(started.sum((2, 3)))
-        for cut, relevance in self.stack("decoder", started):
-            self.totals[cut].append(relevance.sum((2, 3)) + self.memory.sum((2, 3)))
-        later = self.padding.shape[1] - started.shape[2]
-        return F.pad(relevance.sum(-1), (0, later))
-
-    def encoder(self, memory: Tensor, of_prefix: Tensor) -> Tensor:
-        """From the encoder's output to the input of its first layer, (B, P, S)."""
-        for cut, relevance in self.stack("encoder", memory):
-            self.totals[cut].append(relevance.sum((2, 3)) + of_prefix)
-        return relevance.sum(-1)
 
     def stack(self, side: str, relevance: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Relevance of each layer's input, from the last layer to the first."""

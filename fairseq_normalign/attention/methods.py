@@ -330,12 +330,3 @@ def check_head_method(spec: str) -> None:
 def methods_without_files() -> list[str]:
     """The methods whose name is enough."""
     return [name for name, method in METHODS.items() if method.default != A_FILE]
-
-
-def layered_methods() -> list[str]:
-    """The methods by layer that look at the source–target attention alone: those of tables.
-
-    Methods of whole blocks cost more; they are in tables that name them.
-    """
-    layered = [name for name, method in METHODS.items() if method.layers]
-    return [name for name in layered if "blocks" not in METHODS[name].needs]

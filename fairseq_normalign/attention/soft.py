@@ -49,7 +49,9 @@ class Soft(NamedTuple):
     def _repr_html_(self) -> str:
         """What a notebook shows: shares in % of what each target word takes, </s> included."""
         targets, sources = self.words.shape
-        source, target = self.texts or (_numbers(sources), _numbers(targets))
+        # Words that nobody named have their places, from 0 as in links.
+        places = list(map(str, range(sources))), list(map(str, range(targets)))
+        source, target = self.texts or places
         totals = self.words.sum(1) + self.null
         rows: list[list[str | Cell]] = []
         for place, name in enumerate(target[:MOST]):
@@ -62,11 +64,6 @@ class Soft(NamedTuple):
         caption = "; ".join(["% of each target word (rows)", *filter(None, notes)])
         header = ["", *source[:MOST], "</s>"]
         return html_table(header, rows, caption=caption, upright=True)
-
-
-def _numbers(count: int) -> list[str]:
-    """Words that nobody named: their places, from 0 as in links."""
-    return list(map(str, range(count)))
 
 
 class Choice(NamedTuple):

@@ -404,12 +404,10 @@ def test_splitting_changes_nothing(forcing, pairs, rules, pooled):
 def test_no_more_vectors_are_held_than_allowed(forcing, pairs, pooled, monkeypatch):
     sizes, relevance_of = [], relprop._Walk.relevance
 
-    def kept(walk, parts):
-        parts = [list(groups) for groups in parts]
-        for groups in parts:
-            predictions = sum(group.shape[1] for group in groups)
-            sizes.append(len(groups[-1]) * predictions * groups[-1].shape[2])
-        return relevance_of(walk, parts)
+    def kept(walk, groups):
+        groups = list(groups)
+        sizes.extend(group[..., 0].numel() for group in groups)
+        return relevance_of(walk, groups)
 
     monkeypatch.setattr(relprop._Walk, "relevance", kept)
     list(relevances(forcing, pairs, pooled=pooled, max_tokens=20))
