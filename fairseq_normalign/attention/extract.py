@@ -46,10 +46,6 @@ def to_words(
     Returns:
         (…, T words, S words); words without pieces get zeros.
     """
-    if soft.shape[-2:] != (len(target_ids), len(source_ids)):
-        raise ValueError(
-            f"expected soft of shape (…, {len(target_ids)}, {len(source_ids)}), got {soft.shape}"
-        )
     by_source_word = _merge(soft, source_ids, -1, source_merge)
     return _merge(by_source_word, target_ids, -2, target_merge)
 

@@ -353,19 +353,6 @@ def test_epsilon_is_a_parameter(model, rules):
     assert (large.source - default.source).abs().max() > 1e-4
 
 
-def test_a_model_that_has_translated_gives_the_same(model):
-    expected = propagate(model, SRC, PREV)
-    model.decoder.set_beam_size(2)  # what beam search leaves in BART
-    assert_same(propagate(model, SRC, PREV), expected)
-
-
-def test_training_mode_is_left_as_it_was():
-    model = build_model(dropout=0.5).train()
-    first, second = (propagate(model, SRC, PREV).source for _ in range(2))
-    assert_close(first, second)
-    assert model.training and model.decoder.layers[0].training
-
-
 LINES = [("w1 w2 w3 w4", "w4 w5 w6"), ("w3", "w9 w8 w7 w6 w5"), ("", "w1"), ("w2 w2", "")]
 
 
@@ -415,37 +402,6 @@ def test_no_more_vectors_are_held_than_allowed(forcing, pairs, pooled, monkeypat
     assert len(sizes) < 12
 
 
-def test_deviation_is_the_largest_of_the_sentence(forcing, pairs):
-    relevance = next(relevances(forcing, pairs, rules="epsilon"))
-    pair = pairs[0]
-    prev = torch.cat([torch.tensor([forcing.start]), pair.target.tokens[:-1]])
-    totals = propagate(forcing.model, pair.source.tokens[None], prev[None], rules="epsilon").totals
-    for cut, deviation in relevance.deviation.items():
-        assert deviation == pytest.approx((totals[cut] - 1).abs().max().item(), rel=1e-4)
-
-
-def test_sentences_may_start_from_the_reference(forcing, pairs):
-    by_reference = next(relevances(forcing, pairs, start="reference"))
-    pair = pairs[0]
-    prev = torch.cat([torch.tensor([forcing.start]), pair.target.tokens[:-1]])
-    expected = propagate(
-        forcing.model,
-        pair.source.tokens[None],
-        prev[None],
-        targets=pair.target.tokens[None],
-    )
-    np.testing.assert_allclose(by_reference.source, expected.source[0], **CLOSE)
-
-
-@pytest.mark.parametrize("rules", RULES)
-def test_pairs_have_the_same_epsilon(forcing, pairs, rules):
-    large = next(relevances(forcing, pairs, rules=f"{rules}:0.1"))
-    default = next(relevances(forcing, pairs, rules=rules))
-    assert np.abs(large.source - default.source).max() > 1e-4
-    with pytest.raises(InputError, match=f"rules '{rules}:often': ε is 'often'; expected a number"):
-        next(relevances(forcing, pairs, rules=f"{rules}:often"))
-
-
 @pytest.mark.parametrize("rules", RULES)
 def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
     w9 = pairs[1].target.tokens[0]
@@ -456,47 +412,62 @@ def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
         next(by_pair)
 
 
-def test_a_sentence_longer_than_the_model_allows_is_refused(forcing):
-    pairs = list(text_pairs([("w1 " * 64, "w1")], PairReader(ToyTask())))
-    with pytest.raises(
-        InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
-    ):
-        list(relevances(forcing, pairs))
+@pytest.mark.parametrize("start", ["top", "reference"])
+def test_a_sentence_has_what_it_has_alone(forcing, pairs, start):
+    """Its deviation is the largest of its predictions."""
+    relevance = next(relevances(forcing, pairs, rules="epsilon", start=start))
+    source, prev, targets = forcing.tensors(pairs[:1])
+    targets = targets if start == "reference" else None
+    alone = propagate(forcing.model, source, prev, rules="epsilon", targets=targets)
+    np.testing.assert_allclose(relevance.source, alone.source[0], **CLOSE)
+    for cut, deviation in relevance.deviation.items():
+        assert deviation == pytest.approx((alone.totals[cut] - 1).abs().max().item(), rel=1e-4)
 
 
-def test_a_model_without_decoder_is_refused():
-    model = build_model()
-    model.decoder = None
-    with pytest.raises(InputError, match="TransformerModel has no decoder of layers"):
-        propagate(model, SRC, PREV)
+def test_the_model_is_left_as_it_was():
+    model = build_model(dropout=0.5).train()
+    expected = propagate(model, SRC, PREV)
+    model.decoder.set_beam_size(2)  # what beam search leaves in BART
+    assert_same(propagate(model, SRC, PREV), expected)
+    assert model.training and model.decoder.layers[0].training
+    assert model.decoder.layers[0].encoder_attn.beam_size == 2
 
 
-def test_convolutions_are_refused():
+def convolutional():
     sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {}
+    options = {"weight_softmax": True, "relu_dropout": 0.0, "input_dropout": 0.0}
     for name, value in sides.items():
         options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
-    model = build_model(
-        "lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0
-    )
-    with pytest.raises(InputError, match="LightConvModel has no encoder attention in layer 1"):
-        propagate(model, SRC, PREV)
+    return build_model("lightconv", **options)
 
 
-def test_all_unsupported_options_are_named_at_once():
-    model = build_model(scale_fc=True, scale_heads=True, adaptive_softmax_cutoff="10,20")
-    options = "--adaptive-softmax-cutoff, --scale-fc, --scale-heads"
-    with pytest.raises(
-        InputError,
-        match=f"TransformerModel was built with {options}, which relevance does not pass",
-    ):
-        propagate(model, SRC, PREV)
+def without_decoder():
+    model = build_model()
+    model.decoder = None
+    return model
 
 
-def test_xformers_is_refused():
+def with_xformers():
     model = build_model()
     model.encoder.layers[0].self_attn.use_xformers = True
-    with pytest.raises(
-        InputError, match="encoder attention of layer 1 uses --encoder-xformers-att-config"
-    ):
-        propagate(model, SRC, PREV)
+    return model
+
+
+SCALED = {"scale_fc": True, "scale_heads": True, "adaptive_softmax_cutoff": "10,20"}
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (without_decoder, "TransformerModel has no decoder of layers"),
+        (convolutional, "LightConvModel has no encoder attention in layer 1"),
+        (with_xformers, "encoder attention of layer 1 uses --encoder-xformers-att-config"),
+        (
+            partial(build_model, **SCALED),
+            "TransformerModel was built with --adaptive-softmax-cutoff, --scale-fc, --scale-heads,",
+        ),
+    ],
+)
+def test_what_the_walk_does_not_know_is_refused(build, message):
+    with pytest.raises(InputError, match=message):
+        propagate(build(), SRC, PREV)

@@ -1,10 +1,11 @@
+import numpy as np
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from fairseq_normalign.attention.contributions import attention_output
-from fairseq_normalign.attention.recorder import record
+from fairseq_normalign.attention.recorder import check_finite, record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, head_count
 from fairseq_normalign.names import KINDS
@@ -234,3 +235,17 @@ def test_no_heads_give_no_weight_also_where_the_mean_of_heads_is_asked_for(batch
         _, extra = model(**batch)
     assert extra["attn"][0].shape == (2, 4, 5)
     assert not extra["attn"][0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_finite_numbers_pass(dtype):
+    check_finite(torch.full((2, 3), torch.finfo(dtype).max, dtype=dtype), ["line 1", "line 2"])
+    check_finite(torch.zeros(0, 3), [])
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_the_first_sentence_with_others_is_named(bad):
+    numbers = np.zeros((3, 2, 2))
+    numbers[1:, 0, 1] = bad
+    with pytest.raises(InputError, match=r"^line 7: the model gives numbers that are not finite"):
+        check_finite(numbers, ["line 4", "line 7", "line 9"])

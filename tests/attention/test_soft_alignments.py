@@ -143,12 +143,15 @@ def test_one_head(task, pairs):
     )
 
 
-def test_a_sentence_longer_than_the_model_allows_is_refused(task):
+@pytest.mark.parametrize(
+    "evidence", [Evidence(), Evidence("lrp", None, "output"), Evidence("saliency", None, "output")]
+)
+def test_a_sentence_longer_than_the_model_allows_is_refused(evidence, task):
     (pair,) = text_pairs([("w1 " * 64, "w1")], PairReader(task))
     with pytest.raises(
         InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
     ):
-        list(soft_alignments(TeacherForcing(build_model(task=task), task), [pair], [Evidence()]))
+        list(soft_alignments(TeacherForcing(build_model(task=task), task), [pair], [evidence]))
 
 
 def test_a_model_without_cross_attention_is_refused(task):

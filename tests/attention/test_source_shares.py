@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign import CombinedAligner, NormAligner, source_shares, text_pairs
-from fairseq_normalign.alignment.evidence import parse_evidence
+from fairseq_normalign import NormAligner, source_shares, text_pairs
 from fairseq_normalign.attention.alti import contributions
 from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.block import Block
@@ -139,16 +138,6 @@ def aligner(**options) -> NormAligner:
     return NormAligner(*forcing_of(options.pop("kind", "post-LN")), **options)
 
 
-@pytest.mark.parametrize("method", NAMES)
-def test_an_aligner_by_contributions(method):
-    by_method = aligner(method=method, layer=2, step="output", eos="skip")
-    soft = by_method.soft("w1 w2 w3", "w4 w5")
-    assert by_method.align("w1 w2 w3", "w4 w5") == [
-        (int(of_word.argmax()), t) for t, of_word in enumerate(soft.words)
-    ]
-    assert by_method.signature()["method"] == method
-
-
 def test_heads_of_a_pruned_model_have_their_first_numbers():
     """Layer 2 has kept the first head alone, which then is all of the layer."""
     whole = aligner(kind="some heads", method="alti", layer=2, step="input")
@@ -161,13 +150,6 @@ def test_a_rollout_has_no_heads():
     message = r"method alti-rollout is of whole layers, not of a head; expected: .*alti-encoder"
     with pytest.raises(InputError, match=message):
         aligner(method="alti-rollout", layer=1, head=1, step="input").align("w1", "w2")
-
-
-def test_evidence_by_name():
-    evidences = [parse_evidence(text) for text in ("alti.1.input", "alti-l2.2.3.output*0.5")]
-    assert evidences[1].evidence == Evidence("alti-l2", 1, "output", 2)
-    combined = CombinedAligner(aligner(), combine="mean", evidences=evidences)
-    assert combined.soft("w1 w2 w3", "w4 w5").words.shape == (2, 3)
 
 
 @pytest.mark.parametrize("kind", ["post-LN", "pre-LN", "some heads", "no heads"])
