@@ -89,7 +89,8 @@ class Arrays:
         array = np.empty(self.shape(pair), self.dtype)
         lengths = self._lengths(pair)
         for place, of_layer in enumerate(layers):
-            heads = self._places(place, of_layer)
+            layer = self.layers[place]
+            heads = [self.forcing.head_place(layer, number) for number in self.heads[place]]
             alone = of_layer.cut(heads, sentence, lengths["query"], lengths["key"])
             with np.errstate(over="ignore"):  # reported below, with its place
                 array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
@@ -98,13 +99,6 @@ class Arrays:
                 f"{pair.where}: a value is no number, or beyond the range of {self.dtype}"
             )
         return array
-
-    def _places(self, place: int, recorded: Recorded) -> slice | list[int]:
-        """Where the heads of one of the layers are in what it records."""
-        if len(self.heads[place]) == recorded.weights.shape[1]:
-            return slice(None)  # a view
-        layer = self.layers[place]
-        return [self.forcing.head_place(layer, number) for number in self.heads[place]]
 
     def shape(self, pair: Pair) -> tuple[int, ...]:
         heads = len(self.heads[0]) if self.heads else 0

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from fairseq_normalign.attention import lrp_walk as relprop
-from fairseq_normalign.attention.lrp_rules import RULES, rule_set
+from fairseq_normalign.attention.lrp_rules import RULES
 from fairseq_normalign.attention.lrp_walk import propagate
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
@@ -284,26 +283,9 @@ def test_relevance_may_start_from_the_reference(model):
     assert (lowest.source - top.source).abs().max() > 0.01
 
 
-class Computed(nn.Module):
-    """An output projection whose weight is computed, as with gates."""
-
-    def __init__(self, projection, gates):
-        super().__init__()
-        self.stored, self.bias, self.gates = projection.weight, projection.bias, gates
-
-    @property
-    def weight(self):
-        return (self.stored.unflatten(1, (len(self.gates), -1)) * self.gates[:, None]).flatten(1)
-
-    def forward(self, x):
-        return F.linear(x, self.weight, self.bias)
-
-
 @pytest.mark.parametrize("rules", RULES)
 def test_a_closed_gate_leaves_no_relevance(model, rules):
-    gates = torch.tensor([1.0, 0.0, 0.5, 1.0], dtype=torch.float64)
-    layer = model.decoder.layers[1]
-    layer.encoder_attn.out_proj = Computed(layer.encoder_attn.out_proj, gates)
+    model.decoder.layers[1].encoder_attn.out_proj.weight.data[:, 4:8] = 0  # of the second head
     shares = propagate(model, SRC, PREV, rules=rules).heads["cross", 1][PREV != PAD]
     assert (shares[:, 1] == 0).all() and shares[:, [0, 2, 3]].all()
 
@@ -341,16 +323,6 @@ def test_half_precision_is_computed_in_single():
     )
     assert relevance.source.dtype == torch.float32
     torch.testing.assert_close(relevance.source, expected.source, atol=0.02, rtol=0.02)
-
-
-@pytest.mark.parametrize("rules", RULES)
-def test_epsilon_is_a_parameter(model, rules):
-    run = partial(propagate, model, SRC, PREV)
-    default = run(rules=rules)
-    assert torch.equal(run(rules=f"{rules}:1e-5").source, default.source)
-    large = run(rules=f"{rules}:0.1")
-    assert torch.equal(run(rules=rule_set(f"{rules}:0.1")).source, large.source)
-    assert (large.source - default.source).abs().max() > 1e-4
 
 
 LINES = [("w1 w2 w3 w4", "w4 w5 w6"), ("w3", "w9 w8 w7 w6 w5"), ("", "w1"), ("w2 w2", "")]

@@ -20,7 +20,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from tests.attention.test_block_recorder import MODELS, outputs_of_blocks, randomised
+from tests.attention.test_recorder import MODELS, outputs_of_blocks, randomised
 from tests.conftest import ToyTask, build_model
 
 NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
