@@ -272,39 +272,42 @@ METHODS: dict[str, Method] = {
 
 def method_of(spec: str) -> Method:
     """The method that ``NAME``, ``NAME:NUMBER`` or ``NAME:FILE`` names, its parameter being set."""
-    name, colon, number = spec.partition(":")
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
-    method = METHODS[name]
+    method, value = _parsed(spec)
     if method.parameter is None:
-        if colon:
-            raise InputError(f"bad method {spec!r}; {name} takes no number")
         return method
-    needed = method.default == A_FILE
-    value = _value(spec, number, method) if colon or needed else method.default
     return method._replace(compute=partial(method.compute, **{method.parameter: value}))
 
 
 def full_spec(spec: str) -> str:
     """A method's name with the number or file that it is computed with, for signatures."""
-    name, _, number = spec.partition(":")
-    method = METHODS[name]
-    if method.parameter is None:
+    name = spec.partition(":")[0]
+    _, value = _parsed(spec)
+    if value is None:
         return name
-    value = _value(spec, number, method) if number else method.default
     if isinstance(value, str):
         return f"{name}:{Path(value).name}"
     return f"{name}:{value}" if isinstance(value, int) else f"{name}:{value:g}"
 
 
-def _value(spec: str, text: str, method: Method) -> float | str:
-    """The number or file behind the name of a method that takes one."""
+def _parsed(spec: str) -> tuple[Method, float | str | None]:
+    """The method that is named, and the value of its parameter, if it takes one."""
+    name, colon, text = spec.partition(":")
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
+    method = METHODS[name]
     if method.default == A_FILE:
-        if Path(text).is_file():
-            return text
-        name = spec.partition(":")[0]
-        raise InputError(f"bad method {spec!r}; expected {name}:FILE with a file that is there")
-    whole = isinstance(method.default, int)
+        if not Path(text).is_file():
+            raise InputError(f"bad method {spec!r}; expected {name}:FILE with a file that is there")
+        return method, text
+    if not colon:
+        return method, method.default
+    if method.parameter is None:
+        raise InputError(f"bad method {spec!r}; {name} takes no number")
+    return method, _number(spec, text, whole=isinstance(method.default, int))
+
+
+def _number(spec: str, text: str, *, whole: bool) -> float:
+    """The number behind the name of a method."""
     try:
         value = decimal(text)
     except ValueError:

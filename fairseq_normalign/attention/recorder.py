@@ -13,7 +13,6 @@ from fairseq_normalign.attention.block import Block, LayerNorm
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import (
-    FairseqModule,
     Name,
     attentions,
     cached_values,
@@ -194,23 +193,14 @@ class _BlockHooks:
         kind, _ = self.name
         assert self.residual is not None
         residual = self.residual.detach().transpose(0, 1)
+        _, module, before = self.modules
         layer_norm = None
-        if not self.modules.before:
-            layer_norm = _parameters(self.modules.layer_norm, residual)
+        if not before:
+            layer_norm = LayerNorm(module.weight.detach(), module.bias.detach(), module.eps)
         inputs = None if self.inputs is None else self.inputs.detach().transpose(0, 1)
         self.residual = self.inputs = None
         is_self = KINDS[kind].self_attention
         return Block(self.recording[self.name], residual, layer_norm, is_self, inputs)
-
-
-def _parameters(layer_norm: FairseqModule, like: Tensor) -> LayerNorm:
-    """γ, β and ε of a layer norm of some vectors, also of one that has no parameters."""
-    gain, bias = layer_norm.weight, layer_norm.bias
-    return LayerNorm(
-        like.new_ones(like.shape[-1]) if gain is None else gain.detach(),
-        like.new_zeros(like.shape[-1]) if bias is None else bias.detach(),
-        layer_norm.eps,
-    )
 
 
 @contextmanager

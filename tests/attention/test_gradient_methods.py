@@ -81,21 +81,6 @@ def slow_products(model, pair, noise=0.0) -> np.ndarray:
     return psi
 
 
-def slow_differences(model, pair, step=1e-5) -> np.ndarray:
-    """The same without any gradient."""
-    clean = model.encoder.embed_tokens(pair.source.tokens).detach()
-    psi = np.zeros((len(pair.target.tokens), len(clean)))
-    for t in range(len(psi)):
-        for s in range(len(clean)):
-            change = torch.zeros_like(clean)
-            change[s] = step * clean[s]
-            above = log_prob(model, pair, t, clean + change)
-            below = log_prob(model, pair, t, clean - change)
-            psi[t, s] = max(0, (above - below).item() / (2 * step))
-        psi[t] /= psi[t].sum() or 1
-    return psi
-
-
 def slow_saliency(model, pair) -> np.ndarray:
     """mean_c |d log p(y_t) / dE(x_s)_c| / Σ_s."""
     clean = model.encoder.embed_tokens(pair.source.tokens).detach()
@@ -157,16 +142,6 @@ def test_smoothgrad_is_the_mean_of_its_samples(samples, task, pairs):
     model = lively(build_model(task=task, share_all_embeddings=True))
     matrices = computed(model, task, pairs, f"smoothgrad:{samples}")
     assert_equals(matrices, pairs, lambda pair: slow_smoothgrad(model, pair, samples))
-
-
-def test_gradients_equal_differences(task, pairs, monkeypatch):
-    def softmax(x, dim, onnx_trace=False):
-        return x.softmax(dim)  # fairseq's is in single precision: too coarse for differences
-
-    monkeypatch.setattr("fairseq.utils.softmax", softmax)
-    model = lively(build_model(task=task, share_all_embeddings=True))
-    matrices = computed(model, task, pairs, "grad-input")
-    assert_equals(matrices, pairs, lambda pair: slow_differences(model, pair))
 
 
 def test_activation_checkpoints_change_nothing(task, pairs):
