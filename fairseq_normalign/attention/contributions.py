@@ -7,7 +7,7 @@ An attention with heads h computes, for query t,
 so that its vectors α f(x), and not its weights α alone, say what it takes from x_s.
 
 Shapes: B batch, H heads, T queries, S keys, C model width, D head width. No function here but
-:func:`summed_vectors` and :func:`head_vectors` builds a tensor with both T·S and C.
+:meth:`Recorded.summed_vectors` and ``head_vectors`` builds a tensor with both T·S and C.
 """
 
 from __future__ import annotations
@@ -62,6 +62,18 @@ class Recorded:
             return Recorded(weights)
         values = self.values[sentences, heads, :keys]
         return Recorded(weights, values, self.out_weight[heads], self.out_bias)
+
+    def summed_vectors(self) -> Tensor:
+        """Σ_h α_h f_h(x_s) for every pair (t, s), (B, T, S, C). Large: T·S·C numbers a sentence."""
+        weights, values, out_weight = self.parts()
+        transformed = torch.einsum("bhsd,hdc->bshc", values, out_weight)
+        return torch.einsum("bhts,bshc->btsc", weights, transformed)
+
+    def head_vectors(self) -> Tensor:
+        """α_h f_h(x_s) for every head and pair (t, s), (B, H, T, S, C): H times as large."""
+        weights, values, out_weight = self.parts()
+        transformed = torch.einsum("bhsd,hdc->bhsc", values, out_weight)
+        return weights.unsqueeze(-1) * transformed.unsqueeze(2)
 
     def detached(self) -> Recorded:
         """The same without the graph that it was computed in."""
@@ -124,20 +136,6 @@ def _sqrt(squared: Tensor) -> Tensor:
         return squared.clamp(min=0).sqrt()
     positive = squared > 0
     return squared.where(positive, torch.ones_like(squared)).sqrt() * positive
-
-
-def summed_vectors(recorded: Recorded) -> Tensor:
-    """Σ_h α_h f_h(x_s) for every pair (t, s), (B, T, S, C). Large: T·S·C numbers a sentence."""
-    weights, values, out_weight = recorded.parts()
-    transformed = torch.einsum("bhsd,hdc->bshc", values, out_weight)
-    return torch.einsum("bhts,bshc->btsc", weights, transformed)
-
-
-def head_vectors(recorded: Recorded) -> Tensor:
-    """α_h f_h(x_s) for every head and pair (t, s), (B, H, T, S, C): H times as large."""
-    weights, values, out_weight = recorded.parts()
-    transformed = torch.einsum("bhsd,hdc->bhsc", values, out_weight)
-    return weights.unsqueeze(-1) * transformed.unsqueeze(2)
 
 
 def attention_output(recorded: Recorded) -> Tensor:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor
 
-    from fairseq_normalign.attention.contributions import Recorded
     from fairseq_normalign.host.pairs import Pair
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
@@ -23,18 +21,6 @@ class Quantity(NamedTuple):
     axes: tuple[str, ...]  # of one layer and one sentence: head, query, key, width
     compute: Callable[..., Any]  # Recorded → (B, *axes)
     needs_values: bool = True  # whether it is computed from values and W_O, too
-
-
-def _summed_vectors(recorded: Recorded) -> Tensor:
-    from fairseq_normalign.attention.contributions import summed_vectors
-
-    return summed_vectors(recorded)
-
-
-def _head_vectors(recorded: Recorded) -> Tensor:
-    from fairseq_normalign.attention.contributions import head_vectors
-
-    return head_vectors(recorded)
 
 
 QUANTITIES = {
@@ -48,8 +34,12 @@ QUANTITIES = {
     "transformed-norms": Quantity(
         "‖f(x)‖", ("head", "key"), lambda recorded: recorded.norms.transformed
     ),
-    "vectors": Quantity("Σ_h αf(x)", ("query", "key", "width"), _summed_vectors),
-    "head-vectors": Quantity("αf(x)", ("head", "query", "key", "width"), _head_vectors),
+    "vectors": Quantity(
+        "Σ_h αf(x)", ("query", "key", "width"), lambda recorded: recorded.summed_vectors()
+    ),
+    "head-vectors": Quantity(
+        "αf(x)", ("head", "query", "key", "width"), lambda recorded: recorded.head_vectors()
+    ),
 }
 
 SOURCE_SHARE = "source-share"

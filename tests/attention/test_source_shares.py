@@ -10,7 +10,6 @@ from fairseq_normalign import NormAligner, source_shares, text_pairs
 from fairseq_normalign.attention.alti import contributions
 from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.block import Block
-from fairseq_normalign.attention.contributions import summed_vectors
 from fairseq_normalign.attention.methods import METHODS, Batch
 from fairseq_normalign.attention.quantities import SOURCE_SHARE
 from fairseq_normalign.attention.recorder import record_blocks, recorded_blocks
@@ -42,7 +41,7 @@ def read(reader: PairReader, pairs=PAIRS) -> list:
 
 def terms_of(block: Block) -> torch.Tensor:
     """T_ij, every vector of it, (B, T, S, C), or (B, T, S+1, C) with the residual's behind."""
-    attended = summed_vectors(block.recorded)
+    attended = block.recorded.summed_vectors()
     if block.self_attention:
         diagonal = torch.eye(attended.shape[1]).unsqueeze(-1)
         vectors = attended + diagonal * block.residual.unsqueeze(2)
