@@ -1,0 +1,133 @@
+"""The files of a model: from MODEL, as users name it, to checkpoint, dictionaries and pieces.
+
+MODEL is a checkpoint, a folder with one, or a folder of Hugging Face. Imports no PyTorch: what is
+missing is said before anything loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.words import CONTINUED, SPACES
+
+USUAL = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")  # the first that is there
+HUGGING_FACE = "config.json"
+# Files that split text into pieces, as fairseq's models are published with them. {} is a language.
+SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model", "*.model")
+OF_A_LANGUAGE = ("spm.{}.model", "{}.spm.model", "{}.model", "{}.spm")
+CODES = ("bpecodes", "bpe.codes", "codes", "code")
+CODES_OF_A_LANGUAGE = ("bpe.{}.codes", "codes.{}", "bpecodes.{}", "{}.bpecodes", "{}.codes")
+SAMPLE = 5000  # lines of a dictionary that tell its marks
+
+
+def find_checkpoint(model: str) -> Path | None:
+    """The checkpoint that MODEL names; None if MODEL is a folder of Hugging Face."""
+    path = Path(model)
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise InputError(f"{model}: no such file or folder{_how_to_download(model)}")
+    for name in USUAL:
+        if (path / name).is_file():
+            return path / name
+    checkpoints = sorted(found.name for found in path.glob("*.pt"))
+    if len(checkpoints) > 1:
+        names = ", ".join(checkpoints)
+        raise InputError(f"{model}: has several checkpoints: {names}; name one of them")
+    if checkpoints:
+        return path / checkpoints[0]
+    if (path / HUGGING_FACE).is_file():
+        return None
+    raise InputError(f"{model}: no checkpoint (*.pt) and no {HUGGING_FACE} in this folder")
+
+
+def _how_to_download(model: str) -> str:
+    """Advice for a name such as ``Helsinki-NLP/opus-mt-de-en``."""
+    looks_like_hub = model.count("/") == 1 and not model.startswith((".", "/", "~"))
+    if not looks_like_hub or Path(model).parent.exists():
+        return ""
+    folder = model.partition("/")[2]
+    return f"; to download it from the Hugging Face Hub: hf download {model} --local-dir {folder}"
+
+
+def find_data(checkpoint: Path, trained_on: str | None = None) -> Path | None:
+    """The folder of dictionaries: the checkpoint's own, else the one that it was trained on."""
+    folders = [checkpoint.parent, *map(Path, (trained_on or "").split(":"))]
+    for folder in folders:
+        if dictionaries(folder):
+            return folder
+    return None
+
+
+def dictionaries(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("dict.txt"), *folder.glob("dict.*.txt")])
+
+
+def find_pieces(
+    folders: Iterable[Path], dictionary: Path, languages: tuple[str | None, str | None]
+) -> dict[str, str]:
+    """The options of BPE that the files of a model and the marks of its dictionary tell.
+
+    Args:
+        folders: where the files may be; the first that has them counts.
+        languages: of source and target, which may have files of their own.
+    """
+    scheme = marks_of(dictionary)
+    for folder in folders:
+        found: dict[str, str] = {}
+        if scheme == "sentencepiece":
+            found = _files(folder, "sentencepiece_model", SENTENCEPIECE, OF_A_LANGUAGE, languages)
+        elif scheme == "subword_nmt":
+            found = _files(folder, "bpe_codes", CODES, CODES_OF_A_LANGUAGE, languages)
+            if found:
+                scheme = _kind_of_codes(Path(next(iter(found.values()))))
+        if found:
+            return {"bpe": scheme, **found}
+    return {}
+
+
+def marks_of(dictionary: Path) -> str:
+    """How the pieces of a dictionary are marked; 'none' if they are words."""
+    with dictionary.open(encoding="utf-8", errors="replace") as lines:
+        pieces = [line.rpartition(" ")[0] for line in islice(lines, SAMPLE)]
+    if any(piece.startswith(SPACES["sentencepiece"]) for piece in pieces):
+        return "sentencepiece"
+    if any(piece.endswith(CONTINUED) for piece in pieces):
+        return "subword_nmt"
+    return "none"
+
+
+def _files(
+    folder: Path,
+    option: str,
+    common: Iterable[str],
+    of_each: Iterable[str],
+    languages: tuple[str | None, str | None],
+) -> dict[str, str]:
+    """A file for both languages or one for each, by the options that name them."""
+    for pattern in of_each:
+        pair = [folder / pattern.format(language) for language in languages]
+        if all(path.is_file() for path in pair):
+            sides = ("source", "target")
+            return {f"{side}_{option}": str(path) for side, path in zip(sides, pair, strict=True)}
+    for pattern in common:
+        found = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found)
+            flag = "--" + option.replace("_", "-")
+            raise InputError(
+                f"{folder}: which of {names} splits text into pieces? name it by {flag}"
+            )
+        if found:
+            return {option: str(found[0])}
+    return {}
+
+
+def _kind_of_codes(path: Path) -> str:
+    """subword-nmt's codes are pairs behind a line with their version; fastBPE's have counts."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        first = next(lines, "")
+    return "fastbpe" if len(first.split()) == 3 and first.split()[2].isdigit() else "subword_nmt"
