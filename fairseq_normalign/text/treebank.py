@@ -100,7 +100,8 @@ def _rows(
 def _surface(rows: Sequence[_Row], tokens: dict[int, tuple[int, str]], where: str) -> Tree:
     """Syntactic words, numbered from 1, to surface words."""
     depths = _depths(rows, where)
-    forms, nearest = [], []  # of each token: the part nearest to the root, so it stays a tree
+    forms: list[str] = []
+    nearest: list[int] = []  # of each token: the part nearest to the root, so it stays a tree
     token_of = {0: -1}
     number = 1
     while number <= len(rows):
