@@ -11,9 +11,13 @@ from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.layers.evolution import Evolution, EvolutionResult, evolution
+from fairseq_normalign.layers.evolution import (
+    Evolution,
+    EvolutionResult,
+    evolution,
+    kept_states,
+)
 from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, plan_of
-from fairseq_normalign.layers.state_pass import kept_states, states_with_and_without
 from fairseq_normalign.layers.token_table import BOUNDARY, ReadText, tokens_of
 from tests.conftest import ToyTask, build_model
 
@@ -106,17 +110,11 @@ def test_states_without_a_token_are_those_of_sentences_alone(max_tokens):
     starts = np.searchsorted(tokens.sentences, range(6))
     hidden = {sentence: int(starts[sentence]) + 1 for sentence in range(6)}
     kept = starts + 2
-    usual, without = states_with_and_without(
-        text, tokens, hidden, kept, max_tokens=max_tokens, progress=lambda done: None
-    )
+    found = kept_states(text, tokens, kept, hidden=hidden, max_tokens=max_tokens)
     for sentence, pair in enumerate(text.pairs):
-        alone = text.states.run([pair])[1:]
-        alone_without = text.states.run_without([pair], [1])
-        for layer in range(2):
+        for layer, alone in enumerate(text.states.run_without([pair], [1])):
             close = {"rtol": 1e-4, "atol": 1e-5}
-            torch.testing.assert_close(usual[layer, sentence], alone[layer][0, 2], **close)
-            expected = alone_without[layer][0, 2]
-            torch.testing.assert_close(without[layer, sentence], expected, **close)
+            torch.testing.assert_close(found[layer, sentence], alone[0, 2], **close)
 
 
 def test_batches_change_nothing():
@@ -269,9 +267,11 @@ def test_models_must_read_the_same_pieces():
 
 
 def made_up(name: str, count: int, **more) -> Evolution:
-    shares = {key: [0.5] * count for key in ("identity", "left", "right")}
-    information = {"information": [1.25] * count, "shuffled_information": [0.125] * count}
-    return Evolution(name, "encoder", position=[2.0] * count, **shares, **information, **more)
+    names = ("identity", "left", "right", "position", "information", "shuffled_information")
+    numbers = zip(names, [0.5, 0.5, 0.5, 2.0, 1.25, 0.125], strict=True)
+    by_layer = {key: [number] * count for key, number in numbers}
+    nothing = {"change": {}, "shuffled_change": [], "influence": {}, "layers": []}
+    return Evolution(name, "encoder", **{**nothing, **by_layer, **more})
 
 
 @pytest.fixture
