@@ -13,8 +13,7 @@ from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.cli.runs import Task, check_run_options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.categories import DEFAULT, PRESETS, parse_categories
-from fairseq_normalign.layers.ranks import SOURCES
+from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import prepared_job

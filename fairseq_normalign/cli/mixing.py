@@ -18,7 +18,7 @@ from fairseq_normalign.cli.output import add_output_options, print_result, write
 from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.names import ANALYSES
 from fairseq_normalign.runs.measure import Made
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token

@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.names import ANALYSES
 from fairseq_normalign.results.result import read_result
 from fairseq_normalign.results.tables import tables_of
 from tests.conftest import run

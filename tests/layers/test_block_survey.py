@@ -18,12 +18,14 @@ from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers import block_pass
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.layers.block_pass import divided
 from fairseq_normalign.layers.block_survey import BlockOptions, Counted, survey_blocks
 from fairseq_normalign.layers.categories import PRESETS, parse_categories
-from fairseq_normalign.names import KINDS
+from fairseq_normalign.layers.mixing import add_means
+from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
+from fairseq_normalign.runs.joins import Gathered
 from tests.conftest import ToyTask, build_model
 
 LINES = [
@@ -292,7 +294,7 @@ def test_heads_keep_their_names_and_headless_layers_are_absent(task, pairs):
     assert set(found) == {"encoder", "decoder"}
     (layer,) = found["encoder"].layers
     assert list(map(str, layer.heads)) == ["encoder.2.3"]
-    assert len(layer.affine.rates) == len(layer.affine.singular) == 1
+    assert len(layer.rates) == len(layer.singular) == 1
 
 
 def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
@@ -305,7 +307,7 @@ def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
     layer = survey_blocks(ready(network, task), pairs, options).statistics["encoder"].layers[0]
     assert layer.transformed.mean[3] == 0
     assert layer.transformed.mean[2] > 0
-    assert layer.affine.singular[3][1:] == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
+    assert layer.singular[3][1:] == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
 
 
 def test_a_language_model_reads_the_source(task):
@@ -342,3 +344,24 @@ def roberta_task(task):
     masked.dictionary = task.source_dictionary
     masked.cfg = task.args
     return masked
+
+
+def test_micro_and_macro_means():
+    sums = Gathered()
+    # Two sentences, of three tokens and of one, and another batch with one more.
+    values = torch.tensor([[[1.0, 2.0, 6.0], [4.0, 99.0, 99.0]]])
+    both = torch.cat([values, -values]).unsqueeze(0)
+    add_means(sums, "x", both, torch.tensor([[0, 1, 1], [1, -1, -1]]), 3)
+    add_means(sums, "x", torch.tensor([[[[3.0]], [[-3.0]]]]), torch.tensor([[1]]), 3)
+    arrays = sums.arrays
+    found = (
+        divided(arrays["x.micro.sum"], arrays["x.tokens.sum"])[0],
+        divided(arrays["x.macro.sum"], arrays["x.sentences.sum"])[0],
+    )
+    np.testing.assert_allclose(found[0][0], [1, (2 + 6 + 4 + 3) / 4, np.nan, 16 / 5])
+    np.testing.assert_allclose(found[1][0], [1, (4 + 4 + 3) / 3, np.nan, (3 + 4 + 3) / 3])
+    np.testing.assert_allclose(found[1][1], -found[1][0])
+    assert arrays["x.tokens.sum"].tolist() == [1, 4, 0, 5]
+    assert arrays["x.sentences.sum"].tolist() == [1, 3, 0, 3]
+    assert arrays["x.low"].tolist() == [1, -6]
+    assert arrays["x.high"].tolist() == [6, -1]

@@ -1,11 +1,19 @@
+import math
+
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.categories import PRESETS, Token, parse_categories
+from fairseq_normalign.layers.categories import (
+    PRESETS,
+    RankByCount,
+    Token,
+    parse_categories,
+    rank_by_id,
+)
 
 
-def token(symbol, *, special=False, continues=False):
-    return Token(7, symbol, symbol.replace("▁", ""), special, continues)
+def token(symbol, *, index=50, special=False, continues=False):
+    return Token(index, symbol, symbol.replace("▁", ""), special, continues)
 
 
 PIECES = [
@@ -88,3 +96,39 @@ def test_a_category_of_too_few_tokens():
     with pytest.raises(InputError, match="a=x: matches one token of the corpus; expected two"):
         categories.check_counts([1, 9])
     PRESETS["pieces"].check_counts([0, 1, 0, 9])
+
+
+# Kobayashi et al. (2020), footnotes 5 and 6.
+BY_ID = [
+    (token("▁,"), 1),
+    (token("."), 2),
+    (token("</s>", special=True), 3),
+    (token("[SEP]", special=True), 3),
+    (token("[CLS]", special=True), 4),
+    (token("▁go", index=10), 14),
+    (token("▁going", index=11), 15),
+    (token("▁a"), math.nan),
+    (token("▁"), math.nan),
+    (token("<unk>", index=3), math.nan),
+    (token("[MASK]", special=True), math.nan),
+]
+
+
+@pytest.mark.parametrize(("given", "rank"), BY_ID)
+def test_rank_by_id(given, rank):
+    assert rank_by_id(given, "") == pytest.approx(rank, nan_ok=True)
+
+
+def test_rank_by_count_of_pieces():
+    ranks = RankByCount({"▁a": 9, "b": 5, "c": 5, "▁d": 1})
+    found = [ranks(token(symbol), "") for symbol in ("▁a", "b", "c", "▁d", "e")]
+    assert found == [1, 2, 2, 4, 5]
+    assert ranks(token("</s>", special=True), "") == 0
+    assert math.isnan(ranks(token("<unk>"), ""))
+
+
+def test_rank_by_count_of_words():
+    ranks = RankByCount({"go": 9, "going": 5}, of_words=True)
+    assert ranks(token("ing"), "going") == 2
+    assert ranks(token("<unk>"), "go") == 1
+    assert math.isnan(ranks(token("[MASK]"), "go"))
