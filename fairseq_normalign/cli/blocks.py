@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.output import show
 from fairseq_normalign.cli.runs import Task, check_run_options
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.measure import prepared_job
+from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.raw_corpus import ChunkReader
     from fairseq_normalign.layers.block_survey import Blocks, BlockSurvey, Counted
+    from fairseq_normalign.results.result import Result
 
 ATTENTIONS = {"all": "cross", "encoder": "encoder", "decoder": "decoder"}
 
@@ -189,6 +192,30 @@ def read_counts(args: argparse.Namespace) -> dict[str, Counted]:
         return {}
     counted = [Counted(read_frequencies(path), path) for path in args.frequencies]
     return {"source": counted[0], "target": counted[-1]}
+
+
+def show_blocks(
+    args: argparse.Namespace,
+    made: Mapping[str, Made],
+    result_of: Callable[[BlockSurvey, Mapping[str, Any]], Result],
+    more: Mapping[str, Any],
+    **measured: bool,
+) -> None:
+    """Writes and prints what came out, of several models their mean.
+
+    Args:
+        result_of: makes a result of what was found and the signature.
+        more: of the signature.
+        measured: mixing, statistics.
+    """
+    from fairseq_normalign.results.several import together
+
+    surveys = [made[each.name].result(each) for each in measures_of(args, {}, **measured)]
+    signature = {**signature_of(args, surveys[0]), **more}
+    of_models = {}
+    for name, survey in zip(short_names(args.path), surveys, strict=True):
+        of_models[name] = result_of(survey, signature)
+    show(together(of_models, signature), args)
 
 
 def signature_of(args: argparse.Namespace, survey: BlockSurvey) -> dict[str, Any]:

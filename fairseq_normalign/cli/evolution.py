@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.layers.evolution_plan import EvolutionOptions, plan_of
 from fairseq_normalign.options import add_flags, read_options
@@ -84,10 +84,8 @@ def main(args: argparse.Namespace) -> None:
         **result.signature,
         **options.policy_for_long_pairs(args),
     }
-    result = replace(result, signature=signature)
-    write_result_files(result, args)
     if args.plot_words:
         from fairseq_normalign.results.figure import save
 
         save(result.words_figure(), args.plot_words)
-    print_result(result, args)
+    show(replace(result, signature=signature), args)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.treebank import lowercased, read_conllu
@@ -87,6 +87,4 @@ def main(args: argparse.Namespace) -> None:
         **options.policy_for_long_pairs(args),
         "version": __version__,
     }
-    result = ProbingResult(models, signature)
-    write_result_files(result, args)
-    print_result(result, args)
+    show(ProbingResult(models, signature), args)

@@ -93,6 +93,12 @@ def divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
+def arrays_of(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Those whose names begin so, by the rest of their names."""
+    start = f"{name}."
+    return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
+
+
 class BlockBatch(NamedTuple):
     """All attention blocks on one batch, and the tokens that they see."""
 

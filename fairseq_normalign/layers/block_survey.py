@@ -88,9 +88,9 @@ class BlockSurvey:
     mixing: Mapping[str, Mixing]
     statistics: Mapping[str, Statistics]
 
-    def results(self) -> list[Result]:
+    def results(self, signature: Mapping[str, object]) -> list[Result]:
         """What was measured, as results that show themselves."""
-        signature = {"sentences": self.sentences, "version": __version__}
+        signature = {**signature, "sentences": self.sentences, "version": __version__}
         shown: list[Result] = []
         if self.mixing:
             shown.append(MixingResult(self.mixing, signature))
@@ -99,7 +99,7 @@ class BlockSurvey:
         return shown
 
     def _repr_html_(self) -> str:
-        return "\n".join(result._repr_html_() for result in self.results())
+        return "\n".join(result._repr_html_() for result in self.results({}))
 
 
 class Blocks:

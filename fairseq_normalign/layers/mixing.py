@@ -13,7 +13,7 @@ from torch import Tensor
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.layers.block_pass import BlockBatch, divided, memberships
+from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.results.blocks import (
@@ -100,20 +100,19 @@ def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, num
 
 def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:
     """What was found of one kind of attention."""
-    name = f"mixing.{kind}"
-    occurrences = arrays[f"{name}.ranked.sample"][:, 1:]  # rank, special, ratios
-    words = occurrences[occurrences[:, 1] == 0]
+    own = arrays_of(arrays, f"mixing.{kind}")
+    occurrences = own["ranked.sample"][:, 1:]  # rank, special, ratios
     return Mixing(
         categories=[*categories.names, OVERALL],
-        tokens=arrays[f"{name}.tokens.sum"],
-        macro=divided(arrays[f"{name}.macro.sum"], arrays[f"{name}.sentences.sum"]),
-        micro=divided(arrays[f"{name}.micro.sum"], arrays[f"{name}.tokens.sum"]),
-        low=arrays[f"{name}.low"],
-        high=arrays[f"{name}.high"],
+        tokens=own["tokens.sum"],
+        macro=divided(own["macro.sum"], own["sentences.sum"]),
+        micro=divided(own["micro.sum"], own["tokens.sum"]),
+        low=own["low"],
+        high=own["high"],
         rho=_rhos(occurrences),
-        rho_without_specials=_rhos(words),
+        rho_without_specials=_rhos(occurrences[occurrences[:, 1] == 0]),
         ranked=len(occurrences),
-        ranked_of=int(arrays[f"{name}.ranked.sum"][0]),
+        ranked_of=int(own["ranked.sum"][0]),
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import BlockBatch, divided, memberships
+from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
 from fairseq_normalign.layers.categories import Categories
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.weight_and_norm import (
@@ -241,23 +242,21 @@ def statistics_of(
     Args:
         known: of each layer that has heads, what its weights say (``weights_say``).
     """
-    name = f"statistics.{kind}"
-    layers = []
-    for number, of_layer in known.items():
-        layers.append(_layer_statistics(arrays, kind, int(number), of_layer))
-    rows = arrays[f"{name}.occurrences.sample"][:, 1:]
-    of_rows = int(arrays[f"{name}.occurrences.sum"][0])
+    own = arrays_of(arrays, f"statistics.{kind}")
+    layers = [_layer_statistics(own, kind, number, known[number]) for number in known]
+    rows = own["occurrences.sample"][:, 1:]
+    of_rows = int(own["occurrences.sum"][0])
     cells, relations = [], []
     for category in range(len(categories.names)):
-        points = arrays[f"{name}.cells-{category}.sample"][:, 1:]
-        seen = int(arrays[f"{name}.cells-{category}.sum"][0])
+        points = own[f"cells-{category}.sample"][:, 1:]
         cells.append(points)
+        seen = int(own[f"cells-{category}.sum"][0])
         relations.append(_relation(points[:, 0], points[:, 1], seen))
     return Statistics(
         categories=categories.names,
         layers=layers,
-        transformed=pooled(arrays[f"{name}.{layer}.transformed.moments"] for layer in known),
-        inputs=pooled(arrays[f"{name}.{layer}.inputs.moments"] for layer in known),
+        transformed=pooled(own[f"{number}.transformed.moments"] for number in known),
+        inputs=pooled(own[f"{number}.inputs.moments"] for number in known),
         cells=relations,
         rank_weights=_relation(rows[:, 0], rows[:, 2], of_rows),
         rank_norms=_relation(rows[:, 0], rows[:, 3], of_rows),
@@ -271,22 +270,19 @@ def _relation(first: np.ndarray, second: np.ndarray, seen: int) -> Relation:
 
 
 def _layer_statistics(
-    arrays: Mapping[str, np.ndarray], kind: str, layer: int, known: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray], kind: str, number: str, known: Mapping[str, Any]
 ) -> LayerStatistics:
     """What was gathered of one attention, and what its parameters tell."""
-    name = f"statistics.{kind}.{layer}"
-    sentences = arrays[f"{name}.sentences.sum"]
+    own, layer = arrays_of(arrays, number), int(number)
+    heads = [Head(kind, layer, head) for head in known["heads"]]
     return LayerStatistics(
         layer=layer,
-        heads=[Head(kind, layer, number) for number in known["heads"]],
-        transformed=lengths_of(arrays[f"{name}.transformed.moments"]),
-        inputs=lengths_of(arrays[f"{name}.inputs.moments"]),
-        weights=arrays[f"{name}.weights.sum"] / sentences,
-        weighted=arrays[f"{name}.weighted.sum"] / sentences,
-        by_category=divided(arrays[f"{name}.by_category.sum"], arrays[f"{name}.having.sum"]),
-        singular=known["singular"],
-        rates=known["rates"],
-        rate=known["rate"],
+        transformed=lengths_of(own["transformed.moments"]),
+        inputs=lengths_of(own["inputs.moments"]),
+        weights=own["weights.sum"] / own["sentences.sum"],
+        weighted=own["weighted.sum"] / own["sentences.sum"],
+        by_category=divided(own["by_category.sum"], own["having.sum"]),
+        **{**known, "heads": heads},
     )
 
 
@@ -324,15 +320,15 @@ def affine(attention) -> dict[str, Any]:
 
 POINTS = 400  # of a cloud
 SMALLEST = 1e-4  # weight that a cloud shows
-BY_CATEGORY: dict[str, Callable[[LayerStatistics], np.ndarray]] = {
-    "Σ α over the keys of a category": lambda layer: layer.weights,
-    "Σ ‖αf(x)‖ over the keys of a category": lambda layer: layer.weighted,
-    "‖f(x)‖, mean over the keys of a category": lambda layer: layer.by_category,
+BY_CATEGORY = {  # (H, K) of a layer
+    "Σ α over the keys of a category": attrgetter("weights"),
+    "Σ ‖αf(x)‖ over the keys of a category": attrgetter("weighted"),
+    "‖f(x)‖, mean over the keys of a category": attrgetter("by_category"),
 }
-BY_HEAD: dict[str, Callable[[LayerStatistics], Sequence[float]]] = {
-    "mean ‖f(x)‖": lambda layer: layer.transformed.mean.tolist(),
-    "coefficient of variation of ‖f(x)‖": lambda layer: layer.transformed.variation.tolist(),
-    "expansion rate": lambda layer: layer.rates,
+BY_HEAD = {  # (H,) of a layer
+    "mean ‖f(x)‖": attrgetter("transformed.mean"),
+    "coefficient of variation of ‖f(x)‖": attrgetter("transformed.variation"),
+    "expansion rate": attrgetter("rates"),
 }
 
 
@@ -377,9 +373,7 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     ]
 
 
-def _category_map(
-    title: str, measured: Statistics, value: Callable[[LayerStatistics], np.ndarray]
-) -> Grid:
+def _category_map(title: str, measured: Statistics, value: Callable) -> Grid:
     """A row for each layer, a column for each category; means over heads."""
     values = [_numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
     rows = [str(layer.layer + 1) for layer in measured.layers]
@@ -387,16 +381,13 @@ def _category_map(
     return Grid(title, "layer", "category", rows, columns, values, numbers=True)
 
 
-def _head_map(
-    title: str, measured: Statistics, value: Callable[[LayerStatistics], Sequence[float]]
-) -> Grid:
+def _head_map(title: str, measured: Statistics, value: Callable) -> Grid:
     count = 1 + max(layer.heads[-1].head for layer in measured.layers)
     values = []
     for layer in measured.layers:
-        row: list[float | None] = [None] * count
-        for head, number in zip(layer.heads, _numbers(value(layer)), strict=True):
-            row[head.head] = number
-        values.append(row)
+        numbers = [head.head for head in layer.heads]
+        known = dict(zip(numbers, _numbers(value(layer)), strict=True))
+        values.append([known.get(head) for head in range(count)])
     rows = [str(layer.layer + 1) for layer in measured.layers]
     columns = [str(head + 1) for head in range(count)]
     return Grid(title, "layer", "head", rows, columns, values, absent="removed")

@@ -134,20 +134,6 @@ def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
                 assert mixing.rho[place] == pytest.approx(expected, abs=0.02)
 
 
-def test_extremes_and_mean(model, pairs):
-    mixing = survey_blocks(model, pairs).mixing["encoder"]
-    ratios = []
-    for pair in pairs:
-        blocks, _ = alone(model, pair)
-        ratios.append(
-            torch.cat([mixing_ratios(blocks["encoder", layer])[:, 0] for layer in range(2)], dim=1)
-        )
-    together = torch.cat(ratios, dim=1).numpy()
-    np.testing.assert_allclose(mixing.mean, together.mean(1), atol=1e-5)
-    np.testing.assert_allclose(mixing.low, together.min(1), atol=1e-5)
-    np.testing.assert_allclose(mixing.high, together.max(1), atol=1e-5)
-
-
 def test_the_encoder_alone_needs_no_target(model, task, pairs):
     encoder = ready(model.forcing.model, task, "encoder")
     sources = list(text_pairs([(source, None) for source, _ in LINES], encoder.reader))
@@ -156,11 +142,6 @@ def test_the_encoder_alone_needs_no_target(model, task, pairs):
     with_source = [pair for pair in pairs if pair.source.text]
     with_targets = survey_blocks(model, with_source).mixing["encoder"]
     np.testing.assert_allclose(found["encoder"].macro, with_targets.macro, atol=1e-5)
-
-
-def test_the_decoder_alone(model, task, pairs):
-    found = survey_blocks(ready(model.forcing.model, task, "decoder"), pairs).mixing
-    assert set(found) == {"decoder"}
 
 
 def test_layers_without_heads_mix_nothing(task, pairs):

@@ -56,16 +56,12 @@ def test_the_first_pattern_that_matches_a_whole_token_wins():
     assert found == [0, 1, 3, 2, 3]
 
 
-def test_without_patterns_it_is_the_preset():
-    assert parse_categories("marks", []) is PRESETS["marks"]
-
-
 WRONG = {
     "nothing": "--category nothing: expected NAME=REGEX",
     "=x": "--category =x: expected NAME=REGEX",
     "a=": "--category a=: expected NAME=REGEX",
     "a=[": r"--category a=\[: unterminated character set.*; expected a regular expression",
-    "other=x": "--category other: this name is taken",
+    "other=x": "--category other: this name is taken; expected another",
 }
 
 
@@ -73,29 +69,6 @@ WRONG = {
 def test_wrong_patterns(text):
     with pytest.raises(InputError, match=WRONG[text]):
         parse_categories("pieces", [text])
-
-
-def test_a_name_is_given_once():
-    with pytest.raises(InputError, match="--category a: this name is taken; expected another"):
-        parse_categories("pieces", ["a=x", "a=y"])
-
-
-def test_a_category_of_nothing_in_the_dictionary():
-    categories = parse_categories("pieces", ["a=x", "b=y"])
-    categories.check_vocabulary(["x", "y"])
-    with pytest.raises(InputError, match="--category b=y: matches no token of the dictionary"):
-        categories.check_vocabulary(["x", "xy"])
-    PRESETS["pieces"].check_vocabulary([])
-
-
-def test_a_category_of_too_few_tokens():
-    categories = parse_categories("pieces", ["a=x"])
-    categories.check_counts([2, 0])
-    with pytest.raises(InputError, match="--category a=x: matches no token of the corpus; exp"):
-        categories.check_counts([0, 9])
-    with pytest.raises(InputError, match="a=x: matches one token of the corpus; expected two"):
-        categories.check_counts([1, 9])
-    PRESETS["pieces"].check_counts([0, 1, 0, 9])
 
 
 # Kobayashi et al. (2020), footnotes 5 and 6.

@@ -154,25 +154,6 @@ def test_no_step_in_any_direction_makes_it_smaller(labelled):
             assert float(objective(moved, states, labels)) > lowest - 1e-5
 
 
-def test_training_twice_gives_the_same(labelled):
-    first, second = (train(*labelled, 3) for _ in range(2))
-    torch.testing.assert_close(first.weight, second.weight, rtol=0, atol=0)
-
-
-def test_noise_tells_nothing():
-    random = torch.Generator().manual_seed(0)
-    states = torch.randn(2000, 4, generator=random)
-    labels = torch.randint(4, (2000,), generator=random)
-    probe = train(states[:1000], labels[:1000], 4)
-    assert probe.accuracy(states[1000:], labels[1000:]) == pytest.approx(0.25, abs=0.05)
-
-
-def test_a_neuron_that_never_changes_is_no_trouble(labelled):
-    states, labels = labelled
-    states[:, 0] = 7
-    assert train(states, labels, 3).logits(states).isfinite().all()
-
-
 def test_accuracies_are_shown_in_percent():
     models = [Probing(name, [0.5, 0.75], [0.25, 0.2], 0.2, 90, 10, ["NOUN"]) for name in "ab"]
     result = ProbingResult(models, {"seed": 1})

@@ -9,7 +9,6 @@ from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.layers.statistics import SeenTokens, add_attentions, lengths_of, pooled
 from fairseq_normalign.layers.weight_and_norm import (
     expansion_rate,
-    received_weights,
     singular_values,
 )
 from fairseq_normalign.runs.joins import Draws, Gathered, moments_of
@@ -175,12 +174,6 @@ def test_occurrences_are_means_over_queries_heads_and_layers(case):
             alpha = float(block.recorded.weights[b, :, queries, s].mean())
             expected.append((rank, category, alpha, 1.5 * float(slow_f(block)[b, :, s].mean())))
     np.testing.assert_allclose(found["x.occurrences.sample"][:, 1:], expected, rtol=1e-4)
-
-
-def test_received_weights_leave_out_padding(case):
-    block, tokens = case
-    received = received_weights(block.recorded, tokens.queries)
-    torch.testing.assert_close(received.sum(-1), torch.ones(B, H), rtol=1e-4, atol=0)
 
 
 def test_no_heads_are_no_cells():

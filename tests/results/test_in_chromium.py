@@ -594,14 +594,6 @@ def test_the_lowest_is_dark_where_low_is_good(opened):
     assert dark == [0.08, 0.54, 1.0]
 
 
-def test_maps_on_one_scale_and_a_lone_value(opened):
-    page = opened("blocks.html")
-    _, dark = strengths(page, "shared")
-    assert dark == [0.54]
-    _, dark = strengths(page, "lone")
-    assert dark == [1.0]
-
-
 def texts_outside(picture):
     """The texts that the edge of a picture cuts."""
     return picture.evaluate(
