@@ -50,7 +50,7 @@ def option(
     shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
     if shown not in (None, False, "") and "(default" not in help:
         help = f"{help} (default: {shown})"
-    argument = {"help": argparse.SUPPRESS if hidden else help.replace("%", "%%")}
+    argument: dict[str, Any] = {"help": argparse.SUPPRESS if hidden else help.replace("%", "%%")}
     if default is False:
         argument |= {"action": "store_true"}
     elif choices is not None:
@@ -75,7 +75,8 @@ def add_flags(parser: argparse.ArgumentParser, options: type) -> None:
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         flags = filter(None, [own.metadata["short"], "--" + own.name.replace("_", "-")])
-        default = own.default if own.default is not MISSING else own.default_factory()
+        made = own.default_factory
+        default = own.default if made is MISSING else made()
         groups[title].add_argument(*flags, default=default, **own.metadata["argument"])
 
 
