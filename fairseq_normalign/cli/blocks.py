@@ -53,11 +53,6 @@ def add_block_options(parser: argparse.ArgumentParser) -> None:
         help="tokens of a sentence, special ones included; longer ones are too long, as if the "
         "model took no more (default: what the model takes)",
     )
-    add_mask_options(parser)
-    add_token_options(parser)
-
-
-def add_mask_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("masks", "of masked language models, such as BERT")
     group.add_argument(
         "--mask-share",
@@ -69,9 +64,6 @@ def add_mask_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=int, default=0, metavar="N", help="which ones (default: %(default)s)"
     )
-
-
-def add_token_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("tokens")
     named = [f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items()]
     group.add_argument(
@@ -154,17 +146,16 @@ def block_task(args: argparse.Namespace, measure: Blocks, folder: RunFolder | No
     attention = ATTENTIONS[args.attention]
     model = load(args, attention=attention)
     need_target = attention != "encoder" and not model.forcing.is_language_model
-    corpus = raw_corpus(args, [model], need_target=need_target)
-    reader = chunk_reader(args, model, corpus.kind)
-    items = islice(corpus.items, args.limit)
+    kind, every, total, names = raw_corpus(args, [model], need_target=need_target)
+    reader = chunk_reader(args, model, kind)
+    items = islice(every, args.limit)
     first = list(islice(items, EXAMINED_PAIRS))
     reader.examine(first)
-    total = corpus.total
     if total is not None and args.limit is not None:
         total = min(total, args.limit)
     job = prepared_job(measure, reader, chain(first, items), folder, total)
-    notes = Notes(reader, corpus.names)
-    return Task([job], reader, partial(load_reader, args, corpus.kind), notes, "blocks")
+    notes = Notes(reader, names)
+    return Task([job], reader, partial(load_reader, args, kind), notes, "blocks")
 
 
 def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:

@@ -288,7 +288,7 @@ def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
     layer = survey_blocks(ready(network, task), pairs, options).statistics["encoder"].layers[0]
     assert layer.transformed.mean[3] == 0
     assert layer.transformed.mean[2] > 0
-    assert layer.singular[3][1:] == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
+    assert max(layer.singular[3][1:]) == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
 
 
 def test_a_language_model_reads_the_source(task):
