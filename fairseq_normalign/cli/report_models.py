@@ -243,7 +243,7 @@ class Gatherer:
         if not (self.args.gold and paths):
             return
         of_gold = gold(self.args)
-        scores = aer.score(of_gold, [LinkFile(path) for path in paths], keep=True)
+        scores = aer.score(of_gold, [LinkFile(path) for path in paths])
         systems = []
         for path, (_, total, by_pair) in zip(paths, scores, strict=True):
             made = {"gold": Path(of_gold.name).name, **of_gold.read_as(), **made_with(path)}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.attention.block import Block
-from fairseq_normalign.attention.block_recorder import recorded_blocks
+from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.heads.attention_pass import PADDING, read_words
 from fairseq_normalign.host.attention_modules import Name, attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches

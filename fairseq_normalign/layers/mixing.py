@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.attention.block import mixing_ratios
-from fairseq_normalign.attention.finite import check_finite
+from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
 from fairseq_normalign.layers.categories import OVERALL, Categories
