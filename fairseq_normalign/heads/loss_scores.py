@@ -29,8 +29,7 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.host.batches import numbered_batches, text_of, text_of_batch
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.predictions import target_log_probs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
 from fairseq_normalign.host.translate import Translator, reference
 from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.progress import bar

@@ -12,6 +12,7 @@ from fairseq_normalign.errors import InputError
 if TYPE_CHECKING:
     from fairseq_normalign.attention.states import States
     from fairseq_normalign.host.pairs import Pair, PairReader
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 BOUNDARY = -1  # as NONE of ``layers.geometry``: before the first and after the last token
 
@@ -23,6 +24,10 @@ class ReadText(NamedTuple):
     states: States
     reader: PairReader
     pairs: Sequence[Pair]
+
+    @property
+    def forcing(self) -> TeacherForcing:
+        return self.states.forcing
 
     @property
     def side(self) -> str:

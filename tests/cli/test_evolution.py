@@ -97,7 +97,7 @@ def test_the_decoder_of_a_translation_model(folder):
 REFUSED = {
     "--part encoder": (
         ["language.pt"],
-        "TransformerLanguageModel has no encoder and no encoder self-attention: it is a language",
+        "TransformerLanguageModel has no encoder self-attention; it has decoder self-attention",
     ),
     "--part decoder": (
         ["translation.pt"],
@@ -148,5 +148,5 @@ def test_other_commands_refuse_a_language_model(command, folder, tmp_path):
     done = run("normalign", command, folder, "--path", path, *text, "--cpu", *more, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    message = "TransformerLanguageModel has no encoder and no source–target attention"
+    message = "TransformerLanguageModel has no source–target attention"
     assert line.startswith(f"normalign {command}: {message}")
