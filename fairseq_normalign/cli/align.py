@@ -264,7 +264,7 @@ def default_combination(args: argparse.Namespace) -> str | None:
 
 def main(args: argparse.Namespace) -> None:
     if args.all:
-        from fairseq_normalign.host.options import complete
+        from fairseq_normalign.cli.model import complete
 
         complete(args)
         print_table(args)

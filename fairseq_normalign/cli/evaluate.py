@@ -104,7 +104,8 @@ def dtype_of(args: argparse.Namespace) -> str:
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.heads.evaluation import GoldTexts, compare
     from fairseq_normalign.heads.translation import Texts
-    from fairseq_normalign.host.options import complete, gold
+    from fairseq_normalign.cli.model import complete
+    from fairseq_normalign.host.options import gold
     from fairseq_normalign.host.pairs import PairReader
 
     complete(args, SEARCH)

@@ -67,7 +67,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.options import complete
+    from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.evolution import measured
     from fairseq_normalign.layers.model_part import read_corpus
 

@@ -156,7 +156,7 @@ def main(args: argparse.Namespace) -> None:
 
 def profiles_of(args: argparse.Namespace, folder: SumsFolder | None) -> dict[str, Profile]:
     """What is known of the heads of each checkpoint, by its name."""
-    from fairseq_normalign.host.options import complete
+    from fairseq_normalign.cli.model import complete
     from fairseq_normalign.runs.sums import Sums
 
     trees = read_trees(args) if args.conllu else []

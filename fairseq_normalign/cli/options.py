@@ -13,9 +13,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fairseq_normalign.cli.model import place_model
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.options import from_0 as from_0
@@ -25,7 +27,7 @@ from fairseq_normalign.options import share as share
 MAX_TOKENS = 4000
 PICTURES = (".png", ".pdf", ".svg")
 TOO_LONG = ("fail", "skip", "truncate")
-OURS = {"help", "quiet"}  # of every command
+OURS = {"help", "quiet", "names", "data", "path"}  # of every command that runs a model
 BPE_FILES = {
     "sentencepiece_model": "sentencepiece",
     "bpe_codes": "subword_nmt",
@@ -51,32 +53,36 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def model_parser(
-    command: str, *, description: str, example: str, several: bool = False, data: bool = True
+    command: str, *, description: str, example: str, several: bool = False
 ) -> CommandParser:
     """A parser for a command that runs a model, with fairseq's options that people need most.
 
     Args:
         several: ``--path`` takes more than one checkpoint.
-        data: DATA must be named.
     """
     path = "CHECKPOINT [CHECKPOINT …]" if several else "CHECKPOINT"
     parser = CommandParser(
         command,
-        usage=f"normalign {command} {'DATA' if data else '[DATA]'} --path {path} [options]",
+        usage=f"normalign {command} MODEL [SOURCE [TARGET]] [options]\n"
+        f"       normalign {command} DATA --path {path} [options]",
         description=description,
         epilog=f"Example: {example}\nAll options of fairseq-generate are accepted.",
     )
     parser.add_argument(
-        "data",
-        metavar="DATA",
-        nargs=None if data else "?",
-        help="the folder of dictionaries and binarised data",
+        "names",
+        metavar="MODEL [SOURCE [TARGET]]",
+        nargs="*",
+        help="MODEL: a checkpoint, a folder with one, or a Hugging Face folder; SOURCE, TARGET: text "
+        "(default: the binarised test set). With --path: DATA, the folder of dictionaries and "
+        "binarised data",
     )
     group = parser.add_argument_group("model", "as in fairseq-generate")
     group.add_argument(
+        "--data", metavar="DIR", help="the folder of dictionaries, if it is not that of MODEL"
+    )
+    group.add_argument(
         "--path",
         metavar="CHECKPOINT",
-        required=True,
         nargs="+" if several else None,
         help="the checkpoint, or several that share dictionaries" if several else "the checkpoint",
     )
@@ -139,6 +145,7 @@ def add_fairseq_options(group: Any) -> None:
     group.add_argument(
         "--remove-bpe",
         "--post-process",
+        dest="post_process",
         nargs="?",
         const="@@ ",
         metavar="NAME",
@@ -207,15 +214,16 @@ def parse(
         check: refuses options that do not go together, before files are looked for.
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
-    ours = OURS | {"path"} if several else OURS
-    handed_on = [action for action in parser._actions if action.dest not in ours]
+    handed_on = [action for action in parser._actions if action.dest not in OURS]
     add_options(parser)
-    args, others = parser.parse_known_args(data_before_paths(argv) if several else argv)
-    args.others = others
+    args, unknown = parser.parse_known_args(data_before_paths(argv) if several else argv)
+    args.others, more_names = _apart(unknown)
     refuse_unknown(args.others, args.user_dir)
     refuse_shards(args.others, parser.prog)
+    place_model(args, [*args.names, *more_names], several=several)
+    del args.names
     args.own = {action.dest for action in parser._actions if action not in handed_on}
-    args.fairseq_argv = [*_as_words(args, handed_on), *args.others]
+    args.fairseq_argv = [args.data or ".", *_as_words(args, handed_on), *args.others]
     refuse_lone_bpe_files(args)
     check(args)
     check_files(args)
@@ -223,19 +231,26 @@ def parse(
 
 
 def _as_words(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:
-    """The options that were given, as fairseq's parser reads them; positional ones come first."""
-    positional, words = [], []
+    """The options that were given, as fairseq's parser reads them."""
+    words = []
     for action in actions:
         value = getattr(args, action.dest)
         if value == action.default:
             continue
-        if not action.option_strings:
-            positional.append(value)
-        elif value is True:
-            words.append(action.option_strings[-1])
-        else:
-            words += [action.option_strings[-1], str(value)]
-    return [*positional, *words]
+        words.append(action.option_strings[-1])
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+def _apart(unknown: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Options of fairseq with their values, and words that follow options of our own."""
+    others: list[str] = []
+    names: list[str] = []
+    for before, word in pairwise(["", *unknown]):
+        is_name = not word.startswith("-") and not before.startswith("-")
+        (names if is_name else others).append(word)
+    return others, names
 
 
 def data_before_paths(argv: Sequence[str]) -> list[str]:

@@ -98,7 +98,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
-    from fairseq_normalign.host.options import complete, gold, load
+    from fairseq_normalign.cli.model import complete
+    from fairseq_normalign.host.options import gold, load
     from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save

@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.options import complete
+    from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.model_part import read_sentences
     from fairseq_normalign.layers.probing import ProbingResult, probe
 

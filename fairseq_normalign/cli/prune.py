@@ -25,7 +25,7 @@ OWN_RANKS = ("gate", "random")  # that need no corpus
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("prune", description=DESCRIPTION, example=EXAMPLE, data=False)
+    parser = options.model_parser("prune", description=DESCRIPTION, example=EXAMPLE)
     parser.add_argument(
         "--seed", type=int, default=1, help="for --by random (default: %(default)s)"
     )
@@ -135,7 +135,8 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
 def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
     from fairseq_normalign.heads.head_scores import ProfileOptions
     from fairseq_normalign.heads.profiling import head_ranks
-    from fairseq_normalign.host.options import complete, load
+    from fairseq_normalign.cli.model import complete
+    from fairseq_normalign.host.options import load
     from fairseq_normalign.host.raw_corpus import corpus
 
     complete(args)

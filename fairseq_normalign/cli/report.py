@@ -39,7 +39,7 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     named = {word.partition("=")[0] for word in argv}
-    if named & {"--path", "-h", "--help"}:  # help is that of all options
+    if named & {"--path", "-h", "--help"} or _names_model(argv):  # help is that of all options
         parser = options.model_parser(
             "report", description=DESCRIPTION, example=EXAMPLE, several=True
         )
@@ -165,7 +165,7 @@ def main(args: argparse.Namespace) -> None:
     packed: dict[str, str] = {}
     if args.path:
         from fairseq_normalign.cli.report_models import gathered
-        from fairseq_normalign.host.options import complete
+        from fairseq_normalign.cli.model import complete
 
         complete(args)
         gatherer, models = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))

@@ -217,7 +217,7 @@ def run_command(
         finish: writes and shows what came out; ``normalign merge`` calls it, too.
         defaults: of fairseq's options.
     """
-    from fairseq_normalign.host.options import complete
+    from fairseq_normalign.cli.model import complete
 
     command = {"command": name, **command_of(args)} if keeps(args) else {}
     told = {"command": name, **_as_json(args)}

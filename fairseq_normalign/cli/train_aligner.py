@@ -87,7 +87,8 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.alignment.two_models import check_directions
     from fairseq_normalign.attention.trained_head import write_aligner
-    from fairseq_normalign.host.options import complete, load
+    from fairseq_normalign.cli.model import complete
+    from fairseq_normalign.host.options import load
 
     complete(args)
     models = [load(args)]

@@ -6,7 +6,7 @@ missing is said before anything loads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -20,6 +20,7 @@ SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model", "*.model")
 OF_A_LANGUAGE = ("spm.{}.model", "{}.spm.model", "{}.model", "{}.spm")
 CODES = ("bpecodes", "bpe.codes", "codes", "code")
 CODES_OF_A_LANGUAGE = ("bpe.{}.codes", "codes.{}", "bpecodes.{}", "{}.bpecodes", "{}.codes")
+Languages = Callable[[], tuple[str | None, str | None]]  # of source and target; asks the checkpoint
 SAMPLE = 5000  # lines of a dictionary that tell its marks
 
 
@@ -67,13 +68,13 @@ def dictionaries(folder: Path) -> list[Path]:
 
 
 def find_pieces(
-    folders: Iterable[Path], dictionary: Path, languages: tuple[str | None, str | None]
+    folders: Iterable[Path], dictionary: Path, languages: Languages
 ) -> dict[str, str]:
     """The options of BPE that the files of a model and the marks of its dictionary tell.
 
     Args:
         folders: where the files may be; the first that has them counts.
-        languages: of source and target, which may have files of their own.
+        languages: called if there are files for single languages.
     """
     scheme = marks_of(dictionary)
     for folder in folders:
@@ -105,11 +106,13 @@ def _files(
     option: str,
     common: Iterable[str],
     of_each: Iterable[str],
-    languages: tuple[str | None, str | None],
+    languages: Languages,
 ) -> dict[str, str]:
     """A file for both languages or one for each, by the options that name them."""
     for pattern in of_each:
-        pair = [folder / pattern.format(language) for language in languages]
+        if len(list(folder.glob(pattern.format("*")))) < 2:
+            continue
+        pair = [folder / pattern.format(language) for language in languages()]
         if all(path.is_file() for path in pair):
             sides = ("source", "target")
             return {f"{side}_{option}": str(path) for side, path in zip(sides, pair, strict=True)}

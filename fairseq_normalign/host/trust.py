@@ -329,6 +329,12 @@ def stored_languages(path: str) -> dict[str, str | None]:
     return {name: said.get(name) for name in ("source_lang", "target_lang")}
 
 
+def stored_data(path: str) -> str | None:
+    """The folders that a checkpoint was trained on, joined by colons."""
+    data = task_options_of(path, unpickle(path, mapped=True)).get("data")
+    return data if isinstance(data, str) else None
+
+
 def plain(options: Any) -> dict[str, Any]:
     """Options as a dictionary, in whichever form a version of fairseq stored them."""
     if isinstance(options, omegaconf.DictConfig):

@@ -47,6 +47,8 @@ def digest(folder: Path) -> str:
     hashed = hashlib.sha256(__version__.encode())
     files = sorted({path for pattern in READ for path in folder.glob(pattern)})
     for path in files:
+        hashed.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
-            hashed.update(path.name.encode() + b"\0" + hashlib.file_digest(file, "sha256").digest())
+            while block := file.read(1 << 20):
+                hashed.update(block)
     return hashed.hexdigest()[:20]

@@ -90,7 +90,7 @@ def test_dictionaries_are_beside_the_checkpoint_or_where_it_was_trained(tmp_path
 def test_pieces(tmp_path, dictionary, names, expected):
     contents = {"bpecodes": "#version: 0.2\nt h\n", "bpe_codes": "t h 10\nth e 4\n"}
     make(tmp_path, "dict.de.txt", *names, dict_de_txt=dictionary, **contents)
-    found = find_pieces([tmp_path], tmp_path / "dict.de.txt", ("de", "en"))
+    found = find_pieces([tmp_path], tmp_path / "dict.de.txt", lambda: ("de", "en"))
     own = {
         name: value if name == "bpe" else str(tmp_path / value) for name, value in expected.items()
     }
@@ -100,4 +100,4 @@ def test_pieces(tmp_path, dictionary, names, expected):
 def test_two_models_without_a_usual_name_are_ambiguous(tmp_path):
     make(tmp_path, "dict.txt", "a.model", "b.model", dict_txt=SPM)
     with pytest.raises(InputError, match=r"which of a\.model, b\.model splits text .* --sentencep"):
-        find_pieces([tmp_path], tmp_path / "dict.txt", ("de", "en"))
+        find_pieces([tmp_path], tmp_path / "dict.txt", lambda: ("de", "en"))

@@ -1,0 +1,121 @@
+"""``MODEL [SOURCE [TARGET]]``: one argument for a model, as options of fairseq's way.
+
+fairseq's way is ``DATA --path CHECKPOINT --source-file SOURCE …``: with ``--path``, the first word
+is DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq_normalign.cli import shell
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.model_files import (
+    dictionaries,
+    find_checkpoint,
+    find_data,
+    find_pieces,
+    marks_of,
+)
+
+READING = "reading.json"  # of folders that normalign import made: says how text is read
+
+
+def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool) -> None:
+    """Sets the options that the words of a command name: checkpoint, data, texts and pieces.
+
+    Args:
+        names: the words that are no options.
+        several: ``--path`` is a list.
+    """
+    args.found = ""
+    if args.path:
+        if len(names) > 1:
+            raise InputError(f"{names[1]}: unexpected; with --path, the only word is DATA")
+        args.data = names[0] if names else args.data
+        return
+    if not names:
+        raise InputError("no MODEL; expected a checkpoint, or a folder with one")
+    model, *texts = names
+    checkpoint = checkpoint_of(model)
+    args.path = [str(checkpoint)] if several else str(checkpoint)
+    args.data = args.data or str(_data_of(checkpoint))
+    _place_texts(args, texts)
+    found = [checkpoint.name, *(path.name for path in dictionaries(Path(args.data)))]
+    found += _place_pieces(args, checkpoint)
+    args.found = f"{model}: {', '.join(found)}"
+    if getattr(args, "reverse_path", None):
+        reverse = checkpoint_of(args.reverse_path)
+        args.reverse_path = str(reverse)
+        args.reverse_data = args.reverse_data or str(find_data(reverse) or args.data)
+
+
+def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> None:
+    """Says which files MODEL has, and adds what fairseq's parser makes of its own options."""
+    from fairseq_normalign.host.options import complete as complete_options
+    from fairseq_normalign.host.trust import stored_languages
+
+    complete_options(args, defaults)
+    if args.found:
+        path = args.path[0] if isinstance(args.path, list) else args.path
+        languages = [language or "?" for language in stored_languages(path).values()]
+        shell.say(f"{args.found}, {' → '.join(languages)}")
+
+
+def checkpoint_of(model: str) -> Path:
+    """The checkpoint of MODEL; a Hugging Face folder is imported into a cache."""
+    found = find_checkpoint(model)
+    if found is None:
+        from fairseq_normalign.huggingface.cache import cached_import
+
+        return cached_import(model)
+    return found
+
+
+def _data_of(checkpoint: Path) -> Path:
+    """The folder of its dictionaries."""
+    found = find_data(checkpoint)
+    if found is None:
+        from fairseq_normalign.host.trust import stored_data
+
+        found = find_data(checkpoint, stored_data(str(checkpoint)))
+    if found is None:
+        raise InputError(
+            f"{checkpoint}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
+        )
+    return found
+
+
+def _place_texts(args: argparse.Namespace, texts: Sequence[str]) -> None:
+    if len(texts) > 2:
+        raise InputError(f"{texts[2]}: unexpected; the words of a command are MODEL SOURCE TARGET")
+    for name, text in zip(("source_file", "target_file"), texts, strict=False):
+        if getattr(args, name, None):
+            raise InputError(f"{text}: --{name.replace('_', '-')} names another file")
+        setattr(args, name, text)
+
+
+def _place_pieces(args: argparse.Namespace, checkpoint: Path) -> list[str]:
+    """Sets how text is split into pieces, unless options say so; returns what was found."""
+    data = Path(args.data)
+    if args.bpe or args.post_process or (data / READING).is_file():
+        return []
+    dictionary = dictionaries(data)[0]
+    if not getattr(args, "source_file", None):  # binarised: pieces only join to words
+        args.post_process = marks_of(dictionary)
+        return []
+    found = find_pieces([checkpoint.parent, data], dictionary, lambda: _languages(checkpoint))
+    for name, value in found.items():
+        setattr(args, name, value)
+    files = [Path(value).name for name, value in found.items() if name != "bpe"]
+    return [f"{found['bpe']} {' and '.join(files)}"] if found else []
+
+
+def _languages(checkpoint: Path) -> tuple[str | None, str | None]:
+    from fairseq_normalign.host.trust import stored_languages
+
+    languages = stored_languages(str(checkpoint))
+    return languages["source_lang"], languages["target_lang"]
