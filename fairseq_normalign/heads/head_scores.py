@@ -152,11 +152,11 @@ class ProfileOptions:
 class HeadScore(NamedTuple):
     """One thing that can be measured of every head.
 
-    ``measure(survey)`` returns a ``heads.profile.Finding``, or just a number for each head. If it
-    only looks at attention, it returns a watcher instead: an object that is called with what each
-    attention did on each batch (``attention_pass.Seen``), and whose ``result()`` is the finding.
-    All watchers share one pass over the corpus. What a long run keeps of a watcher are the
-    attributes that its ``KEPT`` names.
+    ``measure(options)`` makes a ``heads.profiling.HeadMeasure``. Of a score that only looks at
+    attention it makes a watcher instead: an object that is called with what each attention did on
+    each batch (``attention_pass.Seen``), and adds to its ``tally``. Its ``result()`` is a
+    ``heads.profile.Finding``, or just a number for each head, by what is in the tally then. All
+    watchers share one pass over the corpus.
     """
 
     measure: Callable[..., Any]
@@ -169,11 +169,10 @@ class HeadScore(NamedTuple):
     default: bool = False  # measured unless scores are named
 
 
-# In the order of columns, and of measuring: beam search leaves attention set up for beams, so that
-# BLEU comes last.
+# In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        late("heads.relevance_scores:relevance"),
+        late("heads.relevance_scores:Relevance"),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
@@ -210,25 +209,25 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "importance": HeadScore(
-        late("heads.loss_scores:importance"),
+        late("heads.loss_scores:Importance"),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        late("heads.loss_scores:loss_ablation"),
+        late("heads.loss_scores:LossAblation"),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        late("heads.confidence:gates"),
+        late("heads.confidence:Gates"),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        late("heads.alignment_scores:error_rates"),
+        late("heads.alignment_scores:ErrorRates"),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
@@ -244,19 +243,18 @@ HEAD_SCORES: dict[str, HeadScore] = {
     "rare": HeadScore(
         late("heads.roles:RareRole"),
         "role: maxima on the rarest tokens of the sentence",
-        watches=True,
         encoder=True,
         percent=True,
         default=True,
     ),
     "UAS": HeadScore(
-        late("heads.syntax:syntax"),
+        late("heads.syntax:Syntax"),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        late("heads.loss_scores:bleu_loss"),
+        late("heads.loss_scores:BleuAblation"),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),

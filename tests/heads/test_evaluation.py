@@ -12,20 +12,17 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads import evaluation, translation
+from fairseq_normalign.heads import translation
+from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
 from fairseq_normalign.heads.evaluation import (
-    GoldTexts,
+    Loaded,
     aer_scores,
+    check_alike,
     compare,
     open_heads,
     open_names,
 )
-from fairseq_normalign.heads.translation import (
-    Texts,
-    read_corpus,
-    side_by_side,
-    translation_metrics,
-)
+from fairseq_normalign.heads.translation import read_corpus, side_by_side, translation_metrics
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.compat import without_leftovers
@@ -262,15 +259,15 @@ def test_models_of_two_directions_are_refused(folder, paths, texts):
 
 
 def test_other_dictionaries_are_refused():
-    readers = [PairReader(ToyTask(symbols)) for symbols in (30, 31)]
+    readers = {"a.pt": PairReader(ToyTask(30)), "b.pt": PairReader(ToyTask(31))}
     with pytest.raises(
         InputError, match=r"b\.pt: its dictionaries or language tokens are not those of a\.pt"
     ):
-        evaluation._check_alike(["a.pt", "b.pt"], readers)
+        check_alike([Loaded(path, None, reader) for path, reader in readers.items()])
 
 
 def test_bad_corpora(folder, texts):
-    empty, model, reader = str(folder / "empty"), build_model(), PairReader(ToyTask())
+    empty, reader = str(folder / "empty"), PairReader(ToyTask())
     with pytest.raises(InputError, match="empty: nothing to translate"):
         read_corpus(Texts(empty, empty), reader)
     with pytest.raises(InputError, match=r"line counts differ: .*t\.a has 4, .*empty has 0 lines"):
@@ -278,7 +275,8 @@ def test_bad_corpora(folder, texts):
     with pytest.raises(InputError, match="no subset 'valid' of a-b"):
         read_corpus("valid", reader)
     with pytest.raises(InputError, match="empty: no gold in it, and no sentences in its texts"):
-        aer_scores([model], [reader], GoldTexts(GoldFile(empty), empty, empty))
+        gold = GoldTexts(GoldFile(empty), empty, empty)
+        aer_scores([Loaded("a.pt", build_model(), reader)], gold, EvaluateOptions())
 
 
 def test_bad_tokenisers(monkeypatch):
@@ -287,10 +285,11 @@ def test_bad_tokenisers(monkeypatch):
     ):
         translation_metrics("14a")
 
-    def missing(**options):
-        raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
+    class Missing(translation.BLEU):
+        def __init__(self, **options):
+            raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
 
-    monkeypatch.setattr(translation, "BLEU", missing)
+    monkeypatch.setattr(translation, "BLEU", Missing)
     with pytest.raises(
         InputError, match=r"tokeniser ja-mecab: needs extra packages\. pip install them$"
     ):
