@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,10 +20,9 @@ from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, running_heads
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.translation import transposed
 from fairseq_normalign.host.batches import map_batches
-from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import CorpusModel
 from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.runs.chunks import Chunk
@@ -97,13 +96,7 @@ class ErrorRates(HeadMeasure):
         aligner = aligner.decided(aligner.choice(pairs))
         warn_of_misread_gold(list(map(set, aligner.links_many(pairs))), golds, file)
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         options, gold = self.options, self.options.gold
         assert gold is not None  # see items
         numbers = models.forcing.head_numbers  # heads are counted as they are in the model here
@@ -119,7 +112,7 @@ class ErrorRates(HeadMeasure):
             links = [set(links_of(soft, options.extract)) for soft in of_pair]
             tally.join("counts.sum", [count(of_place, gold[line]) for of_place in links])
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         best: dict[Head, tuple[float, str]] = {}
         counts = tally.arrays.get("counts.sum", np.zeros((0, 0)))
         for (head, step), total in zip(prepared["places"], counts.tolist(), strict=True):

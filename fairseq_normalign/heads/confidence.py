@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure
+from fairseq_normalign.heads.profiling import HeadMeasure, Known
 from fairseq_normalign.host.attention_modules import attentions, gate_values
 from fairseq_normalign.host.raw_corpus import CorpusModel
 from fairseq_normalign.names import Head
@@ -138,5 +138,5 @@ class Gates(HeadMeasure):
                 values += [[*attention, *gate] for gate in enumerate(gates.tolist())]
         return {"gates": values}
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> dict[Head, float]:
+    def finding(self, tally: Tally, prepared: Known) -> dict[Head, float]:
         return {Head(*head): gate for *head, gate in prepared["gates"]}

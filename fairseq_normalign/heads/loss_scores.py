@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import partial
@@ -18,7 +18,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, running_heads
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.translation import translation_metrics
 from fairseq_normalign.host.attention_modules import (
     Name,
@@ -68,13 +68,7 @@ class Importance(HeadMeasure):
 
     pairs_per_chunk = 200
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
             _add_importance(tally, models.forcing, [pair for _, pair in numbered])
 
@@ -140,20 +134,14 @@ class LossAblation(HeadMeasure):
     def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         return {"heads": all_heads(running_heads(models.forcing))}
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         tokens = sum(len(pair.target.tokens) for pair in pairs.values())
         if tokens:
             tally.join("tokens.sum", [tokens])
             loss = partial(summed_loss, models.forcing, pairs.values(), self.options.max_tokens)
             tally.join("losses.sum", list(without_each(models.forcing.model, prepared, loss)))
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
@@ -172,9 +160,7 @@ def summed_loss(forcing: TeacherForcing, pairs: Iterable[Pair], max_tokens: int)
     return loss
 
 
-def without_each(
-    model: nn.Module, prepared: Mapping[str, Any], score: Callable[[], Score]
-) -> Iterator[Score]:
+def without_each(model: nn.Module, prepared: Known, score: Callable[[], Score]) -> Iterator[Score]:
     """Some score of the model as it is, then without each of the heads."""
     yield score()
     for head in prepared["heads"]:
@@ -196,13 +182,7 @@ class BleuAblation(HeadMeasure):
         translation_metrics(self.options.tokenize)  # refuses what is no tokeniser
         return {"heads": all_heads(head_counts(models.forcing.model))}
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         model = deepcopy(models.forcing.model)  # beam search changes the one that it runs
         translator = Translator(model, models.reader, self.options.search)
 
@@ -213,7 +193,7 @@ class BleuAblation(HeadMeasure):
         columns = [references, *without_each(model, prepared, translations)]
         tally.join("texts.rows", np.array(columns, dtype=np.str_).T)
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         if "texts.rows" not in tally.arrays:
             raise InputError("BLEU needs sentences to translate; all of them were skipped")
         bleu = translation_metrics(self.options.tokenize)["BLEU"]

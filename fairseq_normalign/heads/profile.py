@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from fairseq_normalign.heads.correlation import Pairs, correlations, correlations_within_layers
 from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, HeadScore, ProfileOptions
 from fairseq_normalign.names import KINDS, Head, by_kind
@@ -26,7 +24,7 @@ from fairseq_normalign.results.result import Result
 
 if TYPE_CHECKING:
     from fairseq_normalign.attention.lrp_rules import Contributions
-    from fairseq_normalign.heads.syntax import Accuracy
+    from fairseq_normalign.heads.syntax import Relation
 
 # The shares that roles are awarded by; they are shown as scores are.
 POSITION, RARE = "position share", "rare-token share"
@@ -72,8 +70,8 @@ class Profile(Result):
     positions: dict[Head, dict] = field(default_factory=dict)
     rare: dict[Head, dict] = field(default_factory=dict)
     rare_moved: dict[Head, dict] = field(default_factory=dict)  # with some tokens moved
-    relations: dict[str, Accuracy] = field(default_factory=dict)
-    parsed: dict[Head, int] = field(default_factory=dict)  # the place of each in the accuracies
+    relations: dict[str, Relation] = field(default_factory=dict)
+    accuracies: dict[Head, dict[str, float]] = field(default_factory=dict)  # of each relation
     branching: dict[str, float] = field(default_factory=dict)
     deviation: dict[str, float] = field(default_factory=dict)  # of relevance from 1, by layer
     contributions: Contributions | None = None  # of source and prefix to each target position
@@ -111,22 +109,24 @@ class Profile(Result):
 
         The last one has accuracy and baseline in %.
         """
-        return list(self._roles(head))
-
-    def _roles(self, head: Head) -> Iterator[tuple[str, str]]:
         options = self.options
-        place = self.positions.get(head)
-        if place and place["share"] >= options.positional_threshold:
-            yield "positional", _labelled(self.position(head), place["share"])
-        if place and place["patterns"].get("last", 0) >= options.positional_threshold:
-            yield "last", _labelled("last", place["patterns"]["last"])
-        number = self.parsed.get(head)
-        for name, accuracy in self.relations.items():
-            if number is not None and accuracy.beats_baseline(number, options.syntactic_margin):
-                share, baseline = accuracy.heads[number], accuracy.baseline or 0
-                yield "syntactic", f"{name} {100 * share:.0f}/{100 * baseline:.0f}"
+        shares = {}
+        if head in self.positions:
+            place = self.positions[head]
+            shares["positional", self.position(head)] = place["share"]
+            shares["last", "last"] = place["patterns"].get("last", 0)
+        roles = []
+        for (function, name), share in shares.items():
+            if share >= options.positional_threshold:
+                roles.append((function, f"{name} ({100 * share:.0f} %)"))
+        for name, accuracy in self.accuracies.get(head, {}).items():
+            relation = self.relations[name]
+            if relation.is_found(accuracy, options.syntactic_margin):
+                label = f"{name} {100 * accuracy:.0f}/{100 * (relation.baseline or 0):.0f}"
+                roles.append(("syntactic", label))
         if head in self.rare and _rare_share(self.rare[head]) >= options.rare_threshold:
-            yield "rare", _labelled("rare", _rare_share(self.rare[head]))
+            roles.append(("rare", f"rare ({100 * _rare_share(self.rare[head]):.0f} %)"))
+        return roles
 
     def shown_scores(self) -> dict[str, dict[Head, float]]:
         """All scores and the shares that roles are awarded by, shares in percent."""
@@ -170,41 +170,36 @@ class Profile(Result):
 
     def _maps(self, heads: Sequence[Head]) -> list[Block]:
         """A map for each score that heads of one kind have."""
-        maps: list[Block] = []
-        for name, scores in self.shown_scores().items():
-            if any(head in scores for head in heads):
-                maps.append(self._map(name, scores, heads))
-        return maps
-
-    def _map(self, name: str, scores: Mapping[Head, float], heads: Sequence[Head]) -> Grid:
         layers = up_to(max(head.layer for head in heads))
         columns = up_to(max(head.head for head in heads))
-        values: list[list[float | None]] = []
-        marks, notes = [], []
+        cells = []
         for layer in layers:
-            of_layer = [Head(heads[0].kind, layer, head) for head in columns]
-            values.append([scores.get(head) for head in of_layer])
-            marks.append([self._letters(head) for head in of_layer])
-            notes.append([self._note(head) for head in of_layer])
-        score = _score(name)
-        return Grid(
-            name,
-            "layer",
-            "head",
-            [str(layer + 1) for layer in layers],
-            [str(head + 1) for head in columns],
-            values,
-            unit="%" if score.percent else "",
-            decimals=_decimals(name),
-            marks=marks,
-            mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
-            notes=notes,
-            numbers=True,
-            low=score.low,
-            absent="no value" if set(heads) - set(scores) else "removed",
-            about=score.summary,
-            drawn=True,
-        )
+            cells.append([Head(heads[0].kind, layer, head) for head in columns])
+        maps: list[Block] = []
+        for name, scores in self.shown_scores().items():
+            if scores.keys().isdisjoint(heads):
+                continue
+            score = _score(name)
+            grid = Grid(
+                name,
+                "layer",
+                "head",
+                [str(layer + 1) for layer in layers],
+                [str(head + 1) for head in columns],
+                [list(map(scores.get, row)) for row in cells],
+                unit="%" if score.percent else "",
+                decimals=_decimals(name),
+                marks=[list(map(self._letters, row)) for row in cells],
+                mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
+                notes=[list(map(self._note, row)) for row in cells],
+                numbers=True,
+                low=score.low,
+                absent="no value" if set(heads) - set(scores) else "removed",
+                about=score.summary,
+                drawn=True,
+            )
+            maps.append(grid)
+        return maps
 
     def _letters(self, head: Head) -> str:
         performed = {function for function, _ in self.roles(head)}
@@ -249,14 +244,13 @@ class Profile(Result):
         if not self.relations:
             return []
         rows: list[list[Cell]] = []
-        heads = list(self.parsed)
-        for name, accuracy in self.relations.items():
+        for name, (cases, offset, baseline) in self.relations.items():
             best: list[Cell] = [None] * 4
-            if accuracy.baseline is not None:
-                place = int(np.argmax(accuracy.heads))
-                best = [100 * accuracy.baseline, f"{accuracy.offset:+d}"]
-                best += [100 * accuracy.heads[place], str(heads[place])]
-            rows.append([name, accuracy.cases, *best])
+            if baseline is not None:
+                found = {head: own[name] for head, own in self.accuracies.items()}
+                head = max(found, key=lambda head: found[head])
+                best = [100 * baseline, f"{offset:+d}", 100 * found[head], str(head)]
+            rows.append([name, cases, *best])
         columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
         trees = ", ".join(f"{name} {100 * uas:.1f}" for name, uas in self.branching.items())
         return [
@@ -331,10 +325,8 @@ class Profile(Result):
                 for unit, share in shares.items():
                     moved = self.rare_moved[head][rank][unit]
                     rare.append([str(head), rank, unit, 100 * share, 100 * moved])
-            for name, accuracy in self.relations.items():
-                if head in self.parsed and accuracy.cases:
-                    share = accuracy.heads[self.parsed[head]]
-                    accuracies.append([str(head), name, 100 * share])
+            for name, share in self.accuracies.get(head, {}).items():
+                accuracies.append([str(head), name, 100 * share])
         yield _hidden("roles", ["head", "function", "role"], roles)
         steps = [[str(head), step] for head, step in self.steps.items()]
         yield _hidden("steps", ["head", "step of its AER"], steps)
@@ -372,10 +364,6 @@ def _title(name: str) -> str:
 
 def _decimals(name: str) -> int:
     return 1 if _score(name).percent else 3
-
-
-def _labelled(name: str, share: float) -> str:
-    return f"{name} ({100 * share:.0f} %)"
 
 
 def _rare_share(shares: Mapping[str, Mapping[str, float]]) -> float:

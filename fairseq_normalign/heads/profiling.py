@@ -28,6 +28,9 @@ from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import measure_here
 
+Known = Mapping[str, Any]  # what was prepared, as JSON holds it
+Pairs = Mapping[int, Pair]  # by line
+
 
 class HeadMeasure:
     """A score of heads that runs the model in its own way, as a ``runs.measure.Measure``.
@@ -57,7 +60,7 @@ class HeadMeasure:
         return {}
 
     def chunk(
-        self, models: CorpusModel, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+        self, models: CorpusModel, chunk: Chunk, prepared: Known, progress: Progress
     ) -> Partial:
         pairs, notes = self.pairs(models, chunk)
         by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if not pair.skipped}
@@ -67,23 +70,17 @@ class HeadMeasure:
         progress(len(pairs))
         return Partial(tally.arrays, notes=notes if self.tells_notes else {})
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         """Adds what some pairs say, which come by their lines."""
 
     def merge(self, left: Partial, right: Partial) -> Partial:
         return merged(left, right)
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding | Mapping[Head, float]:
+    def finding(self, tally: Tally, prepared: Known) -> Finding | Mapping[Head, float]:
         """What all pairs say."""
         return tally.means()
 
-    def finish(self, total: Partial, prepared: Mapping[str, Any]) -> dict[str, Finding]:
+    def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         """The findings of each score."""
         return {self.score: _as_finding(self.finding(Tally(total.arrays), prepared))}
 
@@ -110,13 +107,7 @@ class AttentionPass(HeadMeasure):
     def _watchers(self) -> dict[str, Any]:
         return {name: HEAD_SCORES[name].measure(self.options) for name in self.scores}
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
         watchers = self._watchers()
         if watchers:
@@ -126,7 +117,7 @@ class AttentionPass(HeadMeasure):
             for name, array in watcher.tally.arrays.items():
                 tally.join(f"{score}:{name}", array)
 
-    def finish(self, total: Partial, prepared: Mapping[str, Any]) -> dict[str, Finding]:
+    def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         if not total.arrays.get("words.sum", 0):
             raise InputError("heads cannot be measured on a corpus without words")
         names = {Head(*head): Head(*name) for head, name in prepared["names"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from fairseq_normalign.attention.lrp_rules import Contributions, contributions, 
 from fairseq_normalign.attention.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding, RareInfluence
-from fairseq_normalign.heads.profiling import HeadMeasure
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.rare_tokens import FIRST_PAIRS, RareTokens, prepared_rare, rare_tokens
 from fairseq_normalign.heads.roles import rare_influence, rarest
 from fairseq_normalign.host.batches import numbered_batches
@@ -34,13 +33,7 @@ class Relevance(HeadMeasure):
     def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         return prepared_rare(models, first, self.options)
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         options = self.options
         tokens = rare_tokens(models.reader, options, prepared)
         for numbered in numbered_batches(pairs.values(), max_tokens=options.max_tokens):
@@ -58,7 +51,7 @@ class Relevance(HeadMeasure):
                 if influence is not None:
                     tally.join("influence.sum", [influence, 1])
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         deviation = {}
         for name, distance in tally.arrays.items():
             if name.endswith(".high"):

@@ -31,7 +31,7 @@ from fairseq_normalign.heads.attention_pass import (
 )
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.rare_tokens import (
     FIRST_PAIRS,
     RareTokens,
@@ -266,13 +266,7 @@ class RareRole(HeadMeasure):
         known = {"frequencies": file or "dictionary", "seed": options.seed}
         return {**prepared_rare(models, first, options), **known}
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         options = self.options
         tokens = rare_tokens(models.reader, options, prepared)
         if tokens is None:
@@ -283,7 +277,7 @@ class RareRole(HeadMeasure):
         moved = moved_pairs(pairs, seed=options.seed)
         watch(encoder, moved, [control], max_tokens=options.max_tokens)
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         rare = rare_shares(tally)
         if not rare:
             top = top_of(self.options)

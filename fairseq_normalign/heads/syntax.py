@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, record_heads, running_heads
 from fairseq_normalign.heads.head_scores import MARGINS
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.roles import favourite, position_counts
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
@@ -107,19 +107,18 @@ def branching(gold: Sequence[int], offset: int) -> int:
     return attachments([place + offset for place in range(len(gold))], gold)
 
 
-class Accuracy(NamedTuple):
-    """How often the maximum of a word is the other end of its relation, in one direction."""
+class Relation(NamedTuple):
+    """The other ends of a relation, in one direction, and the best relative position for them."""
 
-    cases: int
-    offset: int | None  # the most frequent relative position of the other end
-    baseline: float | None  # its share
-    heads: list[float]  # (H,), empty without cases
+    cases: int = 0
+    offset: int | None = None  # the most frequent relative position of the other end
+    baseline: float | None = None  # its share
 
-    def beats_baseline(self, head: int, margin: str) -> bool:
-        """Whether a head is above the baseline by a margin; see ``criteria.MARGINS``."""
+    def is_found(self, accuracy: float, margin: str) -> bool:
+        """Whether an accuracy is above the baseline by a margin; see ``head_scores.MARGINS``."""
         if self.cases < MIN_CASES or self.baseline is None:
             return False
-        return self.heads[head] >= MARGINS[margin](self.baseline)
+        return accuracy >= MARGINS[margin](self.baseline)
 
 
 def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
@@ -163,13 +162,7 @@ class Syntax(HeadMeasure):
         models.reader.examine(self.pairs(models, first)[0], "treebank")
         return {"heads": heads, "trees": len(self.options.trees)}
 
-    def add(
-        self,
-        tally: Tally,
-        models: CorpusModel,
-        pairs: Mapping[int, Pair],
-        prepared: Mapping[str, Any],
-    ) -> None:
+    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         if not prepared["heads"]:
             return
         run = partial(_weights_between_words, _of_encoder(models))
@@ -177,21 +170,27 @@ class Syntax(HeadMeasure):
         for line, of_tree in zip(pairs, weights, strict=True):
             add_tree(tally, of_tree, self.options.trees[line])
 
-    def finding(self, tally: Tally, prepared: Mapping[str, Any]) -> Finding:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         heads = [Head(*head) for head in prepared["heads"]]
         if not heads:
             return Finding()
-        relations = accuracies(tally)
+        found = relations(tally)
         for relation in RELATIONS:
-            if not relations[DIRECTIONS[0].format(relation)].cases:
+            if not found[DIRECTIONS[0].format(relation)].cases:
                 text = f"{self.options.trees_name}: no sentence has the relation {relation!r}"
                 warnings.warn(text, stacklevel=2)
         scores, branching = attachment_scores(tally)
-        attached = dict(zip(heads, scores, strict=True))
-        places = {head: place for place, head in enumerate(heads)}
-        facts = {"relations": relations, "branching": branching}
+        accurate: dict[Head, dict[str, float]] = {head: {} for head in heads}
+        for name, shares in accuracies(tally).items():
+            for head, share in zip(heads, shares, strict=True):
+                accurate[head][name] = share
         settings = {"trees": prepared["trees"], "margin": self.options.syntactic_margin}
-        return Finding(attached, {"parsed": places}, facts, settings)
+        return Finding(
+            dict(zip(heads, scores, strict=True)),
+            {"accuracies": accurate},
+            {"relations": found, "branching": branching},
+            settings,
+        )
 
 
 def _of_encoder(models: CorpusModel) -> TeacherForcing:
@@ -217,19 +216,27 @@ def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:
     tally.join("words.sum", [len(tree.words) - 1])
 
 
-def accuracies(tally: Tally) -> dict[str, Accuracy]:
-    """Of every relation and direction."""
+def relations(tally: Tally) -> dict[str, Relation]:
+    """Of every relation and direction, how often it was there, and where."""
     found = {}
     for relation, way in product(RELATIONS, DIRECTIONS):
         name = way.format(relation)
-        found[name] = Accuracy(0, None, None, [])
-        if f"{name}.hits.sum" in tally.arrays:
+        found[name] = Relation()
+        if f"{name}.offsets.sum" in tally.arrays:
             counts = tally.arrays[f"{name}.offsets.sum"][:, 0]  # (2, M)
-            cases = int(counts.sum())
             offset, most = favourite(counts)
-            hits = tally.arrays[f"{name}.hits.sum"]
-            found[name] = Accuracy(cases, offset, most / cases, (hits / cases).tolist())
+            cases = int(counts.sum())
+            found[name] = Relation(cases, offset, most / cases)
     return found
+
+
+def accuracies(tally: Tally) -> dict[str, list[float]]:
+    """How often the maximum of a word is the other end of its relation, for each head, (H,)."""
+    shares = {}
+    for name, (cases, _, _) in relations(tally).items():
+        if cases:
+            shares[name] = (tally.arrays[f"{name}.hits.sum"] / cases).tolist()
+    return shares
 
 
 def attachment_scores(tally: Tally) -> tuple[list[float], dict[str, float]]:

@@ -5,7 +5,7 @@ import pytest
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, Profile
-from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.heads.syntax import Relation
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.result import stored_result
 from fairseq_normalign.results.several import together
@@ -34,11 +34,11 @@ def profile():
         },
         rare={ENCODER[0]: rare(0.2), ENCODER[1]: rare(0.6)},
         rare_moved={ENCODER[0]: rare(0.3), ENCODER[1]: rare(0.4)},
-        relations={
-            "nsubj→head": Accuracy(50, 1, 0.3, [0.1, 0.2, 0.4]),
-            "obj→head": Accuracy(0, None, None, []),
+        relations={"nsubj→head": Relation(50, 1, 0.3), "obj→head": Relation()},
+        accuracies={
+            head: {"nsubj→head": share}
+            for head, share in zip(ENCODER, (0.1, 0.2, 0.4), strict=True)
         },
-        parsed={head: place for place, head in enumerate(ENCODER)},
         branching={"left-branching": 0.25},
         steps={CROSS[0]: "output"},
         signature={"sentences": 7},
@@ -151,13 +151,13 @@ def test_heads_get_their_first_names_everywhere():
     places = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
     names = {places[0]: Head("encoder", 0, 2), places[1]: Head("encoder", 0, 3)}
     measured = Profile(list(names.values()))
-    details = {"parsed": {places[0]: 0, places[1]: 1}}
+    details = {"steps": {places[0]: "input", places[1]: "output"}}
     finding = Finding(
         {places[0]: 0.5, Head("cross", 0, 0): 1.0}, details, {"branching": {"a": 1.0}}
     )
     measured.add("UAS", finding, names)
     assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5}}
-    assert measured.parsed == {Head("encoder", 0, 2): 0, Head("encoder", 0, 3): 1}
+    assert measured.steps == {Head("encoder", 0, 2): "input", Head("encoder", 0, 3): "output"}
     assert measured.branching == {"a": 1.0}
 
 

@@ -208,12 +208,13 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
     model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
     sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
     measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
-    heads = list(measured.parsed)
+    heads = list(measured.accuracies)
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
         (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
         for head in heads:
             hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
-    assert measured.relations["nsubj→head"].heads == [hits[head] / 2 for head in heads]
+    for head in heads:
+        assert measured.accuracies[head]["nsubj→head"] == hits[head] / 2
     assert set(measured.scores["UAS"]) == set(heads)

@@ -8,7 +8,7 @@ import pytest
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.syntax import (
     MIN_CASES,
-    Accuracy,
+    Relation,
     accuracies,
     add_tree,
     attachment_scores,
@@ -16,6 +16,7 @@ from fairseq_normalign.heads.syntax import (
     branching,
     ends,
     maximum_spanning_tree,
+    relations,
 )
 from fairseq_normalign.text.treebank import Tree
 
@@ -121,11 +122,13 @@ def test_relations_and_trees():
         np.concatenate([weights_of([1, 1]), weights_of([0, 0])]),
         Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""),
     )
-    found = accuracies(tally)
-    assert found["nsubj→head"] == Accuracy(2, 1, 0.5, [1.0, 0.0])  # 1 and 2: the first
-    # Of two verbs that look back, one has its subject there.
-    assert found["head→nsubj"].heads == [0.0, 0.5]
-    assert found["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
+    found = relations(tally)
+    assert found["nsubj→head"] == Relation(2, 1, 0.5)  # 1 and 2: the first
+    assert found["obj→head"] == Relation(1, -1, 1.0)
+    shares = accuracies(tally)
+    assert shares["nsubj→head"] == [1.0, 0.0]
+    assert shares["head→nsubj"] == [0.0, 0.5]  # of two verbs that look back, one has it there
+    assert shares["obj→head"] == [1.0, 1.0]
     scores, baselines = attachment_scores(tally)
     # The second: fish → eat, and dogs → eat, as the root is given.
     assert scores == [1.0, pytest.approx(2 / 5)]
@@ -135,8 +138,8 @@ def test_relations_and_trees():
 def test_relations_that_are_missing():
     tally = Tally()
     add_tree(tally, weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert accuracies(tally)["head→obj"] == Accuracy(0, None, None, [])
-    assert not accuracies(tally)["head→obj"].beats_baseline(0, "relative")
+    assert relations(tally)["head→obj"] == Relation()
+    assert "head→obj" not in accuracies(tally)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +152,12 @@ def test_relations_that_are_missing():
     ],
 )
 def test_margins(baseline, accuracy, margin, beats):
-    assert Accuracy(MIN_CASES, 1, baseline, [accuracy]).beats_baseline(0, margin) is beats
-    assert not Accuracy(MIN_CASES - 1, 1, baseline, [accuracy]).beats_baseline(0, margin)
+    assert Relation(MIN_CASES, 1, baseline).is_found(accuracy, margin) is beats
+    assert not Relation(MIN_CASES - 1, 1, baseline).is_found(accuracy, margin)
 
 
 def test_no_heads():
     tally = Tally()
     add_tree(tally, np.empty((0, 2, 2)), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert accuracies(tally)["nsubj→head"].heads == []
+    assert accuracies(tally)["nsubj→head"] == []
     assert attachment_scores(tally)[0] == []
