@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from fairseq_normalign.heads.correlation import Pairs, correlations, correlations_within_layers
-from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, HeadScore, ProfileOptions
+from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, ProfileOptions
 from fairseq_normalign.names import KINDS, Head, by_kind
 from fairseq_normalign.results.blocks import (
     Block,
@@ -29,6 +32,17 @@ if TYPE_CHECKING:
 # The shares that roles are awarded by; they are shown as scores are.
 POSITION, RARE = "position share", "rare-token share"
 SHARES = {POSITION: HEAD_SCORES["positions"], RARE: HEAD_SCORES["rare"]}
+SHOWN = ChainMap(SHARES, HEAD_SCORES)
+# Columns of tables for programs.
+HIDDEN = {
+    "roles": ["head", "function", "role"],
+    "steps": ["head", "step of its AER"],
+    "patterns": ["head", "pattern", "share %"],
+    "rare": ["head", "tokens", "unit", "share %", "moved %"],
+    "accuracies": ["head", "relation", "accuracy %"],
+    "correlations": ["over", "score", "and score", "ρ", "low", "high", "heads"],
+    "relevance": ["position", "source", "source_entropy", "prefix_entropy"],
+}
 LETTERS = {name: name[0].upper() for name in FUNCTIONS}
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
     "lowest": min,
@@ -136,7 +150,7 @@ class Profile(Result):
         }
         shown = {}
         for name, by_head in {**self.scores, **shares}.items():
-            factor = 100 if _score(name).percent else 1
+            factor = 100 if SHOWN[name].percent else 1
             if by_head:
                 shown[name] = {head: factor * value for head, value in by_head.items()}
         return shown
@@ -151,7 +165,9 @@ class Profile(Result):
         return tables
 
     def blocks(self) -> list[Block]:
-        maps = {KINDS[kind].title: [Row(self._maps(of_kind))] for kind, of_kind in self._by_kind()}
+        maps: dict[str, list[Block]] = {}
+        for kind, heads in by_kind(self.heads).items():
+            maps[KINDS[kind].title] = [Row(self._maps(heads))]
         return [
             *chosen_from("attention", maps),
             self._heads_table(),
@@ -165,9 +181,6 @@ class Profile(Result):
         """Heads of different models do not correspond, but the heads of a layer as a set do."""
         return [self._layers_table(), *self._correlations()]
 
-    def _by_kind(self) -> list[tuple[str, list[Head]]]:
-        return list(by_kind(self.heads).items())
-
     def _maps(self, heads: Sequence[Head]) -> list[Block]:
         """A map for each score that heads of one kind have."""
         layers = up_to(max(head.layer for head in heads))
@@ -179,7 +192,7 @@ class Profile(Result):
         for name, scores in self.shown_scores().items():
             if scores.keys().isdisjoint(heads):
                 continue
-            score = _score(name)
+            score = SHOWN[name]
             grid = Grid(
                 name,
                 "layer",
@@ -226,7 +239,7 @@ class Profile(Result):
         """A row for the lowest, the mean and the highest head of each layer."""
         shown = self.shown_scores()
         rows: list[list[Cell]] = []
-        for kind, heads in self._by_kind():
+        for kind, heads in by_kind(self.heads).items():
             for layer in sorted({head.layer for head in heads}):
                 of_layer = [head for head in heads if head.layer == layer]
                 for summary, value in SUMMARIES.items():
@@ -301,69 +314,53 @@ class Profile(Result):
         if len(self.scores) < 2:
             return []
         groups: dict[str, list[Block]] = {}
-        kinds = {KINDS[kind].title: heads for kind, heads in self._by_kind()}
+        kinds = {KINDS[kind].title: heads for kind, heads in by_kind(self.heads).items()}
         for over, pairs in self.correlations().items():
             heads = kinds.get(over, self.heads)
             names = [name for name, of in self.scores.items() if not of.keys().isdisjoint(heads)]
             groups[f"{over} (n = {len(heads)})"] = [_triangle(over, names, pairs)]
-        low = [name for name in self.scores if _score(name).low]
+        low = [name for name in self.scores if SHOWN[name].low]
         sign = f"; low is good in {' and '.join(low)}" if low else ""
         note = Note(f"Rank correlations (Spearman) between scores{sign}.")
         return [note, *chosen_from("over", groups)]
 
-    def _data(self) -> Iterator[Table]:
+    def _data(self) -> list[Table]:
         """What programs may want to know beside what is shown."""
-        roles: list[list[Cell]] = []
-        patterns: list[list[Cell]] = []
-        rare: list[list[Cell]] = []
-        accuracies: list[list[Cell]] = []
+        rows: dict[str, list[list[Cell]]] = {name: [] for name in HIDDEN}
         for head in self.heads:
-            roles += [[str(head), *role] for role in self.roles(head)]
-            for name, share in self.positions.get(head, {}).get("patterns", {}).items():
-                patterns.append([str(head), name, 100 * share])
+            name = str(head)
+            rows["roles"] += [[name, *role] for role in self.roles(head)]
+            for pattern, share in self.positions.get(head, {}).get("patterns", {}).items():
+                rows["patterns"].append([name, pattern, 100 * share])
             for rank, shares in self.rare.get(head, {}).items():
                 for unit, share in shares.items():
                     moved = self.rare_moved[head][rank][unit]
-                    rare.append([str(head), rank, unit, 100 * share, 100 * moved])
-            for name, share in self.accuracies.get(head, {}).items():
-                accuracies.append([str(head), name, 100 * share])
-        yield _hidden("roles", ["head", "function", "role"], roles)
-        steps = [[str(head), step] for head, step in self.steps.items()]
-        yield _hidden("steps", ["head", "step of its AER"], steps)
-        yield _hidden("patterns", ["head", "pattern", "share %"], patterns)
-        yield _hidden("rare", ["head", "tokens", "unit", "share %", "moved %"], rare)
-        yield _hidden("accuracies", ["head", "relation", "accuracy %"], accuracies)
-        rhos: list[list[Cell]] = []
+                    rows["rare"].append([name, rank, unit, 100 * share, 100 * moved])
+            for relation, share in self.accuracies.get(head, {}).items():
+                rows["accuracies"].append([name, relation, 100 * share])
+        rows["steps"] = [[str(head), step] for head, step in self.steps.items()]
         for over, pairs in self.correlations().items():
             for scores, (rho, heads, interval) in pairs.items():
-                rhos.append([over, *scores, rho, *(interval or (None, None)), heads])
-        columns = ["over", "score", "and score", "ρ", "low", "high", "heads"]
-        yield _hidden("correlations", columns, rhos)
-        if self.contributions is not None:
-            columns = ["position", *self.contributions._fields]
-            by_position = zip(*(values.tolist() for values in self.contributions), strict=True)
-            numbered = [[place, *values] for place, values in enumerate(by_position, 1)]
-            yield _hidden("relevance", columns, numbered)
-
-
-def _hidden(name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
-    return Table(columns, rows, name=name, hidden=True)
+                row = [over, *scores, rho, *(interval or (None, None)), heads]
+                rows["correlations"].append(row)
+        if self.contributions is None:
+            del rows["relevance"]
+        else:
+            by_position = np.transpose(self.contributions).tolist()
+            rows["relevance"] = [[place, *values] for place, values in enumerate(by_position, 1)]
+        return [Table(HIDDEN[name], own, name=name, hidden=True) for name, own in rows.items()]
 
 
 def _renamed(by_head: Mapping[Head, Any], names: Mapping[Head, Head]) -> dict[Head, Any]:
     return {names[head]: by_head[head] for head in names if head in by_head}
 
 
-def _score(name: str) -> HeadScore:
-    return SHARES[name] if name in SHARES else HEAD_SCORES[name]
-
-
 def _title(name: str) -> str:
-    return f"{name} %" if _score(name).percent else name
+    return f"{name} %" if SHOWN[name].percent else name
 
 
 def _decimals(name: str) -> int:
-    return 1 if _score(name).percent else 3
+    return 1 if SHOWN[name].percent else 3
 
 
 def _rare_share(shares: Mapping[str, Mapping[str, float]]) -> float:

@@ -139,35 +139,32 @@ def rare_influence(relevance: np.ndarray, words: np.ndarray, rare: np.ndarray) -
     return float((of_rare[told] / means[told]).mean())
 
 
-def position_counts(relative: np.ndarray) -> np.ndarray:
-    """How often each head has each relative position, (2, H, M): of 0, 1, …, then of -0, -1, ….
+def place_of(offset):
+    """Where 0, -1, 1, -2, 2, … are counted: at 0, 1, 2, 3, 4, …, so that arrays can be added."""
+    return 2 * abs(offset) - (offset < 0)
 
-    So, arrays of different M can be added.
+
+def position_counts(relative: np.ndarray) -> np.ndarray:
+    """How often each head has each relative position, (H, M), by ``place_of``.
 
     Args:
         relative: positions relative to the query, (H, N), as :func:`offsets` gives them.
     """
-    sizes = np.abs(relative)
-    counts = np.zeros((2, len(relative), sizes.max(initial=1) + 1), dtype=np.int64)
-    heads = np.arange(len(relative))[:, None]
-    np.add.at(counts, ((relative < 0).astype(int), heads, sizes), 1)
-    return counts
+    places = place_of(relative)
+    width = places.max(initial=place_of(1)) + 1
+    counts = [np.bincount(of_head, minlength=width) for of_head in places]
+    return np.array(counts, dtype=np.int64).reshape(len(relative), width)
 
 
-def favourite(counts: np.ndarray) -> tuple[int, int]:
-    """The most frequent position of a head, and how often it is; of several, the first.
+def favourite(counts: np.ndarray) -> tuple[int, float]:
+    """The most frequent position of a head and its share; of several, the nearest.
 
     Args:
-        counts: (2, M).
+        counts: of the head, (M,).
     """
-    in_order = np.concatenate([counts[1, :0:-1], counts[0]])
-    best = int(in_order.argmax())
-    return best - (counts.shape[1] - 1), int(in_order[best])
-
-
-def times_at(counts: np.ndarray, offset: int) -> int:
-    """How often the position of a head is this one, by its counts (2, M)."""
-    return int(counts[int(offset < 0), abs(offset)])
+    place = int(counts.argmax())
+    distance = (place + 1) // 2
+    return -distance if place % 2 else distance, float(counts[place] / counts.sum())
 
 
 class PositionWatcher:
@@ -191,26 +188,21 @@ class PositionWatcher:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         details = {}
         last = self.tally.means("last")
-        for (kind, layer), array in self.tally.by_attention("positions").items():
-            for number, counts in enumerate(array.swapaxes(0, 1)):  # (2, M)
-                head, cases = Head(kind, layer, number), counts.sum()
-                if cases:
-                    offset, most = favourite(counts)
-                    patterns = _patterns(head, counts, last)
-                    share = float(most / cases)
-                    details[head] = {"offset": offset, "share": share, "patterns": patterns}
+        for (kind, layer), by_number in self.tally.by_attention("positions").items():
+            for number, counts in enumerate(by_number):
+                if not counts.any():
+                    continue
+                head = Head(kind, layer, number)
+                patterns = {}
+                for name, offset in PATTERNS.items():
+                    if offset <= 0 or kind == "encoder":  # the decoder sees nothing that is later
+                        patterns[name] = float(counts[place_of(offset)] / counts.sum())
+                if head in last:
+                    patterns["last"] = last[head]
+                offset, share = favourite(counts)
+                details[head] = {"offset": offset, "share": share, "patterns": patterns}
         settings = {"positional": self.threshold} if details else {}
         return Finding(details={"positions": details}, settings=settings)
-
-
-def _patterns(head: Head, counts: np.ndarray, last: Mapping[Head, float]) -> dict[str, float]:
-    shares = {}
-    for name, offset in PATTERNS.items():
-        if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that comes later
-            shares[name] = float(times_at(counts, offset) / counts.sum())
-    if head in last:
-        shares["last"] = last[head]
-    return shares
 
 
 class RareWatcher:

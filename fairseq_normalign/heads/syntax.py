@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from fairseq_normalign.attention.extract import to_words
 from fairseq_normalign.errors import InputError
@@ -92,10 +93,10 @@ def _cycle(heads: np.ndarray, root: int) -> list[int]:
     return []
 
 
-def attachments(heads: Iterable[int], gold: Sequence[int]) -> int:
+def attachments(heads: ArrayLike, gold: Sequence[int]) -> int:
     """How many words have their gold head. The root, which is given, does not count."""
-    pairs = zip(heads, gold, strict=True)
-    return sum(head == gold_head for head, gold_head in pairs if gold_head >= 0)
+    expected = np.asarray(gold)
+    return int(((np.asarray(heads) == expected) & (expected >= 0)).sum())
 
 
 # Every word hangs on the next, or on the one before.
@@ -104,7 +105,7 @@ BASELINES = {"left-branching": 1, "right-branching": -1}
 
 def branching(gold: Sequence[int], offset: int) -> int:
     """How many words have the neighbour at ``offset`` as their gold head."""
-    return attachments([place + offset for place in range(len(gold))], gold)
+    return attachments(np.arange(len(gold)) + offset, gold)
 
 
 class Relation(NamedTuple):
@@ -223,10 +224,8 @@ def relations(tally: Tally) -> dict[str, Relation]:
         name = way.format(relation)
         found[name] = Relation()
         if f"{name}.offsets.sum" in tally.arrays:
-            counts = tally.arrays[f"{name}.offsets.sum"][:, 0]  # (2, M)
-            offset, most = favourite(counts)
-            cases = int(counts.sum())
-            found[name] = Relation(cases, offset, most / cases)
+            (counts,) = tally.arrays[f"{name}.offsets.sum"]
+            found[name] = Relation(int(counts.sum()), *favourite(counts))
     return found
 
 

@@ -6,7 +6,6 @@ from itertools import product
 import pytest
 import torch
 from fairseq.data import indexed_dataset
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from fairseq_normalign.alignment.aer import Counts, count
@@ -30,8 +29,8 @@ from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.translate import Translator
 from fairseq_normalign.text.links import GoldFile
 from tests.conftest import ToyTask, build_model
+from tests.stored import OPTIONS, state
 
-SIZES = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2}
 SOURCE = ["w1 w2 w3", "w4 w5", "w5 w6 w7 w8 w9", "w2 w2 w1 w7"]
 # Capitals and blanks stay as they are.
 TARGET = ["w3 w2 w1 w1", "W5 w4", "w9 w8 w7", "w1 w7 w20  w20"]
@@ -41,41 +40,13 @@ SHORT = {"max_len_a": 0, "max_len_b": 8}
 
 def save(path, *, heads: int = 4, noise: float = 0.0, languages: str = "ab") -> str:
     """A random model as a checkpoint."""
-    options = {}
-    for name, value in SIZES.items():
-        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
-    options.update(
-        encoder_attention_heads=heads, decoder_attention_heads=heads, share_all_embeddings=True
-    )
-    options.update(max_source_positions=64, max_target_positions=64)
-    model = build_model(**options).state_dict()
+    own = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
+    own |= dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    stored = state(args=Namespace(**{**OPTIONS, **own}))
     torch.manual_seed(2)
-    model = {name: value + noise * torch.randn_like(value) for name, value in model.items()}
-    args = Namespace(**options)
-    ARCH_CONFIG_REGISTRY["transformer"](args)  # a checkpoint has every option
-    task = {
-        "_name": "translation",
-        "source_lang": languages[0],
-        "target_lang": languages[1],
-        "left_pad_source": True,
-    }
-    cfg = {
-        "task": {**task, "data": "elsewhere"},
-        "model": {**vars(args), "_name": "transformer"},
-        "criterion": {},
-    }
-    history = [
-        {
-            "criterion_name": "x",
-            "num_updates": 7,
-            "optimizer_name": "Adam",
-            "lr_scheduler_state": {"best": 0},
-        }
-    ]
-    torch.save(
-        {"model": model, "args": None, "cfg": cfg, "optimizer_history": history, "extra_state": {}},
-        path,
-    )
+    for value in stored["model"].values():
+        value += noise * torch.randn_like(value)
+    torch.save(stored, path)
     return str(path)
 
 

@@ -14,6 +14,7 @@ from fairseq_normalign.heads.relevance_log import (
     summary,
 )
 from fairseq_normalign.names import Head
+from tests.conftest import run
 
 HEADS = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 1, 0), Head("cross", 1, 1)]
 
@@ -106,3 +107,33 @@ def test_a_curve_for_each_head():
     assert [point.y for point in gates.blocks[1].curves[1].points] == [0.9, 0.2]
     assert gates.blocks[1].colours == ["layer 2"]
     assert log.figure().get_supxlabel() == "Dashed: closed in the end."
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "relevance.jsonl"
+    path.write_text(f"{as_line(START)}\n{as_line(END)}\n")
+    return path
+
+
+def test_command(log, tmp_path):
+    done = run("normalign", "gates", log, "--plot", tmp_path / "x.png", "-f", "csv")
+    assert done.stdout.startswith("updates,open,encoder,cross,stay,go,ρ now,ρ first\n0,4,2,2,0.4")
+    assert done.stderr == "sentences:7|rules:voita-pooled\n"
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["none"], "normalign gates: none: No such file or directory"),
+        (["{tmp}/empty"], "empty: is empty; expected a line for each validation"),
+        (["{tmp}/relevance.jsonl", "-o", "{tmp}/relevance.jsonl"], "would overwrite the input"),
+    ],
+)
+def test_bad_input(options, message, log, tmp_path):
+    (tmp_path / "empty").touch()
+    words = [option.format(tmp=tmp_path) for option in options]
+    done = run("normalign", "gates", *words, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr

@@ -9,11 +9,11 @@ from fairseq_normalign.heads.roles import (
     favourite,
     last_hits,
     offsets,
+    place_of,
     position_counts,
     rare_hits,
     rare_influence,
     rarest,
-    times_at,
 )
 
 MARK, PAD = -1, -2
@@ -61,15 +61,16 @@ def test_positions_equal_the_slow_twin():
 
 def test_a_head_that_looks_back():
     relative = offsets(looking_at(lambda t, last: t - 1), cells(WORDS, WORDS))
-    (counts,) = position_counts(relative.numpy()).swapaxes(0, 1)
+    (counts,) = position_counts(relative.numpy())
     # First words have none before them, and then look at themselves.
-    assert favourite(counts) == (-1, 6)
-    assert [times_at(counts, offset) for offset in (-1, 0, 1)] == [6, 2, 0]
+    assert favourite(counts) == (-1, 6 / 8)
+    assert [counts[place_of(offset)] for offset in (-1, 0, 1)] == [6, 2, 0]
 
 
-def test_the_first_of_several_favourites():
-    (counts,) = position_counts(np.array([[2, -3, 2, -3, 0]])).swapaxes(0, 1)
-    assert favourite(counts) == (-3, 2)
+def test_the_nearest_of_several_favourites():
+    (counts,) = position_counts(np.array([[2, -3, 2, -3, 0]]))
+    assert counts.tolist() == [1, 0, 0, 0, 2, 2]
+    assert favourite(counts) == (2, 2 / 5)
 
 
 def test_a_head_of_the_decoder_that_looks_back():
@@ -84,7 +85,7 @@ def test_a_head_of_the_decoder_that_looks_back():
 def test_positions_without_any_case():
     alone = torch.tensor([[0, MARK]])
     relative = offsets(torch.rand(1, 2, 2, 2), cells(alone, alone))
-    assert position_counts(relative.numpy()).tolist() == [[[0, 0], [0, 0]]] * 2
+    assert position_counts(relative.numpy()).tolist() == [[0, 0, 0]] * 2
 
 
 def test_the_last_token_is_eos():
