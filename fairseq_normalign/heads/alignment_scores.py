@@ -18,13 +18,13 @@ from fairseq_normalign.attention.methods import check_head_method, full_spec, me
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, running_heads
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
 from fairseq_normalign.heads.translation import transposed
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import CorpusModel
-from fairseq_normalign.names import Head, all_heads
+from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.links import GoldFile
 
@@ -52,7 +52,7 @@ class ErrorRates(HeadMeasure):
             )
         return pairs
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         options = self.options
         check_head_method(options.method)
         steps = self._steps()
@@ -64,9 +64,7 @@ class ErrorRates(HeadMeasure):
         if options.gold_file is not None:
             settings |= {"gold": Path(options.gold_file.name).name, **options.gold_file.read_as()}
             self._check_gold(models, first, options.gold_file)
-        heads = all_heads(running_heads(models.forcing))
-        of_cross = [head for head in heads if head.kind == "cross"]
-        return {"places": list(product(of_cross, steps)), "settings": settings}
+        return {"steps": steps, "settings": settings}
 
     def _steps(self) -> list[str]:
         """The steps that are asked for, as far as the method can answer for them."""
@@ -99,10 +97,9 @@ class ErrorRates(HeadMeasure):
     def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         options, gold = self.options, self.options.gold
         assert gold is not None  # see items
-        numbers = models.forcing.head_numbers  # heads are counted as they are in the model here
         evidences = []
-        for (_, layer, head), step in prepared["places"]:
-            evidences.append(Evidence(options.method, layer, step, numbers[layer][head]))
+        for head, step in _places(prepared):
+            evidences.append(Evidence(options.method, head.layer, step, head.head))
         if not evidences:
             return
         by_pieces = evidences if options.extract == PIECE_ARGMAX else ()
@@ -115,9 +112,13 @@ class ErrorRates(HeadMeasure):
     def finding(self, tally: Tally, prepared: Known) -> Finding:
         best: dict[Head, tuple[float, str]] = {}
         counts = tally.arrays.get("counts.sum", np.zeros((0, 0)))
-        for (head, step), total in zip(prepared["places"], counts.tolist(), strict=True):
-            found = Counts(*total).aer, step
-            best[Head(*head)] = min(best.get(Head(*head), (1.0, step)), found)
+        for (head, step), total in zip(_places(prepared), counts.tolist(), strict=True):
+            best[head] = min(best.get(head, (1.0, step)), (Counts(*total).aer, step))
         aers = {head: aer for head, (aer, _) in best.items()}
         steps = {head: step for head, (_, step) in best.items()}
-        return Finding(aers, details={"steps": steps}, settings=prepared["settings"])
+        return Finding(aers, {"steps": steps}, prepared["settings"])
+
+
+def _places(prepared: Known) -> list[tuple[Head, str]]:
+    """Heads, which have the names that evidences have, and steps."""
+    return list(product(names_of(prepared, "cross").values(), prepared["steps"]))

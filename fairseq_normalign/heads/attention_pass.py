@@ -74,19 +74,41 @@ def by_head(values: Tensor, queries: Tensor) -> Tensor:
 
 
 class Tally:
-    """Sums over a corpus, as the arrays of a partial (``runs.joins``); most are sums by head.
+    """Sums over a corpus, as the arrays of a partial (``runs.joins``).
 
     Args:
         arrays: of all chunks, in the end.
+        names: of heads, by where they are in the model, where these differ.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None):
-        self.arrays = dict(arrays or {})
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray] | None = None,
+        names: Mapping[Head, Head] | None = None,
+    ):
+        self.arrays, self.names = dict(arrays or {}), names or {}
 
     def join(self, name: str, array) -> None:
         """Joins an array to the one of this name, in the way that the end of the name tells."""
         more = Partial({name: np.asarray(array)})
         self.arrays = dict(merged(Partial(self.arrays), more).arrays)
+
+    def join_heads(self, of: str, attention: tuple[str, int], rows) -> None:
+        """Adds a row for each head of an attention, (H, …)."""
+        kind, layer = attention
+        self.join(f"{of}.{kind}.{layer}.sum", rows)
+
+    def by_head(self, of: str) -> dict[Head, np.ndarray]:
+        """The row of each head."""
+        rows = {}
+        for name, array in self.arrays.items():
+            what, *attention = name.split(".")
+            if what == of:
+                kind, layer, _ = attention
+                for number, row in enumerate(array):
+                    head = Head(kind, int(layer), number)
+                    rows[self.names.get(head, head)] = row
+        return rows
 
     def add(self, attention: tuple[str, int], sums, cases: int, of: str = "mean") -> None:
         """Adds sums of the attention's heads, (H,), over some more cases.
@@ -94,28 +116,16 @@ class Tally:
         Args:
             of: what the mean is of, if there are several.
         """
-        kind, layer = attention
         sums = np.asarray(sums, dtype=np.float64)
-        self.join(f"{of}.{kind}.{layer}.sum", [sums, np.full(len(sums), cases)])
+        self.join_heads(of, attention, np.stack([sums, np.full_like(sums, cases)], 1))
 
     def means(self, of: str = "mean") -> dict[Head, float]:
         """The mean of every head that had a case."""
         means = {}
-        for (kind, layer), array in self.by_attention(of).items():
-            for head, (total, cases) in enumerate(array.T.tolist()):
-                if cases:
-                    means[Head(kind, layer, head)] = total / cases
+        for head, (total, cases) in self.by_head(of).items():
+            if cases:
+                means[head] = float(total / cases)
         return means
-
-    def by_attention(self, of: str) -> dict[tuple[str, int], np.ndarray]:
-        """The arrays that are called ``of.kind.layer.sum``."""
-        arrays = {}
-        for name, array in self.arrays.items():
-            what, *attention = name.split(".")
-            if what == of:
-                kind, layer, _ = attention
-                arrays[kind, int(layer)] = array
-        return arrays
 
 
 PADDING = -2  # in the place of a word

@@ -67,7 +67,7 @@ class EvaluateOptions:
     """
 
     scratch: Sequence[str] = option(
-        (),
+        [],
         "models trained from random initialisation with the heads of some of --path "
         "(--alive-heads), to stand beside those: from trained | from scratch",
         many=True,

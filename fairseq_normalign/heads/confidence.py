@@ -130,7 +130,7 @@ class Gates(HeadMeasure):
     def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
         return []
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         values = []
         for attention, module in attentions(models.forcing.model).items():
             gates = gate_values(module)
@@ -139,4 +139,4 @@ class Gates(HeadMeasure):
         return {"gates": values}
 
     def finding(self, tally: Tally, prepared: Known) -> dict[Head, float]:
-        return {Head(*head): gate for *head, gate in prepared["gates"]}
+        return {tally.names[Head(*head)]: gate for *head, gate in prepared["gates"]}

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.attention.recorder import evaluation_mode
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, running_heads
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
 from fairseq_normalign.heads.translation import translation_metrics
 from fairseq_normalign.host.attention_modules import (
     Name,
@@ -37,7 +37,7 @@ from fairseq_normalign.host.predictions import target_log_probs
 from fairseq_normalign.host.raw_corpus import CorpusModel
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, check_translates, reference
-from fairseq_normalign.names import Head, all_heads
+from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
 
 Score = TypeVar("Score")
@@ -131,9 +131,6 @@ class LossAblation(HeadMeasure):
     def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
         return pairs[: self.options.ablation or ABLATION_PAIRS]
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
-        return {"heads": all_heads(running_heads(models.forcing))}
-
     def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         tokens = sum(len(pair.target.tokens) for pair in pairs.values())
         if tokens:
@@ -145,8 +142,8 @@ class LossAblation(HeadMeasure):
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
-        heads = [Head(*head) for head in prepared["heads"]]
-        scores = {head: loss - whole for head, loss in zip(heads, without, strict=True)}
+        names = tally.names.values()
+        scores = {head: loss - whole for head, loss in zip(names, without, strict=True)}
         return Finding(scores, settings={"ablation": int(tally.arrays["pairs.sum"][0])})
 
 
@@ -163,8 +160,8 @@ def summed_loss(forcing: TeacherForcing, pairs: Iterable[Pair], max_tokens: int)
 def without_each(model: nn.Module, prepared: Known, score: Callable[[], Score]) -> Iterator[Score]:
     """Some score of the model as it is, then without each of the heads."""
     yield score()
-    for head in prepared["heads"]:
-        with ablated(model, Head(*head)):
+    for head in names_of(prepared):
+        with ablated(model, head):
             yield score()
 
 
@@ -177,10 +174,10 @@ class BleuAblation(HeadMeasure):
     def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
         return pairs[: self.options.ablation_bleu or BLEU_SENTENCES]
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         check_translates(models.forcing.model)
         translation_metrics(self.options.tokenize)  # refuses what is no tokeniser
-        return {"heads": all_heads(head_counts(models.forcing.model))}
+        return {}
 
     def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
         model = deepcopy(models.forcing.model)  # beam search changes the one that it runs
@@ -199,7 +196,7 @@ class BleuAblation(HeadMeasure):
         bleu = translation_metrics(self.options.tokenize)["BLEU"]
         references, *translations = tally.arrays["texts.rows"].T.tolist()
         whole, *without = [bleu.corpus_score(texts, [references]).score for texts in translations]
-        heads = [Head(*head) for head in prepared["heads"]]
-        scores = {head: whole - score for head, score in zip(heads, without, strict=True)}
+        names = tally.names.values()
+        scores = {head: whole - score for head, score in zip(names, without, strict=True)}
         settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
         return Finding(scores, settings=settings)

@@ -55,12 +55,10 @@ POSITIONS = 10  # of the target, whose source share is shown
 class Finding(NamedTuple):
     """What one score says: a number for each head, and more that are fields of the profile.
 
-    Details are known of single heads, facts of the model. Settings are the choices that moved the
-    numbers, for the signature.
+    Settings are the choices that moved the numbers, for the signature.
     """
 
     scores: Mapping[Head, float] = {}
-    details: Mapping[str, Mapping[Head, Any]] = {}
     facts: Mapping[str, Any] = {}
     settings: Mapping[str, Any] = {}
 
@@ -98,17 +96,10 @@ class Profile(Result):
     title = "Attention heads"
     about = "Every map shows one score of all heads: a row for each layer, a column for each head."
 
-    def add(self, name: str, finding: Finding, names: Mapping[Head, Head]) -> None:
-        """Takes in what a score says.
-
-        Args:
-            names: of the heads that the profile is about, by where they are in the model.
-        """
-        scores = _renamed(finding.scores, names)
-        if scores:
-            self.scores[name] = scores
-        for detail, by_head in finding.details.items():
-            setattr(self, detail, _renamed(by_head, names))
+    def add(self, name: str, finding: Finding) -> None:
+        """Takes in what a score says."""
+        if finding.scores:
+            self.scores[name] = dict(finding.scores)
         for fact, value in finding.facts.items():
             setattr(self, fact, value)
         self.signature.update(finding.settings)
@@ -349,10 +340,6 @@ class Profile(Result):
             by_position = np.transpose(self.contributions).tolist()
             rows["relevance"] = [[place, *values] for place, values in enumerate(by_position, 1)]
         return [Table(HIDDEN[name], own, name=name, hidden=True) for name, own in rows.items()]
-
-
-def _renamed(by_head: Mapping[Head, Any], names: Mapping[Head, Head]) -> dict[Head, Any]:
-    return {names[head]: by_head[head] for head in names if head in by_head}
 
 
 def _title(name: str) -> str:

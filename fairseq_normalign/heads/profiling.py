@@ -36,7 +36,7 @@ class HeadMeasure:
     """A score of heads that runs the model in its own way, as a ``runs.measure.Measure``.
 
     ``add`` adds to a tally what some pairs say, and ``finding`` is what the tally of all pairs
-    says; both know what ``prepare`` has found out before, as far as JSON holds it.
+    says; both know the names of heads and what ``prepared`` has found out before, as JSON holds it.
     """
 
     score: str  # in the table
@@ -57,6 +57,17 @@ class HeadMeasure:
         return models.pairs(chunk)
 
     def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+        """The heads with the names that they had before any was removed, and what else is known."""
+        heads = all_heads(running_heads(models.forcing))
+        if not heads:
+            raise InputError("the model has no attention heads left")
+        model = models.forcing.model
+        first_names = dict(zip(all_heads(head_counts(model)), head_names(model), strict=True))
+        names = [[head, first_names[head]] for head in heads]
+        return {"names": names, **self.prepared(models, first)}
+
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+        """What is decided once, on the first pairs."""
         return {}
 
     def chunk(
@@ -82,7 +93,17 @@ class HeadMeasure:
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         """The findings of each score."""
-        return {self.score: _as_finding(self.finding(Tally(total.arrays), prepared))}
+        tally = Tally(total.arrays, names_of(prepared))
+        return {self.score: _as_finding(self.finding(tally, prepared))}
+
+
+def names_of(prepared: Known, kind: str | None = None) -> dict[Head, Head]:
+    """The names of all heads, or of one kind, by where they are in the model."""
+    names = {}
+    for head, name in prepared["names"]:
+        if kind in (None, head[0]):
+            names[Head(*head)] = Head(*name)
+    return names
 
 
 class AttentionPass(HeadMeasure):
@@ -94,15 +115,6 @@ class AttentionPass(HeadMeasure):
     def __init__(self, options: ProfileOptions, scores: Sequence[str]):
         super().__init__(options)
         self.scores = scores
-
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
-        """The names that heads had in the model that none was removed from."""
-        running = all_heads(running_heads(models.forcing))
-        if not running:
-            raise InputError("the model has no attention heads left")
-        model = models.forcing.model
-        first_names = dict(zip(all_heads(head_counts(model)), head_names(model), strict=True))
-        return {"names": [[head, first_names[head]] for head in running]}
 
     def _watchers(self) -> dict[str, Any]:
         return {name: HEAD_SCORES[name].measure(self.options) for name in self.scores}
@@ -120,13 +132,15 @@ class AttentionPass(HeadMeasure):
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         if not total.arrays.get("words.sum", 0):
             raise InputError("heads cannot be measured on a corpus without words")
-        names = {Head(*head): Head(*name) for head, name in prepared["names"]}
+        names = names_of(prepared)
         settings = {"sentences": int(total.arrays["pairs.sum"][0])}
-        findings = {"attention": Finding(details={"names": names}, settings=settings)}
+        findings = {"attention": Finding(facts={"heads": list(names.values())}, settings=settings)}
         for score, watcher in self._watchers().items():
+            own = {}
             for name, array in total.arrays.items():
                 if name.startswith(f"{score}:"):
-                    watcher.tally.join(name.removeprefix(f"{score}:"), array)
+                    own[name.removeprefix(f"{score}:")] = array
+            watcher.tally = Tally(own, names)
             findings[score] = _as_finding(watcher.result())
         return findings
 
@@ -161,13 +175,10 @@ def head_measures(
 
 def profile_of(findings: Mapping[str, Finding], options: ProfileOptions) -> Profile:
     """All findings about one model together."""
-    general = findings["attention"]
-    names = general.details["names"]
-    signature = dict(general.settings)
-    measured = Profile(list(names.values()), options=options, signature=signature)
-    for name in HEAD_SCORES:  # in the order of the table
+    measured = Profile([], options=options)
+    for name in ("attention", *HEAD_SCORES):  # in the order of the table
         if name in findings:
-            measured.add(name, findings[name], names)
+            measured.add(name, findings[name])
     return measured
 
 

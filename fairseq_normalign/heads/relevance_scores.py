@@ -30,7 +30,7 @@ class Relevance(HeadMeasure):
 
     first_pairs = FIRST_PAIRS
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         return prepared_rare(models, first, self.options)
 
     def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:

@@ -175,11 +175,11 @@ class PositionWatcher:
         self.tally = Tally()
 
     def __call__(self, seen: Seen) -> None:
-        kind, layer = seen.attention
+        kind, _ = seen.attention
         weights = seen.recorded.weights
         if kind != "cross":
             counts = position_counts(offsets(weights, seen.cells).cpu().numpy())
-            self.tally.join(f"positions.{kind}.{layer}.sum", counts)
+            self.tally.join_heads("positions", seen.attention, counts)
         if kind == "encoder":
             hits, cases = last_hits(weights, seen.cells)
             self.tally.add(seen.attention, hits.cpu(), cases, "last")
@@ -188,21 +188,19 @@ class PositionWatcher:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         details = {}
         last = self.tally.means("last")
-        for (kind, layer), by_number in self.tally.by_attention("positions").items():
-            for number, counts in enumerate(by_number):
-                if not counts.any():
-                    continue
-                head = Head(kind, layer, number)
-                patterns = {}
-                for name, offset in PATTERNS.items():
-                    if offset <= 0 or kind == "encoder":  # the decoder sees nothing that is later
-                        patterns[name] = float(counts[place_of(offset)] / counts.sum())
-                if head in last:
-                    patterns["last"] = last[head]
-                offset, share = favourite(counts)
-                details[head] = {"offset": offset, "share": share, "patterns": patterns}
+        for head, counts in self.tally.by_head("positions").items():
+            if not counts.any():
+                continue
+            patterns = {}
+            for name, offset in PATTERNS.items():
+                if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that is later
+                    patterns[name] = float(counts[place_of(offset)] / counts.sum())
+            if head in last:
+                patterns["last"] = last[head]
+            offset, share = favourite(counts)
+            details[head] = {"offset": offset, "share": share, "patterns": patterns}
         settings = {"positional": self.threshold} if details else {}
-        return Finding(details={"positions": details}, settings=settings)
+        return Finding(facts={"positions": details}, settings=settings)
 
 
 class RareWatcher:
@@ -252,7 +250,7 @@ class RareRole(HeadMeasure):
     pairs_per_chunk = 200
     first_pairs = FIRST_PAIRS
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         options = self.options
         file = None if options.counts is None else Path(options.counts_name).name
         known = {"frequencies": file or "dictionary", "seed": options.seed}
@@ -277,16 +275,16 @@ class RareRole(HeadMeasure):
             why = prepared.get("unusable") or unusable(self.options, reason)
             warnings.warn(f"no rare-token roles: {why}", stacklevel=2)
             return Finding()
-        examined = tally.by_attention("as it is/rarest/sentences").values()
+        examined = tally.by_head("as it is/rarest/sentences").values()
         settings = {
             "frequencies": prepared["frequencies"],
             "rare-top": top_of(self.options),
-            "rare-sentences": max(int(array[1].max()) for array in examined),
+            "rare-sentences": max(int(cases) for _, cases in examined),
             "seed": prepared["seed"],
             "rare": self.options.rare_threshold,
         }
-        details = {"rare": rare, "rare_moved": rare_shares(tally, "moved")}
-        return Finding(details=details, settings=settings)
+        facts = {"rare": rare, "rare_moved": rare_shares(tally, "moved")}
+        return Finding(facts=facts, settings=settings)
 
 
 def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:

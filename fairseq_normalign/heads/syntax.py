@@ -17,13 +17,13 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, record_heads, running_heads
 from fairseq_normalign.heads.head_scores import MARGINS
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
 from fairseq_normalign.heads.roles import favourite, position_counts
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import CorpusModel
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
-from fairseq_normalign.names import Head, all_heads
+from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.treebank import Tree
 
@@ -156,24 +156,23 @@ class Syntax(HeadMeasure):
             pairs.append(models.reader.pair(tree.words, None, where))
         return pairs, {}
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
-        heads = all_heads(running_heads(_of_encoder(models)))
-        if not heads:
-            warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
+    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
         models.reader.examine(self.pairs(models, first)[0], "treebank")
-        return {"heads": heads, "trees": len(self.options.trees)}
+        return {"trees": len(self.options.trees)}
 
     def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
-        if not prepared["heads"]:
+        if not names_of(prepared, "encoder"):
             return
-        run = partial(_weights_between_words, _of_encoder(models))
+        encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
+        run = partial(_weights_between_words, encoder)
         weights = map_batches(pairs.values(), run, max_tokens=self.options.max_tokens)
         for line, of_tree in zip(pairs, weights, strict=True):
             add_tree(tally, of_tree, self.options.trees[line])
 
     def finding(self, tally: Tally, prepared: Known) -> Finding:
-        heads = [Head(*head) for head in prepared["heads"]]
+        heads = list(names_of(prepared, "encoder").values())
         if not heads:
+            warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
             return Finding()
         found = relations(tally)
         for relation in RELATIONS:
@@ -188,14 +187,9 @@ class Syntax(HeadMeasure):
         settings = {"trees": prepared["trees"], "margin": self.options.syntactic_margin}
         return Finding(
             dict(zip(heads, scores, strict=True)),
-            {"accuracies": accurate},
-            {"relations": found, "branching": branching},
+            {"accuracies": accurate, "relations": found, "branching": branching},
             settings,
         )
-
-
-def _of_encoder(models: CorpusModel) -> TeacherForcing:
-    return TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
 
 
 def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:

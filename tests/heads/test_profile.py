@@ -1,7 +1,9 @@
 """What is shown of the heads of a pruned model, and of several models."""
 
+import numpy as np
 import pytest
 
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, Profile
@@ -147,18 +149,13 @@ def test_roles_depend_on_thresholds(profile):
     )
 
 
-def test_heads_get_their_first_names_everywhere():
-    places = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
-    names = {places[0]: Head("encoder", 0, 2), places[1]: Head("encoder", 0, 3)}
-    measured = Profile(list(names.values()))
-    details = {"steps": {places[0]: "input", places[1]: "output"}}
-    finding = Finding(
-        {places[0]: 0.5, Head("cross", 0, 0): 1.0}, details, {"branching": {"a": 1.0}}
-    )
-    measured.add("UAS", finding, names)
-    assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5}}
-    assert measured.steps == {Head("encoder", 0, 2): "input", Head("encoder", 0, 3): "output"}
-    assert measured.branching == {"a": 1.0}
+def test_heads_get_their_first_names():
+    names = {Head("encoder", 0, 0): Head("encoder", 0, 2), Head("encoder", 0, 1): ENCODER[0]}
+    tally = Tally({"mean.encoder.0.sum": np.array([[1.0, 2], [6, 4]])}, names)
+    measured = Profile([])
+    measured.add("UAS", Finding(tally.means(), {"branching": {"a": 1.0}}, {"trees": 3}))
+    assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5, ENCODER[0]: 1.5}}
+    assert (measured.branching, measured.signature) == ({"a": 1.0}, {"trees": 3})
 
 
 HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 0)]
