@@ -152,7 +152,7 @@ def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReade
 
 def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
     """Writes one file of all arrays."""
-    from fairseq_normalign.results.export_writer import create_export
+    from fairseq_normalign.results.export import create_export
 
     metadata = {name: value for name, value in made["arrays"].prepared.items() if name != "first"}
     with create_export(args.output, metadata) as export:
