@@ -98,8 +98,9 @@ class Profile(Result):
 
     def add(self, name: str, finding: Finding) -> None:
         """Takes in what a score says."""
-        if finding.scores:
-            self.scores[name] = dict(finding.scores)
+        scores = {head: finding.scores[head] for head in self.heads if head in finding.scores}
+        if scores:
+            self.scores[name] = scores
         for fact, value in finding.facts.items():
             setattr(self, fact, value)
         self.signature.update(finding.settings)

@@ -152,7 +152,7 @@ def test_roles_depend_on_thresholds(profile):
 def test_heads_get_their_first_names():
     names = {Head("encoder", 0, 0): Head("encoder", 0, 2), Head("encoder", 0, 1): ENCODER[0]}
     tally = Tally({"mean.encoder.0.sum": np.array([[1.0, 2], [6, 4]])}, names)
-    measured = Profile([])
+    measured = Profile(list(names.values()))
     measured.add("UAS", Finding(tally.means(), {"branching": {"a": 1.0}}, {"trees": 3}))
     assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5, ENCODER[0]: 1.5}}
     assert (measured.branching, measured.signature) == ({"a": 1.0}, {"trees": 3})
