@@ -33,8 +33,9 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile
 from fairseq_normalign.host.attention_modules import head_counts
-from fairseq_normalign.host.options import ReadyModel, corpus, fitted, gold, load
+from fairseq_normalign.host.options import ReadyModel, gold, load
 from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
 from fairseq_normalign.layers.mixing import MixingResult
@@ -69,8 +70,7 @@ def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
     """A model and the corpus as it reads it."""
     of_one = argparse.Namespace(**{**vars(args), "path": path})
     model = load(of_one)
-    unfitted, total = corpus(of_one, model.reader)
-    (pairs,) = fitted(of_one, [unfitted], [model.forcing])
+    (pairs,), total = corpus(of_one, [model])
     first = list(islice(pairs, max(args.max_sentences, args.limit)))
     return Material(name, path, model, first, pairs, total)
 

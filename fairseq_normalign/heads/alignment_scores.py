@@ -23,7 +23,7 @@ from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
 from fairseq_normalign.heads.translation import transposed
 from fairseq_normalign.host.batches import map_batches
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.links import GoldFile
@@ -52,7 +52,7 @@ class ErrorRates(HeadMeasure):
             )
         return pairs
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         options = self.options
         check_head_method(options.method)
         steps = self._steps()
@@ -79,7 +79,7 @@ class ErrorRates(HeadMeasure):
             )
         return [step]
 
-    def _check_gold(self, models: CorpusModel, first: Chunk, file: GoldFile) -> None:
+    def _check_gold(self, models: ChunkReader, first: Chunk, file: GoldFile) -> None:
         """Says if the gold looks misread.
 
         Links of single heads may look absurd. Those of the layer that is chosen without gold should
@@ -94,7 +94,7 @@ class ErrorRates(HeadMeasure):
         aligner = aligner.decided(aligner.choice(pairs))
         warn_of_misread_gold(list(map(set, aligner.links_many(pairs))), golds, file)
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         options, gold = self.options, self.options.gold
         assert gold is not None  # see items
         evidences = []

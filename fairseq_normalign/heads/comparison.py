@@ -63,7 +63,7 @@ class EvaluateOptions:
         search: fairseq's options of beam search, where they are not to be those of
             ``host.search.SEARCH``.
         too_long: what becomes of sources that the first model does not take (see
-            ``host.lengths.fit_lengths``).
+            ``host.lengths.fit_together``).
     """
 
     scratch: Sequence[str] = option(

@@ -13,7 +13,7 @@ from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Known
 from fairseq_normalign.host.attention_modules import attentions, gate_values
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
 
@@ -130,7 +130,7 @@ class Gates(HeadMeasure):
     def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
         return []
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         values = []
         for attention, module in attentions(models.forcing.model).items():
             gates = gate_values(module)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from fairseq_normalign.heads.translation import (
 )
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.lengths import TooLong, fit_lengths, limits_of
+from fairseq_normalign.host.lengths import fitted, limits_of
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -66,11 +65,7 @@ def compare(
     _check_heads(models[: len(paths)], models[len(paths) :])
     pairs, references = read_corpus(corpus, models[0].reader, limit=options.limit)
     limits = limits_of(models[0].model)._replace(target=None)
-    report = TooLong()
-    pairs = list(fit_lengths(pairs, limits, options.too_long, report))
-    summary = report.summary(options.too_long)
-    if summary:
-        warnings.warn(summary, stacklevel=2)
+    pairs = fitted(pairs, limits, options.too_long)
     # Alignment comes first: beam search leaves attention set up for beams.
     aers = aer_scores(models, options.gold, options) if options.gold else []
     translators = [Translator(model, reader, options.search) for _, model, reader in models]

@@ -4,7 +4,7 @@ A new score is one class or function, in a file of its own, and one entry in :da
 ``normalign heads``, ``normalign prune --by`` and ``heads.profiling.profile`` take what is in the
 table. See CONTRIBUTING for a worked example.
 
-This module imports no PyTorch: ``--help`` reads it.
+Importing this module imports no PyTorch: ``--help`` reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fairseq_normalign.attention.extract import RULES
 from fairseq_normalign.attention.methods import LRP_RULES
 from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.late import late
 from fairseq_normalign.options import from_0, option, positive, share
 
 if TYPE_CHECKING:
@@ -169,15 +168,30 @@ class HeadScore(NamedTuple):
     default: bool = False  # measured unless scores are named
 
 
+def _modules() -> Any:
+    """The package of scores, their modules imported: when something is measured, not before."""
+    from fairseq_normalign import heads
+    from fairseq_normalign.heads import (  # noqa: F401
+        alignment_scores,
+        confidence,
+        loss_scores,
+        relevance_scores,
+        roles,
+        syntax,
+    )
+
+    return heads
+
+
 # In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        late("heads.relevance_scores:Relevance"),
+        lambda options: _modules().relevance_scores.Relevance(options),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        late("heads.confidence:Confidence"),
+        lambda options: _modules().confidence.Confidence(options),
         "mean of the largest weight (Voita et al., 2019)",
         watches=True,
         ranks=True,
@@ -185,7 +199,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        late("heads.confidence:Entropy"),
+        lambda options: _modules().confidence.Entropy(options),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         watches=True,
         low=True,
@@ -193,7 +207,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm-confidence": HeadScore(
-        late("heads.confidence:NormConfidence"),
+        lambda options: _modules().confidence.NormConfidence(options),
         "the same with ‖αf(x)‖ as shares of their row",
         watches=True,
         ranks=True,
@@ -201,7 +215,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm": HeadScore(
-        late("heads.confidence:Norm"),
+        lambda options: _modules().confidence.Norm(options),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         watches=True,
         ranks=True,
@@ -209,31 +223,31 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "importance": HeadScore(
-        late("heads.loss_scores:Importance"),
+        lambda options: _modules().loss_scores.Importance(options),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        late("heads.loss_scores:LossAblation"),
+        lambda options: _modules().loss_scores.LossAblation(options),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        late("heads.confidence:Gates"),
+        lambda options: _modules().confidence.Gates(options),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        late("heads.alignment_scores:ErrorRates"),
+        lambda options: _modules().alignment_scores.ErrorRates(options),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
     "positions": HeadScore(
-        late("heads.roles:PositionWatcher"),
+        lambda options: _modules().roles.PositionWatcher(options),
         "role: relative position of the maxima",
         watches=True,
         encoder=True,
@@ -241,20 +255,20 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "rare": HeadScore(
-        late("heads.roles:RareRole"),
+        lambda options: _modules().roles.RareRole(options),
         "role: maxima on the rarest tokens of the sentence",
         encoder=True,
         percent=True,
         default=True,
     ),
     "UAS": HeadScore(
-        late("heads.syntax:Syntax"),
+        lambda options: _modules().syntax.Syntax(options),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        late("heads.loss_scores:BleuAblation"),
+        lambda options: _modules().loss_scores.BleuAblation(options),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),

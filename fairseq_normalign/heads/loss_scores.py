@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
@@ -33,9 +32,8 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.predictions import target_log_probs
-from fairseq_normalign.host.raw_corpus import CorpusModel
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.raw_corpus import ChunkReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
 from fairseq_normalign.host.translate import Translator, check_translates, reference
 from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
@@ -68,7 +66,7 @@ class Importance(HeadMeasure):
 
     pairs_per_chunk = 200
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
             _add_importance(tally, models.forcing, [pair for _, pair in numbered])
 
@@ -131,7 +129,7 @@ class LossAblation(HeadMeasure):
     def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
         return pairs[: self.options.ablation or ABLATION_PAIRS]
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         tokens = sum(len(pair.target.tokens) for pair in pairs.values())
         if tokens:
             tally.join("tokens.sum", [tokens])
@@ -174,12 +172,12 @@ class BleuAblation(HeadMeasure):
     def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
         return pairs[: self.options.ablation_bleu or BLEU_SENTENCES]
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         check_translates(models.forcing.model)
         translation_metrics(self.options.tokenize)  # refuses what is no tokeniser
         return {}
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         model = deepcopy(models.forcing.model)  # beam search changes the one that it runs
         translator = Translator(model, models.reader, self.options.search)
 

@@ -19,7 +19,7 @@ from fairseq_normalign.heads.head_scores import (
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.host.attention_modules import head_counts, head_names
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.raw_corpus import CorpusModel, PairsInMemory
+from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
 from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.progress import bar
@@ -52,11 +52,11 @@ class HeadMeasure:
         """What is measured of a corpus."""
         return pairs
 
-    def pairs(self, models: CorpusModel, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
+    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
         """The pairs of a chunk, and what is to be told of it."""
         return models.pairs(chunk)
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepare(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         """The heads with the names that they had before any was removed, and what else is known."""
         heads = all_heads(running_heads(models.forcing))
         if not heads:
@@ -66,12 +66,12 @@ class HeadMeasure:
         names = [[head, first_names[head]] for head in heads]
         return {"names": names, **self.prepared(models, first)}
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         """What is decided once, on the first pairs."""
         return {}
 
     def chunk(
-        self, models: CorpusModel, chunk: Chunk, prepared: Known, progress: Progress
+        self, models: ChunkReader, chunk: Chunk, prepared: Known, progress: Progress
     ) -> Partial:
         pairs, notes = self.pairs(models, chunk)
         by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if not pair.skipped}
@@ -81,7 +81,7 @@ class HeadMeasure:
         progress(len(pairs))
         return Partial(tally.arrays, notes=notes if self.tells_notes else {})
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         """Adds what some pairs say, which come by their lines."""
 
     def merge(self, left: Partial, right: Partial) -> Partial:
@@ -119,7 +119,7 @@ class AttentionPass(HeadMeasure):
     def _watchers(self) -> dict[str, Any]:
         return {name: HEAD_SCORES[name].measure(self.options) for name in self.scores}
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
         watchers = self._watchers()
         if watchers:
@@ -205,7 +205,7 @@ def profile(
     alone = model.forcing.attention == "encoder"
     names = default_scores(encoder_alone=alone) if scores is None else scores
     options = replace(options or ProfileOptions(), **changes)
-    in_memory = PairsInMemory(model.forcing, model.reader)
+    in_memory = ChunkReader([model], PAIRS)
     findings: dict[str, Finding] = {}
     for measure in head_measures(names, options, encoder_alone=alone):
         items = measure.items(pairs)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.head_scores import RARE_TOP, ProfileOptions
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.frequencies import Frequencies
 
@@ -41,7 +41,7 @@ class RareTokens(NamedTuple):
         return keys.any(1) if self.bar is None else (keys & (counts < self.bar)).any(1)
 
 
-def prepared_rare(models: CorpusModel, first: Chunk, options: ProfileOptions) -> dict[str, Any]:
+def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) -> dict[str, Any]:
     """What ``RareTokens`` must know, as JSON holds it; or why nothing can be said.
 
     What the options name, and what then cannot be used, is refused.

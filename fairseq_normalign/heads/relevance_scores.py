@@ -16,7 +16,7 @@ from fairseq_normalign.heads.rare_tokens import FIRST_PAIRS, RareTokens, prepare
 from fairseq_normalign.heads.roles import rare_influence, rarest
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk
 
 
@@ -30,10 +30,10 @@ class Relevance(HeadMeasure):
 
     first_pairs = FIRST_PAIRS
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         return prepared_rare(models, first, self.options)
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         options = self.options
         tokens = rare_tokens(models.reader, options, prepared)
         for numbered in numbered_batches(pairs.values(), max_tokens=options.max_tokens):

@@ -41,7 +41,7 @@ from fairseq_normalign.heads.rare_tokens import (
     unusable,
 )
 from fairseq_normalign.host.pairs import Pair, Sentence
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
@@ -250,13 +250,13 @@ class RareRole(HeadMeasure):
     pairs_per_chunk = 200
     first_pairs = FIRST_PAIRS
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         options = self.options
         file = None if options.counts is None else Path(options.counts_name).name
         known = {"frequencies": file or "dictionary", "seed": options.seed}
         return {**prepared_rare(models, first, options), **known}
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         options = self.options
         tokens = rare_tokens(models.reader, options, prepared)
         if tokens is None:

@@ -21,7 +21,7 @@ from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_o
 from fairseq_normalign.heads.roles import favourite, position_counts
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
@@ -149,18 +149,18 @@ class Syntax(HeadMeasure):
             raise InputError("syntactic roles and UAS need a treebank; expected trees")
         return self.options.trees
 
-    def pairs(self, models: CorpusModel, chunk: Chunk) -> tuple[list[Pair], dict[str, Any]]:
+    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[list[Pair], dict[str, Any]]:
         pairs = []
         for number, tree in enumerate(chunk.items, chunk.first + 1):
             where = f"line {number} ({tree.where})"
             pairs.append(models.reader.pair(tree.words, None, where))
         return pairs, {}
 
-    def prepared(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         models.reader.examine(self.pairs(models, first)[0], "treebank")
         return {"trees": len(self.options.trees)}
 
-    def add(self, tally: Tally, models: CorpusModel, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         if not names_of(prepared, "encoder"):
             return
         encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
