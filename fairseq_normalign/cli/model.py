@@ -42,10 +42,12 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
     model, *texts = names
     checkpoint = checkpoint_of(model)
     args.path = [str(checkpoint)] if several else str(checkpoint)
-    args.data = args.data or str(_data_of(checkpoint))
+    args.data = args.data or _data_of(checkpoint)
     _place_texts(args, texts)
-    found = [checkpoint.name, *(path.name for path in dictionaries(Path(args.data)))]
-    found += _place_pieces(args, checkpoint)
+    found = [checkpoint.name]
+    if args.data:
+        found += [path.name for path in dictionaries(Path(args.data))]
+        found += _place_pieces(args, checkpoint)
     args.found = f"{model}: {', '.join(found)}"
     if getattr(args, "reverse_path", None):
         reverse = checkpoint_of(args.reverse_path)
@@ -58,6 +60,10 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     from fairseq_normalign.host.options import complete as complete_options
     from fairseq_normalign.host.trust import stored_languages
 
+    if args.data is None:
+        raise InputError(
+            f"{args.path}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
+        )
     complete_options(args, defaults)
     if args.found:
         path = args.path[0] if isinstance(args.path, list) else args.path
@@ -75,18 +81,14 @@ def checkpoint_of(model: str) -> Path:
     return found
 
 
-def _data_of(checkpoint: Path) -> Path:
-    """The folder of its dictionaries."""
+def _data_of(checkpoint: Path) -> str | None:
+    """The folder of its dictionaries, beside it or where it was trained."""
     found = find_data(checkpoint)
     if found is None:
         from fairseq_normalign.host.trust import stored_data
 
         found = find_data(checkpoint, stored_data(str(checkpoint)))
-    if found is None:
-        raise InputError(
-            f"{checkpoint}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
-        )
-    return found
+    return str(found) if found else None
 
 
 def _place_texts(args: argparse.Namespace, texts: Sequence[str]) -> None:

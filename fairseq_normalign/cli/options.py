@@ -72,9 +72,9 @@ def model_parser(
         "names",
         metavar="MODEL [SOURCE [TARGET]]",
         nargs="*",
-        help="MODEL: a checkpoint, a folder with one, or a Hugging Face folder; SOURCE, TARGET: text "
-        "(default: the binarised test set). With --path: DATA, the folder of dictionaries and "
-        "binarised data",
+        help="MODEL: a checkpoint, a folder with one, or a Hugging Face folder; SOURCE, TARGET: "
+        "text (default: the binarised test set). With --path: DATA, the folder of dictionaries "
+        "and binarised data",
     )
     group = parser.add_argument_group("model", "as in fairseq-generate")
     group.add_argument(
@@ -305,15 +305,17 @@ def _is_in_plugin(name: str, folder: Path) -> bool:
 
 def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
     """``--reverse-path``, and where its dictionaries are."""
-    table = {
-        "--reverse-path": ("CHECKPOINT", f"the model of the other direction, {purpose}"),
-        "--reverse-data": (
-            "DATA",
-            "the folder of its dictionaries, if they are others (default: its own folder if "
-            "normalign import made it, else DATA)",
-        ),
-    }
-    add_table(group, table)
+    group.add_argument(
+        "-r",
+        "--reverse-path",
+        metavar="MODEL",
+        help=f"the model of the other direction, {purpose}",
+    )
+    group.add_argument(
+        "--reverse-data",
+        metavar="DIR",
+        help="the folder of its dictionaries, if they are neither beside it nor DATA",
+    )
 
 
 def check_reverse_options(args: argparse.Namespace) -> None:

@@ -133,9 +133,9 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
 
 
 def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
+    from fairseq_normalign.cli.model import complete
     from fairseq_normalign.heads.head_scores import ProfileOptions
     from fairseq_normalign.heads.profiling import head_ranks
-    from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.raw_corpus import corpus
 

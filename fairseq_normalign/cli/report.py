@@ -38,20 +38,19 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    named = {word.partition("=")[0] for word in argv}
-    if named & {"--path", "-h", "--help"} or _names_model(argv):  # help is that of all options
+    parser = options.CommandParser(
+        "report", description=DESCRIPTION, epilog=f"Example: {EXAMPLE}", add_help=False
+    )
+    add_page_options(parser)
+    args, of_model = parser.parse_known_args(argv)
+    if of_model:  # --help is that of all options
         parser = options.model_parser(
             "report", description=DESCRIPTION, example=EXAMPLE, several=True
         )
         return options.parse(parser, argv, add_options, check, several=True)
-    parser = options.CommandParser("report", description=DESCRIPTION, epilog=f"Example: {EXAMPLE}")
-    add_page_options(parser)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        raise InputError(f"{unknown[0]}: belongs to a model; expected --path CHECKPOINT with it")
     args.path = []
     if not args.include:
-        raise InputError("nothing to show; expected --path CHECKPOINT, or --include FILE.json")
+        raise InputError("nothing to show; expected MODEL, or --include FILE.json")
     check_page(args)
     options.check_output(args.output, *args.include)
     return args
@@ -164,8 +163,8 @@ def main(args: argparse.Namespace) -> None:
     contents: dict[str, Any] = {"browser": None}
     packed: dict[str, str] = {}
     if args.path:
-        from fairseq_normalign.cli.report_models import gathered
         from fairseq_normalign.cli.model import complete
+        from fairseq_normalign.cli.report_models import gathered
 
         complete(args)
         gatherer, models = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))

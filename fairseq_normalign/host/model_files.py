@@ -67,9 +67,7 @@ def dictionaries(folder: Path) -> list[Path]:
     return sorted([*folder.glob("dict.txt"), *folder.glob("dict.*.txt")])
 
 
-def find_pieces(
-    folders: Iterable[Path], dictionary: Path, languages: Languages
-) -> dict[str, str]:
+def find_pieces(folders: Iterable[Path], dictionary: Path, languages: Languages) -> dict[str, str]:
     """The options of BPE that the files of a model and the marks of its dictionary tell.
 
     Args:

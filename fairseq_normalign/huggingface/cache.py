@@ -1,4 +1,4 @@
-"""Hugging Face folders that were imported before, so that a folder can be named like a checkpoint."""
+"""A cache of imports, so that a Hugging Face folder can be named like a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ READ = ("*.json", "*.txt", "*.model", "*.spm", "*.bin", "*.safetensors")  # file
 def cached_import(folder: str) -> Path:
     """The checkpoint of a Hugging Face folder, imported when it is first named.
 
-    The cache is keyed by the contents of the folder and by our version. Two processes may import the
-    same folder at once: the first that is ready counts.
+    The cache is keyed by the contents of the folder and by our version. Two processes may import
+    the same folder at once: the first that is ready counts.
     """
     place = cache_folder() / digest(Path(folder))
     if not (place / MODEL).is_file():
