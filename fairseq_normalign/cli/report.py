@@ -38,16 +38,18 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.CommandParser(
-        "report", description=DESCRIPTION, epilog=f"Example: {EXAMPLE}", add_help=False
-    )
-    add_page_options(parser)
-    args, of_model = parser.parse_known_args(argv)
-    if of_model:  # --help is that of all options
-        parser = options.model_parser(
-            "report", description=DESCRIPTION, example=EXAMPLE, several=True
-        )
-        return options.parse(parser, argv, add_options, check, several=True)
+    if not {"-h", "--help"} & set(argv):  # help is that of all options
+        parser = options.CommandParser("report")
+        add_page_options(parser)
+        args, of_model = parser.parse_known_args(argv)
+        if not of_model:
+            return _of_files(args)
+    parser = options.model_parser("report", description=DESCRIPTION, example=EXAMPLE, several=True)
+    return options.parse(parser, argv, add_options, check, several=True)
+
+
+def _of_files(args: argparse.Namespace) -> argparse.Namespace:
+    """A page of results that other commands wrote."""
     args.path = []
     if not args.include:
         raise InputError("nothing to show; expected MODEL, or --include FILE.json")

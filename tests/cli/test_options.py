@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,7 @@ CASES = [
     (align, ["--all", "--gold", "x", "--workers", "2"], "--all works in one process; expected no"),
     (align, ["--output", "/dev/stdout", "--restart"], "--restart is about what is kept"),
     (align, ["--ray-address", "auto"], "--ray-address belongs to --engine ray"),
-    (heads, ["--num-shards", "2"], "--num-shards: normalign heads knows no shards"),
+    (evaluate, ["--num-shards", "2"], "--num-shards: normalign evaluate knows no shards"),
     (align, ["--output", "data"], "data: cannot be written: it is a directory"),
     (align, ["--methods", "norms"], "--methods belongs to the table of --all"),
     (align, ["--all"], "--all and --gold FILE go together"),
@@ -126,8 +127,10 @@ def test_folders_and_checkpoints_must_be_there(command, place):
         command.parse_args(["none", "--path", "model.pt"])
     with pytest.raises(InputError, match=r"none\.pt: no such checkpoint"):
         command.parse_args(["data", "--path", "none.pt"])
-    with pytest.raises(InputError, match="the following arguments are required: --path"):
+    with pytest.raises(InputError, match=r"data: no checkpoint \(\*\.pt\) and no config\.json"):
         command.parse_args(["data"])
+    with pytest.raises(InputError, match="no MODEL; expected a checkpoint, or a folder with one"):
+        command.parse_args([])
 
 
 def test_what_is_fairseqs_is_handed_on(place):
@@ -136,3 +139,34 @@ def test_what_is_fairseqs_is_handed_on(place):
     assert args.layer == 2
     assert args.path == ["model.pt"]
     assert args.fairseq_argv == ["data", "--cpu", "--source-lang", "de", "--beam", "3"]
+
+
+def test_a_model_has_its_files_beside_it(place):
+    """The short form and fairseq's way name the same files."""
+    Path("data/dict.de.txt").write_text("▁a 1\n", encoding="utf-8")
+    for name in ("data/model.pt", "data/spm.model"):
+        Path(name).touch()
+    short = align.parse_args(["data/", "text", "--cpu", "gold", "-r", "model.pt"])
+    words = ["data", "--path", "data/model.pt", "--source-file", "text", "--target-file", "gold"]
+    words += ["--bpe", "sentencepiece", "--sentencepiece-model", "data/spm.model", "--cpu"]
+    full = align.parse_args([*words, "--reverse-path", "model.pt", "--reverse-data", "data"])
+    assert {**vars(short), "found": ""} == vars(full)
+    binarised = align.parse_args(["data/"])
+    assert (binarised.source_file, binarised.post_process) == (None, "sentencepiece")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["data/", "text", "gold", "model.pt"],
+            r"model\.pt: unexpected; the words .* MODEL",
+        ),
+        (["data/", "text", "--source-file", "gold"], "text: --source-file names another file"),
+        (["data", "text", "--path", "model.pt"], "text: unexpected; with --path, the only word is"),
+    ],
+)
+def test_words_that_are_too_many(words, message, place):
+    Path("data/model.pt").touch()
+    with pytest.raises(InputError, match=message):
+        align.parse_args(words)

@@ -242,8 +242,8 @@ def test_options_that_cannot_be_meant(folder, options, message):
     ("options", "message"),
     [
         ([], "the following arguments are required: -o/--output"),
-        (["-o", "x.html"], "nothing to show; expected --path CHECKPOINT, or --include FILE.json"),
-        (["data-bin", "-o", "x.html"], "data-bin: belongs to a model; expected --path CHECKPOINT"),
+        (["-o", "x.html"], "nothing to show; expected MODEL, or --include FILE.json"),
+        (["data-bin", "-o", "x.html"], "data-bin: no such file or folder"),
         (["--include", "x.json", "-o", "x.json"], "expected a name that ends in .html"),
     ],
 )
