@@ -20,6 +20,7 @@ from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.options import from_0 as from_0
+from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
 from fairseq_normalign.options import share as share
 
@@ -414,8 +415,3 @@ def gigabytes(text: str) -> float:
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
     return value
-
-
-def layer(text: str) -> int | str:
-    """A layer from 1, or ``auto``, on the command line."""
-    return text if text == "auto" else positive(text)

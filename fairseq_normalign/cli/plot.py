@@ -15,7 +15,7 @@ from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.aligner import NormAligner
+    from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
     from fairseq_normalign.report.pictures import Panel, Sentences
@@ -123,13 +123,13 @@ def main(args: argparse.Namespace) -> None:
     read, total = corpus(args, model.reader)
     check_line(args, total)
     streams = fitted(args, [read], [model.forcing])
-    aligner, (pairs,) = aligner_of(args, model).decide_on(*streams)
+    decided, (pairs,) = aligner_of(args, model).decide_on(*streams)
     pair = nth(pairs, args.line, "the corpus")
     if not (pair.source.text and pair.target.text):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
     check_gold(args, of_gold, pair)
     figure = pictures.soft_alignments(
-        panels_of(args, aligner, pair, of_gold),
+        panels_of(args, decided, pair, of_gold),
         sentences_of(pair, model),
         of_gold,
         title=headline(args),
@@ -181,15 +181,18 @@ def layers_of(args: argparse.Namespace, model: ReadyModel | NormAligner) -> list
 
 
 def panels_of(
-    args: argparse.Namespace, aligner: NormAligner, pair: Pair, gold: Gold | None
+    args: argparse.Namespace, decided: DecidedAligner, pair: Pair, gold: Gold | None
 ) -> list[list[Panel]]:
     """One row with a panel for each method; or with --layers a row for each method."""
     from fairseq_normalign.report.pictures import Panel
 
+    (aligner,) = decided.models
+    place = decided.decision
     if args.layers is None:
-        rows = [[evidence_of(name, aligner.place) for name in args.method]]
+        rows = [[evidence_of(name, place) for name in args.method]]
     else:
-        rows = [layer_evidences(name, layers_of(args, aligner), aligner) for name in args.method]
+        layers = layers_of(args, aligner)
+        rows = [layer_evidences(name, layers, place) for name in args.method]
     panels = []
     for evidences in rows:
         (softs,) = aligner.evidences_many([pair], evidences)
@@ -201,9 +204,9 @@ def panels_of(
     return panels
 
 
-def layer_evidences(name: str, layers: Sequence[int], aligner: NormAligner) -> list[Evidence]:
-    """A method at each of the layers, as far as it has them, and at the step of the aligner."""
-    evidences = [evidence_of(name, aligner.place._replace(layer=layer)) for layer in layers]
+def layer_evidences(name: str, layers: Sequence[int], place: Evidence) -> list[Evidence]:
+    """A method at each of the layers, as far as it has them, and at the step that was decided."""
+    evidences = [evidence_of(name, place._replace(layer=layer)) for layer in layers]
     return list(dict.fromkeys(evidences))
 
 

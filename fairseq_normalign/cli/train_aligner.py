@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.attention.trained_head import TrainedHead
     from fairseq_normalign.host.options import ReadyModel
-    from fairseq_normalign.host.pairs import Pair
 
 DESCRIPTION = """Trains an alignment head for a translation model, and one for the model of the
 other direction, on links of words (after Shift-AET, Chen et al., 2020). The models stay as they
@@ -85,6 +83,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
+    from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.alignment.two_models import check_directions
     from fairseq_normalign.attention.trained_head import write_aligner
     from fairseq_normalign.host.options import complete, load
@@ -95,7 +94,8 @@ def main(args: argparse.Namespace) -> None:
         models.append(load(args, reverse=True))
     check_directions(models)
     links = known_links(args, models)
-    training = training_options(args)
+    chosen = {name: getattr(args, name) for name in ("epochs", "width", "null_weight", "seed")}
+    training = TrainingOptions(**chosen)
     trained = {}
     for place, (name, model) in enumerate(zip(("forward", "backward"), models, strict=False)):
         trained[name] = train(args, model, links, training, reverse=bool(place))
@@ -109,18 +109,6 @@ def main(args: argparse.Namespace) -> None:
     }
     write_aligner(args.output, trained, told)
     print_signature(told)
-
-
-def training_options(args: argparse.Namespace) -> TrainingOptions:
-    from fairseq_normalign.alignment.aligner_training import TrainingOptions
-
-    return replace(
-        TrainingOptions(),
-        epochs=args.epochs,
-        width=args.width,
-        null_weight=args.null_weight,
-        seed=args.seed,
-    )
 
 
 def known_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
@@ -151,18 +139,17 @@ def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> lis
 
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
-    streams = read_streams(args, models)
-    decided, again = aligner.decide_on(*streams)
+    decided, again = aligner.decide_on(*streams_of(args, models))
     with bar("links", total=count_pairs(args, models[0])) as shown:
         return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
 
 
-def read_streams(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list:
-    """The first pairs of the corpus as each model reads it."""
+def streams_of(args: argparse.Namespace, models: Sequence[ReadyModel], *, first: int = 0) -> list:
+    """The first pairs of the corpus as each model reads it; model 1 is the reverse model."""
     from fairseq_normalign.host.options import corpus, fitted
 
     streams = []
-    for place, model in enumerate(models):
+    for place, model in enumerate(models, first):
         pairs, _ = corpus(args, model.reader, reverse=bool(place))
         streams.append(islice(pairs, args.limit))
     return fitted(args, streams, [model.forcing for model in models])
@@ -184,10 +171,11 @@ def train(
     languages = "-".join(map(str, languages_of(model.reader.task)))
     if reverse:
         links = [[(target, source) for source, target in of_pair] for of_pair in links]
+    (pairs,) = streams_of(args, [model], first=int(reverse))
     with bar(f"{languages} states", total=len(links)) as shown:
         corpus = Corpus.read(
             model.forcing,
-            pairs_of(args, model, reverse=reverse),
+            pairs,
             links,
             null_weight=training.null_weight,
             max_tokens=args.max_tokens,
@@ -204,12 +192,3 @@ def train(
     for number, loss, held_out in epochs:
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)
-
-
-def pairs_of(args: argparse.Namespace, model: ReadyModel, *, reverse: bool) -> Iterator[Pair]:
-    """The pairs to learn from, as one model reads them."""
-    from fairseq_normalign.host.options import corpus, fitted
-
-    pairs, _ = corpus(args, model.reader, reverse=reverse)
-    (fitting,) = fitted(args, [islice(pairs, args.limit)], [model.forcing])
-    return fitting

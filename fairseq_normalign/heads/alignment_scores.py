@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
+from fairseq_normalign.alignment.aligner import AlignOptions, DecidedAligner, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.attention.methods import check_head_method, full_spec, method_of
@@ -78,8 +78,8 @@ def _check_gold(survey: Survey, gold: Sequence[Gold], file: GoldFile) -> None:
     options = AlignOptions(method=survey.options.method, batch_tokens=survey.options.max_tokens)
     aligner = NormAligner(survey.forcing, survey.reader, options)
     pairs = survey.pairs[:SAMPLE]
-    aligner = aligner.decided(aligner.choice(pairs))
-    links = [set(of_pair) for of_pair in aligner.links_many(pairs)]
+    decided = DecidedAligner(aligner, *aligner.decision_by(aligner.choice(pairs)))
+    links = [set(of_pair) for of_pair in decided.links_many(pairs)]
     warn_of_misread_gold(links, gold[:SAMPLE], file)
 
 

@@ -1,9 +1,9 @@
+import json
 import warnings
 
-import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
 from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.combined import CombinedAligner
 from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
@@ -66,19 +66,23 @@ def test_evidences_in_any_order():
 @pytest.mark.parametrize("directions", [1, 2])
 def test_learned_takes_every_head_and_gives_probabilities(directions):
     combined = CombinedAligner(*[aligner(), backward()][:directions])
-    assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
-    assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
-    assert combined.model.evidences.weights.shape == (len(combined.evidences),)
-    again = list(combined.align_many(PAIRS))  # learned once, then used
-    assert again == list(combined.align_many(PAIRS))
+    decided = combined.decide(PAIRS)
+    evidences, learned = decided.decision
+    assert len(evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
+    assert learned.evidences.weights.shape == (len(evidences),)
+    links = list(decided.align_many(PAIRS))
+    assert len(links) == len(PAIRS)
+    for _ in range(2):
+        assert list(combined.align_many(PAIRS)) == links  # learned once, then used
+    for soft in decided.soft_many(PAIRS):
+        assert ((soft.words >= 0) & (soft.words <= 1)).all()
 
 
 def test_default_evidences_of_a_mean_are_the_chosen_layers():
-    combined = CombinedAligner(aligner(), combine="product")
-    list(combined.align_many(PAIRS))
-    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
-    layers = aligner().choice(pairs).layers
-    assert combined.evidences == [
+    decided = CombinedAligner(aligner(), combine="product").decide(PAIRS)
+    (pairs,) = aligner().read(PAIRS)
+    layers = aligner().choice(list(pairs)).layers
+    assert decided.decision.evidences == [
         Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()
     ]
 
@@ -176,14 +180,6 @@ def test_a_model_is_not_its_own_reverse_model():
     for one in both:
         one.reader.task.args.language_codes = "m2m_100"  # then it may be
     CombinedAligner(*both)
-
-
-def test_probabilities_are_probabilities():
-    combined = CombinedAligner(aligner())
-    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
-    for soft in combined.run(pairs):
-        assert ((soft.words >= 0) & (soft.words <= 1)).all()
-        assert isinstance(soft.words, np.ndarray)
 
 
 def test_evidences_of_one_model_only_though_there_are_two():
@@ -285,6 +281,15 @@ def test_streams_are_counted():
 
 
 def test_every_pair_is_counted_once():
-    combined = CombinedAligner(aligner(), backward())
-    list(combined.align_many(PAIRS))
-    assert combined.signature()["lexicon"] <= len(PAIRS)
+    decided = CombinedAligner(aligner(), backward()).decide(PAIRS)
+    assert decided.signature()["lexicon"] <= len(PAIRS)
+
+
+@pytest.mark.parametrize("combine", ["product", "learned"])
+def test_a_decision_as_json_is_the_same_decision(combine):
+    combined = CombinedAligner(aligner(), backward(), combine=combine)
+    decided = combined.decide(MANY)
+    contents = json.loads(json.dumps(combined.as_json(decided.decision)))
+    again = DecidedAligner(combined, combined.from_json(contents))
+    assert list(again.align_many(MANY)) == list(decided.align_many(MANY))
+    assert again.signature() == decided.signature()

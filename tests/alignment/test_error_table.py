@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns, best_of_methods
+from fairseq_normalign.alignment.error_table import ErrorTable, column_of, lowest
 from fairseq_normalign.alignment.method_cost import Cost, Costs
 from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.results.result import stored_result
@@ -80,12 +80,7 @@ def test_a_method_of_the_whole_model_has_a_column_and_no_mean():
 
 def test_the_first_of_equals_is_the_best():
     aers = {Evidence("norms", layer): aer for layer, aer in enumerate([0.5, 0.3, 0.3])}
-    assert best_of_columns(aers) == {Evidence("norms", 1)}
-
-
-def test_the_best_of_a_method_is_a_layer():
-    aers = {evidence: counts.aer for evidence, counts in SCORES.items()}
-    assert best_of_methods(aers)["norms"] == Evidence("norms", 1, "input")
+    assert lowest(aers, column_of) == {("norms", "input"): Evidence("norms", 1)}
 
 
 def test_a_row_for_each_method():

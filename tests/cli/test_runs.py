@@ -321,7 +321,7 @@ def test_a_decision_on_long_pairs_has_their_policy(place, tmp_path, monkeypatch)
     message = "this run was decided with --too-long skip, and this command is with --too-long tr"
     refused([*words, "--too-long", "truncate"], message)
     decided.write_text(decided.read_text().replace('"layer": ', '"layer": 1'))
-    refused([*words, "--too-long", "skip"], "prepared-links.json: is damaged; expected what a run")
+    refused([*words, "--too-long", "skip"], "prepared-links.json: is damaged, or of another")
 
 
 @pytest.mark.parametrize(("name", "target"), [("ln.gz", "plain"), ("ln", "packed.gz")])
@@ -382,7 +382,7 @@ def test_a_decision_of_another_run(place, kind, tmp_path):
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        ("{", "is damaged"),
+        ("{", "is not what such a run decides"),
         ("{}", "is not what such a run decides"),
         ('{"decision": {"evidences": [], "model": null}}', "is not what such a run decides"),
         ('{"decision": {"method": "alti", "layer": 0}}', "method alti; expected norms"),
@@ -437,7 +437,7 @@ def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypa
 def test_a_run_of_version_0_2_is_refused(place, tmp_path):
     (tmp_path / "out.run").mkdir(0o700)
     (tmp_path / "out.run" / "run.json").write_text('{"version": "0.2.0", "--layer": "auto"}')
-    message = "run.json: is of version 0.2.0; expected that version, or --restart"
+    message = "run.json: is damaged, or of another version; expected what a run has written, or"
     refused(command(place, output=tmp_path / "out"), message)
     refused(["normalign", "merge", tmp_path / "out"], message)
     run(*command(place, "--restart", output=tmp_path / "out"))

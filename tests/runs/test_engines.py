@@ -20,7 +20,7 @@ from fairseq_normalign.runs.chunks import Partial, Shard, cut
 from fairseq_normalign.runs.engines import _own_place, places_of, ray_cluster
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.joins import merged
-from fairseq_normalign.runs.measure import Appended, Job, Made, Plan, made_in, run, run_and_keep
+from fairseq_normalign.runs.measure import Appended, Job, Made, Plan, made_in, run
 from tests.conftest import ROOT
 
 LINES = [f"line {number}" for number in range(23)]
@@ -170,7 +170,7 @@ def test_what_is_finished_is_kept_when_a_worker_dies(tmp_path):
     folder = begun(tmp_path / "out")
     lines = [f"after 5 {tmp_path / 'out.run'}", *LINES[:20]]
     with pytest.raises(InputError, match=r"a worker has died, .* fewer --workers"):
-        run_and_keep([job(lines)], partial(load, KNOWN), Plan(workers=2), folder)
+        list(run([job(lines)], partial(load, KNOWN), Plan(workers=2), folder))
     assert sorted(folder.done("shout")) == [1, 2, 3, 4, 5]
 
 
@@ -309,9 +309,9 @@ class Kept:
 
 
 def go_on(folder, shard):
-    done = []
+    folder.counted.clear()
     jobs = [job(LINES), job(LINES[:5], Lengths())]
-    plan = Plan(shard=shard)
-    ends = run_and_keep(jobs, partial(load, KNOWN), plan, folder, progress=done.append)
-    folder.finish(shard, ends)
+    plan = Plan(num_shards=shard.of, shard_id=shard.number)
+    done = list(run(jobs, partial(load, KNOWN), plan, folder))
+    folder.finish(shard, folder.counted)
     return len(done)

@@ -11,11 +11,12 @@ from typing import Any
 from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.alignment.method_errors import error_table, passes
+from fairseq_normalign.alignment.evidence import every_evidence
+from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
-from fairseq_normalign.alignment.sentence_views import Aligned, every_evidence, sentence_views
 from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.profiling import profile
@@ -194,8 +195,7 @@ class Gatherer:
         if self.gold is None:
             return self._choices(material)
         gold, methods = self.gold(), self.options.methods
-        runs = None if material.total is None else material.total * len(passes(methods))
-        with bar(f"{material.name}, error rates", total=runs) as progress:
+        with bar(f"{material.name}, error rates", total=material.total) as progress:
             table = error_table(
                 material.model,
                 self._counted(chain(material.first, material.rest)),
@@ -236,7 +236,7 @@ class Gatherer:
         for method in self.options.methods:
             aligner = NormAligner(*material.model, self.options.align, method=method)
             decided, _ = aligner.decide_on(material.first)
-            choices[method] = decided.place
+            choices[method] = decided.decision
         return choices
 
     def _browse(
@@ -315,10 +315,10 @@ class Gatherer:
 def _views(
     aligner: NormAligner, pairs: Sequence[Pair], evidences: Sequence[Evidence]
 ) -> Iterator[View]:
-    for of_pair in sentence_views(aligner, pairs, evidences):
-        yield _view(of_pair)
-
-
-def _view(of_pair: Sequence[Aligned]) -> View:
-    shares = [shares_of(aligned.soft, null=aligned.null) for aligned in of_pair]
-    return View(shares, [aligned.links for aligned in of_pair])
+    for softs in aligner.evidences_many(pairs, evidences):
+        shares, links = [], []
+        for evidence, soft in zip(evidences, softs, strict=True):
+            null = aligner.options.null and method_of(evidence.method).eos
+            shares.append(shares_of(soft, null=null))
+            links.append(aligner.links_of(soft, evidence.method))
+        yield View(shares, links)
