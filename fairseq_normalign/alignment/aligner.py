@@ -335,20 +335,17 @@ class NormAligner(OpenAligner):
 
     def from_json(self, contents: Mapping[str, Any]) -> Evidence:
         evidence = Evidence(**contents)
-        method, layer, step, head = evidence
-        decided: dict[str, Any] = {
-            "method": method,
-            "layer": AUTO if layer is None else layer + 1,
-            "head": None if head is None else head + 1,
-            "step": step,
-        }
-        for name, value in decided.items():
+        for name, value in _named(evidence).items():
             named = getattr(self.options, name)
             if str(named) not in (AUTO, str(value)):
                 raise InputError(f"{name} {value}; expected {named}, as the options say")
-        if NormAligner(self.forcing, self.reader, self.options, **decided).evidence != evidence:
-            raise InputError("leaves something open; expected layer and step")
+        self.check(evidence)
         return evidence
+
+    def check(self, evidence: Evidence) -> None:
+        """Refuses an evidence that the model has not."""
+        if NormAligner(self.forcing, self.reader, **_named(evidence)).evidence != evidence:
+            raise InputError("leaves something open; expected layer and step")
 
     def run_by(
         self,
@@ -414,6 +411,17 @@ class NormAligner(OpenAligner):
             "step": _marked(open_step, step),
             **options.extraction(),
         }
+
+
+def _named(evidence: Evidence) -> dict[str, Any]:
+    """An evidence as options name it."""
+    method, layer, step, head = evidence
+    return {
+        "method": method,
+        "layer": AUTO if layer is None else layer + 1,
+        "head": None if head is None else head + 1,
+        "step": step,
+    }
 
 
 def _marked(auto: bool, value: object) -> str | object:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.alignment.agreement import above_chance
-from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress, checked_layer
+from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.alignment.evidence import COMBINATIONS, Weighted, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
@@ -126,12 +126,10 @@ class CombinedAligner(OpenAligner):
         """Evidences that the models have, those of the reverse model last."""
         if not any(weighted.weight for weighted in evidences):
             raise InputError("the evidences have weight 0; expected one of them to count")
-        for (_, layer, _, head), reverse, _ in evidences:
+        for evidence, reverse, _ in evidences:
             if reverse and len(self.aligners) == 1:
                 raise InputError("an evidence of the reverse model, but there is no reverse model")
-            if layer is not None:
-                number = None if head is None else head + 1
-                checked_layer(self.aligners[reverse].forcing, layer + 1, number)
+            self.aligners[reverse].check(evidence)
         return sorted(evidences, key=lambda weighted: weighted.reverse)
 
     def decision_on(self, first: Sequence[list[Any]]) -> tuple[Combination, float]:
@@ -153,8 +151,11 @@ class CombinedAligner(OpenAligner):
         model = None if learned is None else LearnedLinks.from_json(learned)
         if (model is not None) != (self.combine == "learned"):
             raise InputError(f"another combination; expected {self.combine}")
-        if model and len(model.link_weights) != len(evidences) + self.link_streams:
-            raise InputError("weights of other evidences; expected one for each")
+        if model:
+            expected = (len(evidences) + self.link_streams,)
+            for weights in (model.link_weights, model.evidences.weights):
+                if weights.shape != expected:
+                    raise InputError("weights of other evidences; expected one for each")
         if model and self.lexicon and model.lexicon.as_json() != self.lexicon.as_json():
             raise InputError("what was decided has another lexicon; expected the same one")
         return Combination(self._checked(evidences), model)

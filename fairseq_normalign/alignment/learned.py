@@ -112,9 +112,9 @@ class LearnedLinks(NamedTuple):
     def from_json(cls, contents: dict[str, Any]) -> LearnedLinks:
         """Reads what :meth:`as_json` has made."""
         return cls(
-            LinkModel(np.array(contents["weights"]), contents["bias"]),
-            np.array(contents["link_weights"]),
-            np.array(contents["clue_weights"]),
+            LinkModel(np.array(contents["weights"], float), float(contents["bias"])),
+            np.array(contents["link_weights"], float),
+            np.array(contents["clue_weights"], float).reshape(len(CLUES)),
             Lexicon.from_json(contents["lexicon"]),
         )
 

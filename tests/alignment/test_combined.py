@@ -1,5 +1,8 @@
+import contextlib
 import json
 import warnings
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -7,6 +10,7 @@ from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
 from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.combined import CombinedAligner
 from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
+from fairseq_normalign.alignment.run import decided_by
 from fairseq_normalign.attention.extract import relative
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -293,3 +297,27 @@ def test_a_decision_as_json_is_the_same_decision(combine):
     again = DecidedAligner(combined, combined.from_json(contents))
     assert list(again.align_many(MANY)) == list(decided.align_many(MANY))
     assert again.signature() == decided.signature()
+
+
+def places(contents, before=()):
+    """Where values are in JSON, of long lists the first."""
+    yield before
+    if isinstance(contents, (dict, list)):
+        names = contents if isinstance(contents, dict) else range(min(len(contents), 1))
+        for name in names:
+            yield from places(contents[name], (*before, name))
+
+
+@pytest.mark.parametrize("one", [aligner(), CombinedAligner(aligner(), backward())])
+def test_a_damaged_decision_is_one_line(one):
+    """Any value may be missing, or of another type."""
+    stored = json.dumps({"decision": one.as_json(one.decide(MANY).decision)})
+    for *before, last in filter(None, places(json.loads(stored))):
+        for value in (None, -1, "x", [[1, 2]], "missing"):
+            contents = json.loads(stored)
+            holder = reduce(getitem, before, contents)
+            holder[last] = value
+            if value == "missing":
+                del holder[last]
+            with contextlib.suppress(InputError):
+                list(decided_by(one, contents, "here").align_many(MANY[:1]))

@@ -373,7 +373,9 @@ def test_a_decision_of_another_run(place, kind, tmp_path):
         lines = (place / name).read_text().splitlines(keepends=True)
         (tmp_path / name).write_text("".join(lines[10:20]))
         words[words.index(place / name)] = tmp_path / name
+    run(*words, "--output", tmp_path / "out")
     again = run(*words)
+    assert (tmp_path / "out").read_text() == again.stdout
     assert again.stdout.splitlines() == first.stdout.splitlines()[10:20]
     assert again.stderr.splitlines()[-1] == first.stderr.splitlines()[-1]
     assert decision.read_bytes() == kept

@@ -10,14 +10,13 @@ import time
 import warnings
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs.chunks import Partial, Shard, cut
-from fairseq_normalign.runs.engines import _own_place, places_of, ray_cluster
+from fairseq_normalign.runs.engines import places_of, ray_cluster
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import Appended, Job, Made, Plan, made_in, run
@@ -238,18 +237,6 @@ def _until(happens):
             return result
         time.sleep(0.05)
     raise AssertionError("it did not happen within ten minutes")
-
-
-def test_workers_have_different_places(monkeypatch):
-    places = places_of(3)
-    found = []
-    for number in (4, 5, 6):
-        process = SimpleNamespace(name=f"SpawnProcess-{number}")
-        monkeypatch.setattr(multiprocessing, "current_process", lambda process=process: process)
-        found.append(_own_place(places).number)
-    assert sorted(found) == [0, 1, 2]
-    monkeypatch.undo()
-    assert _own_place(places) == places[0]  # this process is no worker
 
 
 def test_threads_do_not_fight():
