@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,13 +94,9 @@ def compare(read: Any, slow: Callable[[Any], Any] | None, given: Any) -> None:
         raise Defect(
             f"was read as {str(read)[:300]}; a slow reader: {type(error).__name__}: {error}"
         ) from error
-    same = slow_readers.same_trees if slow is slow_readers.conllu else same_values
-    if expected is not NotImplemented and not same(read, expected):
+    same = slow_readers.same_trees if slow is slow_readers.conllu else eq
+    if not same(read, expected):
         raise Defect(f"was read as {str(read)[:300]}, by a slow reader as {str(expected)[:300]}")
-
-
-def same_values(read: Any, expected: Any) -> bool:
-    return read == expected or repr(read) == repr(expected)  # NaN is not itself
 
 
 def file_check(target: fuzz_targets.Target, cost: int = 1) -> Check:
@@ -117,10 +114,7 @@ def file_check(target: fuzz_targets.Target, cost: int = 1) -> Check:
 
 def word_check(spec: fuzz_targets.Spec) -> Check:
     def holds(word: str) -> bool:
-        taken, read = result_of(spec.read, word)
-        if taken:
-            compare(read, spec.slow, word)
-        return taken
+        return result_of(spec.read, word)[0]
 
     return Check(f"word: {spec.name}", damage.words(spec.wholes), holds)
 

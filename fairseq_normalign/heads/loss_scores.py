@@ -9,8 +9,7 @@ import torch
 from sacrebleu.metrics import BLEU
 from torch import Tensor, nn
 
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, running_heads
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES

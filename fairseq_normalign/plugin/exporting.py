@@ -30,7 +30,7 @@ from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.results.export_writer import Writer, create_export
+from fairseq_normalign.results.export import Writer, create_export
 from fairseq_normalign.version import __version__
 
 logger = logging.getLogger(__name__)

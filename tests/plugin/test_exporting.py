@@ -18,7 +18,7 @@ from fairseq_normalign import open_export
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.exporting import AttentionExport
-from fairseq_normalign.results.export_writer import Writer
+from fairseq_normalign.results.export import Writer
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow

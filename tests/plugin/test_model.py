@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_normalign.attention import contributions
+from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
@@ -66,9 +66,9 @@ def test_quantities_are_those_of_the_table(batch, quantity):
 
 def test_layers_that_are_not_asked_for_are_not_computed(batch, monkeypatch):
     computed = []
-    summed = contributions.summed_vectors
+    summed = Recorded.summed_vectors
     monkeypatch.setattr(
-        contributions, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
+        Recorded, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
     )
     model = build_model("transformer_normalign", decoder_layers=3)
     export = {"cross": {"vectors": [-1], "weights": None}, "encoder": {"weights": 0}}
