@@ -190,8 +190,7 @@ class DecidedAligner(Aligner):
         self.aligner, self.decision, self.agreement = aligner, decision, agreement
 
     def __repr__(self) -> str:
-        shown = "|".join(f"{name}:{value}" for name, value in self.signature().items())
-        return f"{type(self).__name__}({self.aligner!r}, {shown})"
+        return f"{type(self).__name__}({self.aligner!r}, {self.signature()})"
 
     @property
     def models(self) -> Sequence[NormAligner]:
@@ -269,12 +268,7 @@ class NormAligner(OpenAligner):
         return cls(TeacherForcing(network.to(device), task), reader, **choices)
 
     def __repr__(self) -> str:
-        options = self.options
-        choices = {"method": options.method, "layer": options.layer, "step": options.step}
-        if self.remembered is not None:
-            choices = self.signature()
-        shown = "|".join(f"{name}:{value}" for name, value in choices.items())
-        return f"{type(self).__name__}({type(self.forcing.model).__name__}, {shown})"
+        return f"{type(self).__name__}({type(self.forcing.model).__name__}, {self.options})"
 
     @property
     def models(self) -> Sequence[NormAligner]:

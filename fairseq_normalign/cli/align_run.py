@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairseq_normalign.alignment.evidence import LINKS, AlignOptions, LinksFile, parse_evidences
 from fairseq_normalign.alignment.lexicon import Lexicon
@@ -52,20 +52,17 @@ def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
         index=args.index,
         confidence=args.confidence,
         decision=args.decision,
-        signed=batch_of(args),
+        # The last digit of a confidence may depend on the size of batches.
+        signed={"batch": args.max_tokens} if args.confidence else {},
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
-    tell_agreement(job.prepared["agreement"])
+    agreement = job.prepared["agreement"]
+    if agreement is not None and not is_quiet():
+        shell.say(f"agreement of source and target words: {agreement:.2f} (chance 0, all 1)")
     keep_decision(args.decision, job.prepared, models)
     keep_lexicon(args.lexicon, models.decided(job.prepared))
     notes = Notes(models.reader, corpus.names)
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
-
-
-def tell_agreement(agreement: float | None) -> None:
-    """How far source and target words agree, if the first pairs have decided something."""
-    if agreement is not None and not is_quiet():
-        shell.say(f"agreement of source and target words: {agreement:.2f} (chance 0, all 1)")
 
 
 def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning:
@@ -109,11 +106,6 @@ def _refuse_several(policies: Mapping[str, str]) -> None:
         raise InputError(
             f"{' and '.join(ways)}: expected all shards to be run with the same, from the start"
         )
-
-
-def batch_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The last digit of a confidence may depend on the size of batches."""
-    return {"batch": args.max_tokens} if args.confidence else {}
 
 
 def load_aligner(args: argparse.Namespace) -> OpenAligner:

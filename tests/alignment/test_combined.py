@@ -91,19 +91,6 @@ def test_default_evidences_of_a_mean_are_the_chosen_layers():
     ]
 
 
-def test_an_empty_corpus():
-    assert list(CombinedAligner(aligner(), combine="product").align_many([])) == []
-
-
-def test_specs_of_the_whole_model():
-    assert parse_evidence("lrp.output") == Weighted(Evidence("lrp", None, "output"))
-    expected = Weighted(Evidence("lrp-epsilon:0.001", None, "output"), reverse=True, weight=2)
-    assert parse_evidence("reverse:lrp-epsilon:0.001.output*2") == expected
-    for text in ("lrp.1.output", "lrp.input", "lrp:0.output"):
-        with pytest.raises(InputError, match="expected"):
-            parse_evidence(text)
-
-
 def test_relevance_is_an_evidence_like_any_other():
     evidences = [parse_evidence("norms.2.output"), parse_evidence("lrp-epsilon.output*2")]
     combined = CombinedAligner(aligner(), combine="product", evidences=evidences)
@@ -113,22 +100,29 @@ def test_relevance_is_an_evidence_like_any_other():
         assert links == relative(geometric_mean(shares, [1, 2]), share=0.75)
 
 
-def test_specs():
-    assert parse_evidence("norms.1.input") == Weighted(Evidence("norms", 0, "input"))
-    expected = Weighted(Evidence("head-norms", 2, "output", 1), reverse=True, weight=0.5)
-    assert parse_evidence("reverse:head-norms.3.2.output*0.5") == expected
+@pytest.mark.parametrize(
+    ("text", "evidence", "reverse", "weight"),
+    [
+        ("norms.1.input", Evidence("norms", 0, "input"), False, 1),
+        ("reverse:head-norms.3.2.output*0.5", Evidence("head-norms", 2, "output", 1), True, 0.5),
+        ("lrp.output", Evidence("lrp", None, "output"), False, 1),
+        (
+            "reverse:lrp-epsilon:0.001.output*2",
+            Evidence("lrp-epsilon:0.001", None, "output"),
+            True,
+            2,
+        ),
+    ],
+)
+def test_specs(text, evidence, reverse, weight):
+    assert parse_evidence(text) == Weighted(evidence, reverse, weight)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "norms",
-        "norms.1",
-        "norm.1.input",
-        "norms.x.input",
-        "norms.1.2.3.input",
-        "norms.1.input*",
-        "norms.1.input*.",
+        *("norms", "norms.1", "norm.1.input", "norms.x.input", "norms.1.2.3.input"),
+        *("norms.1.input*", "norms.1.input*.", "lrp.1.output", "lrp.input"),
     ],
 )
 def test_bad_specs(text):
@@ -161,14 +155,6 @@ def test_bad_options(options, message):
         CombinedAligner(aligner(), **options)
 
 
-def test_an_evidence_of_a_layer_without_heads_is_refused():
-    task = ToyTask()
-    model = build_model("transformer_normalign", task, alive_heads="cross.2.1")
-    pruned = NormAligner(TeacherForcing(model, task), PairReader(task))
-    with pytest.raises(InputError, match="layer 1 has no heads left"):
-        CombinedAligner(pruned, evidences=[Weighted(Evidence("norms", 0, "input"))])
-
-
 def test_a_reverse_model_of_the_same_direction_is_refused():
     expected = "the reverse model translates a-b, and the model a-b; expected b-a"
     with pytest.raises(InputError, match=expected):
@@ -186,21 +172,10 @@ def test_a_model_is_not_its_own_reverse_model():
     CombinedAligner(*both)
 
 
-def test_evidences_of_one_model_only_though_there_are_two():
-    chosen = [Weighted(Evidence("norms", 0, "input"))]
-    alone = list(CombinedAligner(aligner(), combine="product", evidences=chosen).align_many(PAIRS))
-    assert (
-        list(
-            CombinedAligner(aligner(), backward(), combine="product", evidences=chosen).align_many(
-                PAIRS
-            )
-        )
-        == alone
-    )
-
-
-def test_blank_lines_only():
-    assert list(CombinedAligner(aligner()).align_many([("", ""), ("", "")])) == [[], []]
+@pytest.mark.parametrize(("combine", "pairs"), [("product", []), ("learned", [("", "")] * 2)])
+def test_nothing_to_align(combine, pairs):
+    aligned = list(CombinedAligner(aligner(), combine=combine).align_many(pairs))
+    assert aligned == [[] for _ in pairs]
 
 
 def test_models_that_read_different_sentences():
@@ -230,11 +205,6 @@ def test_texts_decide(links):
     assert decided.signature()["evidences"] == 40
     with pytest.raises(ValueError, match="nothing is decided yet"):
         combined.signature()
-
-
-def test_one_pair():
-    combined = CombinedAligner(aligner())
-    assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))
 
 
 def test_a_file_behind_the_name_of_a_method(tmp_path):

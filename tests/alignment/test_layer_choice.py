@@ -49,12 +49,6 @@ def test_layers_without_heads_are_no_candidates(task, pairs):
     assert set(choice.layers.values()) == {1}
 
 
-def test_a_method_of_the_whole_model_has_nothing_to_choose(task, pairs):
-    forcing = TeacherForcing(build_model(task=task), task)
-    choice = choose_layers(forcing, [], "lrp-epsilon")
-    assert choice[:2] == ({"output": None}, "output")
-
-
 @pytest.mark.parametrize("right", [0, 1])
 def test_rows_that_are_one_word_late_are_no_alignment(right):
     """Words of a dictionary of words: both steps have as many words that choose each other.

@@ -341,12 +341,6 @@ def test_smaller_batches_and_another_word_for_the_processor(place, broken_off):
     assert "20 pairs were done before" in run(*words).stderr
 
 
-def test_a_quiet_shard(place, tmp_path):
-    shard = ("--num-shards", 2, "--shard-id", 1, "--layer", 1, "--step", "input")
-    assert "normalign merge" in run(*command(place, *shard, output=tmp_path / "a")).stderr
-    assert run(*command(place, *shard, "-q", output=tmp_path / "b")).stderr == ""
-
-
 def test_shards_that_keep_one_lexicon(place, tmp_path, monkeypatch):
     """One is at it; the other goes on without."""
     lexicon = tmp_path / "lexicon"
@@ -434,15 +428,6 @@ def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypa
     monkeypatch.undo()
     refused([*words, "--lexicon", other], "what was decided has another lexicon; expected the same")
     run(*words, "--lexicon", ours)
-
-
-def test_a_run_of_version_0_2_is_refused(place, tmp_path):
-    (tmp_path / "out.run").mkdir(0o700)
-    (tmp_path / "out.run" / "run.json").write_text('{"version": "0.2.0", "--layer": "auto"}')
-    message = "run.json: is damaged, or of another version; expected what a run has written, or"
-    refused(command(place, output=tmp_path / "out"), message)
-    refused(["normalign", "merge", tmp_path / "out"], message)
-    run(*command(place, "--restart", output=tmp_path / "out"))
 
 
 def test_merge_needs_a_run(tmp_path):

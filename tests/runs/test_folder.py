@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs import folder as folder_module
-from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
+from fairseq_normalign.runs.chunks import Partial, Shard, cut, digest
 from fairseq_normalign.runs.folder import RunFolder, signed
 
 COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
@@ -224,12 +224,6 @@ def test_the_run_after_a_failed_one_is_left_alone(tmp_path):
         assert other.path.exists()
 
 
-def test_zero_is_told_as_a_value(tmp_path):
-    begun(tmp_path / "out", {"--index": 0})
-    with pytest.raises(InputError, match="begun with --index 0, and this run is with --index 1"):
-        begun(tmp_path / "out", {"--index": 1})
-
-
 def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
     begun(tmp_path / "out")
     folder, other = RunFolder(tmp_path / "out"), RunFolder(tmp_path / "out")
@@ -266,25 +260,6 @@ def test_the_longest_names(tmp_path):
     keep_all(folder)
     folder.remove()
     assert not list(tmp_path.iterdir())
-
-
-def test_the_shard_that_works_is_not_in_its_own_way(tmp_path):
-    folder = begun(tmp_path / "out")
-    with folder.alone(Shard()):
-        folder.refuse_running()
-        with pytest.raises(InputError, match="shard-0-of-1 is still running"):
-            RunFolder(tmp_path / "out").refuse_running()
-
-
-def test_chunks_are_kept_without_reading_the_folder(tmp_path, monkeypatch):
-    """It may have a million of them."""
-    folder = begun(tmp_path / "out")
-
-    def refuse(path, pattern):
-        raise AssertionError(f"{path} was read")
-
-    monkeypatch.setattr(Path, "glob", refuse)
-    keep_all(folder)
 
 
 def test_two_runs_that_fail_at_once(tmp_path, monkeypatch):
@@ -396,7 +371,3 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         with pytest.raises(InputError, match=r"/out: .* out.run beside it cannot be made: File"):
             begun(tmp_path / "out", restart=restart)
     assert (tmp_path / "out.run").read_text() == "precious"
-
-
-def test_lines_of_a_chunk_count_from_1():
-    assert Chunk(2, 2000, ["a", "b"]).lines == "lines 2001 to 2002"
