@@ -13,7 +13,7 @@ from benchmarks.norms import build_aligner, forward_only
 from benchmarks.timing import Row, cost, interleaved
 from fairseq_normalign import CombinedAligner
 from fairseq_normalign.alignment.aligner import DecidedAligner
-from fairseq_normalign.alignment.clues import CLUES
+from fairseq_normalign.alignment.learned import CLUES
 from fairseq_normalign.host.pairs import Pair
 
 

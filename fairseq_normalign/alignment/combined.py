@@ -15,7 +15,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.agreement import above_chance
 from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
-from fairseq_normalign.alignment.combine import MEANS
+from fairseq_normalign.alignment.combine import MEANS, link_matrix
 from fairseq_normalign.alignment.evidence import COMBINATIONS, Weighted, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     FEW,
@@ -31,7 +31,6 @@ from fairseq_normalign.alignment.learned import (
     learn_links,
 )
 from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.link_matrix import link_matrix
 from fairseq_normalign.alignment.two_models import check_directions, check_same_sentences
 from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax
 from fairseq_normalign.attention.methods import full_spec

@@ -14,7 +14,7 @@ from fairseq_normalign.attention.recorder import recorded
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
 from fairseq_normalign.runs.chunks import Chunk, Partial
@@ -172,11 +172,11 @@ class ExportedArrays(Appended):
         self.arrays_of, self.pairs_per_chunk = arrays_of, pairs_per_chunk
         self.metadata, self.max_tokens = metadata, max_tokens
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepare(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         return {**self.arrays_of(models.forcing).description(), **self.metadata}
 
     def chunk(
-        self, models: CorpusModel, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+        self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
     ) -> Partial:
         pairs, notes = models.pairs(chunk)
         arrays_of = self.arrays_of(models.forcing)

@@ -13,8 +13,10 @@ from fairseq_normalign.attention.block import Block, LayerNorm
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import (
+    BlockModules,
     Name,
     attentions,
+    block_modules,
     cached_values,
     explicit_path,
     head_count,
@@ -26,7 +28,6 @@ from fairseq_normalign.host.attention_modules import (
     split_heads,
     value_projection,
 )
-from fairseq_normalign.host.block_modules import BlockModules, block_modules
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS

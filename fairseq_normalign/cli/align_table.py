@@ -94,13 +94,13 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     """The error rates of one checkpoint, and what the methods cost."""
     from fairseq_normalign.alignment.method_cost import SAMPLE, method_costs
     from fairseq_normalign.alignment.method_errors import error_table
-    from fairseq_normalign.host.options import corpus, fitted, gold, load
+    from fairseq_normalign.host.options import gold, load
+    from fairseq_normalign.host.raw_corpus import corpus
 
     model = load(args)
-    unfitted, total = corpus(args, model.reader)
+    (pairs,), total = corpus(args, [model])
     links = gold(args)
     refuse_other_count(links, total)
-    (pairs,) = fitted(args, [unfitted], [model.forcing])
     sample = list(islice(pairs, SAMPLE))
     methods = table_methods(args.methods)
     with bar(name, total=total) as shown:

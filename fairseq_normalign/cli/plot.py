@@ -98,15 +98,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
-    from fairseq_normalign.host.options import (
-        complete,
-        corpus,
-        corpus_texts,
-        count_lines,
-        fitted,
-        gold,
-        load,
-    )
+    from fairseq_normalign.host.options import complete, gold, load
+    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save
 
@@ -115,9 +108,8 @@ def main(args: argparse.Namespace) -> None:
     if args.source_file or args.target_file or args.hypotheses:
         check_line(args, count_lines(corpus_texts(args)[0]))  # before a model is loaded
     model = load(args)
-    read, total = corpus(args, model.reader)
+    streams, total = corpus(args, [model])
     check_line(args, total)
-    streams = fitted(args, [read], [model.forcing])
     decided, (pairs,) = aligner_of(args, model).decide_on(*streams)
     pair = nth(pairs, args.line, "the corpus")
     source, target = pair.source.text, pair.target.text

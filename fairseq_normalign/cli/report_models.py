@@ -34,12 +34,12 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile
 from fairseq_normalign.host.attention_modules import head_counts
-from fairseq_normalign.host.options import ReadyModel, corpus, fitted, gold, load
+from fairseq_normalign.host.options import ReadyModel, gold, load
 from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
-from fairseq_normalign.layers.mixing import MixingResult
-from fairseq_normalign.layers.statistics import StatisticsResult
+from fairseq_normalign.layers.categories import DEFAULT
 from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.results.page import Included
@@ -70,8 +70,7 @@ def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
     """A model and the corpus as it reads it."""
     of_one = argparse.Namespace(**{**vars(args), "path": path})
     model = load(of_one)
-    unfitted, total = corpus(of_one, model.reader)
-    (pairs,) = fitted(of_one, [unfitted], [model.forcing])
+    (pairs,), total = corpus(of_one, [model])
     first = list(islice(pairs, max(args.max_sentences, args.limit)))
     return Material(name, path, model, first, pairs, total)
 
@@ -231,19 +230,9 @@ class Gatherer:
         )
         with bar(f"{material.name}, blocks", total=len(pairs)) as progress:
             survey = survey_blocks(material.model, pairs, options, progress=progress.update)
-        signature = {
-            "checkpoints": material.name,
-            "sentences": survey.sentences,
-            "categories": "pieces",
-            "ranks": options.ranks,
-            "version": __version__,
-        }
-        if options.mixing:
-            mixing = MixingResult(survey.mixing, signature)
-            self.included.append(Included(material.name, mixing))
-        if options.statistics:
-            statistics = StatisticsResult(survey.statistics, signature)
-            self.included.append(Included(material.name, statistics))
+        made = {"checkpoints": material.name, "sentences": survey.sentences}
+        made |= {"categories": DEFAULT, "ranks": options.ranks}
+        self.included += [Included(material.name, result) for result in survey.results(made)]
 
     def add_links(self, paths: Sequence[str]) -> None:
         """Files of links, to browse beside the models; with gold, error rates on all pairs."""

@@ -125,34 +125,23 @@ def known_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[
 
 
 def count_pairs(args: argparse.Namespace, model: ReadyModel) -> int:
-    from fairseq_normalign.host.options import corpus
+    from fairseq_normalign.host.raw_corpus import corpus
 
-    pairs, total = corpus(args, model.reader)
-    count = sum(1 for _ in pairs) if total is None else total
-    return count if args.limit is None else min(count, args.limit)
+    (pairs,), total = corpus(args, [model], limit=args.limit)
+    return sum(1 for _ in pairs) if total is None else total
 
 
 def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
+    from fairseq_normalign.host.raw_corpus import corpus
 
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
-    decided, again = aligner.decide_on(*streams_of(args, models))
+    decided, again = aligner.decide_on(*corpus(args, models, limit=args.limit).streams)
     with bar("links", total=count_pairs(args, models[0])) as shown:
         return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
-
-
-def streams_of(args: argparse.Namespace, models: Sequence[ReadyModel], *, first: int = 0) -> list:
-    """The first pairs of the corpus as each model reads it; model 1 is the reverse model."""
-    from fairseq_normalign.host.options import corpus, fitted
-
-    streams = []
-    for place, model in enumerate(models, first):
-        pairs, _ = corpus(args, model.reader, reverse=bool(place))
-        streams.append(islice(pairs, args.limit))
-    return fitted(args, streams, [model.forcing for model in models])
 
 
 def train(
@@ -166,14 +155,15 @@ def train(
     """The head of one model; tells how each epoch went."""
     from fairseq_normalign.alignment.aligner_training import Corpus, held_out_size, train_head
     from fairseq_normalign.attention.trained_head import TrainedHead, fingerprint
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.host.special_tokens import languages_of
 
     languages = "-".join(map(str, languages_of(model.reader.task)))
     if reverse:
         links = [[(target, source) for source, target in of_pair] for of_pair in links]
-    (pairs,) = streams_of(args, [model], first=int(reverse))
+    (pairs,) = corpus(args, [model], swapped=[reverse], limit=args.limit).streams
     with bar(f"{languages} states", total=len(links)) as shown:
-        corpus = Corpus.read(
+        known = Corpus.read(
             model.forcing,
             pairs,
             links,
@@ -181,14 +171,14 @@ def train(
             max_tokens=args.max_tokens,
             progress=shown.update,
         )
-    learned = len(corpus.labels) - held_out_size(len(corpus.labels), training.held_out)
+    learned = len(known.labels) - held_out_size(len(known.labels), training.held_out)
     with bar(f"{languages} head", total=training.epochs * learned) as shown:
 
         def show(pairs: int, loss: float) -> None:
             shown.set_postfix_str(f"loss {loss:.3f}", refresh=False)
             shown.update(pairs)
 
-        head, epochs = train_head(corpus, training, progress=show)
+        head, epochs = train_head(known, training, progress=show)
     for number, loss, held_out in epochs:
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -32,11 +31,10 @@ def map_batches(
     """
     ready: dict[int, Result] = {}
     due = 0
-    for batch in numbered_batches(pairs, max_tokens=max_tokens, window=window):
+    numbered = numbered_batches(pairs, max_tokens=max_tokens, window=window, progress=progress)
+    for batch in numbered:
         numbers, members = zip(*batch, strict=True)
         ready.update(zip(numbers, run(list(members)), strict=True))
-        if progress is not None:
-            progress(len(batch))
         while due in ready:
             yield ready.pop(due)
             due += 1
@@ -75,19 +73,3 @@ def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def text_of(pairs: Iterable[Pair]) -> bytes:
-    """What a model reads of some pairs, and what it is counted by."""
-    lines = []
-    for pair in pairs:
-        sides = []
-        for sentence in (pair.source, pair.target):
-            sides += [sentence.tokens.tolist(), sentence.words, sentence.text]
-        lines.append(json.dumps(sides))
-    return "\n".join([*lines, ""]).encode()
-
-
-def text_of_batch(numbered: Iterable[tuple[int, Pair]]) -> bytes:
-    """The same of a batch of numbered pairs."""
-    return text_of(pair for _, pair in numbered)
