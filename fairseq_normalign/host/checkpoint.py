@@ -205,10 +205,12 @@ class BlankDictionary(Dictionary):
 def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
     """Refuses a checkpoint whose parameters are not those of the model that its options build.
 
-    The model is built without memory (on PyTorch's device ``meta``), and without dictionaries.
+    The model is built without dictionaries, and without memory (on PyTorch's device ``meta``) but
+    for RoBERTa, whose first values fairseq draws.
     """
+    device = "meta" if _is_transformer(options.arch) else "cpu"
     try:
-        with explained(path), torch.device("meta"), warnings.catch_warnings():
+        with explained(path), torch.device(device), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
             ARCH_CONFIG_REGISTRY[options.arch](options)
             built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
@@ -228,9 +230,11 @@ def _task(parameters: dict) -> argparse.Namespace:
 
 def _blank_dictionary(parameters: dict, *sides: str) -> BlankDictionary:
     """A dictionary of the size that the embeddings of the first side have that has any."""
-    names = [f"{side}.embed_tokens.weight" for side in sides]
-    sizes = [len(parameters[name]) for name in names if name in parameters]
-    return BlankDictionary(sizes[0] if sizes else Dictionary().nspecial)
+    for side in sides:
+        for name, values in parameters.items():
+            if name.endswith(f"{side}.embed_tokens.weight"):  # RoBERTa's: encoder.sentence_encoder
+                return BlankDictionary(len(values))
+    return BlankDictionary(Dictionary().nspecial)
 
 
 def rename(state: dict, options: argparse.Namespace, arch: str) -> None:

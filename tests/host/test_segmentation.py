@@ -276,9 +276,13 @@ def test_codes_of_fastbpe_without_its_package(folder, monkeypatch):
         ("subword_nmt", "empty", r"empty: no codes in it"),
         ("subword_nmt", "fast", r"fast: line 1: .* is no code; expected two pieces$"),
         ("fastbpe", "codes", r"codes: line 2: .* is no code; expected two pieces and their count"),
-        ("bert", "missing", r"--bpe bert: .*missing: No such file or directory$"),
-        ("bert", "folder", r"--bpe bert: .*folder: Is a directory$"),
-        ("bert", "bytes", r"bytes: not UTF-8 text; expected a piece in each line"),
+        (
+            "bert",
+            "missing",
+            r"--bpe bert: .*missing: No such file or directory; expected the vocab",
+        ),
+        ("bert", "folder", r"--bpe bert: .*folder: Is a directory; expected the vocab.txt of"),
+        ("bert", "bytes", r"bytes: not UTF-8 text; expected the vocab.txt of a BERT"),
         ("bert", "text", r"text: no piece begins with ##; expected the vocab.txt of a BERT"),
     ],
 )
