@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved
 from fairseq_normalign.attention.block import Block, mixing_ratios, pair_norms
-from fairseq_normalign.attention.block_recorder import record_blocks
+from fairseq_normalign.attention.recorder import record_blocks
 
 
 def encode(

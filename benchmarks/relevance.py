@@ -14,34 +14,33 @@ from torch import Tensor, nn
 
 from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved, speedup
-from fairseq_normalign.attention.lrp_rules import RULES
-from fairseq_normalign.attention.lrp_walk import propagate
+from fairseq_normalign.attention.lrp_rules import RULES, rule_set
+from fairseq_normalign.attention.lrp_walk import _Walk, propagate
 
-PAD = 1
 BOUND = ("epsilon", "attnlrp")  # the rules whose ratios have targets
 
 
 def exact(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tensor:
     """All predictions of a batch at once."""
-    return propagate(
-        model, sample["src_tokens"], sample["prev_output_tokens"], pad=PAD, rules=rules
-    ).source
+    return propagate(model, sample["src_tokens"], sample["prev_output_tokens"], rules=rules).source
 
 
 def one_by_one(model: nn.Module, sample: dict[str, Tensor], rules: str) -> Tensor:
-    """The same rules, one target position at a time."""
-    tokens = sample["src_tokens"], sample["prev_output_tokens"]
-    # Pooled, as then no row is left out.
-    run = partial(propagate, model, *tokens, pad=PAD, rules=rules, pooled=True)
-    positions = range(tokens[1].shape[1])
-    return torch.cat([run(positions=[position]).source for position in positions], dim=1)
+    """The same rules, one target position at a time, no row being left out."""
+    sources = []
+    for position in range(sample["prev_output_tokens"].shape[1]):
+        with torch.no_grad():
+            walk = _Walk(model, rule_set(rules), sample["src_tokens"], sample["prev_output_tokens"])
+            started = walk.started(None)
+            alone = torch.zeros_like(started)
+            alone[:, position] = started[:, position]
+            sources.append(walk.relevance([alone.unsqueeze(1)]).source)
+    return torch.cat(sources, dim=1)
 
 
 def pooled(model: nn.Module, sample: dict[str, Tensor], rules: str) -> None:
     """All predictions of a sentence together."""
-    propagate(
-        model, sample["src_tokens"], sample["prev_output_tokens"], pad=PAD, rules=rules, pooled=True
-    )
+    propagate(model, sample["src_tokens"], sample["prev_output_tokens"], rules=rules, pooled=True)
 
 
 def training_step(model: nn.Module, sample: dict[str, Tensor]) -> None:

@@ -61,7 +61,11 @@ def _without_blank(lines: Iterable[str]) -> list[str]:
 
 def _check_range(line: str, pair: Sequence[str], where: str) -> None:
     lengths = [len(side.split()) for side in pair]
-    for link in sorted(parse_gold(line, index=1, where=where).possible):
+    try:
+        links = parse_gold(line, index=1).possible
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    for link in sorted(links):
         if link[0] >= lengths[0] or link[1] >= lengths[1]:
             raise InputError(
                 f"{where}: link {link[0] + 1}-{link[1] + 1}; expected at most "

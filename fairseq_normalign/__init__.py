@@ -12,7 +12,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.late import imported
 from fairseq_normalign.noise import first_import
 from fairseq_normalign.version import __version__
 
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.combined import CombinedAligner
     from fairseq_normalign.alignment.method_errors import error_table
     from fairseq_normalign.alignment.shift_att import ShiftAttAligner
-    from fairseq_normalign.attention.block_recorder import record_blocks
+    from fairseq_normalign.attention.alti import source_shares
     from fairseq_normalign.attention.lrp_rules import contributions
     from fairseq_normalign.attention.methods import METHODS, Method
     from fairseq_normalign.attention.pair_relevance import relevances
-    from fairseq_normalign.attention.recorder import record
-    from fairseq_normalign.attention.source_shares import source_shares
+    from fairseq_normalign.attention.recorder import record, record_blocks
     from fairseq_normalign.errors import InputError
     from fairseq_normalign.heads.evaluation import compare
     from fairseq_normalign.heads.head_scores import HEAD_SCORES, HeadScore, ProfileOptions
@@ -88,10 +86,10 @@ PLACES = {
     "open_export": "results.export",
     "profile": "heads.profiling",
     "record": "attention.recorder",
-    "record_blocks": "attention.block_recorder",
+    "record_blocks": "attention.recorder",
     "relevances": "attention.pair_relevance",
     "score_links": "alignment.aer",
-    "source_shares": "attention.source_shares",
+    "source_shares": "attention.alti",
     "survey_blocks": "layers.block_survey",
     "text_pairs": "host.pairs",
 }
@@ -103,7 +101,7 @@ if "fairseq" in sys.modules:  # `--user-dir`: fairseq is the importer and looks 
 def __getattr__(name: str) -> Any:
     if name in PLACES:
         with first_import():
-            found = imported(f"{PLACES[name]}:{name}")
+            found = getattr(importlib.import_module(f"{__name__}.{PLACES[name]}"), name)
             if "fairseq" in sys.modules:  # it may load checkpoints of our architectures
                 importlib.import_module("fairseq_normalign.plugin")
         return found

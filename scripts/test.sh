@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up, then checks style and imports and runs the tests. Arguments go to pytest.
+# Sets up, then checks style and imports and runs the tests. Arguments go to pytest: --cov measures coverage, -m "not slow"
+# leaves out what trains, decodes, fuzzes, starts Ray or a browser.
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$ROOT"
 
@@ -20,4 +21,4 @@ if ! command -v chromium > /dev/null && [ "$(id -u)" = 0 ] && command -v apt-get
 fi
 
 say "Tests"
-python -m pytest -n "${JOBS:-2}" --dist loadscope --cov --cov-report=term:skip-covered "$@"
+python -m pytest -n "${JOBS:-2}" --dist loadscope "$@"

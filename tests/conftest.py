@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (registers: tests call what loads checkpoints)
+from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fairseq_normalign"
@@ -28,12 +30,14 @@ def run(
 ) -> subprocess.CompletedProcess:
     """Runs a command of this environment, and shows its errors if it fails.
 
-    ``normalign`` runs in this process, which need not load all libraries again, unless the test is
-    about the installed command, or gives it a folder, an environment or an input of its own.
+    Libraries need not load again: ``normalign`` runs in this process, and fairseq's commands run in
+    a fork, unless the test is about the installed command or sets its environment.
     """
     words = [str(word) for word in command]
     if words[0] == "normalign" and not (installed or options):
         done = _run_here(words)
+    elif words[0].startswith("fairseq-") and options.keys() <= {"cwd", "input"}:
+        done = run_forked(words, **options)
     else:
         done = _run_apart(words, **options)
     output = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
@@ -59,6 +63,15 @@ def _run_apart(words: list[str], **options) -> subprocess.CompletedProcess:
     return subprocess.run(
         words, capture_output=True, text=True, env=environment, check=False, **options
     )
+
+
+SLOW_FILES = ("test_fuzz.py", "test_in_chromium.py")  # whole files of the slow tier
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in SLOW_FILES or "ray" in re.split(r"\W|_", item.name):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

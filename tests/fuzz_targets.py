@@ -24,8 +24,12 @@ import torch
 
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.attention.extract import check_extract
+from fairseq_normalign.attention.lrp_rules import rule_set
+from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.heads.role_comparison import compared
+from fairseq_normalign.host.inert import evaluate
 from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.export import open_export
 from fairseq_normalign.results.result import StoredResult
@@ -110,14 +114,6 @@ LOG = "".join(
 ).encode()
 
 
-def read_relevance(path: Path) -> list:
-    entries = []
-    for entry in read_log(path):
-        heads = {str(head): gated._asdict() for head, gated in entry.heads.items()}
-        entries.append((entry.updates, entry.sentences, entry.rules, heads))
-    return entries
-
-
 ROLES = json.dumps(
     StoredResult(
         "heads",
@@ -140,7 +136,7 @@ def read_roles(path: Path) -> str:
 
 
 def exported() -> bytes:
-    from fairseq_normalign.results.export_writer import create_export
+    from fairseq_normalign.results.export import create_export
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export.npz"
@@ -180,11 +176,10 @@ def safetensors() -> bytes:
     return save(tensors, {"format": "pt"})
 
 
-def read_tensors(path: Path) -> dict[str, list]:
+def read_tensors(path: Path) -> Any:
     from fairseq_normalign.host.safetensors_file import read_safetensors
 
-    tensors, _ = read_safetensors(path)
-    return {name: slow_readers.numbers_of(values) for name, values in tensors.items()}
+    return len(read_safetensors(path)[0])
 
 
 def aligner() -> bytes:
@@ -276,9 +271,7 @@ def read_binarised(path: Path) -> Any:
     (path.parent / "test.bin").write_bytes(tokens)
     if mark:
         (path.parent / "test.vocab").write_bytes(vocabulary)
-    pairs, total = binarised_pairs("test", PairReader(task))
-    assert sum(1 for _ in pairs) == total
-    return total
+    return len(list(binarised_pairs("test", PairReader(task))))
 
 
 # ---------------------------------------------------------------- segmentation
@@ -428,7 +421,7 @@ def written() -> tuple[bytes, ...]:
 
 
 def read_report(path: Path) -> Any:
-    from fairseq_normalign.report.html.included import read_included
+    from fairseq_normalign.cli.report import read_included
 
     return len(read_included([str(path)]))
 
@@ -483,14 +476,12 @@ LIGHT = [
         slow_readers.frequencies,
     ),
     Target("treebank", "trees.conllu", [TREES], read_trees, slow_readers.conllu),
-    Target("signature", "links.pharaoh.json", [SIGNATURE], read_signature, slow_readers.signature),
-    Target("gate log", "relevance.jsonl", [LOG], read_relevance, slow_readers.relevance),
+    Target("signature", "links.pharaoh.json", [SIGNATURE], read_signature),
+    Target("gate log", "relevance.jsonl", [LOG], lambda path: list(read_log(path))),
     Target("heads", "heads.json", [ROLES], read_roles),
     Target("export", "export.npz", [exported()], read_export),
     Target("lexicon", "lexicon.npz", [lexicon()], read_lexicon),
-    Target(
-        "safetensors", "model.safetensors", [safetensors()], read_tensors, slow_readers.slow_tensors
-    ),
+    Target("safetensors", "model.safetensors", [safetensors()], read_tensors),
     Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
     Target("index", "index", [*binarised("mmap"), *binarised("cached")], read_binarised),
     Target("Huffman", "index", huffman(), read_binarised),
@@ -530,84 +521,28 @@ class Spec(NamedTuple):
     name: str
     wholes: Sequence[str]
     read: Callable[[str], Any]
-    slow: Callable[[str], Any] | None = None
-
-
-def read_method(text: str) -> Any:
-    from fairseq_normalign.attention.methods import full_spec, method_of
-
-    method_of(text)
-    return full_spec(text)
-
-
-def read_evidence(text: str) -> Any:
-    from fairseq_normalign.alignment.evidence import parse_evidences
-
-    weighted, files = parse_evidences([text])
-    if files:
-        return None
-    ((evidence, reverse, weight),) = weighted
-    parts = [evidence.method, evidence.layer, evidence.head, evidence.step]
-    return [reverse, *parts, weight]
-
-
-def read_rule(text: str) -> Any:
-    from fairseq_normalign.attention.extract import check_extract
-
-    check_extract(text)
-    return text.partition(":")[2]
 
 
 def read_heads(text: str) -> Any:
     from fairseq_normalign.names import all_heads, parse_heads
 
     counts = {(kind, layer): 12 for kind in ("encoder", "decoder", "cross") for layer in range(12)}
-    return list(map(str, parse_heads(text, all_heads(counts))))
+    return parse_heads(text, all_heads(counts))
 
 
-def read_lrp_rules(text: str) -> Any:
-    from fairseq_normalign.attention.lrp_rules import rule_set
+def read_evidence(text: str) -> Any:
+    from fairseq_normalign.alignment.evidence import parse_evidences
 
-    rule_set(text)
-    return text.partition(":")[2]
-
-
-def read_literal(text: str) -> Any:
-    from fairseq_normalign.host.literals import evaluate
-
-    return evaluate(text)
+    return parse_evidences([text])
 
 
+EVIDENCES = ["norms.1.input", "reverse:norms.3.2.output*0.5", "lrp:1e-3.output", "links:a.txt"]
+METHODS = ["norms", "lrp:1e-3", "smoothgrad:30", "weights", "aligner:x"]
 SPECS = [
-    Spec(
-        "method",
-        ["norms", "lrp:1e-3", "smoothgrad:30", "weights", "aligner:x"],
-        read_method,
-        slow_readers.method,
-    ),
-    Spec(
-        "evidence",
-        ["norms.1.input", "reverse:norms.3.2.output*0.5", "lrp:1e-3.output", "links:a.txt"],
-        read_evidence,
-        slow_readers.evidence,
-    ),
-    Spec(
-        "extract",
-        ["argmax", "threshold:0.3", "grow:1e-1", "piece-argmax"],
-        read_rule,
-        slow_readers.rule,
-    ),
-    Spec(
-        "heads",
-        ["encoder.1.3,cross.2.12", "all", "none", "decoder.1.1 "],
-        read_heads,
-        slow_readers.heads,
-    ),
-    Spec("LRP rules", ["voita", "epsilon:1e-3", "attnlrp"], read_lrp_rules, slow_readers.rule),
-    Spec(
-        "literal",
-        ["[(512, 3)] * 4 + [1]", "{'a': 1.5}", "(0.9, 0.98)"],
-        read_literal,
-        slow_readers.literal,
-    ),
+    Spec("method", METHODS, method_of),
+    Spec("evidence", EVIDENCES, read_evidence),
+    Spec("extract", ["argmax", "threshold:0.3", "grow:1e-1", "piece-argmax"], check_extract),
+    Spec("heads", ["encoder.1.3,cross.2.12", "all", "none", "decoder.1.1 "], read_heads),
+    Spec("LRP rules", ["voita", "epsilon:1e-3", "attnlrp"], rule_set),
+    Spec("literal", ["[(512, 3)] * 4 + [1]", "{'a': 1.5}", "(0.9, 0.98)"], evaluate),
 ]

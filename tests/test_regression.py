@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_normalign import CombinedAligner, NormAligner, profile
+from fairseq_normalign import (
+    BlockOptions,
+    CombinedAligner,
+    NormAligner,
+    profile,
+    survey_blocks,
+)
 from fairseq_normalign.attention.methods import METHODS, methods_without_files
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
@@ -20,6 +26,8 @@ from fairseq_normalign.host.compat import drop_copies
 from fairseq_normalign.host.head_removal import keep_heads
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.layers.mixing import MixingResult
+from fairseq_normalign.layers.statistics import StatisticsResult
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.criterion import L0Criterion
 from fairseq_normalign.plugin.gating import gates
@@ -61,6 +69,7 @@ def measured() -> dict:
         "soft": soft_matrices(one, pairs),
         "links": links(one, other),
         "heads": head_scores(one, pairs),
+        "layers": layer_tables(one, pairs),
         "pruned": pruned_logits(one, pairs),
         "gates": gate_results(),
     }
@@ -96,6 +105,14 @@ def head_scores(one: NormAligner, pairs: list) -> dict:
         name: {str(head): value for head, value in by_head.items()}
         for name, by_head in scores.items()
     }
+
+
+def layer_tables(one: NormAligner, pairs: list) -> dict:
+    """Every named table of mixing and statistics."""
+    survey = survey_blocks(one, pairs, BlockOptions(statistics=True))
+    tables = MixingResult(survey.mixing, {}).tables()
+    tables |= StatisticsResult(survey.statistics, {}).tables()
+    return {name: json.loads(json.dumps(table.rows)) for name, table in tables.items()}
 
 
 def pruned_logits(one: NormAligner, pairs: list) -> list:

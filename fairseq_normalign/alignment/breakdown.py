@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.links import Gold, Link, PackedGold, unpack
+from fairseq_normalign.text.links import Gold, Link
 
 KINDS = ("distance", "length", "source-frequency", "target-frequency")
+FREQUENCIES = (0, 1, 10, 100, 1000, 10000)
 FROM = {  # where each band begins
     "distance": (0, 1, 2, 4, 8, 16),
     "length": (1, 11, 21, 31, 41, 61),
-    "source-frequency": (0, 1, 10, 100, 1000, 10000),
-    "target-frequency": (0, 1, 10, 100, 1000, 10000),
+    "source-frequency": FREQUENCIES,
+    "target-frequency": FREQUENCIES,
 }
-
-
-def word_counts(sentences: Iterable[Sequence[str]]) -> Counter:
-    """How often each word occurs."""
-    counts: Counter = Counter()
-    for words in sentences:
-        counts.update(words)
-    return counts
 
 
 class Breakdown:
@@ -41,56 +35,42 @@ class Breakdown:
 
     def __init__(self, kind: str, systems: int, frequencies: Counter | None = None) -> None:
         self.kind, self.frequencies = kind, frequencies or Counter()
-        self.counts: list[dict[int, Counts]] = [{} for _ in range(systems)]
+        self.counts: list[dict[int, Counts]] = [defaultdict(Counts) for _ in range(systems)]
 
-    def __call__(self, number: int, gold: PackedGold, columns: Sequence) -> None:
-        systems = columns[: len(self.counts)]
-        texts = columns[len(self.counts) :]
-        band_of = self._banding(*texts)
-        sure = _by_band(unpack(gold.sure), band_of)
-        possible = _by_band(unpack(gold.possible), band_of)
-        for totals, packed in zip(self.counts, systems, strict=True):
-            links = _by_band(unpack(packed), band_of)
-            for band in {*links, *possible}:
-                gold_part = Gold(sure.get(band, set()), possible.get(band, set()))
-                counts = count(links.get(band, set()), gold_part)
-                totals[band] = totals.get(band, Counts()) + counts
+    def __call__(self, number: int, gold: Gold, columns: Sequence) -> None:
+        systems = len(self.counts)
+        texts = columns[systems:]
+        for totals, links in zip(self.counts, columns[:systems], strict=True):
+            for link in links:
+                right = Counts(1, 0, link in gold.possible, link in gold.sure)
+                totals[self._band(link, *texts)] += right
+            for link in gold.possible:
+                totals[self._band(link, *texts)] += Counts(sure=link in gold.sure)
 
-    def _banding(
-        self, source: Sequence[str] = (), target: Sequence[str] = ()
-    ) -> Callable[[Link], int]:
-        """The function that says the band of a link in this sentence pair."""
-        starts, counts = FROM[self.kind], self.frequencies
-        values: dict[str, Callable[[Link], int]] = {
-            "distance": lambda link: abs(link[0] - link[1]),
-            "length": lambda link: len(source),
-            "source-frequency": lambda link: counts[source[link[0]]],
-            "target-frequency": lambda link: counts[target[link[1]]],
-        }
-        value = values[self.kind]
-        return lambda link: max(start for start in starts if start <= value(link))
+    def _band(self, link: Link, source: Sequence[str] = (), target: Sequence[str] = ()) -> int:
+        """The number of a link's band."""
+        if self.kind == "distance":
+            value = abs(link[0] - link[1])
+        elif self.kind == "length":
+            value = len(source)
+        elif self.kind == "source-frequency":
+            value = self.frequencies[source[link[0]]]
+        else:
+            value = self.frequencies[target[link[1]]]
+        return bisect(FROM[self.kind], value) - 1
 
-    def table(self, system: int) -> list[tuple[str, Counts]]:
+    def table(self, system: int) -> dict[str, Counts]:
         """Label and counts of each band that has links."""
-        return [
-            (_label(self.kind, start), counts)
-            for start, counts in sorted(self.counts[system].items())
-        ]
+        bands = sorted(self.counts[system].items())
+        return {_label(FROM[self.kind], band): counts for band, counts in bands}
 
 
-def _by_band(links: Iterable[Link], band_of: Callable[[Link], int]) -> dict[int, set[Link]]:
-    parts: dict[int, set[Link]] = {}
-    for link in links:
-        parts.setdefault(band_of(link), set()).add(link)
-    return parts
-
-
-def _label(kind: str, start: int) -> str:
-    following = [other for other in FROM[kind] if other > start]
-    if not following:
+def _label(starts: Sequence[int], band: int) -> str:
+    start = starts[band]
+    if band == len(starts) - 1:
         return f"{start}+"
-    end = following[0] - 1
-    return str(start) if end == start else f"{start}–{end}"
+    last = starts[band + 1] - 1
+    return str(start) if last == start else f"{start}–{last}"
 
 
 class BoundsCheck:
@@ -103,16 +83,14 @@ class BoundsCheck:
         self, names: Sequence[str], source_name: str | None, target_name: str | None
     ) -> None:
         self.names = names  # gold first, then the systems
-        texts = (source_name, target_name)
-        self.texts = [name for name in texts if name]
-        self.sides = [side for side, name in enumerate(texts) if name]
+        texts = enumerate((source_name, target_name))
+        self.texts = [(side, name) for side, name in texts if name]
 
-    def __call__(self, number: int, gold: PackedGold, columns: Sequence) -> None:
+    def __call__(self, number: int, gold: Gold, columns: Sequence) -> None:
         systems = len(self.names) - 1
         all_links = [gold.possible, *columns[:systems]]
-        for name, packed in zip(self.names, all_links, strict=True):
-            links = unpack(packed)
-            for side, text, words in zip(self.sides, self.texts, columns[systems:], strict=True):
+        for name, links in zip(self.names, all_links, strict=True):
+            for (side, text), words in zip(self.texts, columns[systems:], strict=True):
                 last = max((link[side] for link in links), default=-1)
                 if last >= len(words):
                     raise InputError(

@@ -43,7 +43,7 @@ def decisive_pairs(
     if len(first) >= FEW:
         return first
     try:
-        valid = islice(binarised_pairs("valid", reader)[0], SAMPLE)
+        valid = islice(binarised_pairs("valid", reader), SAMPLE)
     except MissingSubset:
         warnings.warn(
             f"{what} are decided on {len(first)} pairs, as there is no validation set, and later "

@@ -1,6 +1,6 @@
 """Shift-Att: attention weights where the decoder reads a word (Chen et al., 2020).
 
-The method of one model is ``shift_att``; a ``ShiftAttAligner`` has a model of each direction.
+The method of one model is in ``attention.methods``; an aligner here has one of each direction.
 """
 
 from __future__ import annotations
@@ -21,33 +21,13 @@ from fairseq_normalign.alignment.two_models import (
     decisive_samples,
     read_both,
 )
-from fairseq_normalign.attention.attention_methods import weights
-from fairseq_normalign.attention.methods import SHIFT_ATT, Batch
-from fairseq_normalign.attention.soft import STEPS, Evidence, Soft
+from fairseq_normalign.attention.methods import SHIFT_ATT
+from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.punctuation import final_punctuation, settle_punctuation
 
 HEURISTIC, VARIANT = "grow-diag", "lilt"  # of the published code
-
-
-def shift_att(batch: Batch, layer: int, head: int | None) -> np.ndarray:
-    """α averaged over heads, </s> left out, final punctuation settled, (B, T, S).
-
-    It answers for step ``input``: the row behind a token's own place reads it.
-    """
-    averaged = weights(batch, layer, head).float().cpu().numpy()
-    matrices = []
-    for matrix, pair in zip(averaged, batch.pairs, strict=True):
-        columns = final_punctuation(pair.source.text, pair.source.words)
-        places = final_punctuation(pair.target.text, pair.target.words)
-        rows = [place + STEPS["input"] for place in places]
-        settled = settle_punctuation(matrix, rows, columns)
-        marks = [place for place, word in enumerate(pair.source.words) if word < 0]
-        settled[:, marks] = 0
-        matrices.append(settled)
-    return np.stack(matrices)
 
 
 class ShiftAttAligner(Aligner):

@@ -22,16 +22,23 @@ numbers is built for L2, and no more than a few megabytes of it at a time for L1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial, reduce
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_normalign.attention.block import Block, Terms
-from fairseq_normalign.attention.contributions import BLOCK, Recorded, norms
+from fairseq_normalign.attention.block import Block
+from fairseq_normalign.attention.contributions import BLOCK, norms
+from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.batches import Progress, map_batches
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.names import KINDS
 
 
 def contributions(block: Block, order: int = 1) -> Tensor:
@@ -46,15 +53,19 @@ def contributions(block: Block, order: int = 1) -> Tensor:
     """
     output = block.output  # y, (B, T, C)
     own_vectors = block.normalised.own / block.deviation  # (B, T, C)
-    own = _approach(output, own_vectors, order).clamp(min=0)  # (B, T)
-    by_key = APPROACHES[order](block, output).clamp(min=0)  # (B, T, S)
-    own_column = torch.ones_like(own)
+    distances = (output - own_vectors).norm(p=order, dim=-1)
+    own = (output.norm(p=order, dim=-1) - distances).clamp(min=0)  # (B, T)
+    approach = _approach_l1 if order == 1 else _approach_l2
+    by_key = approach(block, output).clamp(min=0)  # (B, T, S)
+    everything = torch.ones_like(own)
     if block.self_attention:
         kept = by_key.diagonal_scatter(own, dim1=1, dim2=2)
-        return _shares(kept, torch.diag_embed(own_column))
-    kept = torch.cat([by_key, own.unsqueeze(-1)], dim=-1)
-    nothing = torch.zeros_like(by_key)
-    return _shares(kept, torch.cat([nothing, own_column.unsqueeze(-1)], dim=-1))
+        nothing_nearer = torch.diag_embed(everything)
+    else:
+        kept = torch.cat([by_key, own.unsqueeze(-1)], dim=-1)
+        nothing_nearer = F.pad(everything.unsqueeze(-1), (by_key.shape[-1], 0))
+    total = kept.sum(-1, keepdim=True)
+    return torch.where(total > 0, kept / total, nothing_nearer)
 
 
 def head_block(block: Block, head: int) -> Block:
@@ -63,32 +74,9 @@ def head_block(block: Block, head: int) -> Block:
     Its vectors and constant add up to the same output (a definition of ours; the papers have no
     matrices of single heads).
     """
-    recorded = block.recorded
-    values, out_weight = recorded.value_parts()
-    which = slice(head, head + 1)
-    alone = Recorded(
-        recorded.weights[:, which], values[:, which], out_weight[which], recorded.out_bias
-    )
-    of_head = replace(block, recorded=alone, returned=None)
-    of_others = _total(block.attended) - _total(of_head.attended)
+    of_head = replace(block, recorded=block.recorded.cut(slice(head, head + 1)))
+    of_others = block.attended.total - of_head.attended.total
     return replace(of_head, residual=block.residual + of_others)
-
-
-def _total(terms: Terms) -> Tensor:
-    return terms.own + terms.context
-
-
-def _shares(kept: Tensor, own_column: Tensor) -> Tensor:
-    """Each cell as a share of its row; rows of zeros become those of ``own_column``."""
-    total = kept.sum(-1, keepdim=True)
-    some = total > 0
-    return torch.where(some, kept / total.where(some, torch.ones_like(total)), own_column)
-
-
-def _approach(output: Tensor, vectors: Tensor, order: int) -> Tensor:
-    """‖y‖ - ‖y - T‖ of vectors that exist, (…, C) → (…)."""
-    distances = (output - vectors).norm(p=order, dim=-1)
-    return output.norm(p=order, dim=-1) - distances
 
 
 def _approach_l1(block: Block, output: Tensor) -> Tensor:
@@ -139,10 +127,7 @@ def _approach_l2(block: Block, output: Tensor) -> Tensor:
     nearer = 2 * products - squares
     distance = (length.square() - nearer).clamp(min=0).sqrt()
     total = length + distance
-    return nearer / total.where(total > 0, torch.ones_like(total))
-
-
-APPROACHES: dict[int, Callable[[Block, Tensor], Tensor]] = {1: _approach_l1, 2: _approach_l2}
+    return torch.where(total > 0, nearer / total, nearer)
 
 
 def _normalised_parts(block: Block) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,17 +136,8 @@ def _normalised_parts(block: Block) -> tuple[Tensor, Tensor, Tensor]:
     C is linear, so that it can be applied to W_O instead of every vector; and so is division by
     σ_i, which the weights take.
     """
-    values, out_weight = block.recorded.value_parts()
-    dtype = torch.promote_types(values.dtype, torch.float32)
-    weights = block.recorded.weights.to(dtype) / block.deviation.unsqueeze(1)
-    return weights, values.to(dtype), block.scaled(out_weight.to(dtype))
-
-
-class Origins(NamedTuple):
-    """M^l: how much of each decoder state comes from each token."""
-
-    source: Tensor  # (B, T, S)
-    target: Tensor  # of the prefix, (B, T, T)
+    weights, values, out_weight = block.recorded.parts()
+    return weights / block.deviation.unsqueeze(1), values, block.scaled(out_weight)
 
 
 class Rollout:
@@ -173,42 +149,68 @@ class Rollout:
 
     def __init__(self, blocks: Mapping[tuple[str, int], Block]):
         self.blocks = blocks
-        self._origins: list[Origins] = []  # of the layers so far
+        self._sources: list[Tensor] = []  # of the decoder layers so far
 
     @cached_property
     def encoder(self) -> Tensor:
-        """R, (B, S, S)."""
+        """R = A^L ⋯ A^1, (B, S, S)."""
         layers = sorted(layer for kind, layer in self.blocks if kind == "encoder")
-        return encoder_rollout([contributions(self.blocks["encoder", layer]) for layer in layers])
+        by_layer = [contributions(self.blocks["encoder", layer]) for layer in layers]
+        return reduce(lambda below, layer: layer @ below, by_layer)
 
-    def origins(self, layer: int) -> Origins:
-        """M^l of a decoder layer, from 0."""
-        while len(self._origins) <= layer:
-            place = len(self._origins)
-            own = contributions(self.blocks["decoder", place])
+    def source(self, layer: int) -> Tensor:
+        """M^l: the share of each source token in the states of a decoder layer, (B, T, S).
+
+        From the layer's contributions D^l (B, T, T) and E^l (B, T, S+1), and from M^0 = 0,
+
+            M^l = E^l[:, :S] R + (E^l[:, S] D^l) M^{l-1}.
+
+        What a row has less than 1 is the share of the target's prefix.
+        """
+        while len(self._sources) <= layer:
+            place = len(self._sources)
             cross = contributions(self.blocks["cross", place])
-            below = self._origins[-1] if self._origins else start(cross)
-            self._origins.append(decoder_layer(own, cross, self.encoder, below))
-        return self._origins[layer]
+            source = cross[..., :-1] @ self.encoder
+            if place > 0:
+                own = contributions(self.blocks["decoder", place])
+                source = source + (cross[..., -1:] * own) @ self._sources[-1]
+            self._sources.append(source)
+        return self._sources[layer]
 
 
-def encoder_rollout(layers: list[Tensor]) -> Tensor:
-    """R = A^L ⋯ A^1, (B, S, S), of the contributions of each layer, first to last."""
-    rollout = layers[0]
-    for contribution in layers[1:]:
-        rollout = contribution @ rollout
-    return rollout
+def source_shares(
+    forcing: TeacherForcing,
+    pairs: Iterable[Pair],
+    *,
+    max_tokens: int = 4000,
+    progress: Progress | None = None,
+) -> Iterator[np.ndarray]:
+    """How much of each decoder state comes from the source, and not from the prefix, by ALTI+.
+
+    Args:
+        forcing: of an encoder–decoder model, looking at its source–target attention.
+        max_tokens: of a batch; moves nothing but time.
+        progress: called with the number of pairs that were finished since its last call.
+
+    Yields:
+        For each pair, in input order, (L, T): from 0 to 1, by decoder layer and step. Step t reads
+        target token t - 1, or the start mark, and predicts token t.
+    """
+    if forcing.attention != "cross":
+        raise InputError(
+            f"shares of the source are of cross attention; expected it instead of "
+            f"{forcing.attention}"
+        )
+    run = partial(batch_source_shares, forcing)
+    return map_batches(pairs, run, max_tokens=max_tokens, progress=progress)
 
 
-def start(cross: Tensor) -> Origins:
-    """M^0 = [0 | I], of the shape that E (B, T, S+1) tells: each state is its own token."""
-    batch, queries, _ = cross.shape
-    identity = torch.eye(queries, dtype=cross.dtype, device=cross.device)
-    return Origins(torch.zeros_like(cross[..., :-1]), identity.expand(batch, -1, -1))
-
-
-def decoder_layer(own: Tensor, cross: Tensor, encoder: Tensor, below: Origins) -> Origins:
-    """M^l from D^l (B, T, T), E^l (B, T, S+1), R (B, S, S) and M^{l-1}."""
-    from_source = cross[..., :-1] @ encoder  # X
-    from_below = cross[..., -1:] * own  # Y
-    return Origins(from_source + from_below @ below.source, from_below @ below.target)
+def batch_source_shares(forcing: TeacherForcing, pairs: list[Pair]) -> Iterator[np.ndarray]:
+    """The same for one batch."""
+    rollout = Rollout(recorded_blocks(forcing, pairs, tuple(KINDS)))
+    by_layer = [rollout.source(layer).sum(-1) for layer in range(forcing.layers)]
+    shares = torch.stack(by_layer, dim=1)  # (B, L, T)
+    for of_pair, pair in zip(shares, pairs, strict=True):
+        unpadded = of_pair[:, : len(pair.target.tokens)]
+        check_finite(unpadded[None], [pair.where])
+        yield unpadded.float().cpu().numpy()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.attention.quantities import QUANTITIES, of_sentence
+from fairseq_normalign.attention.quantities import EXPORTED, SOURCE_SHARE
 from fairseq_normalign.attention.recorder import recorded
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.host.raw_corpus import CorpusModel
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
 from fairseq_normalign.runs.chunks import Chunk, Partial
@@ -27,7 +27,7 @@ class Arrays:
     """One quantity of the attention that ``forcing`` looks at, for some of its layers and heads.
 
     Args:
-        quantity: a name in ``attention.quantities.QUANTITIES``.
+        quantity: a name in ``attention.quantities.EXPORTED``.
         layers: which, from 1; all of them by default.
         heads: which of each layer, from 1 as in the model that no head was removed from; all of
             them by default. Norms and vectors of summed heads sum these.
@@ -45,10 +45,11 @@ class Arrays:
     ):
         self.forcing = forcing
         self.queries, self.keys = forcing.sides
-        self.name, self.quantity = quantity, QUANTITIES[quantity]
+        self.name, self.quantity = quantity, EXPORTED[quantity]
         self.dtype = np.dtype(dtype)
         self.layers = chosen("layer", layers, range(forcing.layers))
-        self.heads = self._chosen_heads(heads)  # for each layer, from 0
+        # For each layer, from 0; none for what is of whole layers.
+        self.heads = [] if quantity == SOURCE_SHARE else self._chosen_heads(heads)
 
     def _chosen_heads(self, numbers: Sequence[int] | None) -> list[list[int]]:
         """The heads of each layer that are asked for: as many in each, as they are one axis."""
@@ -73,19 +74,24 @@ class Arrays:
 
         Built one pair at a time: vectors are large.
         """
+        if self.name == SOURCE_SHARE:
+            for shares in self.quantity.compute(self.forcing, pairs):
+                yield shares[self.layers].astype(self.dtype)
+            return
         recording = recorded(
             self.forcing, pairs, layers=self.layers, values=self.quantity.needs_values
         )
         layers = [recording[self.forcing.attention, layer] for layer in self.layers]
         for index, pair in enumerate(pairs):
-            yield self._array(pair, layers, index)
+            yield self._array(pair, layers, slice(index, index + 1))
 
-    def _array(self, pair: Pair, layers: list[Recorded], index: int) -> np.ndarray:
+    def _array(self, pair: Pair, layers: list[Recorded], sentence: slice) -> np.ndarray:
         array = np.empty(self.shape(pair), self.dtype)
         lengths = self._lengths(pair)
         for place, of_layer in enumerate(layers):
-            heads = self._places(place)
-            alone = of_sentence(of_layer, index, lengths["query"], lengths["key"], heads)
+            layer = self.layers[place]
+            heads = [self.forcing.head_place(layer, number) for number in self.heads[place]]
+            alone = of_layer.cut(heads, sentence, lengths["query"], lengths["key"])
             with np.errstate(over="ignore"):  # reported below, with its place
                 array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
         if not np.isfinite(array).all():
@@ -94,13 +100,9 @@ class Arrays:
             )
         return array
 
-    def _places(self, place: int) -> list[int]:
-        """Where the heads of one of the layers are in what it records."""
-        layer = self.layers[place]
-        return [self.forcing.head_place(layer, number) for number in self.heads[place]]
-
     def shape(self, pair: Pair) -> tuple[int, ...]:
-        sizes = {"head": len(self.heads[0]), "width": self.forcing.width, **self._lengths(pair)}
+        heads = len(self.heads[0]) if self.heads else 0
+        sizes = {"head": heads, "width": self.forcing.width, **self._lengths(pair)}
         return (len(self.layers), *(sizes[axis] for axis in self.quantity.axes))
 
     def _lengths(self, pair: Pair) -> dict[str, int]:
@@ -125,9 +127,7 @@ class Arrays:
 
         Heads are one list if all layers have the same ones, and otherwise a list for each layer.
         """
-        numbers = [[head + 1 for head in of_layer] for of_layer in self.heads]
-        alike = all(of_layer == numbers[0] for of_layer in numbers)
-        return {
+        description = {
             "attention": self.forcing.attention,
             "quantity": self.name,
             "formula": self.quantity.formula,
@@ -135,18 +135,18 @@ class Arrays:
             "query": self.queries,
             "key": self.keys,
             "layers": [layer + 1 for layer in self.layers],
-            "heads": numbers[0] if alike else numbers,
-            "dtype": str(self.dtype),
         }
+        if self.heads:
+            numbers = [[head + 1 for head in of_layer] for of_layer in self.heads]
+            alike = all(of_layer == numbers[0] for of_layer in numbers)
+            description["heads"] = numbers[0] if alike else numbers
+        return {**description, "dtype": str(self.dtype)}
 
 
 def gigabytes(pairs: Iterable[Pair], arrays: Arrays) -> float:
     """How much an export of some pairs takes."""
-    return sum(_bytes(pair, arrays) for pair in pairs) / 1e9
-
-
-def _bytes(pair: Pair, arrays: Arrays) -> int:
-    return math.prod(arrays.shape(pair)) * arrays.dtype.itemsize + OVERHEAD
+    counts = [math.prod(arrays.shape(pair)) for pair in pairs]
+    return (sum(counts) * arrays.dtype.itemsize + len(counts) * OVERHEAD) / 1e9
 
 
 class ExportedArrays(Appended):
@@ -172,11 +172,11 @@ class ExportedArrays(Appended):
         self.arrays_of, self.pairs_per_chunk = arrays_of, pairs_per_chunk
         self.metadata, self.max_tokens = metadata, max_tokens
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepare(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         return {**self.arrays_of(models.forcing).description(), **self.metadata}
 
     def chunk(
-        self, models: CorpusModel, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+        self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
     ) -> Partial:
         pairs, notes = models.pairs(chunk)
         arrays_of = self.arrays_of(models.forcing)

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_normalign.attention.contributions import Recorded, norms
+from fairseq_normalign.attention.contributions import Recorded, norms, wide
 
 
 class LayerNorm(NamedTuple):
@@ -49,80 +49,53 @@ class Terms(NamedTuple):
     own: Tensor
     context: Tensor
 
+    @property
+    def total(self) -> Tensor:
+        return self.own + self.context
+
 
 @dataclass(eq=False)
 class Block:
-    """What one attention block did in one forward pass over whole sentences."""
+    """What one attention block did in one forward pass over whole sentences.
+
+    All that is computed from it is in float32 at least.
+    """
 
     recorded: Recorded
     residual: Tensor  # x, which is added to the attention's output, (B, T, C)
     layer_norm: LayerNorm | None  # behind the sum; None where it is before the attention
     self_attention: bool  # whether query i and key i are the same token
     inputs: Tensor | None = None  # what the values are made of, (B, S, C); None without heads
-    returned: Tensor | None = None  # the attention's output with b_O, (B, T, C)
 
     @cached_property
-    def attended(self) -> Terms:
-        """Σ_j A_ij: the attention's output without b_O, in float32 at least.
-
-        Where the output is known in such precision, the context is what it has beside the own
-        term; otherwise it is added up.
-        """
-        own = self._own_term()
-        if self.returned is None or self.returned.dtype != own.dtype:
-            return Terms(own, self._added_context())
-        context = self.returned - self._out_bias(own) - own
-        _, context_weights = self.weighed
-        return Terms(own, context * context_weights.gt(0).unsqueeze(-1))
-
-    def _own_term(self) -> Tensor:
-        """A_ii = Σ_h α_h[i,i] f_h(x_i), (B, T, C); 0 if no key is the query's own token."""
-        values, weights = self._in_single()
+    def own_weights(self) -> Tensor:
+        """α_h[i,i], (B, H, T); 0 if no key is the query's own token."""
+        weights = wide(self.recorded.weights)
         if not self.self_attention:
-            return values.new_zeros(self.residual.shape)
-        return self._mapped(self._own_weights(weights).unsqueeze(-1) * values)
-
-    def _added_context(self) -> Tensor:
-        """Σ_j A_ij over all other tokens, (B, T, C)."""
-        values, weights = self._in_single()
-        if self.self_attention:
-            weights = weights - torch.diag_embed(self._own_weights(weights))
-        return self._mapped(weights @ values)
-
-    def _in_single(self) -> tuple[Tensor, Tensor]:
-        """Values and weights in float32 at least."""
-        values, _ = self.recorded.value_parts()
-        dtype = torch.promote_types(values.dtype, torch.float32)
-        return values.to(dtype), self.recorded.weights.to(dtype)
-
-    def _mapped(self, by_head: Tensor) -> Tensor:
-        """Σ_h W_O^h v_h, (B, H, T, D) → (B, T, C)."""
-        _, out_weight = self.recorded.value_parts()
-        joined = by_head.transpose(1, 2).flatten(2)  # (B, T, H·D)
-        return joined @ out_weight.to(by_head.dtype).flatten(0, 1)
-
-    def _own_weights(self, weights: Tensor) -> Tensor:
-        """α_h[i,i], (B, H, T)."""
-        if not self.self_attention:
-            return weights.new_zeros(weights.shape[:3])
+            return torch.zeros_like(weights[..., 0])
         assert weights.shape[2] == weights.shape[3], "expected whole sentences"
         return weights.diagonal(dim1=2, dim2=3)
 
     @cached_property
-    def weighed(self) -> tuple[Tensor, Tensor]:
-        """Weights of the own token and of all others, means over heads, (B, T) each."""
-        weights = self.recorded.weights
-        weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-        heads = max(1, weights.shape[1])
-        own_weights = self._own_weights(weights)
-        context = weights.sum(-1) - own_weights
-        return own_weights.sum(1) / heads, context.sum(1).clamp(min=0) / heads
+    def attended(self) -> Terms:
+        """A_ii, and Σ_j A_ij over all other tokens: the attention's output without b_O."""
+        weights, values, out_weight = self.recorded.parts()
 
-    @cached_property
+        def mapped(by_head: Tensor) -> Tensor:  # Σ_h W_O^h v_h, (B, H, T, D) → (B, T, C)
+            return by_head.transpose(1, 2).flatten(2) @ out_weight.flatten(0, 1)
+
+        if not self.self_attention:
+            context = mapped(weights @ values)
+            return Terms(torch.zeros_like(context), context)
+        own = mapped(self.own_weights.unsqueeze(-1) * values)
+        of_others = weights - torch.diag_embed(self.own_weights)
+        return Terms(own, mapped(of_others @ values))
+
+    @property
     def with_residual(self) -> Terms:
         """The same with x_i in the term of its own token."""
         own, context = self.attended
-        return Terms(own + self.residual.to(own.dtype), context)
+        return Terms(own + wide(self.residual), context)
 
     @property
     def normalised(self) -> Terms:
@@ -135,36 +108,32 @@ class Block:
         if self.layer_norm is None:
             return vectors
         centred = vectors - vectors.mean(-1, keepdim=True)
-        return centred * self.layer_norm.gain.to(vectors.dtype)
+        return centred * wide(self.layer_norm.gain)
 
     @cached_property
     def deviation(self) -> Tensor:
         """σ_i = √(var(Σ_j A_ij + b_O + x_i) + ε), (B, T, 1); 1 without a layer norm behind."""
-        own, context = self.with_residual
+        total = self.with_residual.total
         if self.layer_norm is None:
-            return own.new_ones(*own.shape[:2], 1)
-        summed = own + context + self._out_bias(own)
-        variance = summed.var(-1, unbiased=False, keepdim=True)
+            return torch.ones_like(total[..., :1])
+        variance = (total + self._out_bias).var(-1, unbiased=False, keepdim=True)
         return (variance + self.layer_norm.eps).sqrt()
 
     @property
     def constant(self) -> Tensor:
         """What belongs to no token: b_O and β, (B, T, C)."""
-        own, _ = self.attended
-        from_bias = self.scaled(self._out_bias(own)) / self.deviation
-        if self.layer_norm is None:
-            return from_bias
-        return from_bias + self.layer_norm.bias.to(own.dtype)
+        from_bias = self.scaled(self._out_bias) / self.deviation
+        return from_bias if self.layer_norm is None else from_bias + wide(self.layer_norm.bias)
 
     @property
     def output(self) -> Tensor:
         """y_i = Σ_j F_i(x_j) + constant_i, (B, T, C): the block's output, from its terms."""
-        own, context = self.normalised
-        return (own + context) / self.deviation + self.constant
+        return self.normalised.total / self.deviation + self.constant
 
-    def _out_bias(self, like: Tensor) -> Tensor:
+    @property
+    def _out_bias(self) -> Tensor:
         bias = self.recorded.out_bias
-        return like.new_zeros(like.shape[-1]) if bias is None else bias.to(like.dtype)
+        return torch.zeros_like(wide(self.residual[0, 0])) if bias is None else wide(bias)
 
 
 def pair_norms(block: Block) -> tuple[Tensor, Tensor]:
@@ -175,10 +144,8 @@ def pair_norms(block: Block) -> tuple[Tensor, Tensor]:
     but the own terms. These are the diagonal in self-attention; in source–target attention they
     are the residual's alone and belong to no key.
     """
-    values, out_weight = block.recorded.value_parts()
-    dtype = torch.promote_types(values.dtype, torch.float32)
-    pairs = norms(block.recorded.weights, values, block.scaled(out_weight.to(dtype))).summed
-    pairs = pairs / block.deviation
+    weights, values, out_weight = block.recorded.parts()
+    pairs = norms(weights, values, block.scaled(out_weight)).summed / block.deviation
     own = block.normalised.own.norm(dim=-1) / block.deviation.squeeze(-1)
     if block.self_attention:
         pairs = pairs.diagonal_scatter(own, dim1=1, dim2=2)
@@ -194,11 +161,14 @@ def mixing_ratios(block: Block) -> Tensor:
 
     In pre-LN, nothing follows the sum: ATTNRESLN-N is ATTNRES-N, with the layer norm inside f.
     """
-    own_weight, context_weight = block.weighed
+    weights = wide(block.recorded.weights)
+    heads = max(1, weights.shape[1])
+    own = block.own_weights.sum(1) / heads  # means over heads, (B, T)
+    context = (weights.sum(-1) - block.own_weights).sum(1).clamp(min=0) / heads
     ratios = [
-        share(context_weight, own_weight),
+        share(context, own),
         _share_of_norms(block.attended),
-        share(context_weight, own_weight + 1),
+        share(context, own + 1),
         _share_of_norms(block.with_residual),
         _share_of_norms(block.normalised),
     ]
@@ -212,4 +182,4 @@ def _share_of_norms(terms: Terms) -> Tensor:
 def share(context: Tensor, own: Tensor) -> Tensor:
     """context / (context + own), and 0 where there is nothing at all."""
     total = context + own
-    return context / total.where(total > 0, torch.ones_like(total))
+    return torch.where(total == 0, 0, context / total)

@@ -7,7 +7,7 @@ An attention with heads h computes, for query t,
 so that its vectors α f(x), and not its weights α alone, say what it takes from x_s.
 
 Shapes: B batch, H heads, T queries, S keys, C model width, D head width. No function here but
-:func:`summed_vectors` and :func:`head_vectors` builds a tensor with both T·S and C.
+:meth:`Recorded.summed_vectors` and ``head_vectors`` builds a tensor with both T·S and C.
 """
 
 from __future__ import annotations
@@ -42,12 +42,38 @@ class Recorded:
 
     @cached_property
     def norms(self) -> Norms:
-        return norms(self.weights, *self.value_parts())
+        return norms(*self.parts())
 
-    def value_parts(self) -> tuple[Tensor, Tensor]:
-        """Values and W_O, for which they must have been recorded."""
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights, values and W_O, in float32 at least; values must have been recorded."""
         assert self.values is not None and self.out_weight is not None
-        return self.values, self.out_weight
+        return wide(self.weights), wide(self.values), wide(self.out_weight)
+
+    def cut(
+        self,
+        heads: slice | list[int],
+        sentences: slice = slice(None),
+        queries: int | None = None,
+        keys: int | None = None,
+    ) -> Recorded:
+        """What some heads did on some sentences, without padding on their right."""
+        weights = self.weights[sentences, heads, :queries, :keys]
+        if self.values is None or self.out_weight is None:
+            return Recorded(weights)
+        values = self.values[sentences, heads, :keys]
+        return Recorded(weights, values, self.out_weight[heads], self.out_bias)
+
+    def summed_vectors(self) -> Tensor:
+        """Σ_h α_h f_h(x_s) for every pair (t, s), (B, T, S, C). Large: T·S·C numbers a sentence."""
+        weights, values, out_weight = self.parts()
+        transformed = torch.einsum("bhsd,hdc->bshc", values, out_weight)
+        return torch.einsum("bhts,bshc->btsc", weights, transformed)
+
+    def head_vectors(self) -> Tensor:
+        """α_h f_h(x_s) for every head and pair (t, s), (B, H, T, S, C): H times as large."""
+        weights, values, out_weight = self.parts()
+        transformed = torch.einsum("bhsd,hdc->bhsc", values, out_weight)
+        return weights.unsqueeze(-1) * transformed.unsqueeze(2)
 
     def detached(self) -> Recorded:
         """The same without the graph that it was computed in."""
@@ -56,22 +82,17 @@ class Recorded:
         return Recorded(self.weights.detach(), *detached)
 
 
-def transformed_vectors(values: Tensor, out_weight: Tensor) -> Tensor:
-    """f_h(x_s) = W_O^h v_h(x_s), (B, S, H, C), in float32 at least: squares of halves overflow."""
-    dtype = torch.promote_types(values.dtype, torch.float32)
-    return torch.einsum("bhsd,hdc->bshc", values.to(dtype), out_weight.to(dtype))
+def wide(tensor: Tensor) -> Tensor:
+    """In float32 at least: squares of halves overflow."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def gram_matrices(values: Tensor, out_weight: Tensor) -> Tensor:
     """G[s] = [⟨f_h(x_s), f_g(x_s)⟩], the inner products between heads: (S, B, H, H).
 
-    In float32 at least.
-
     f(x) is built for a few keys at a time. Keys come before sentences, as in fairseq's tensors,
     which need no copy.
     """
-    dtype = torch.promote_types(values.dtype, torch.float32)
-    values, out_weight = values.to(dtype), out_weight.to(dtype)
     batch, heads, keys, _ = values.shape
     by_head = values.permute(1, 2, 0, 3).flatten(1, 2)  # (H, S·B, D)
     size = BLOCK // max(1, heads * out_weight.shape[-1])
@@ -91,13 +112,12 @@ def _gram(values: Tensor, out_weight: Tensor) -> Tensor:
 
 
 def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
-    """All three norms from one product with W_O; shapes as in :class:`Recorded`.
+    """All three norms from one product with W_O; arguments as in :meth:`Recorded.parts`.
 
     ‖α_h f_h‖ = α_h ‖f_h‖ as α ≥ 0, and ‖Σ_h α_h f_h(x_s)‖² = αᵀ G[s] α, so no vector α f(x) is
     built.
     """
     gram = gram_matrices(values, out_weight)  # (S, B, H, H)
-    weights = weights.to(gram.dtype)
     by_key = weights.flatten(0, 2).t().contiguous().unflatten(1, weights.shape[:3])  # (S, B, H, T)
     summed_squared = ((gram @ by_key) * by_key).sum(2)  # (S, B, T)
     transformed_squared = gram.diagonal(dim1=-2, dim2=-1)  # (S, B, H)
@@ -118,22 +138,8 @@ def _sqrt(squared: Tensor) -> Tensor:
     return squared.where(positive, torch.ones_like(squared)).sqrt() * positive
 
 
-def summed_vectors(recorded: Recorded) -> Tensor:
-    """Σ_h α_h f_h(x_s) for every pair (t, s), (B, T, S, C). Large: T·S·C numbers a sentence."""
-    vectors = transformed_vectors(*recorded.value_parts())
-    return torch.einsum("bhts,bshc->btsc", recorded.weights.to(vectors.dtype), vectors)
-
-
-def head_vectors(recorded: Recorded) -> Tensor:
-    """α_h f_h(x_s) for every head and pair (t, s), (B, H, T, S, C): H times as large."""
-    vectors = transformed_vectors(*recorded.value_parts()).transpose(1, 2)  # (B, H, S, C)
-    return recorded.weights.to(vectors.dtype).unsqueeze(-1) * vectors.unsqueeze(2)
-
-
 def attention_output(recorded: Recorded) -> Tensor:
     """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): the attention's output, rebuilt from its parts."""
-    vectors = transformed_vectors(*recorded.value_parts())
-    output = torch.einsum("bhts,bshc->btc", recorded.weights.to(vectors.dtype), vectors)
-    if recorded.out_bias is None:
-        return output
-    return output + recorded.out_bias.to(vectors.dtype)
+    weights, values, out_weight = recorded.parts()
+    output = torch.einsum("bhtd,hdc->btc", weights @ values, out_weight)
+    return output if recorded.out_bias is None else output + wide(recorded.out_bias)

@@ -46,10 +46,6 @@ def to_words(
     Returns:
         (…, T words, S words); words without pieces get zeros.
     """
-    if soft.shape[-2:] != (len(target_ids), len(source_ids)):
-        raise ValueError(
-            f"expected soft of shape (…, {len(target_ids)}, {len(source_ids)}), got {soft.shape}"
-        )
     by_source_word = _merge(soft, source_ids, -1, source_merge)
     return _merge(by_source_word, target_ids, -2, target_merge)
 
@@ -65,21 +61,13 @@ def _merge(
     count = int(ids[-1]) + 1
     if len(starts) == len(ids) == count:  # every word is one piece
         return soft
-    merged = MERGES[how].reduceat(soft, starts, axis=axis)
+    by_word = np.moveaxis(soft, axis, -1)
+    merged = MERGES[how].reduceat(by_word, starts, axis=-1)
     if how == "mean":
-        sizes = np.diff(starts, append=len(ids)).astype(soft.dtype)
-        merged = merged / (sizes if axis == -1 else sizes[:, None])
-    if len(starts) == count:
-        return merged
-    shape = list(soft.shape)
-    shape[axis] = count
-    full = np.zeros(shape, dtype=merged.dtype)
-    present = ids[starts]
-    if axis == -1:
-        full[..., present] = merged
-    else:
-        full[..., present, :] = merged
-    return full
+        merged = merged / np.diff(starts, append=len(ids)).astype(soft.dtype)
+    full = np.zeros((*merged.shape[:-1], count), dtype=merged.dtype)
+    full[..., ids[starts]] = merged
+    return np.moveaxis(full, -1, axis)
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:

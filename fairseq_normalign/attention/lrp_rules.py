@@ -13,15 +13,15 @@ away from it by an ε, which moves results: :func:`rule_set` reads it from text 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.special import entr
 from torch import Tensor
 
 from fairseq_normalign.decimals import decimal
@@ -70,7 +70,7 @@ class Epsilon:
         """z_i / (Σ_i z_i + b + ε sign) over the last axis."""
         return terms / self.stable(terms.sum(-1) + bias).unsqueeze(-1)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor, relevance: Tensor) -> Tensor:
         """Through y_j = Σ_i W_ji x_i + b_j, where z_ji = W_ji x_i.
 
         Args:
@@ -161,9 +161,26 @@ class AttnLRP(Epsilon):
         return of_q, of_k, of_v
 
 
-def _signs(x: Tensor) -> tuple[Tensor, Tensor]:
+Signed = tuple[Tensor, Tensor]  # a positive and a negative part, of the same shape
+
+
+def _signs(x: Tensor) -> Signed:
     """x⁺ and x⁻, which add up to x."""
     return x.clamp(min=0), x.clamp(max=0)
+
+
+def _products(equation: str, a: Signed, b: Signed) -> Signed:
+    """Sums of products by their sign, a⁺b⁺ + a⁻b⁻ and a⁺b⁻ + a⁻b⁺, in Einstein's notation."""
+    (a_up, a_down), (b_up, b_down) = a, b
+    up = torch.einsum(equation, a_up, b_up) + torch.einsum(equation, a_down, b_down)
+    down = torch.einsum(equation, a_up, b_down) + torch.einsum(equation, a_down, b_up)
+    return up, down
+
+
+def _by_sign(x: Tensor, factors: Signed) -> Tensor:
+    """x⁺ times one factor and x⁻ times the other: x (B, …) and factors (B, P, …)."""
+    x, (up, down) = x.unsqueeze(1), factors
+    return torch.where(x > 0, up, down).mul_(x)
 
 
 def _sum(parts: Iterable[Tensor]) -> Tensor:
@@ -172,7 +189,7 @@ def _sum(parts: Iterable[Tensor]) -> Tensor:
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole; 0 where the whole is 0."""
-    return torch.where(whole > 0, part / whole, torch.zeros_like(whole))
+    return torch.where(whole > 0, part / whole, 0)
 
 
 @dataclass(frozen=True)
@@ -190,6 +207,17 @@ class Voita(Epsilon):
     """
 
     name: ClassVar[str] = "voita"
+
+    def passed(self, relevance: Tensor, up: Tensor, down: Tensor) -> Signed:
+        """R α / (Σ z⁺ + ε) and R β / (Σ z⁻ − ε), by which z⁺ and z⁻ are multiplied, (B, P, …).
+
+        Args:
+            up: Σ z⁺, (B, …).
+            down: Σ z⁻, (B, …).
+        """
+        by_up = (ALPHA / (up + self.eps)).unsqueeze(1)
+        by_down = (BETA / (down - self.eps)).unsqueeze(1)
+        return relevance * by_up, relevance * by_down
 
     def shares(self, terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
         """α z⁺_i / (Σ_i z⁺_i + b⁺ + ε) + β z⁻_i / (Σ_i z⁻_i + b⁻ − ε) over the last axis."""
@@ -214,17 +242,14 @@ class Voita(Epsilon):
         factor = (by_token * by_prediction).unsqueeze(-1)
         return tuple(part * factor for part in parts)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, relevance: Tensor) -> Tensor:
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor, relevance: Tensor) -> Tensor:
         """As :meth:`Epsilon.linear`: z⁺ and z⁻ are W⁺x⁺ + W⁻x⁻ and W⁺x⁻ + W⁻x⁺."""
-        (x_up, x_down), (w_up, w_down) = _signs(x), _signs(weight)
-        bias_up, bias_down = (None, None) if bias is None else _signs(bias)
-        up = F.linear(x_up, w_up, bias_up) + F.linear(x_down, w_down)
-        down = F.linear(x_up, w_down, bias_down) + F.linear(x_down, w_up)
-        up = relevance * (ALPHA / (up + self.eps)).unsqueeze(1)
-        down = relevance * (BETA / (down - self.eps)).unsqueeze(1)
-        of_x_up = x_up.unsqueeze(1) * (up @ w_up + down @ w_down)
-        of_x_down = x_down.unsqueeze(1) * (up @ w_down + down @ w_up)
-        return self.rescaled(relevance, of_x_up + of_x_down)[0]
+        weights = _signs(weight)
+        up, down = _products("btc,nc->btn", _signs(x), weights)
+        bias_up, bias_down = _signs(bias)
+        passed = self.passed(relevance, up + bias_up, down + bias_down)
+        factors = _products("bptn,nc->bptc", passed, weights)
+        return self.rescaled(relevance, _by_sign(x, factors))[0]
 
     def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
         of_u, of_w = self.rescaled(relevance, *super().add(u, w, relevance))
@@ -232,7 +257,7 @@ class Voita(Epsilon):
 
     def logit(self, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
         shares = super().logit(x, row, bias)
-        return shares * _ratio(torch.ones_like(shares[..., :1]), shares.sum(-1, keepdim=True))
+        return _ratio(shares, shares.sum(-1, keepdim=True))
 
     def layer_norm(
         self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
@@ -289,43 +314,21 @@ class Voita(Epsilon):
         self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What :meth:`attention` says, before the rescaling."""
-        (q_up, q_down), (k_up, k_down), (v_up, v_down) = _signs(q), _signs(k), _signs(v)
-        outputs = weights @ v
-        u = weights.unsqueeze(-1) * (v.unsqueeze(2) - outputs.unsqueeze(3))  # (B, H, T, S, D)
-        u_up, u_down = _signs(u)
-        of_q_up, of_q_down = _signs(torch.einsum("bhtsd,bhse->bhtde", u, k) * q.unsqueeze(3))
-        # Σ_e (q_te k_se)⁺ and Σ_e (q_te k_se)⁻, (B, H, T, S)
-        product_up = q_up @ k_up.transpose(-2, -1) + q_down @ k_down.transpose(-2, -1)
-        product_down = q_up @ k_down.transpose(-2, -1) + q_down @ k_up.transpose(-2, -1)
-
-        def total(of_v: Tensor, of_q: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-            of_k_up = torch.einsum("bhtsd,bhts->bhtd", u_up, positive)
-            of_k_down = torch.einsum("bhtsd,bhts->bhtd", u_down, negative)
-            of_k = of_k_up + of_k_down
-            return (weights @ of_v + of_q.sum(-1) + of_k).unsqueeze(1)
-
-        total_up = total(v_up, of_q_up, product_up, product_down)
-        total_down = total(v_down, of_q_down, product_down, product_up)
-        up = relevance * (ALPHA / (total_up + self.eps))
-        down = relevance * (BETA / (total_down - self.eps))
-
-        def passed(equation: str, a: Tensor, b: Tensor) -> Tensor:
-            return torch.einsum(equation, up, a) + torch.einsum(equation, down, b)
-
-        of_v_up = v_up.unsqueeze(1) * _attended(weights, up)
-        of_v_down = v_down.unsqueeze(1) * _attended(weights, down)
-        of_q = passed("bphtd,bhtde->bphte", of_q_up, of_q_down)
-        with_up = passed("bphtd,bhtsd->bphts", u_up, u_down)  # what meets a positive q_te k_se
-        with_down = passed("bphtd,bhtsd->bphts", u_down, u_up)
-
-        def of_keys(a: Tensor, b: Tensor) -> Tensor:
-            positive = torch.einsum("bphts,bhte->bphse", with_up, a)
-            negative = torch.einsum("bphts,bhte->bphse", with_down, b)
-            return positive + negative
-
-        of_k_up = k_up.unsqueeze(1) * of_keys(q_up, q_down)
-        of_k_down = k_down.unsqueeze(1) * of_keys(q_down, q_up)
-        return of_q, of_k_up + of_k_down, of_v_up + of_v_down
+        difference = v.unsqueeze(2) - (weights @ v).unsqueeze(3)
+        u = weights.unsqueeze(-1) * difference  # (B, H, T, S, D)
+        signs, queries, values = _signs(u), _signs(q), _signs(v)
+        products = _products("bhte,bhse->bhts", queries, _signs(k))  # Σ_e (q_te k_se)⁺ and ⁻
+        of_keys = _products("bhtsd,bhts->bhtd", signs, products)
+        q_terms = _signs(torch.einsum("bhtsd,bhse->bhtde", u, k) * q.unsqueeze(3))
+        totals = []
+        for of_value, of_key, q_term in zip(values, of_keys, q_terms, strict=True):
+            totals.append(weights @ of_value + q_term.sum(-1) + of_key)
+        up, down = self.passed(relevance, *totals)
+        of_q_up, of_q_down = map(partial(torch.einsum, "bphtd,bhtde->bphte"), (up, down), q_terms)
+        with_products = _products("bphtd,bhtsd->bphts", (up, down), signs)
+        of_k = _by_sign(k, _products("bphts,bhte->bphse", with_products, queries))
+        of_v = _by_sign(v, (_attended(weights, up), _attended(weights, down)))
+        return of_q_up + of_q_down, of_k, of_v
 
 
 RULES: dict[str, type[Epsilon]] = {rules.name: rules for rules in (Voita, Epsilon, AttnLRP)}
@@ -341,19 +344,17 @@ def rule_set(rules: str | Epsilon) -> Epsilon:
             f"rules {rules!r}: expected one of {', '.join(RULES)}, or one with its ε, such as "
             "epsilon:1e-3"
         )
-    return RULES[name](_epsilon(rules, text)) if colon else RULES[name]()
-
-
-def _epsilon(rules: str, text: str) -> float:
+    if not colon:
+        return RULES[name]()
     try:
         eps = decimal(text)
     except ValueError:
-        eps = math.nan
+        eps = 0.0
     if not LOWEST_EPS <= eps <= 1:
         raise InputError(
             f"rules {rules!r}: ε is {text!r}; expected a number from {LOWEST_EPS:g} to 1"
         )
-    return eps
+    return RULES[name](eps)
 
 
 def head_shares(relevance: Tensor) -> Tensor:
@@ -368,7 +369,7 @@ def head_shares(relevance: Tensor) -> Tensor:
         (B, P, H); 0 for a prediction whose relevance passes no head.
     """
     by_head = relevance.abs().sum((3, 4))
-    return _ratio(by_head, by_head.sum(-1, keepdim=True).expand_as(by_head))
+    return _ratio(by_head, by_head.sum(-1, keepdim=True))
 
 
 class Contributions(NamedTuple):
@@ -410,6 +411,5 @@ def by_position(sentences: Sequence[Contributions]) -> Contributions:
 
 def _entropy(relevance: np.ndarray) -> np.ndarray:
     """−Σ p ln p over the last axis, p = relevance / Σ relevance; nan where all is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = relevance / relevance.sum(-1, keepdims=True)
-        return -np.where(shares == 0, 0.0, shares * np.log(shares)).sum(-1)
+    with np.errstate(invalid="ignore"):
+        return entr(relevance / relevance.sum(-1, keepdims=True)).sum(-1)

@@ -5,6 +5,7 @@ Walks fairseq's encoder-decoder Transformer.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_normalign.attention.contributions import wide
 from fairseq_normalign.attention.lrp_rules import Epsilon, head_shares, rule_set
 from fairseq_normalign.attention.recorder import evaluation_mode
 from fairseq_normalign.errors import InputError
@@ -21,7 +23,6 @@ from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,
     head_count,
-    head_counts,
     layers_of,
     out_bias,
     out_weight,
@@ -32,8 +33,8 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.names import KINDS
 
-# Predictions pass the decoder in groups: rows after the last one of a group play no part in it.
-# More groups save more rows, but each computes the decoder's inside again.
+# Predictions are explained in groups: decoder rows after the last one of a group play no part.
+# More groups save more rows, but each computes the inside of layers again.
 GROUPS, GROUP = 2, 8  # how many, and how large at least
 
 # Parts of a layer or decoder that the walk does not know, and the options that build them.
@@ -57,9 +58,94 @@ class Relevance(NamedTuple):
     totals: dict[str, Tensor]
 
 
+Parameters = tuple[Tensor, Tensor]  # weight and bias of a linear map
 Back = Callable[[Tensor], Tensor]  # relevance of an output → that of the input
-BranchBack = Callable[[Tensor], Tensor | None]  # None if the branch gives a constant
-Branch = Callable[[Tensor], tuple[Tensor, BranchBack]]  # input → output, and the way back
+# Input → output, and the way back, which gives None if the output is a constant
+Branch = Callable[[Tensor], tuple[Tensor, Callable[[Tensor], Tensor | None]]]
+
+
+def propagate(
+    model: FairseqModule,
+    src_tokens: Tensor,
+    prev_output_tokens: Tensor,
+    *,
+    rules: str | Epsilon = "voita",
+    pooled: bool = False,
+    targets: Tensor | None = None,
+    at_once: int | None = None,
+) -> Relevance:
+    """Relevance of heads and tokens for what the model predicts, teacher-forced.
+
+    The decoder's padding is on the right.
+
+    Every target position is a prediction of its own (P = T), or all of a sentence start together,
+    with equal parts of 1 (``pooled``, P = 1): much cheaper, but relevance of different signs
+    cancels, and rescaling sees the sum. Padding neither starts nor receives relevance.
+
+    Args:
+        src_tokens: (B, S).
+        prev_output_tokens: what the decoder reads, (B, T).
+        rules: a rule set, or what ``attention.lrp_rules.rule_set`` reads: a name, or a name with
+            its ε, such as ``epsilon:1e-3``.
+        targets: the token whose logit starts at each position, (B, T); the one of the highest
+            logit by default.
+        at_once: how many predictions of each sentence are held in memory; all of them by default.
+    """
+    rules = rule_set(rules)
+    _refuse(model)
+    with torch.no_grad(), evaluation_mode(model), single_beam(model):
+        walk = _Walk(model, rules, src_tokens, prev_output_tokens)
+        started = walk.started(targets)  # (B, T, C)
+        if pooled:
+            counts = (~walk.padding).sum(1).clamp(min=1)
+            return walk.relevance([(started / counts[:, None, None]).unsqueeze(1)])
+        length = started.shape[1]
+        size = min(max(GROUP, -(-length // GROUPS)), at_once or length)
+        return walk.relevance(_by_prediction(started, size))
+
+
+def _by_prediction(started: Tensor, size: int) -> Iterator[Tensor]:
+    """(B, T, C) → (B, P, T, C): each position a prediction of its own.
+
+    Predictions come in groups of some size, with as many rows as the last one can see.
+    """
+    batch, length, width = started.shape
+    for group in torch.arange(length).split(size):
+        relevance = started.new_zeros(batch, len(group), int(group[-1]) + 1, width)
+        relevance[:, torch.arange(len(group)), group] = started[:, group]
+        yield relevance
+
+
+def _refuse(model: FairseqModule) -> None:
+    """Refuses a model that the walk does not know: all unsupported options at once."""
+    name = type(model).__name__
+    known = attentions(model)
+    parts = [getattr(model, "decoder", None)]
+    for kind, (side, *_) in KINDS.items():
+        layers = layers_of(getattr(model, side, None))
+        if not layers:
+            raise InputError(
+                f"{name} has no {side} of layers; relevance is for encoder-decoder Transformers"
+            )
+        for layer in range(len(layers)):
+            if (kind, layer) not in known:
+                raise InputError(
+                    f"{name} has no {kind} attention in layer {layer + 1}; relevance passes "
+                    "attention only"
+                )
+            refuse_unsupported((kind, layer), known[kind, layer])
+        parts += layers
+    options = set()
+    for part in parts:
+        for attribute, option in UNSUPPORTED.items():
+            if getattr(part, attribute, None) is not None:
+                options.add(option)
+        if getattr(part, "cross_self_attention", False):
+            options.add("--cross-self-attention")
+    if options:
+        raise InputError(
+            f"{name} was built with {', '.join(sorted(options))}, which relevance does not pass"
+        )
 
 
 class _Walk:
@@ -68,100 +154,88 @@ class _Walk:
     A layer's inside is computed again from its input, when its turn comes: what is kept is small.
     """
 
-    def __init__(self, rules: Epsilon, memory: Tensor):
-        self.rules = rules
-        self.memory = memory  # relevance of the encoder's output so far, (B, P, S, C)
-        self.heads: dict[Name, Tensor] = {}
-        self.totals: dict[str, Tensor] = {}
+    def __init__(
+        self, model: FairseqModule, rules: Epsilon, src_tokens: Tensor, prev_output_tokens: Tensor
+    ):
+        self.model, self.rules = model, rules
+        src_padding = src_tokens.eq(model.encoder.padding_idx)
+        self.src_mask = src_padding[:, None, None]  # (B, 1, 1, S)
+        self.padding = prev_output_tokens.eq(model.encoder.padding_idx)  # (B, T)
+        encoder_out = model.encoder(
+            src_tokens, src_lengths=(~src_padding).sum(1), return_all_hiddens=True
+        )
+        self.features, extra = model.decoder.extract_features(
+            prev_output_tokens, encoder_out=encoder_out
+        )
+        states = {"encoder": encoder_out["encoder_states"], "decoder": extra["inner_states"]}
+        # Each layer's input, and the last one's output, (B, T, C)
+        self.states = {side: [_batch_first(x) for x in found] for side, found in states.items()}
+        self.encoded = _batch_first(encoder_out["encoder_out"][0])  # (B, S, C)
+        # Of groups of predictions, one after the other
+        self.heads: dict[Name, list[Tensor]] = defaultdict(list)
+        self.totals: dict[str, list[Tensor]] = defaultdict(list)
 
-    def back_linear(self, x: Tensor, relevance: Tensor, *modules: FairseqModule) -> Tensor:
-        """From linear maps of the same input, as from a single one."""
-        parameters = [_parameters(module) for module in modules]
-        if len(modules) == 1:
-            weight, bias = parameters[0]
-        else:
-            weight, bias = (torch.cat(parts) for parts in zip(*parameters, strict=True))
-        return self.rules.linear(x, weight, bias, relevance)
+    def started(self, tokens: Tensor | None) -> Tensor:
+        """Relevance of the output layer's input if each logit has 1, (B, T, C); 0 for padding."""
+        decoder = self.model.decoder
+        if tokens is None:
+            tokens = decoder.output_layer(self.features).argmax(-1)
+        weight, bias = _parameters(decoder.output_projection)
+        started = self.rules.logit(wide(self.features), weight[tokens], bias[tokens])
+        return started * ~self.padding.unsqueeze(-1)
 
-    def layer_norm(self, x: Tensor, module: FairseqModule) -> tuple[Tensor, Back]:
-        weight, bias = _wide(module.weight), _wide(module.bias)
-        out = F.layer_norm(x, x.shape[-1:], weight, bias, module.eps)
-        return out, partial(self.rules.layer_norm, x, weight, bias, module.eps)
-
-    def feed_forward(self, layer: FairseqModule, x: Tensor) -> tuple[Tensor, Back]:
-        inner = layer.activation_fn(F.linear(x, *_parameters(layer.fc1)))
-
-        def back(relevance: Tensor) -> Tensor:
-            return self.back_linear(x, self.back_linear(inner, relevance, layer.fc2), layer.fc1)
-
-        return F.linear(inner, *_parameters(layer.fc2)), back
-
-    def attention(
-        self,
-        name: Name,
-        module: FairseqModule,
-        mask: Tensor,
-        x: Tensor,
-        memory: Tensor | None = None,
-    ) -> tuple[Tensor, BranchBack]:
-        """Self-attention, or source–target attention to a memory.
-
-        The memory's relevance is added to what it has.
+    def relevance(self, groups: Iterable[Tensor]) -> Relevance:
+        """The way back through decoder and encoder, for each group of predictions.
 
         Args:
-            mask: what is not to be seen, (B or 1, 1, T or 1, S).
+            groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
+                part.
         """
-        heads = head_count(module)
-        weight, bias = _widened(out_weight(module), out_bias(module))
-        if not weight.any():  # no head at all, or closed gates on all
-            return bias.expand_as(x), partial(self.no_heads, name, heads)
-        seen = x if memory is None else memory
-        maps = projections(module)
-        to_queries, to_keys, to_values = maps
-        q = _by_head(F.linear(x, *_parameters(to_queries)), heads) * query_scale(module)
-        k = _by_head(F.linear(seen, *_parameters(to_keys)), heads)
-        v = _by_head(F.linear(seen, *_parameters(to_values)), heads)
-        logits = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf"))
-        weights = logits.softmax(-1)  # (B, H, T, S)
-        context = (weights @ v).transpose(1, 2).flatten(-2)
+        sources, prefixes = [], []
+        for started in groups:
+            # Relevance of the encoder's output, to which every layer of the decoder adds
+            self.memory = self.encoded.new_zeros(*started.shape[:2], *self.encoded.shape[1:])
+            self.totals["output"].append(started.sum((2, 3)))
+            for cut, relevance in self.stack("decoder", started):
+                self.totals[cut].append(relevance.sum((2, 3)) + self.memory.sum((2, 3)))
+            prefix = relevance.sum(-1)
+            for cut, relevance in self.stack("encoder", self.memory):
+                self.totals[cut].append(relevance.sum((2, 3)) + prefix.sum(-1))
+            sources.append(relevance.sum(-1))
+            prefixes.append(F.pad(prefix, (0, self.padding.shape[1] - prefix.shape[-1])))
+        heads = {name: torch.cat(self.heads[name], dim=1) for name in attentions(self.model)}
+        totals = {cut: torch.cat(found, dim=1) for cut, found in self.totals.items()}
+        return Relevance(heads, torch.cat(sources, dim=1), torch.cat(prefixes, dim=1), totals)
 
-        def back(relevance: Tensor) -> Tensor:
-            of_context = self.rules.linear(context, weight, bias, relevance)
-            of_heads = of_context.unflatten(-1, (heads, -1)).transpose(2, 3)  # (B, P, H, T, D)
-            self.heads[name] = head_shares(of_heads)
-            of_maps = self.rules.attention(q, k, v, weights, of_heads)
-            parts = list(zip(of_maps, maps, strict=True))
-            if memory is None:
-                return self.back_projections(x, parts)
-            self.memory += self.back_projections(memory, parts[1:])
-            return self.back_projections(x, parts[:1])
+    def stack(self, side: str, relevance: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Relevance of each layer's input, from the last layer to the first."""
+        stack = getattr(self.model, side)
+        states = [state[:, : relevance.shape[2]] for state in self.states[side]]
+        if stack.layer_norm is not None:
+            relevance = self.layer_norm(states[-1], stack.layer_norm)[1](relevance)
+        for index in reversed(range(len(layers_of(stack)))):
+            _, backs = self.layer(side, index, states[index])
+            for back in reversed(backs):
+                relevance = back(relevance)
+            yield f"{side}.{index + 1}", relevance
 
-        return F.linear(context, weight, bias), back
-
-    def back_projections(
-        self, x: Tensor, parts: list[tuple[Tensor | None, FairseqModule]]
-    ) -> Tensor:
-        """From queries, keys and values, or some of them, to what they are projected from.
-
-        They are (B, P, H, T, D) each.
-        """
-        given = [(part, projection) for part, projection in parts if part is not None]
-        if not given:
-            return torch.zeros_like(x).unsqueeze(1)  # P = 1: broadcast
-        by_token = [part.transpose(2, 3) for part, _ in given]  # (B, P, T, H, D)
-        maps = [projection for _, projection in given]
-        return self.back_linear(x, torch.cat(by_token, dim=3).flatten(-2), *maps)
-
-    def no_heads(self, name: Name, count: int, relevance: Tensor) -> None:
-        """The way back from an attention that returns its bias."""
-        self.heads[name] = relevance.new_zeros(*relevance.shape[:2], count)
+    def layer(self, side: str, index: int, x: Tensor) -> tuple[Tensor, list[Back]]:
+        """A layer's output, and the ways back through its parts, in their order."""
+        layer = layers_of(getattr(self.model, side))[index]
+        branches: list[tuple[FairseqModule, Branch]] = []
+        for kind, (of_side, attribute, *_) in KINDS.items():
+            if of_side == side:
+                attend = partial(self.attention, (kind, index), getattr(layer, attribute))
+                branches.append((getattr(layer, f"{attribute}_layer_norm"), attend))
+        branches.append((layer.final_layer_norm, partial(self.feed_forward, layer)))
+        backs = []
+        for norm, branch in branches:
+            x, back = self.residual(x, norm, layer.normalize_before, branch)
+            backs.append(back)
+        return x, backs
 
     def residual(
-        self,
-        x: Tensor,
-        norm: FairseqModule,
-        before: bool,
-        branch: Branch,
+        self, x: Tensor, norm: FairseqModule, before: bool, branch: Branch
     ) -> tuple[Tensor, Back]:
         """x + branch(norm(x)), or norm(x + branch(x))."""
         if before:
@@ -182,234 +256,89 @@ class _Walk:
 
         return out, back
 
-    def layer(
-        self,
-        side: str,
-        index: int,
-        layer: FairseqModule,
-        x: Tensor,
-        masks: Sequence[Tensor],
-        memory: Tensor | None,
-    ) -> tuple[Tensor, list[Back]]:
-        """A layer's output, and the ways back through its parts, the last one first."""
-        kinds = (side,) if memory is None else (side, "cross")
-        branches: list[tuple[FairseqModule, Branch]] = []
-        for kind, mask in zip(kinds, masks, strict=True):
-            attribute = KINDS[kind].attribute
-            seen = None if KINDS[kind].self_attention else memory
-            attend = partial(
-                self.attention, (kind, index), getattr(layer, attribute), mask, memory=seen
-            )
-            branches.append((getattr(layer, f"{attribute}_layer_norm"), attend))
-        branches.append((layer.final_layer_norm, partial(self.feed_forward, layer)))
-        backs: list[Back] = []
-        for norm, branch in branches:
-            x, back = self.residual(x, norm, layer.normalize_before, branch)
-            backs.insert(0, back)
-        return x, backs
+    def layer_norm(self, x: Tensor, module: FairseqModule) -> tuple[Tensor, Back]:
+        weight, bias = wide(module.weight), wide(module.bias)
+        out = F.layer_norm(x, x.shape[-1:], weight, bias, module.eps)
+        return out, partial(self.rules.layer_norm, x, weight, bias, module.eps)
 
-    def decoder(
-        self,
-        decoder: FairseqModule,
-        states: list[Tensor],
-        masks: Sequence[Tensor],
-        memory: Tensor,
-        started: Tensor,
+    def feed_forward(self, layer: FairseqModule, x: Tensor) -> tuple[Tensor, Back]:
+        first, second = _parameters(layer.fc1), _parameters(layer.fc2)
+        inner = layer.activation_fn(F.linear(x, *first))
+
+        def back(relevance: Tensor) -> Tensor:
+            of_inner = self.rules.linear(inner, *second, relevance)
+            return self.rules.linear(x, *first, of_inner)
+
+        return F.linear(inner, *second), back
+
+    def attention(
+        self, name: Name, module: FairseqModule, x: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor | None]]:
+        """Self-attention, or source–target attention, which adds to the relevance of its memory."""
+        kind, _ = name
+        heads = head_count(module)
+        weight, bias = _widened(out_weight(module), out_bias(module))
+        if not weight.any():  # no head at all, or closed gates on all: a constant
+            return bias.expand_as(x), partial(self.no_heads, name, heads)
+        seen = x if KINDS[kind].self_attention else self.encoded
+        mask = _causal(self.padding[:, : x.shape[1]]) if kind == "decoder" else self.src_mask
+        maps = [_parameters(projection) for projection in projections(module)]
+        q, k, v = (
+            F.linear(read, *parameters).unflatten(-1, (heads, -1)).transpose(1, 2)
+            for read, parameters in zip((x, seen, seen), maps, strict=True)
+        )  # (B, H, T, D)
+        q = q * query_scale(module)
+        weights = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf")).softmax(-1)
+        context = (weights @ v).transpose(1, 2).flatten(-2)
+
+        def back(relevance: Tensor) -> Tensor:
+            of_context = self.rules.linear(context, weight, bias, relevance)
+            of_heads = of_context.unflatten(-1, (heads, -1)).transpose(2, 3)  # (B, P, H, T, D)
+            self.heads[name].append(head_shares(of_heads))
+            of_maps = self.rules.attention(q, k, v, weights, of_heads)
+            if seen is x:
+                return self.back_maps(x, maps, of_maps)
+            self.memory += self.back_maps(seen, maps[1:], of_maps[1:])
+            return self.back_maps(x, maps[:1], of_maps[:1])
+
+        return F.linear(context, weight, bias), back
+
+    def no_heads(self, name: Name, count: int, relevance: Tensor) -> None:
+        """The way back from an attention that returns its bias: it ends there."""
+        self.heads[name].append(relevance.new_zeros(*relevance.shape[:2], count))
+
+    def back_maps(
+        self, x: Tensor, maps: Sequence[Parameters], of_maps: Sequence[Tensor | None]
     ) -> Tensor:
-        """From the output layer's input to the first layer's; ``memory`` collects on the way.
+        """From queries, keys and values, or some of them, to what they are projected from.
 
-        Args:
-            states: the input of each layer, and the output of the last one, (B, T, C).
+        As from a single linear map. They are (B, P, H, T, D) each; None stands for zeros.
         """
-        self.totals["output"] = started.sum((2, 3))
-        for cut, relevance in self.stack("decoder", decoder, states, masks, memory, started):
-            self.totals[cut] = relevance.sum((2, 3)) + self.memory.sum((2, 3))
-        return relevance
-
-    def encoder(
-        self, encoder: FairseqModule, states: list[Tensor], mask: Tensor, of_prefix: Tensor
-    ) -> Tensor:
-        """From the encoder's output, whose relevance is in ``memory``, to its first input."""
-        for cut, relevance in self.stack("encoder", encoder, states, [mask], None, self.memory):
-            self.totals[cut] = relevance.sum((2, 3)) + of_prefix
-        return relevance
-
-    def stack(
-        self,
-        side: str,
-        stack: FairseqModule,
-        states: list[Tensor],
-        masks: Sequence[Tensor],
-        memory: Tensor | None,
-        relevance: Tensor,
-    ) -> Iterator[tuple[str, Tensor]]:
-        """Relevance of each layer's input, from the last layer to the first."""
-        if stack.layer_norm is not None:
-            relevance = self.layer_norm(states[-1], stack.layer_norm)[1](relevance)
-        for index, layer in reversed(list(enumerate(layers_of(stack)))):
-            for back in self.layer(side, index, layer, states[index], masks, memory)[1]:
-                relevance = back(relevance)
-            yield f"{side}.{index + 1}", relevance
+        weights, biases, relevances = [], [], []
+        for (weight, bias), relevance in zip(maps, of_maps, strict=True):
+            if relevance is not None:
+                weights.append(weight)
+                biases.append(bias)
+                relevances.append(relevance.transpose(2, 3).flatten(-2))  # (B, P, T, H·D)
+        if not relevances:
+            return torch.zeros_like(x).unsqueeze(1)  # P = 1: broadcast
+        of_all = torch.cat(relevances, dim=-1)
+        return self.rules.linear(x, torch.cat(weights), torch.cat(biases), of_all)
 
 
-def _wide(x: Tensor) -> Tensor:
-    """At least single precision."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def _widened(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+def _widened(weight: Tensor, bias: Tensor | None) -> Parameters:
     """Weight and bias of a linear map; no bias is one of zeros."""
-    weight = _wide(weight)
-    if bias is None:
-        return weight, weight.new_zeros(len(weight))
-    return weight, _wide(bias)
+    weight = wide(weight)
+    return weight, weight.new_zeros(len(weight)) if bias is None else wide(bias)
 
 
-def _parameters(module: FairseqModule) -> tuple[Tensor, Tensor]:
+def _parameters(module: FairseqModule) -> Parameters:
     return _widened(module.weight, module.bias)
 
 
-def _by_head(projected: Tensor, heads: int) -> Tensor:
-    """(B, T, H·D) → (B, H, T, D)."""
-    return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def _refuse(model: FairseqModule) -> None:
-    """Refuses a model that the walk does not know: all unsupported options at once."""
-    name = type(model).__name__
-    for side in ("encoder", "decoder"):
-        if not layers_of(getattr(model, side, None)):
-            raise InputError(
-                f"{name} has no {side} of layers; relevance is for encoder-decoder Transformers"
-            )
-    _refuse_attentions(model)
-    options = _unsupported_options(model)
-    if options:
-        raise InputError(
-            f"{name} was built with {', '.join(sorted(options))}, which relevance does not pass"
-        )
-
-
-def _refuse_attentions(model: FairseqModule) -> None:
-    known = attentions(model)
-    for kind, (side, *_) in KINDS.items():
-        for layer in range(len(layers_of(getattr(model, side)))):
-            if (kind, layer) not in known:
-                raise InputError(
-                    f"{type(model).__name__} has no {kind} attention in layer {layer + 1}; "
-                    "relevance passes attention only"
-                )
-            refuse_unsupported((kind, layer), known[kind, layer])
-
-
-def _unsupported_options(model: FairseqModule) -> set[str]:
-    options = set()
-    for part in (model.decoder, *layers_of(model.encoder), *layers_of(model.decoder)):
-        for attribute, option in UNSUPPORTED.items():
-            if getattr(part, attribute, None) is not None:
-                options.add(option)
-        if getattr(part, "cross_self_attention", False):
-            options.add("--cross-self-attention")
-    return options
-
-
-def propagate(
-    model: FairseqModule,
-    src_tokens: Tensor,
-    prev_output_tokens: Tensor,
-    *,
-    pad: int,
-    rules: str | Epsilon = "voita",
-    pooled: bool = False,
-    start: str = "top",
-    targets: Tensor | None = None,
-    positions: Sequence[int] | Tensor | None = None,
-) -> Relevance:
-    """Relevance of heads and tokens for what the model predicts, teacher-forced.
-
-    The decoder's padding is on the right.
-
-    Every target position is a prediction of its own (P = T), or all of a sentence start together,
-    with equal parts of 1 (``pooled``, P = 1): much cheaper, but relevance of different signs
-    cancels, and rescaling sees the sum. Padding neither starts nor receives relevance.
-
-    Args:
-        src_tokens: (B, S).
-        prev_output_tokens: what the decoder reads, (B, T).
-        rules: a rule set, or what ``attention.lrp_rules.rule_set`` reads: a name, or a name with
-            its ε, such as ``epsilon:1e-3``.
-        start: which logit starts: ``top``, the highest one, or ``reference``, that of the token in
-            ``targets``, (B, T).
-        positions: the target positions to start from, ascending; all of them by default.
-    """
-    assert start == "top" or targets is not None
-    rules = rule_set(rules)
-    _refuse(model)
-    with torch.no_grad(), evaluation_mode(model), single_beam(model):
-        passed = _forward(model, src_tokens, prev_output_tokens, pad)
-        if start == "top" or targets is None:
-            targets = model.decoder.output_layer(passed.features).argmax(-1)
-        projection = model.decoder.output_projection
-        started = _started(rules, projection, _wide(passed.features), targets, ~passed.padding)
-        groups = _by_prediction(started, ~passed.padding, positions, pooled)
-        return _walked(model, rules, passed, groups)
-
-
-class _Forward(NamedTuple):
-    """What a forward pass leaves for the way back."""
-
-    features: Tensor  # the output layer's input, (B, T, C)
-    src_states: list[Tensor]  # each encoder layer's input, and the last one's output, (B, S, C)
-    states: list[Tensor]  # the same of the decoder, (B, T, C)
-    memory: Tensor  # the encoder's output, (B, S, C)
-    src_padding: Tensor  # (B, S)
-    padding: Tensor  # (B, T)
-
-
-def _forward(
-    model: FairseqModule, src_tokens: Tensor, prev_output_tokens: Tensor, pad: int
-) -> _Forward:
-    src_padding = src_tokens.eq(pad)
-    padding = prev_output_tokens.eq(pad)
-    encoder_out = model.encoder(
-        src_tokens, src_lengths=(~src_padding).sum(1), return_all_hiddens=True
-    )
-    features, extra = model.decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
-    src_states = [_wide(state.transpose(0, 1)) for state in encoder_out["encoder_states"]]
-    states = [_wide(state.transpose(0, 1)) for state in extra["inner_states"]]
-    memory = _wide(encoder_out["encoder_out"][0].transpose(0, 1))
-    return _Forward(features, src_states, states, memory, src_padding, padding)
-
-
-def _walked(
-    model: FairseqModule, rules: Epsilon, passed: _Forward, groups: Iterable[Tensor]
-) -> Relevance:
-    """The way back: through the decoder for each group of predictions, then through the encoder.
-
-    The encoder is passed once, for all of them.
-
-    Args:
-        groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
-            part.
-    """
-    memory = passed.memory
-    length = passed.padding.shape[1]
-    src_mask = passed.src_padding[:, None, None]
-    mask = _causal(passed.padding)
-    walks, prefixes = [], []
-    for relevance in groups:
-        _, predictions, rows, _ = relevance.shape
-        walk = _Walk(rules, memory.new_zeros(len(memory), predictions, *memory.shape[1:]))
-        states = [state[:, :rows] for state in passed.states]
-        masks = mask[..., :rows, :rows], src_mask
-        prefix = walk.decoder(model.decoder, states, masks, memory, relevance).sum(-1)
-        prefixes.append(F.pad(prefix, (0, length - rows)))
-        walks.append(walk)
-    walk = _joined(rules, walks)
-    prefix = torch.cat(prefixes, dim=1)
-    source = walk.encoder(model.encoder, passed.src_states, src_mask, prefix.sum(-1)).sum(-1)
-    heads = {name: walk.heads[name] for name in head_counts(model)}
-    return Relevance(heads, source, prefix, walk.totals)
+def _batch_first(states: Tensor) -> Tensor:
+    """(T, B, C) → (B, T, C)."""
+    return wide(states.transpose(0, 1))
 
 
 def _causal(padding: Tensor) -> Tensor:
@@ -417,45 +346,3 @@ def _causal(padding: Tensor) -> Tensor:
     size = padding.shape[1]
     future = torch.ones(size, size, dtype=torch.bool, device=padding.device).triu(1)
     return (future | padding[:, None])[:, None]
-
-
-def _started(
-    rules: Epsilon, projection: FairseqModule, features: Tensor, tokens: Tensor, real: Tensor
-) -> Tensor:
-    """Relevance of the output layer's input if each logit has 1, (B, T, C); 0 for padding."""
-    bias = 0.0 if projection.bias is None else _wide(projection.bias)[tokens]
-    return rules.logit(features, _wide(projection.weight)[tokens], bias) * real.unsqueeze(-1)
-
-
-def _by_prediction(
-    relevance: Tensor, real: Tensor, positions: Sequence[int] | Tensor | None, pooled: bool
-) -> Iterator[Tensor]:
-    """(B, T, C) → (B, P, T, C): each position a prediction of its own, or all of them together.
-
-    Predictions come in groups, with as many rows as the last one of a group can see.
-    """
-    batch, length, width = relevance.shape
-    if positions is None:
-        positions = range(length)
-    starts = torch.as_tensor(positions, device=relevance.device)
-    if pooled:
-        counts = real[:, starts].sum(1).clamp(min=1)
-        out = torch.zeros_like(relevance)
-        out[:, starts] = relevance[:, starts] / counts[:, None, None]
-        yield out.unsqueeze(1)
-        return
-    for group in starts.split(max(GROUP, -(-len(starts) // GROUPS))):
-        out = relevance.new_zeros(batch, len(group), int(group[-1]) + 1, width)
-        out[:, torch.arange(len(group)), group] = relevance[:, group]
-        yield out
-
-
-def _joined(rules: Epsilon, walks: list[_Walk]) -> _Walk:
-    """Walks of some predictions each as one of all of them."""
-    joined = _Walk(rules, torch.cat([walk.memory for walk in walks], dim=1))
-    first = walks[0]
-    for name in first.heads:
-        joined.heads[name] = torch.cat([walk.heads[name] for walk in walks], 1)
-    for cut in first.totals:
-        joined.totals[cut] = torch.cat([walk.totals[cut] for walk in walks], 1)
-    return joined

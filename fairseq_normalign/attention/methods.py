@@ -1,27 +1,32 @@
 """The table of soft methods: what each target token takes from each source token.
 
-A new method is one function, in a file of its own, and one entry in :data:`METHODS`; every command,
-the task and the Python API take what is in the table. See CONTRIBUTING for a worked example.
+A new method is one function and one entry in :data:`METHODS`; every command, the task and the
+Python API take what is in the table. See docs/add-a-method.md for a worked example.
 
-This module imports no PyTorch: ``--help`` reads it.
+Importing this module imports no PyTorch, as ``--help`` reads the table: functions import what they
+need when they are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairseq_normalign.attention import attention_methods
+import numpy as np
+
 from fairseq_normalign.attention.extract import PIECE_ARGMAX
 from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.late import late
+from fairseq_normalign.text.punctuation import final_punctuation, settle_punctuation
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairseq_normalign.attention.alti import Rollout
     from fairseq_normalign.attention.block import Block
     from fairseq_normalign.attention.contributions import Recorded
     from fairseq_normalign.host.pairs import Pair
@@ -52,6 +57,13 @@ class Batch:
     recording: Mapping[tuple[str, int], Recorded]  # of the layers that are asked for
     blocks: Mapping[tuple[str, int], Block] = field(default_factory=dict)  # if they are needed
 
+    @cached_property
+    def rollout(self) -> Rollout:
+        """ALTI+ of all blocks: layers share what lies below."""
+        from fairseq_normalign.attention.alti import Rollout
+
+        return Rollout(self.blocks)
+
 
 class Method(NamedTuple):
     """One way to say what each target token takes from each source token.
@@ -75,77 +87,170 @@ class Method(NamedTuple):
     eos: bool = True  # whether </s> takes part, or is left out whatever the options say
 
 
+def weights(batch: Batch, layer: int, head: int | None) -> Tensor:
+    """α of one head, or averaged over heads."""
+    recorded = batch.recording["cross", layer]
+    return _mean(recorded.weights) if head is None else recorded.weights[:, head]
+
+
+def norms(batch: Batch, layer: int, head: int | None) -> Tensor:
+    """‖α_h f_h(x)‖ of one head, or ‖Σ_h α_h f_h(x)‖ of all (Kobayashi et al., 2020, Eq. 3)."""
+    recorded = batch.recording["cross", layer]
+    return recorded.norms.summed if head is None else recorded.norms.weighted[:, head]
+
+
+def head_norms(batch: Batch, layer: int, head: int | None) -> Tensor:
+    """‖α_h f_h(x)‖ averaged over heads: heads that pull in opposite directions do not cancel."""
+    recorded = batch.recording["cross", layer]
+    return _mean(recorded.norms.weighted) if head is None else recorded.norms.weighted[:, head]
+
+
+def _mean(by_head: Tensor) -> Tensor:
+    """The mean over heads; 0 where pruning has left none."""
+    return by_head.sum(dim=1) / max(1, by_head.shape[1])
+
+
+def shift_att(batch: Batch, layer: int, head: int | None) -> np.ndarray:
+    """α averaged over heads, </s> left out, final punctuation settled (Chen et al., 2020).
+
+    It answers for step ``input``: the row behind a token's own place reads it.
+    """
+    averaged = weights(batch, layer, head).float().cpu().numpy()
+    matrices = []
+    for matrix, pair in zip(averaged, batch.pairs, strict=True):
+        columns = final_punctuation(pair.source.text, pair.source.words)
+        places = final_punctuation(pair.target.text, pair.target.words)
+        rows = [place + STEPS["input"] for place in places]
+        settled = settle_punctuation(matrix, rows, columns)
+        marks = [place for place, word in enumerate(pair.source.words) if word < 0]
+        settled[:, marks] = 0
+        matrices.append(settled)
+    return np.stack(matrices)
+
+
+def alti(batch: Batch, layer: int, head: int | None, *, order: int = 1) -> Tensor:
+    """E[:, :S]: what states of the encoder contribute to the block of source–target attention.
+
+    The share of the decoder's own stream is no part of it, so that rows add up to less than 1. Of
+    one head, what the others add counts as that stream (Ferrando et al., 2022).
+
+    Args:
+        order: of the norm, 1 or 2.
+    """
+    from fairseq_normalign.attention.alti import contributions, head_block
+
+    block = batch.blocks["cross", layer]
+    if head is not None:
+        block = head_block(block, head)
+    return contributions(block, order)[..., :-1]
+
+
+def alti_encoder(batch: Batch, layer: int, head: int | None) -> Tensor:
+    """X = E[:, :S] R: the same of source tokens, through all layers of the encoder."""
+    return alti(batch, layer, head) @ batch.rollout.encoder
+
+
+def alti_rollout(batch: Batch, layer: int, head: None = None) -> Tensor:
+    """M_source: the share of each source token in the decoder's states, through all layers."""
+    return batch.rollout.source(layer)
+
+
+def lrp(
+    batch: Batch, layer: None = None, head: None = None, *, rules: str, epsilon: float
+) -> np.ndarray:
+    """|R| of each source token for the logit of each reference token.
+
+    Args:
+        rules: a name in ``attention.lrp_rules.RULES``.
+        epsilon: what keeps divisors from 0; it moves the result.
+    """
+    from fairseq_normalign.attention.pair_relevance import source_relevance
+
+    return source_relevance(batch.forcing, batch.pairs, f"{rules}:{epsilon!r}")
+
+
+def grad_input(batch: Batch, layer: None = None, head: None = None) -> np.ndarray:
+    from fairseq_normalign.attention.gradient_methods import grad_input
+
+    return grad_input(batch.forcing, batch.pairs)
+
+
+def saliency(batch: Batch, layer: None = None, head: None = None) -> np.ndarray:
+    from fairseq_normalign.attention.gradient_methods import saliency
+
+    return saliency(batch.forcing, batch.pairs)
+
+
+def smoothgrad(batch: Batch, layer: None = None, head: None = None, *, samples: int) -> np.ndarray:
+    from fairseq_normalign.attention.gradient_methods import smoothgrad
+
+    return smoothgrad(batch.forcing, batch.pairs, samples)
+
+
+def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
+    """The share of each source token for each step of the decoder, by a trained head.
+
+    Args:
+        path: the file of the head.
+    """
+    from fairseq_normalign.attention.trained_head import trained_shares
+
+    return trained_shares(path, batch.forcing, batch.pairs)
+
+
+# Methods that explain predictions by the whole model, in passes of their own.
+_of_predictions = partial(Method, needs=OWN_PASS, layers=False, steps=("output",))
+
+
 def _lrp(rules: str) -> Method:
-    return Method(
-        partial(late("attention.pair_relevance:relevance"), rules=rules),
+    return _of_predictions(
+        partial(lrp, rules=rules),
         f"|R| of source tokens for the predicted token, by LRP through all layers, rules {rules}",
-        needs=OWN_PASS,
-        layers=False,
-        steps=("output",),
         parameter="epsilon",
         default=LRP_EPSILON,
     )
 
 
-def _gradient(name: str, summary: str, **parameter: Any) -> Method:
-    return Method(
-        late(f"attention.gradient_methods:{name}"),
-        summary,
-        needs=OWN_PASS,
-        layers=False,
-        steps=("output",),
-        **parameter,
-    )
-
-
 METHODS: dict[str, Method] = {
-    "weights": Method(attention_methods.weights, "α, averaged over heads"),
+    "weights": Method(weights, "α, averaged over heads"),
     "norms": Method(
-        attention_methods.norms,
+        norms,
         "‖Σ_h αf(x)‖, the vectors of all heads summed (Kobayashi et al., 2020)",
         needs=VALUES,
     ),
-    "head-norms": Method(
-        attention_methods.head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES
-    ),
+    "head-norms": Method(head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES),
     **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
-    "grad-input": _gradient(
-        "grad_input",
+    "grad-input": _of_predictions(
+        grad_input,
         "⟨x, ∂ log p/∂x⟩ of source embeddings, if positive, as shares (Ding et al., 2019)",
     ),
-    "saliency": _gradient(
-        "saliency", "mean |∂ log p/∂x| of source embeddings, as shares (Li et al., 2016)"
+    "saliency": _of_predictions(
+        saliency, "mean |∂ log p/∂x| of source embeddings, as shares (Li et al., 2016)"
     ),
-    "smoothgrad": _gradient(
-        "smoothgrad",
+    "smoothgrad": _of_predictions(
+        smoothgrad,
         "grad-input with gradients at noisy embeddings, averaged over samples (Ding et al., 2019)",
         parameter="samples",
         default=SMOOTHGRAD_SAMPLES,
     ),
     "alti": Method(
-        partial(late("attention.source_shares:contribution"), order=1),
+        alti,
         "what encoder states contribute to the output of the source–target block, by L1 distance "
         "(ALTI, Ferrando et al., 2022)",
         needs=BLOCKS,
     ),
-    "alti-l2": Method(
-        partial(late("attention.source_shares:contribution"), order=2),
-        "the same by L2 distance",
-        needs=BLOCKS,
-    ),
+    "alti-l2": Method(partial(alti, order=2), "the same by L2 distance", needs=BLOCKS),
     "alti-encoder": Method(
-        late("attention.source_shares:through_encoder"),
-        "alti of source tokens, through all encoder layers",
-        needs=ALL_BLOCKS,
+        alti_encoder, "alti of source tokens, through all encoder layers", needs=ALL_BLOCKS
     ),
     "alti-rollout": Method(
-        late("attention.source_shares:from_source"),
+        alti_rollout,
         "the share of source tokens in decoder states, through all layers (ALTI+)",
         needs=ALL_BLOCKS,
         heads=False,
     ),
     SHIFT_ATT: Method(
-        late("alignment.shift_att:shift_att"),
+        shift_att,
         "α, averaged over heads, without </s>; final full stops take each other (Shift-Att, Chen "
         "et al., 2020)",
         steps=("input",),
@@ -153,7 +258,7 @@ METHODS: dict[str, Method] = {
         eos=False,
     ),
     "aligner": Method(
-        late("attention.trained_head:aligner"),
+        aligner,
         "shares by a head that normalign train-aligner has trained on links (after Shift-AET, Chen "
         "et al., 2020)",
         needs=OWN_PASS,
@@ -167,62 +272,52 @@ METHODS: dict[str, Method] = {
 
 def method_of(spec: str) -> Method:
     """The method that ``NAME``, ``NAME:NUMBER`` or ``NAME:FILE`` names, its parameter being set."""
-    name, colon, number = spec.partition(":")
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
-    method = METHODS[name]
+    method, value = _parsed(spec)
     if method.parameter is None:
-        if colon:
-            raise InputError(f"bad method {spec!r}; {name} takes no number")
         return method
-    needed = method.default == A_FILE
-    value = _value(spec, number, method) if colon or needed else method.default
     return method._replace(compute=partial(method.compute, **{method.parameter: value}))
 
 
 def full_spec(spec: str) -> str:
     """A method's name with the number or file that it is computed with, for signatures."""
-    name, _, number = spec.partition(":")
-    method = METHODS[name]
-    if method.parameter is None:
+    name = spec.partition(":")[0]
+    _, value = _parsed(spec)
+    if value is None:
         return name
-    value = _value(spec, number, method) if number else method.default
     if isinstance(value, str):
         return f"{name}:{Path(value).name}"
     return f"{name}:{value}" if isinstance(value, int) else f"{name}:{value:g}"
 
 
-def _value(spec: str, text: str, method: Method) -> float | str:
-    """The number or file behind the name of a method that takes one."""
+def _parsed(spec: str) -> tuple[Method, float | str | None]:
+    """The method that is named, and the value of its parameter, if it takes one."""
+    name, colon, text = spec.partition(":")
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
+    method = METHODS[name]
     if method.default == A_FILE:
-        return _file(spec, text)
-    return _whole_number(spec, text) if isinstance(method.default, int) else _number(spec, text)
+        if not Path(text).is_file():
+            raise InputError(f"bad method {spec!r}; expected {name}:FILE with a file that is there")
+        return method, text
+    if not colon:
+        return method, method.default
+    if method.parameter is None:
+        raise InputError(f"bad method {spec!r}; {name} takes no number")
+    return method, _number(spec, text, whole=isinstance(method.default, int))
 
 
-def _file(spec: str, text: str) -> str:
-    if not Path(text).is_file():
-        name = spec.partition(":")[0]
-        raise InputError(f"bad method {spec!r}; expected {name}:FILE with a file that is there")
-    return text
-
-
-def _whole_number(spec: str, text: str) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) <= 6
-    if not is_number or not int(text):
-        raise InputError(
-            f"bad method {spec!r}; expected a whole number from 1 to 999999 behind the colon"
-        )
-    return int(text)
-
-
-def _number(spec: str, text: str) -> float:
+def _number(spec: str, text: str, *, whole: bool) -> float:
+    """The number behind the name of a method."""
     try:
         value = decimal(text)
     except ValueError:
         value = 0.0
-    if not 1e-30 <= value <= 1:
-        raise InputError(f"bad method {spec!r}; expected a number from 1e-30 to 1 behind the colon")
-    return value
+    if whole and text.isdigit() and 1 <= value <= 999999:
+        return int(value)
+    if not whole and 1e-30 <= value <= 1:
+        return value
+    expected = "a whole number from 1 to 999999" if whole else "a number from 1e-30 to 1"
+    raise InputError(f"bad method {spec!r}; expected {expected} behind the colon")
 
 
 def check_head_method(spec: str) -> None:
@@ -238,12 +333,3 @@ def check_head_method(spec: str) -> None:
 def methods_without_files() -> list[str]:
     """The methods whose name is enough."""
     return [name for name, method in METHODS.items() if method.default != A_FILE]
-
-
-def layered_methods() -> list[str]:
-    """The methods by layer that look at the source–target attention alone: those of tables.
-
-    Methods of whole blocks cost more; they are in tables that name them.
-    """
-    layered = [name for name, method in METHODS.items() if method.layers]
-    return [name for name in layered if "blocks" not in METHODS[name].needs]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.lrp_rules import Epsilon, rule_set
+from fairseq_normalign.attention.lrp_rules import Epsilon
 from fairseq_normalign.attention.lrp_walk import Relevance, propagate
+from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.host.attention_modules import Name
 from fairseq_normalign.host.pairs import Pair
-
-if TYPE_CHECKING:
-    from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.attention.methods import Batch
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 
 class SentenceRelevance(NamedTuple):
@@ -45,106 +40,71 @@ def relevances(
     """Relevance for each pair of a batch, as soon as it is computed.
 
     Args:
+        start: which logit starts: ``top``, the highest one, or ``reference``, that of the token in
+            the target.
         max_tokens: how many vectors of relevance are held at once, one for each prediction and
             token: a batch, and a sentence's predictions, are split to keep to it. Other arguments
             are those of ``propagate``.
     """
-    rules = rule_set(rules)
     forcing.check_lengths(pairs)
     for group in groups(pairs, pooled, max_tokens):
-        yield from _of_group(forcing, group, rules, pooled, start, max_tokens)
+        src_tokens, prev_output_tokens, targets = forcing.tensors(group)
+        relevance = propagate(
+            forcing.model,
+            src_tokens,
+            prev_output_tokens,
+            rules=rules,
+            pooled=pooled,
+            targets=targets if start == "reference" else None,
+            at_once=max(1, max_tokens // _tokens(group)),
+        )
+        for index, pair in enumerate(group):
+            yield _of_sentence(relevance, index, pair, pooled)
 
 
-def _longest(pairs: Sequence[Pair]) -> int:
-    return max(pair.length for pair in pairs)
-
-
-def _vectors(pairs: Sequence[Pair], pooled: bool) -> int:
-    """How many vectors of relevance a batch has: one for each prediction and token."""
-    predictions = 1 if pooled else max(len(pair.target.tokens) for pair in pairs)
-    return len(pairs) * _longest(pairs) * predictions
+def _tokens(pairs: Sequence[Pair]) -> int:
+    """Of a batch, padding included."""
+    return len(pairs) * max(pair.length for pair in pairs)
 
 
 def groups(pairs: list[Pair], pooled: bool, max_tokens: int) -> Iterator[list[Pair]]:
     """Neighbours that are explained together, as many as ``max_tokens`` allows."""
     group: list[Pair] = []
     for pair in pairs:
-        if group and _vectors([*group, pair], pooled) > max_tokens:
+        longer = [*group, pair]
+        predictions = 1 if pooled else max(len(member.target.tokens) for member in longer)
+        if group and _tokens(longer) * predictions > max_tokens:
             yield group
-            group = []
-        group = [*group, pair]
+            longer = [pair]
+        group = longer
     if group:
         yield group
 
 
-def _of_group(
-    forcing: TeacherForcing,
-    pairs: list[Pair],
-    rules: Epsilon,
-    pooled: bool,
-    start: str,
-    max_tokens: int,
-) -> Iterator[SentenceRelevance]:
-    src_tokens, prev_output_tokens, targets = forcing.tensors(pairs)
-    length = targets.shape[1]
-    size = length if pooled else max(1, max_tokens // (len(pairs) * _longest(pairs)))
-    explain = partial(
-        propagate,
-        forcing.model,
-        src_tokens,
-        prev_output_tokens,
-        pad=forcing.pad,
-        rules=rules,
-        pooled=pooled,
-        start=start,
-        targets=targets,
-    )
-    parts = [explain(positions=positions) for positions in torch.arange(length).split(size)]
-    for index, pair in enumerate(pairs):
-        yield _of_sentence(parts, index, pair, pooled)
-
-
-def _of_sentence(parts: list[Relevance], index: int, pair: Pair, pooled: bool) -> SentenceRelevance:
-    """One sentence of a batch whose predictions come in parts."""
+def _of_sentence(relevance: Relevance, index: int, pair: Pair, pooled: bool) -> SentenceRelevance:
+    """One sentence of a batch, without padding."""
     keys, queries = len(pair.source.tokens), len(pair.target.tokens)
     predictions = 1 if pooled else queries
 
-    def joined(tensors: list[Tensor]) -> np.ndarray:
-        of_sentence = torch.cat([tensor[index] for tensor in tensors])
-        return of_sentence[:predictions].cpu().numpy()
+    def cut(tensor: Tensor) -> np.ndarray:
+        return tensor[index, :predictions].cpu().numpy()
 
-    heads = {}
-    for name in parts[0].heads:
-        heads[name] = joined([part.heads[name] for part in parts])
-    source = joined([part.source for part in parts])[:, :keys]
-    prefix = joined([part.prefix for part in parts])[:, :queries]
-    for relevance in (source, prefix):
-        check_finite(relevance[None], [pair.where])
+    source, prefix = cut(relevance.source)[:, :keys], cut(relevance.prefix)[:, :queries]
+    for of_tokens in (source, prefix):
+        check_finite(of_tokens[None], [pair.where])
+    heads = {name: cut(shares) for name, shares in relevance.heads.items()}
     deviation = {}
-    for cut in parts[0].totals:
-        totals = joined([part.totals[cut] for part in parts])
-        deviation[cut] = float(np.abs(totals - 1).max())
+    for place, totals in relevance.totals.items():
+        deviation[place] = float(np.abs(cut(totals) - 1).max())
     return SentenceRelevance(heads, source, prefix, deviation)
 
 
-def relevance(
-    batch: Batch, layer: None = None, head: None = None, *, rules: str, epsilon: float
-) -> np.ndarray:
-    """|R| of each source token for the logit of each reference token, (B, T, S).
-
-    Args:
-        rules: a name in ``attention.lrp_rules.RULES``.
-        epsilon: what keeps divisors from 0; it moves the result.
-    """
-    longest = max(pair.length for pair in batch.pairs)
-    by_pair = relevances(
-        batch.forcing,
-        batch.pairs,
-        rules=f"{rules}:{epsilon!r}",
-        start="reference",
-        max_tokens=len(batch.pairs) * longest,  # as many vectors at once as the batch has tokens
-    )
-    matrix = np.zeros((len(batch.pairs), longest, longest))
+def source_relevance(forcing: TeacherForcing, pairs: list[Pair], rules: str) -> np.ndarray:
+    """|R| of each source token for the logit of each reference token, (B, T, S)."""
+    longest = max(pair.length for pair in pairs)
+    matrix = np.zeros((len(pairs), longest, longest))
+    at_once = len(pairs) * longest  # as many vectors as the batch has tokens
+    by_pair = relevances(forcing, pairs, rules=rules, start="reference", max_tokens=at_once)
     for place, pair in enumerate(by_pair):
         queries, keys = pair.source.shape
         matrix[place, :queries, :keys] = np.abs(pair.source)

@@ -1,18 +1,19 @@
 """What can be taken from one attention: weights, norms or the vectors themselves.
 
-A new quantity is one line in :data:`QUANTITIES`. This module imports no PyTorch: ``--help`` reads
-it.
+A new quantity is one line in :data:`QUANTITIES`. Importing this module imports no PyTorch:
+``--help`` reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairseq_normalign.late import late
-
 if TYPE_CHECKING:
-    from fairseq_normalign.attention.contributions import Recorded
+    import numpy as np
+
+    from fairseq_normalign.host.pairs import Pair
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 
 class Quantity(NamedTuple):
@@ -34,26 +35,24 @@ QUANTITIES = {
         "‖f(x)‖", ("head", "key"), lambda recorded: recorded.norms.transformed
     ),
     "vectors": Quantity(
-        "Σ_h αf(x)", ("query", "key", "width"), late("attention.contributions:summed_vectors")
+        "Σ_h αf(x)", ("query", "key", "width"), lambda recorded: recorded.summed_vectors()
     ),
     "head-vectors": Quantity(
-        "αf(x)", ("head", "query", "key", "width"), late("attention.contributions:head_vectors")
+        "αf(x)", ("head", "query", "key", "width"), lambda recorded: recorded.head_vectors()
     ),
 }
 
-# Of a whole model, not of one attention: what `normalign export` has beside them.
 SOURCE_SHARE = "source-share"
 
 
-def of_sentence(
-    recorded: Recorded, index: int, queries: int, keys: int, heads: Sequence[int]
-) -> Recorded:
-    """One sentence of a batch without its padding on the right, B = 1; and some of its heads."""
-    all_heads = len(heads) == recorded.weights.shape[1]
-    which = slice(None) if all_heads else list(heads)  # a view if it can be
-    sentence = slice(index, index + 1)
-    weights = recorded.weights[sentence, which, :queries, :keys]
-    if recorded.values is None:
-        return type(recorded)(weights)
-    values, out_weight = recorded.value_parts()
-    return type(recorded)(weights, values[sentence, which, :keys], out_weight[which])
+def _source_shares(forcing: TeacherForcing, pairs: list[Pair]) -> Iterator[np.ndarray]:
+    from fairseq_normalign.attention.alti import batch_source_shares
+
+    return batch_source_shares(forcing, pairs)
+
+
+# With what is of a whole model, not of one attention: computed for pairs, (L, *axes) of each.
+EXPORTED = {
+    **QUANTITIES,
+    SOURCE_SHARE: Quantity("Σ_s M[t,s] (ALTI+)", ("query",), _source_shares),
+}

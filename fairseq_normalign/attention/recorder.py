@@ -1,20 +1,22 @@
-"""Records what the attentions of a fairseq Transformer do in a forward pass."""
+"""Records what attentions, or whole blocks, of a fairseq Transformer do in a forward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fairseq_normalign.attention.block import Block, LayerNorm
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import (
-    FairseqModule,
+    BlockModules,
     Name,
     attentions,
+    block_modules,
     cached_values,
     explicit_path,
     head_count,
@@ -39,18 +41,9 @@ class _Hooks:
     They ask it for head weights, keep them, and return what its caller asked for.
     """
 
-    def __init__(
-        self,
-        attention: FairseqModule,
-        keep: Callable[[Recorded], None],
-        *,
-        values: bool,
-        detach: bool,
-    ):
-        self.attention = attention
-        self.keep = keep
-        self.values = values
-        self.detach = detach
+    def __init__(self, name: Name, recording: Recording, *, values: bool, detach: bool):
+        self.name, self.recording = name, recording
+        self.values, self.detach = values, detach
         self.projected: Tensor | None = None  # what the map to values returned, (S, B, H·D)
 
     def before(self, module, args, kwargs):
@@ -63,58 +56,32 @@ class _Hooks:
     def after(self, module, args, kwargs, output):
         attended, weights = output  # weights: (H, B, T, S)
         by_head = weights[: head_count(module)]  # without heads, something stands in for them
-        recorded = self.recorded(by_head.transpose(0, 1), kwargs.get("incremental_state"))
-        self.keep(recorded.detached() if self.detach else recorded)
+        recorded = Recorded(by_head.transpose(0, 1))
+        if self.values:
+            state = kwargs.get("incremental_state")
+            recorded.values = self.values_of(module, recorded.weights, state)
+            weight = out_weight(module)  # (C, H·D)
+            recorded.out_weight = weight.t().reshape(len(by_head), head_width(module), len(weight))
+            recorded.out_bias = out_bias(module)
+        self.recording[self.name] = recorded.detached() if self.detach else recorded
         self.projected = None
         need_weights, need_head_weights = self.asked
         if need_head_weights:
             return attended, weights
-        if need_weights:
-            return attended, weights.mean(dim=0)
-        return attended, None
+        return attended, weights.mean(dim=0) if need_weights else None
 
-    def recorded(self, weights: Tensor, incremental_state: dict | None) -> Recorded:
-        if not self.values:
-            return Recorded(weights)
-        heads, width = head_count(self.attention), head_width(self.attention)
-        weight = out_weight(self.attention)  # (C, H·D)
-        return Recorded(
-            weights,
-            self.values_of(weights, incremental_state),
-            weight.t().reshape(heads, width, len(weight)),
-            out_bias(self.attention),
-        )
-
-    def values_of(self, weights: Tensor, incremental_state: dict | None) -> Tensor:
+    def values_of(self, module, weights: Tensor, incremental_state: dict | None) -> Tensor:
         """The values of all keys that have a weight, (B, H, S, D)."""
-        heads, width = head_count(self.attention), head_width(self.attention)
-        batch, _, _, keys = weights.shape
+        batch, heads, _, keys = weights.shape
         if heads == 0:
-            return weights.new_zeros(batch, heads, keys, width)
+            return weights.new_zeros(batch, heads, keys, head_width(module))
         if incremental_state is not None:  # this step projects the newest keys alone, or none
-            values = cached_values(self.attention, incremental_state)
+            values = cached_values(module, incremental_state)
         else:
             assert self.projected is not None
-            values = split_heads(self.projected, heads, width)
+            values = split_heads(self.projected, heads, head_width(module))
         beams = batch // len(values)
         return values if beams == 1 else values.repeat_interleave(beams, dim=0)
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        module = self.attention
-        handles = [
-            module.register_forward_pre_hook(self.before, with_kwargs=True),
-            # Inner recorders answer first, so that the outer one finds the head weights it asked
-            # for.
-            module.register_forward_hook(self.after, with_kwargs=True, prepend=True),
-        ]
-        if self.values:
-            handles.append(value_projection(module).register_forward_hook(self.project))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 @contextmanager
@@ -165,6 +132,7 @@ def record(
     for (kind, layer), attention in attentions(model).items():
         if kind in kinds and (layers is None or layer in layers):
             watched[kind, layer] = attention
+            refuse_unsupported((kind, layer), attention)
     there = {kind for kind, _ in watched}
     for kind in kinds:
         if kind not in there:
@@ -172,18 +140,21 @@ def record(
                 f"{type(model).__name__} has no {kind} attention to record; attentions are: "
                 f"{', '.join(KINDS)}"
             )
-    for name, attention in watched.items():
-        refuse_unsupported(name, attention)
     refuse_keys_of_both_sides(model, watched)
     recording: Recording = {}
     with ExitStack() as stack:
         if detach:
             stack.enter_context(evaluation_mode(model))
         stack.enter_context(explicit_path(watched.values()))
-        for name, attention in watched.items():
-            keep = partial(recording.__setitem__, name)
-            hooks = _Hooks(attention, keep, values=values, detach=detach)
-            stack.enter_context(hooks.installed())
+        for name, module in watched.items():
+            hooks = _Hooks(name, recording, values=values, detach=detach)
+            on = stack.enter_context
+            on(module.register_forward_pre_hook(hooks.before, with_kwargs=True))
+            # Inner recorders answer first, so that the outer one finds the head weights it asked
+            # for.
+            on(module.register_forward_hook(hooks.after, with_kwargs=True, prepend=True))
+            if values:
+                on(value_projection(module).register_forward_hook(hooks.project))
         yield recording
 
 
@@ -199,3 +170,106 @@ def recorded(
     ):
         forcing.forward(pairs)
     return recording
+
+
+class _BlockHooks:
+    """The hooks on one block, which keep what the attention's own do not: residual and inputs."""
+
+    def __init__(self, name: Name, modules: BlockModules, recording: Recording):
+        self.name, self.modules, self.recording = name, modules, recording
+        self.residual: Tensor | None = None  # (T, B, C)
+        self.inputs: Tensor | None = None  # (S, B, C)
+
+    def before_attention(self, module, args, kwargs):
+        self.residual = kwargs["query"] if "query" in kwargs else args[0]
+
+    def before_layer_norm(self, module, args):
+        self.residual = args[0]
+
+    def before_values(self, module, args):
+        self.inputs = args[0]
+
+    def block(self) -> Block:
+        """What the block did, as soon as its attention has done its part."""
+        kind, _ = self.name
+        assert self.residual is not None
+        residual = self.residual.detach().transpose(0, 1)
+        _, module, before = self.modules
+        layer_norm = None
+        if not before:
+            layer_norm = LayerNorm(module.weight.detach(), module.bias.detach(), module.eps)
+        inputs = None if self.inputs is None else self.inputs.detach().transpose(0, 1)
+        self.residual = self.inputs = None
+        is_self = KINDS[kind].self_attention
+        return Block(self.recording[self.name], residual, layer_norm, is_self, inputs)
+
+
+@contextmanager
+def record_blocks(
+    model: nn.Module, kinds: Collection[str], *, layers: Collection[int] | None = None
+) -> Iterator[dict[Name, Block]]:
+    """Records whole attention blocks while the context is open (see :func:`record`).
+
+    Each forward pass over whole sentences replaces what the last one recorded.
+
+    Args:
+        kinds: which of ``encoder``, ``decoder``, ``cross``.
+        layers: which layers, from 0; all of them by default.
+
+    Yields:
+        A dict ``(kind, layer) → Block``.
+    """
+    blocks: dict[Name, Block] = {}
+    with record(model, kinds, layers=layers) as recording, ExitStack() as stack:
+        for name, modules in block_modules(model, kinds).items():
+            if layers is not None and name[1] not in layers:
+                continue
+            attention, layer_norm, before = modules
+            hooks = _BlockHooks(name, modules, recording)
+            on = stack.enter_context
+            if before:
+                on(layer_norm.register_forward_pre_hook(hooks.before_layer_norm))
+            else:
+                on(attention.register_forward_pre_hook(hooks.before_attention, with_kwargs=True))
+            on(value_projection(attention).register_forward_pre_hook(hooks.before_values))
+
+            def keep(module, args, output, name=name, hooks=hooks):
+                blocks[name] = hooks.block()
+
+            # Behind the recorder's own hook, which comes first.
+            on(attention.register_forward_hook(keep))
+        yield blocks
+
+
+def recorded_blocks(
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    kinds: Collection[str],
+    *,
+    layers: Collection[int] | None = None,
+) -> dict[Name, Block]:
+    """What whole attention blocks did on a batch, padded on the right."""
+    forcing.check_lengths(pairs)
+    with torch.no_grad(), record_blocks(forcing.model, kinds, layers=layers) as blocks:
+        forcing.forward(pairs)
+    return blocks
+
+
+def check_finite(numbers: Tensor | np.ndarray, places: Sequence[str]) -> None:
+    """Refuses inf and nan, at the first sentence that has them.
+
+    A model that overflows in half precision gives them.
+
+    Args:
+        numbers: of each sentence, (B, …).
+        places: what errors call each sentence.
+    """
+    numbers = torch.as_tensor(numbers)
+    if numbers.isfinite().all():
+        return
+    for of_sentence, place in zip(numbers, places, strict=True):
+        if not of_sentence.isfinite().all():
+            raise InputError(
+                f"{place}: the model gives numbers that are not finite (inf or nan); expected "
+                "finite ones: in half precision (--fp16), a model may overflow"
+            )

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.html_table import MOST, Cell, html_table, shown_of
-
 # Which decoder row stands for target token j: the one that reads it (align with input, AWI) or the
 # one that predicts it (align with output, AWO). Row 0 reads </s> and predicts token 0.
 STEPS = {"input": 1, "output": 0}
@@ -48,25 +46,16 @@ class Soft(NamedTuple):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: shares in % of what each target word takes, </s> included."""
+        from fairseq_normalign.attention.extract import row_shares
+        from fairseq_normalign.results.blocks import Grid
+        from fairseq_normalign.results.notebook import html_table
+
         targets, sources = self.words.shape
-        source, target = self.texts or (_numbers(sources), _numbers(targets))
-        totals = self.words.sum(1) + self.null
-        rows: list[list[str | Cell]] = []
-        for place, name in enumerate(target[:MOST]):
-            taken = np.append(self.words[place, :MOST], self.null[place])
-            shares = taken / totals[place] if totals[place] else np.zeros_like(taken)
-            darkest = shares.max() or 1.0
-            cells = [Cell(f"{100 * share:.0f}", share / darkest) for share in shares.tolist()]
-            rows.append([name, *cells])
-        notes = [shown_of(targets, "target words"), shown_of(sources, "source words")]
-        caption = "; ".join(["% of each target word (rows)", *filter(None, notes)])
-        header = ["", *source[:MOST], "</s>"]
-        return html_table(header, rows, caption=caption, upright=True)
-
-
-def _numbers(count: int) -> list[str]:
-    """Words that nobody named: their places, from 0 as in links."""
-    return list(map(str, range(count)))
+        source, target = self.texts or (range(sources), range(targets))  # as in links
+        shares = 100 * row_shares(np.column_stack([self.words, self.null]))
+        title = "% of each target word (rows)"
+        rows, columns = list(map(str, target)), [*map(str, source), "</s>"]
+        return html_table(Grid(title, "", "", rows, columns, shares.tolist(), decimals=0))
 
 
 class Choice(NamedTuple):

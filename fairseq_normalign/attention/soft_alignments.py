@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from torch import Tensor
 
-from fairseq_normalign.attention.block_recorder import recorded_blocks
 from fairseq_normalign.attention.extract import to_words
-from fairseq_normalign.attention.finite import check_finite
 from fairseq_normalign.attention.methods import Batch, check_head_method, method_of
-from fairseq_normalign.attention.recorder import recorded
+from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
 from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
@@ -50,6 +48,8 @@ def _matrices(
 ) -> list[np.ndarray]:
     """For each evidence (B, T - 1, S): a row for each target token but the last, a mark."""
     batch = _recorded(forcing, pairs, evidences)
+    targets = max(len(pair.target.tokens) for pair in pairs)
+    sources = max(len(pair.source.tokens) for pair in pairs)
     computed: dict[tuple, np.ndarray] = {}
     matrices = []
     for method, layer, step, head in evidences:
@@ -58,8 +58,12 @@ def _matrices(
             if layer is not None and head is not None:
                 check_head_method(method)
                 place = forcing.head_place(layer, head)
-            computed[method, layer, head] = _array(method_of(method).compute(batch, layer, place))
-        matrices.append(_by_token(computed[method, layer, head], step, pairs))
+            matrix = method_of(method).compute(batch, layer, place)
+            if isinstance(matrix, Tensor):
+                matrix = matrix.float().cpu().numpy()
+            computed[method, layer, head] = matrix
+        first = STEPS[step]
+        matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
     return matrices
 
 
@@ -73,30 +77,15 @@ def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Ev
             layers.add(evidence.layer)
     if not needs:
         return Batch(forcing, pairs, {})
-    if "blocks" in needs:
-        return _with_blocks(forcing, pairs, None if "all blocks" in needs else layers)
-    recording = recorded(forcing, pairs, layers=layers, values="values" in needs)
-    return Batch(forcing, pairs, recording)
-
-
-def _with_blocks(forcing: TeacherForcing, pairs: list[Pair], layers: set[int] | None) -> Batch:
-    """The batch with blocks of some layers, or of every attention and layer of the model."""
-    kinds = (forcing.attention,) if layers is not None else tuple(KINDS)
-    blocks = recorded_blocks(forcing, pairs, kinds, layers=layers)
+    if "blocks" not in needs:
+        recording = recorded(forcing, pairs, layers=layers, values="values" in needs)
+        return Batch(forcing, pairs, recording)
+    if "all blocks" in needs:
+        blocks = recorded_blocks(forcing, pairs, tuple(KINDS))
+    else:
+        blocks = recorded_blocks(forcing, pairs, (forcing.attention,), layers=layers)
     recording = {name: block.recorded for name, block in blocks.items()}
     return Batch(forcing, pairs, recording, blocks)
-
-
-def _array(matrix: Tensor | np.ndarray) -> np.ndarray:
-    return matrix if isinstance(matrix, np.ndarray) else matrix.float().cpu().numpy()
-
-
-def _by_token(matrix: np.ndarray, step: str, pairs: list[Pair]) -> np.ndarray:
-    """(B, steps, S) → (B, T - 1, S): the row of each target token, by step."""
-    targets = max(len(pair.target.tokens) for pair in pairs)
-    sources = max(len(pair.source.tokens) for pair in pairs)
-    first = STEPS[step]
-    return matrix[:, first : first + targets - 1, :sources]
 
 
 def _of_words(matrix: np.ndarray, pair: Pair) -> Pieces:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, layers_of
 from fairseq_normalign.host.pairs import Pair, Sentence
@@ -32,27 +32,16 @@ class States:
 
     def __init__(self, forcing: TeacherForcing):
         self.forcing, self.part = forcing, forcing.attention
+        self.width = forcing.width  # C
+        self.causal = self.part == "decoder"  # whether a token sees only what is before it
+        # Whether the part reads the source of a pair, as all but the decoders of translation.
+        self.reads_source = forcing.sides == ("source", "source")
         self.layers = layers_of(getattr(forcing.model, self.part))
         modules = attentions(forcing.model)
         self.attentions = [modules.get((self.part, layer)) for layer, _ in enumerate(self.layers)]
         if None in self.attentions:
             layer = self.attentions.index(None) + 1
             raise InputError(f"layer {layer} of the {self.part} has no self-attention")
-
-    @property
-    def width(self) -> int:
-        """C."""
-        return self.forcing.width
-
-    @property
-    def causal(self) -> bool:
-        """Whether a token sees only what is before it."""
-        return self.part == "decoder"
-
-    @property
-    def reads_source(self) -> bool:
-        """Whether the part reads the source of a pair, as all but the decoders of translation."""
-        return self.forcing.sides == ("source", "source")
 
     def sentence(self, pair: Pair) -> Sentence:
         """The side of a pair that is read."""
@@ -76,14 +65,12 @@ class States:
         states: list[Tensor] = []
 
         def first(module, args, kwargs):
-            states.append(batch_first(args[0] if args else kwargs["x"]))
+            states.append(layer_input(args, kwargs))
 
         def after(module, args, kwargs, output):
             states.append(batch_first(output))
 
-        with ExitStack() as stack:
-            stack.enter_context(before_each(self.layers[:1], first))
-            stack.enter_context(after_each(self.layers, after))
+        with hooked(self.layers[:1], before=first), hooked(self.layers, after=after):
             self._forward(pairs)
         for of_layer in states:
             check_finite(of_layer, [pair.where for pair in pairs])
@@ -106,10 +93,10 @@ class States:
 
         def after(module, args, kwargs, output):
             attention = self.attentions[len(states)]
-            with before_each([attention], lambda *call: hide_keys(places, *call)):
+            with hooked([attention], before=partial(hide_keys, places)):
                 states.append(batch_first(module.forward(*args, **kwargs)))
 
-        with after_each(self.layers, after):
+        with hooked(self.layers, after=after):
             self._forward(pairs)
         return states
 
@@ -130,6 +117,11 @@ def batch_first(output: Any) -> Tensor:
     return states.transpose(0, 1)
 
 
+def layer_input(args: tuple, kwargs: dict) -> Tensor:
+    """What a layer is called with, (B, T, C)."""
+    return batch_first(args[0] if args else kwargs["x"])
+
+
 def hide_keys(places: Tensor, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """Adds the place of each sentence to the keys that an attention does not see."""
     keys = kwargs["key"]  # (T, B, C)
@@ -142,20 +134,14 @@ def hide_keys(places: Tensor, module: nn.Module, args: tuple, kwargs: dict) -> t
 
 
 @contextmanager
-def before_each(modules: Sequence[nn.Module], hook: Callable) -> Iterator[None]:
-    """Calls a hook before each of some modules while the context is open."""
+def hooked(
+    modules: Iterable[nn.Module], *, before: Callable | None = None, after: Callable | None = None
+) -> Iterator[None]:
+    """Calls hooks before or after each of some modules while the context is open."""
     with ExitStack() as stack:
         for module in modules:
-            handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-            stack.callback(handle.remove)
-        yield
-
-
-@contextmanager
-def after_each(modules: Sequence[nn.Module], hook: Callable) -> Iterator[None]:
-    """Calls a hook after each of some modules while the context is open."""
-    with ExitStack() as stack:
-        for module in modules:
-            handle = module.register_forward_hook(hook, with_kwargs=True)
-            stack.callback(handle.remove)
+            if before is not None:
+                stack.enter_context(module.register_forward_pre_hook(before, with_kwargs=True))
+            if after is not None:
+                stack.enter_context(module.register_forward_hook(after, with_kwargs=True))
         yield

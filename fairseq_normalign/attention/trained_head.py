@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,9 +20,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_normalign.attention.methods import Batch
 from fairseq_normalign.attention.recorder import evaluation_mode
-from fairseq_normalign.attention.states import batch_first, before_each
+from fairseq_normalign.attention.states import batch_first, hooked, layer_input
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.host.attention_modules import attentions, layers_of
@@ -128,10 +126,10 @@ def head_states(forcing: TeacherForcing, pairs: list[Pair]) -> HeadStates:
     keys: list[Tensor] = []
 
     def embedded_source(module, args, kwargs):
-        keys.append(batch_first(args[0] if args else kwargs["x"]))
+        keys.append(layer_input(args, kwargs))
 
     def embedded_target(module, args, kwargs):
-        queries.append(batch_first(args[0] if args else kwargs["x"]))
+        queries.append(layer_input(args, kwargs))
 
     def attended(module, args, kwargs):
         queries.append(batch_first(kwargs["query"]))
@@ -140,12 +138,13 @@ def head_states(forcing: TeacherForcing, pairs: list[Pair]) -> HeadStates:
 
     model = forcing.model
     cross = [module for (kind, _), module in attentions(model).items() if kind == "cross"]
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(evaluation_mode(model))
-        stack.enter_context(before_each(layers_of(model.encoder)[:1], embedded_source))
-        stack.enter_context(before_each(layers_of(model.decoder)[:1], embedded_target))
-        stack.enter_context(before_each(cross, attended))
+    with (
+        torch.no_grad(),
+        evaluation_mode(model),
+        hooked(layers_of(model.encoder)[:1], before=embedded_source),
+        hooked(layers_of(model.decoder)[:1], before=embedded_target),
+        hooked(cross, before=attended),
+    ):
         forcing.forward(pairs)
     sources = _padding([len(pair.source.tokens) for pair in pairs])
     targets = _padding([len(pair.target.tokens) for pair in pairs])
@@ -169,7 +168,9 @@ def fingerprint(model: nn.Module) -> str:
 
 
 FORMAT = "normalign-aligner-1"
-EXPECTED = "expected a file that normalign train-aligner wrote"
+DAMAGED = (
+    "not a file of alignment heads, or damaged; expected a file that normalign train-aligner wrote"
+)
 
 # Models that were looked at before: a fingerprint costs as much as a small batch.
 _fingerprints: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
@@ -209,41 +210,29 @@ def write_aligner(
 def _read(path: str, changed: int) -> list[TrainedHead]:
     """The heads of a file, which is read again when it has changed."""
     tensors, stored = read_safetensors(path)
-    try:
-        metadata = parse_json(stored.get("normalign", "{}"))
-        if not (isinstance(metadata, dict) and metadata.get("format") == FORMAT):
-            raise ValueError
-    except ValueError:
-        raise InputError(f"{path}: not a file of alignment heads; {EXPECTED}") from None
     trained = []
-    for name in str(metadata.get("heads", "")).split(","):
-        try:
-            parts = [tensors[f"{name}.{part}"] for part in AlignmentHead._fields]
+    try:
+        metadata = parse_json(stored["normalign"])
+        if metadata["format"] != FORMAT:
+            raise ValueError
+        for name in metadata["heads"].split(","):
+            head = AlignmentHead(*[tensors[f"{name}.{part}"] for part in AlignmentHead._fields])
+            (width, _), bias_width, (key_width, _) = [part.shape for part in head]
+            if not bias_width == (width,) == (key_width,):
+                raise ValueError
+            if not all(part.is_floating_point() and part.isfinite().all() for part in head):
+                raise ValueError
+            head = AlignmentHead(*[part.float() for part in head])
             model, languages = metadata[f"{name}.model"], metadata[f"{name}.languages"]
-        except KeyError as error:
-            raise InputError(f"{path}: has no {error.args[0]}; {EXPECTED}") from None
-        trained.append(TrainedHead(_checked(path, AlignmentHead(*parts)), model, languages))
+            trained.append(TrainedHead(head, str(model), str(languages)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: {DAMAGED}") from None
     return trained
-
-
-def _checked(path: str, head: AlignmentHead) -> AlignmentHead:
-    shapes = [tuple(part.shape) for part in head]
-    width = shapes[0][:1]
-    fits = len(shapes[0]) == len(shapes[2]) == 2 and shapes[1] == width == shapes[2][:1]
-    if not fits or not all(part.is_floating_point() for part in head):
-        raise InputError(f"{path}: has weights of the shapes {shapes}; {EXPECTED}")
-    if not all(torch.isfinite(part).all() for part in head):
-        raise InputError(f"{path}: has weights that are infinite or no numbers; {EXPECTED}")
-    return AlignmentHead(*[part.float() for part in head])
 
 
 def head_of(path: str, model: nn.Module) -> AlignmentHead:
     """The head of a file that reads the states of this model."""
-    try:
-        changed = Path(path).stat().st_mtime_ns
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; {EXPECTED}") from None
-    trained = _read(path, changed)
+    trained = _read(path, Path(path).stat().st_mtime_ns)
     if model not in _fingerprints:
         _fingerprints[model] = fingerprint(model)
     wanted = _fingerprints[model]
@@ -257,20 +246,12 @@ def head_of(path: str, model: nn.Module) -> AlignmentHead:
     )
 
 
-def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
-    """The share of each source token for each step of the decoder, (B, T, S).
-
-    Args:
-        path: the file of the head.
-    """
-    trained = head_of(path, batch.forcing.model)
-    queries, keys, padding = head_states(batch.forcing, batch.pairs)
+def trained_shares(path: str, forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
+    """The share of each source token for each step of the decoder, (B, T, S)."""
+    trained = head_of(path, forcing.model)
+    queries, keys, padding = head_states(forcing, pairs)
     read = with_neighbours(queries)
-    widths = (read.shape[-1], keys.shape[-1])
-    if widths != (trained.query.shape[1], trained.key.shape[1]):
-        raise InputError(
-            f"{path}: its head is for states of other widths than those of this model, "
-            f"{widths[0]} and {widths[1]}; expected a file that normalign train-aligner wrote"
-        )
+    if (trained.query.shape[1], trained.key.shape[1]) != (read.shape[-1], keys.shape[-1]):
+        raise InputError(f"{path}: {DAMAGED}")
     on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
     return log_shares(on_device, read, keys, padding).exp()

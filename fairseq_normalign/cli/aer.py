@@ -5,27 +5,32 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from fairseq_normalign.alignment import aer, breakdown
 from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.cli.options import CommandParser, check_output, check_picture
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.options import CommandParser, from_0, positive, share
+from fairseq_normalign.cli.output import (
+    add_output_options,
+    check_outputs,
+    print_result,
+    write_result_files,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of
-from fairseq_normalign.progress import bar
-from fairseq_normalign.text.links import FORMATS, GoldFile, LinkFile
+from fairseq_normalign.text.links import FORMATS, Gold, GoldFile, LinkFile
 from fairseq_normalign.text.words import TextFile
 
-MOST_SAMPLES = 1_000_000  # their AERs are all held at once
 MOST_DECIMALS = 6  # as many as are kept
 NEEDED_TEXTS = {
     "length": ["source"],
     "source-frequency": ["source"],
     "target-frequency": ["source", "target"],
 }
+Sampled = list[tuple[Gold, Sequence]]  # gold, and the links of all systems
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -53,7 +58,15 @@ def get_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
     )
-    group.add_argument("-w", "--width", type=int, default=1, metavar="N", help="decimals, 0 to 6")
+    group.add_argument(
+        "-w",
+        "--width",
+        type=from_0,
+        choices=range(MOST_DECIMALS + 1),
+        default=1,
+        metavar="N",
+        help="decimals, 0 to 6",
+    )
     return parser
 
 
@@ -90,7 +103,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 def add_statistics_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("statistics")
     group.add_argument(
-        "--alpha", type=float, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)"
+        "--alpha", type=share, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)"
     )
     group.add_argument("--confidence", action="store_true", help="95%% bootstrap interval of AER")
     group.add_argument(
@@ -99,9 +112,9 @@ def add_statistics_options(parser: argparse.ArgumentParser) -> None:
         help="p-value against the first HYP (approximate randomization)",
     )
     group.add_argument(
-        "--samples", type=int, default=1000, help="samples for --confidence and --paired"
+        "--samples", type=positive, default=1000, help="samples for --confidence and --paired"
     )
-    group.add_argument("--seed", type=int, default=12345, help="random seed for both")
+    group.add_argument("--seed", type=from_0, default=12345, help="random seed for both")
     group.add_argument(
         "--breakdown",
         nargs="+",
@@ -131,32 +144,28 @@ def main(args: argparse.Namespace) -> None:
         sure=args.sure_mark,
         possible=args.possible,
     )
-    systems = [
-        LinkFile(path, index=args.hyp_index, reverse=args.reverse_hyp, format=args.hyp_format)
-        for path in args.input
-    ]
+    systems = []
+    for path in args.input:
+        format, reverse = args.hyp_format, args.reverse_hyp
+        systems.append(LinkFile(path, index=args.hyp_index, reverse=reverse, format=format))
     texts = [TextFile(path) for path in (args.source, args.target) if path]
-    breakdowns = [
-        breakdown.Breakdown(kind, len(systems), frequencies(args, kind)) for kind in args.breakdown
-    ]
-    samples = []
+    names = [gold.name, *(system.name for system in systems)]
+    bounds = [breakdown.BoundsCheck(names, args.source, args.target)] if texts else []
+    breakdowns = []
+    for kind in args.breakdown:
+        text = counted_text(args, kind)
+        frequencies = Counter(chain.from_iterable(TextFile(text))) if text else None
+        breakdowns.append(breakdown.Breakdown(kind, len(systems), frequencies))
+    sample: Sampled = []
+
+    def keep_first(number: int, gold: Gold, columns: Sequence) -> None:
+        if number <= doctor.SAMPLE:
+            sample.append((gold, columns))
+
+    watchers: list[Callable[..., None]] = [*bounds, *breakdowns, keep_first]
+    scores = aer.score(gold, systems, lines=args.lines, beside=texts, watchers=watchers)
     if not args.quiet:
-        samples = [doctor.Sample(number) for number in range(len(systems))]
-    bounds = []
-    if texts:
-        names = [gold.name, *(system.name for system in systems)]
-        bounds.append(breakdown.BoundsCheck(names, args.source, args.target))
-    with bar("pairs") as progress:
-        scores = aer.score(
-            gold,
-            systems,
-            lines=args.lines,
-            keep=args.confidence or args.paired,
-            beside=texts,
-            watchers=[*bounds, *breakdowns, *samples],
-            progress=progress.update,
-        )
-    warn(args, samples)
+        warn(args, sample)
     shown = [system_of(args, scores, place, breakdowns) for place in range(len(scores))]
     result = ScoresResult(shown, args.alpha, args.width)
     write_result_files(result, args)
@@ -175,32 +184,13 @@ def check(args: argparse.Namespace) -> None:
             raise InputError(
                 f"--breakdown {kind} needs the words; expected {' and '.join(missing)}"
             )
-    if readings(args).count("-") > 1:
+    counted = [counted_text(args, kind) for kind in args.breakdown]
+    readings = [args.ref, *args.input, args.source, args.target, *counted]
+    if readings.count("-") > 1:
         raise InputError("stdin ('-') can be read only once; expected files for the others")
     if args.paired and len(args.input) < 2:
         raise InputError("--paired compares with the first HYP; expected two or more after -i")
-    if args.alpha is not None and not 0 <= args.alpha <= 1:
-        raise InputError(f"--alpha {args.alpha}; expected a number from 0 to 1")
-    if not 1 <= args.samples <= MOST_SAMPLES:
-        raise InputError(f"--samples {args.samples}; expected a number from 1 to {MOST_SAMPLES}")
-    if args.seed < 0:
-        raise InputError(f"--seed {args.seed}; expected 0 or more")
-    if not 0 <= args.width <= MOST_DECIMALS:
-        raise InputError(f"--width {args.width}; expected a number from 0 to {MOST_DECIMALS}")
-    check_outputs(args)
-
-
-def check_outputs(args: argparse.Namespace) -> None:
-    for output in filter(None, [args.output, args.plot]):
-        check_output(output, *filter(None, readings(args)))
-    if args.plot:
-        check_picture("--plot", args.plot)
-
-
-def readings(args: argparse.Namespace) -> list[str | None]:
-    """Every file that will be read, as often as it will be."""
-    counted = [counted_text(args, kind) for kind in args.breakdown]
-    return [args.ref, *args.input, args.source, args.target, *counted]
+    check_outputs(args, *filter(None, readings))
 
 
 def counted_text(args: argparse.Namespace, kind: str) -> str | None:
@@ -211,24 +201,22 @@ def counted_text(args: argparse.Namespace, kind: str) -> str | None:
     return getattr(args, f"count_{side}") or getattr(args, side)
 
 
-def frequencies(args: argparse.Namespace, kind: str) -> Counter | None:
-    text = counted_text(args, kind)
-    return None if text is None else breakdown.word_counts(TextFile(text))
-
-
-def warn(args: argparse.Namespace, samples: list[doctor.Sample]) -> None:
-    if args.quiet:
-        return
+def warn(args: argparse.Namespace, sample: Sampled) -> None:
     read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
     flags = doctor.Flags()
     if args.sure_mark == "p":
         flags = flags._replace(marks="leave out --sure-mark p")
     if args.possible == "sure":
         flags = flags._replace(possible="")
-    for path, sample in zip(args.input, samples, strict=True):
-        for advice in doctor.diagnose(sample.links, sample.golds, read):
-            words = advice.words(flags)
-            print(f"normalign aer: warning: {name_of(path)}: {words}", file=sys.stderr)
+    golds = [gold for gold, _ in sample]
+    for place, path in enumerate(args.input):
+        links = [columns[place] for _, columns in sample]
+        advice = doctor.diagnose(links, golds, read, flags)
+        if advice:
+            print(
+                f"normalign aer: warning: {name_of(path)}: {advice.words}",
+                file=sys.stderr,
+            )
 
 
 def system_of(
@@ -245,7 +233,7 @@ def system_of(
         interval = aer.interval(sentences, **sampling)
     if args.paired and place > 0:
         p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
-    bands = {part.kind: dict(part.table(place)) for part in breakdowns}
+    bands = {part.kind: part.table(place) for part in breakdowns}
     return System(name, signature_of(args, args.input[place]), total, interval, p_value, bands)
 
 

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The alignment of a corpus by the models that the options name."""
     from fairseq_normalign.alignment.run import Links, keep_decision
-    from fairseq_normalign.host.options import check_not_empty
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
-    from fairseq_normalign.host.raw_corpus import Notes, raw_corpus
+    from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
 
     (args,) = options_of_each(args)
     aligner = load_aligner(args)

@@ -94,13 +94,13 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     """The error rates of one checkpoint, and what the methods cost."""
     from fairseq_normalign.alignment.method_cost import SAMPLE, method_costs
     from fairseq_normalign.alignment.method_errors import error_table, passes
-    from fairseq_normalign.host.options import corpus, fitted, gold, load
+    from fairseq_normalign.host.options import gold, load
+    from fairseq_normalign.host.raw_corpus import corpus
 
     model = load(args)
-    unfitted, total = corpus(args, model.reader)
+    (pairs,), total = corpus(args, [model])
     links = gold(args)
     refuse_other_count(links, total)
-    (pairs,) = fitted(args, [unfitted], [model.forcing])
     sample = list(islice(pairs, SAMPLE))
     methods = table_methods(args.methods)
     runs = None if total is None else total * len(passes(methods))

@@ -152,7 +152,7 @@ def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReade
 
 def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
     """Writes one file of all arrays."""
-    from fairseq_normalign.results.export_writer import create_export
+    from fairseq_normalign.results.export import create_export
 
     metadata = {name: value for name, value in made["arrays"].prepared.items() if name != "first"}
     with create_export(args.output, metadata) as export:
@@ -169,8 +169,5 @@ def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
 def arrays_of(args: argparse.Namespace, forcing: TeacherForcing) -> Arrays:
     """What is exported of each pair."""
     from fairseq_normalign.attention.arrays import Arrays
-    from fairseq_normalign.attention.source_shares import SourceShares
 
-    if args.quantity == SOURCE_SHARE:
-        return SourceShares(forcing, layers=args.layer, dtype=args.dtype)
     return Arrays(forcing, args.quantity, layers=args.layer, heads=args.head, dtype=args.dtype)

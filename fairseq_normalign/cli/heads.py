@@ -178,12 +178,13 @@ def attention_of(args: argparse.Namespace) -> str:
 def measured_by(args: argparse.Namespace, trees: list[Tree], sums: Sums) -> Profile:
     """What is known of the heads of one checkpoint."""
     from fairseq_normalign.heads.profiling import profile
-    from fairseq_normalign.host.options import corpus, fitted, load
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.raw_corpus import corpus
 
     model = load(args, attention=attention_of(args))
     need_target = args.attention != "encoder"
-    first = islice(corpus(args, model.reader, need_target=need_target).pairs, args.limit)
-    (pairs,) = map(list, fitted(args, [first], [model.forcing]))
+    read = corpus(args, [model], need_target=need_target, limit=args.limit)
+    (pairs,) = map(list, read.streams)
     measured = profile(model, pairs, scores_of(args), profile_options(args, trees), sums=sums)
     measured.signature = {
         "checkpoint": Path(args.path).name,

@@ -56,7 +56,10 @@ def main(argv: list[str] | None = None) -> int:
     shell.prepare_streams()
     with shell.tidy_ends(), shell.warnings_as_lines(command):
         try:
-            return run_and_print(argv)
+            try:
+                return run(argv)
+            finally:
+                sys.stdout.flush()  # all that was printed leaves, or fails, here
         except InputError as error:
             shell.say(f"normalign {command}: {error}")
             return 2
@@ -67,25 +70,14 @@ def main(argv: list[str] | None = None) -> int:
             shell.drop_stdout()
             return 0
         except OSError as error:
-            if shell.is_about_a_name(error):
+            if error.filename is not None and error.errno in shell.NO_NAME:
                 shell.say(f"normalign {command}: {error.filename}: {error.strerror}")
-                return 2
-            if not shell.is_about_stdout(error):
+            elif error.filename is None and error.errno in shell.NO_STDOUT:
+                shell.drop_stdout()
+                shell.say(f"normalign {command}: stdout: cannot be written: {error.strerror}")
+            else:  # an error of ours
                 raise
-            shell.drop_stdout()
-            shell.say(f"normalign {command}: stdout: cannot be written: {error.strerror}")
             return 2
-
-
-def run_and_print(argv: list[str]) -> int:
-    """Runs a command until all that it prints has left."""
-    try:
-        status = run(argv)
-    except SystemExit:  # --help prints, too
-        sys.stdout.flush()
-        raise
-    sys.stdout.flush()
-    return status
 
 
 def run(argv: list[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from fairseq_normalign.alignment.aer import count
@@ -16,9 +16,9 @@ from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner import NormAligner
+    from fairseq_normalign.alignment.pictures import Panel
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
-    from fairseq_normalign.report.pictures import Panel, Sentences
     from fairseq_normalign.text.links import Gold, Link
 
 AUTO, ALL = "auto", "all"
@@ -35,9 +35,7 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses a name that is no picture's, methods that are not there, and options that clash."""
-    if not args.output.endswith(options.PICTURES):
-        expected = ", ".join(options.PICTURES)
-        raise InputError(f"--output {args.output}: expected a name that ends in {expected}")
+    options.check_picture("--output", args.output)
     if args.layers and args.layer != AUTO:
         raise InputError("--layer and --layers both name layers; expected one of them")
     if args.layers and AUTO in args.layers:
@@ -74,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--layers",
-        type=layer_or_all,
+        type=lambda text: text if text == ALL else options.layer(text),
         nargs="+",
         metavar="N",
         help="a panel for each of these layers, or all; the links are framed, and --gold has a "
@@ -98,43 +96,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
 
 
-def layer_or_all(text: str) -> int | str:
-    """A layer from 1, or ``all``, on the command line."""
-    return text if text == ALL else options.layer(text)
-
-
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.host.options import (
-        complete,
-        corpus,
-        corpus_texts,
-        count_lines,
-        fitted,
-        gold,
-        load,
-    )
-    from fairseq_normalign.report import pictures
+    from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
+    from fairseq_normalign.host.options import complete, gold, load
+    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
+    from fairseq_normalign.host.special_tokens import languages_of
+    from fairseq_normalign.results.figure import save
 
     complete(args)
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
     if args.source_file or args.target_file or args.hypotheses:
         check_line(args, count_lines(corpus_texts(args)[0]))  # before a model is loaded
     model = load(args)
-    read, total = corpus(args, model.reader)
+    streams, total = corpus(args, [model])
     check_line(args, total)
-    streams = fitted(args, [read], [model.forcing])
     aligner, (pairs,) = aligner_of(args, model).decide_on(*streams)
     pair = nth(pairs, args.line, "the corpus")
-    if not (pair.source.text and pair.target.text):
+    source, target = pair.source.text, pair.target.text
+    if not (source and target):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
-    check_gold(args, of_gold, pair)
-    figure = pictures.soft_alignments(
-        panels_of(args, aligner, pair, of_gold),
-        sentences_of(pair, model),
-        of_gold,
-        title=headline(args),
-    )
-    pictures.save(figure, args.output)
+    check_gold(args, of_gold, (len(source), len(target)))
+    titles = []
+    for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
+        titles.append(f"{side} ({language})" if language else side)
+    panels = panels_of(args, aligner, pair, of_gold)
+    sentences = Sentences(source, target, *titles)
+    save(soft_alignments(panels, sentences, of_gold, title=headline(args)), args.output)
 
 
 def check_line(args: argparse.Namespace, total: int | None) -> None:
@@ -143,9 +130,8 @@ def check_line(args: argparse.Namespace, total: int | None) -> None:
         raise InputError(f"--line {args.line}: the corpus has {total} lines")
 
 
-def check_gold(args: argparse.Namespace, gold: Gold | None, pair: Pair) -> None:
+def check_gold(args: argparse.Namespace, gold: Gold | None, sizes: tuple[int, int]) -> None:
     """Refuses gold links of words that the pair has not."""
-    sizes = (len(pair.source.text), len(pair.target.text))
     for source, target in sorted(gold.possible if gold else ()):
         if source >= sizes[0] or target >= sizes[1]:
             raise InputError(
@@ -184,27 +170,21 @@ def panels_of(
     args: argparse.Namespace, aligner: NormAligner, pair: Pair, gold: Gold | None
 ) -> list[list[Panel]]:
     """One row with a panel for each method; or with --layers a row for each method."""
-    from fairseq_normalign.report.pictures import Panel
+    from fairseq_normalign.alignment.pictures import Panel
 
-    if args.layers is None:
-        rows = [[evidence_of(name, aligner.place) for name in args.method]]
-    else:
-        rows = [layer_evidences(name, layers_of(args, aligner), aligner) for name in args.method]
     panels = []
-    for evidences in rows:
+    for name in args.method:
+        places = [aligner.place]
+        if args.layers:
+            places = [aligner.place._replace(layer=layer) for layer in layers_of(args, aligner)]
+        evidences = list(dict.fromkeys(evidence_of(name, place) for place in places))
         (softs,) = aligner.evidences_many([pair], evidences)
         row = []
         for evidence, soft in zip(evidences, softs, strict=True):
             links = set(aligner.links(soft)) if args.layers else None
             row.append(Panel(title(evidence, links, gold), soft.words, links))
         panels.append(row)
-    return panels
-
-
-def layer_evidences(name: str, layers: Sequence[int], aligner: NormAligner) -> list[Evidence]:
-    """A method at each of the layers, as far as it has them, and at the step of the aligner."""
-    evidences = [evidence_of(name, aligner.place._replace(layer=layer)) for layer in layers]
-    return list(dict.fromkeys(evidences))
+    return panels if args.layers else [list(chain(*panels))]
 
 
 def evidence_of(name: str, of_norms: Evidence) -> Evidence:
@@ -222,17 +202,6 @@ def title(evidence: Evidence, links: set[Link] | None, gold: Gold | None) -> str
     if links is not None and gold is not None:
         text += f"\nAER {100 * count(links, gold).aer:.1f}"
     return text
-
-
-def sentences_of(pair: Pair, model: ReadyModel) -> Sentences:
-    """The words, and axes named by language."""
-    from fairseq_normalign.host.special_tokens import languages_of
-    from fairseq_normalign.report.pictures import Sentences
-
-    titles = []
-    for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
-        titles.append(f"{side} ({language})" if language else side)
-    return Sentences(pair.source.text, pair.target.text, *titles)
 
 
 def headline(args: argparse.Namespace) -> str:

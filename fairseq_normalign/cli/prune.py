@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import options
@@ -136,12 +135,12 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
 def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
     from fairseq_normalign.heads.head_scores import ProfileOptions
     from fairseq_normalign.heads.profiling import head_ranks
-    from fairseq_normalign.host.options import complete, corpus, fitted, load
+    from fairseq_normalign.host.options import complete, load
+    from fairseq_normalign.host.raw_corpus import corpus
 
     complete(args)
     model = load(args)
-    first = islice(corpus(args, model.reader).pairs, args.limit)
-    (pairs,) = map(list, fitted(args, [first], [model.forcing]))
+    (pairs,) = map(list, corpus(args, [model], limit=args.limit).streams)
     count = len(pairs)
     on_all = ProfileOptions(ablation=count, ablation_bleu=count, max_tokens=args.max_tokens)
     return head_ranks(model, pairs, args.by, on_all)

@@ -7,8 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairseq_normalign.attention.extract import RULES, check_extract
 from fairseq_normalign.attention.methods import METHODS, method_of
@@ -19,23 +18,17 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
     name_of,
+    read_lines,
     refuse_overwriting,
     short_names,
     whole_file,
 )
 from fairseq_normalign.progress import is_quiet
-from fairseq_normalign.text.links import refuse_other_count
+from fairseq_normalign.results.blocks import as_json
+from fairseq_normalign.results.page import Included, overview, page, sections
+from fairseq_normalign.results.result import read_result
 
-if TYPE_CHECKING:
-    from fairseq_normalign.report.html.browser import Browser
-    from fairseq_normalign.report.html.included import Included
-    from fairseq_normalign.report.html.measuring import Gatherer, Material
-    from fairseq_normalign.results.blocks import Section, Table
-
-ENDINGS = (".html", ".htm")
 PARTS = ("heads", "mixing", "statistics")
-DEFAULT_PARTS = ("heads", "mixing")
-MEGABYTES = 15
 PAGE_BYTES = 600_000  # what the page takes beside the soft alignments
 DESCRIPTION = """One page of HTML that opens from disk: alignments of a corpus to browse, error
 rates of layers and methods, maps of heads, mixing ratios; and what other commands wrote as JSON.
@@ -45,7 +38,8 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
 
 
 def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    if names_a_model(argv):
+    named = {word.partition("=")[0] for word in argv}
+    if named & {"--path", "-h", "--help"}:  # help is that of all options
         parser = options.model_parser(
             "report", description=DESCRIPTION, example=EXAMPLE, several=True
         )
@@ -63,19 +57,8 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def names_a_model(argv: Sequence[str]) -> bool:
-    """Whether a checkpoint is named, or the whole help is asked for."""
-    words = [word.partition("=")[0] for word in argv]
-    return bool({"--path", "-h", "--help"} & set(words))
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpus_options(parser)
-    add_measuring_options(parser)
-    add_page_options(parser)
-
-
-def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--methods",
@@ -113,10 +96,9 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
         "--measure",
         nargs="*",
         choices=PARTS,
-        default=list(DEFAULT_PARTS),
+        default=["heads", "mixing"],
         metavar="PART",
-        help=f"beside alignments: any of {', '.join(PARTS)}, or none (default: "
-        f"{' '.join(DEFAULT_PARTS)})",
+        help=f"beside alignments: any of {', '.join(PARTS)}, or none (default: heads mixing)",
     )
     group.add_argument(
         "--limit",
@@ -132,6 +114,7 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="pairs that can be browsed, the first ones (default: %(default)s)",
     )
+    add_page_options(parser)
 
 
 def add_page_options(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +132,7 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-megabytes",
         type=options.positive,
-        default=MEGABYTES,
+        default=15,
         metavar="N",
         help="how large the page may be: shares are rounded to fit, and then pairs left out "
         "(default: %(default)s)",
@@ -171,129 +154,48 @@ def check(args: argparse.Namespace) -> None:
 
 
 def check_page(args: argparse.Namespace) -> None:
-    if not args.output.endswith(ENDINGS):
+    if not args.output.endswith((".html", ".htm")):
         raise InputError(f"--output {args.output}: expected a name that ends in .html")
     refuse_overwriting(args.output, *args.include)
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.report.html.included import read_included
-    from fairseq_normalign.report.html.overview import overview
-
     included = read_included(args.include)
-    if not args.path:
-        write(args, overview([], None, included), included)
-        return
-    gatherer, facts, models = gathered(args)
-    everything = [*gatherer.included, *included]
-    first = overview(facts, models, everything, gatherer.advice)
-    write(args, first, everything, gatherer.browser())
+    contents: dict[str, Any] = {"browser": None}
+    packed: dict[str, str] = {}
+    if args.path:
+        from fairseq_normalign.cli.report_models import gathered
+        from fairseq_normalign.host.options import complete
+
+        complete(args)
+        gatherer, models = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))
+        browser = gatherer.browser()
+        included = [*gatherer.included, *included]
+        first = overview(gatherer.facts(), models, included, gatherer.advice)
+        contents, packed = {"browser": browser.as_json()}, dict(browser.packed())
+    else:
+        first = overview([], None, included)
+    contents["sections"] = as_json([first, *sections(included)])
+    write(args, "".join(page(args.title, contents, packed)))
 
 
-def gathered(args: argparse.Namespace) -> tuple[Gatherer, list[tuple[str, str]], Table]:
-    """All that is measured of the checkpoints, and what is to be told of them and of the corpus."""
-    from fairseq_normalign.alignment.aligner import AlignOptions
-    from fairseq_normalign.host.options import complete, gold
-    from fairseq_normalign.report.html.measuring import Gatherer, ReportOptions
+def read_included(paths: Sequence[str]) -> list[Included]:
+    """What files hold: JSON of our commands, or logs of ``fairseq-train --log-relevance``."""
+    from fairseq_normalign.heads.relevance_log import GateLog, read_log
 
-    complete(args)
-    budget = max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES)
-    measuring = ReportOptions(
-        methods=args.methods,
-        heads=not args.no_heads,
-        parts=args.measure,
-        pairs=args.max_sentences,
-        limit=args.limit,
-        budget=budget,
-        align=AlignOptions(extract=args.extract, eos=args.eos, batch_tokens=args.max_tokens),
-    )
-    gatherer = Gatherer(measuring, (lambda: gold(args)) if args.gold else None)
-    names = short_names(args.path)
-    # All are read before the first is measured: what cannot be read is refused at once.
-    materials = [material_of(args, *model) for model in zip(names, args.path, strict=True)]
-    total = materials[0].total
-    if args.gold:
-        refuse_other_count(gold(args), total)
-    for material in materials:
-        gatherer.add(material, systems=len(materials))
-    for name, path in zip(short_names(args.links), args.links, strict=True):
-        gatherer.add_links(path, name, total)
-    gatherer.score_links(args.links)
-    rows = [model_row(material) for material in materials]
-    return gatherer, facts_of(args, gatherer), models_table(rows)
+    included = []
+    for path, name in zip(paths, short_names(paths), strict=True):
+        first = "" if is_stream(path) else next(islice(read_lines(path), 1), "")
+        is_log = first.startswith("{") and '"updates"' in first
+        included.append(Included(name, GateLog(read_log(path)) if is_log else read_result(path)))
+    return included
 
 
-def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
-    """A model and the corpus as it reads it."""
-    from fairseq_normalign.host.options import corpus, fitted, load
-    from fairseq_normalign.report.html.measuring import Material
-
-    of_one = argparse.Namespace(**{**vars(args), "path": path})
-    model = load(of_one)
-    unfitted, total = corpus(of_one, model.reader)
-    (pairs,) = fitted(of_one, [unfitted], [model.forcing])
-    first = list(islice(pairs, max(args.max_sentences, args.limit)))
-    return Material(name, path, model, first, pairs, total)
-
-
-def model_row(material: Material) -> list[Any]:
-    from fairseq_normalign.host.attention_modules import head_counts
-
-    model = material.model.forcing.model
-    counts = head_counts(model)
-    heads: dict[str, list[str]] = {kind: [] for kind, _ in counts}
-    for (kind, _), number in counts.items():
-        heads[kind].append(str(number))
-    shape = "; ".join(f"{kind} {' '.join(numbers)}" for kind, numbers in heads.items())
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    size = Path(material.path).stat().st_size / 1e6 if Path(material.path).exists() else None
-    direction = "–".join(material.languages)
-    return [material.name, direction, shape, parameters / 1e6, size]
-
-
-def models_table(rows: list[list[Any]]) -> Table:
-    from fairseq_normalign.results.blocks import Table
-
-    columns = ["model", "languages", "heads of each layer", "million parameters", "file in MB"]
-    return Table(columns, rows, "Models", decimals=1)
-
-
-def facts_of(args: argparse.Namespace, gatherer: Gatherer) -> list[tuple[str, str]]:
-    """Where the sentences come from, and how many are shown."""
-    texts = [args.source_file, args.target_file, args.hypotheses]
-    named = [Path(path).name for path in texts if path]
-    corpus = " and ".join(named) or f"{Path(args.data.partition(':')[0]).name}, {args.gen_subset}"
-    pairs = gatherer.browser().pairs
-    words = [sum(len(pair.source) for pair in pairs), sum(len(pair.target) for pair in pairs)]
-    facts = [
-        ("corpus", corpus),
-        ("gold", Path(args.gold).name if args.gold else "none"),
-        ("pairs to browse", f"{len(pairs):,}, of {words[0]:,} and {words[1]:,} words"),
-        ("methods", ", ".join(args.methods)),
-    ]
-    if args.measure:
-        facts.append(("pairs that heads and blocks are measured on", f"{gatherer.measured_on:,}"))
-    return facts + gatherer.facts()
-
-
-def write(
-    args: argparse.Namespace,
-    first: Section,
-    included: Sequence[Included],
-    browser: Browser | None = None,
-) -> None:
+def write(args: argparse.Namespace, text: str) -> None:
     """Writes the page, and says how large it is."""
-    from fairseq_normalign.report.html.overview import sections
-    from fairseq_normalign.report.html.page import page, written
-    from fairseq_normalign.results.blocks import as_json
-
-    contents = {
-        "sections": as_json([first, *sections(included)]),
-        "browser": None if browser is None else browser.as_json(),
-    }
-    packed = {} if browser is None else dict(browser.packed())
     with whole_file(args.output) as file:
-        size = written(page(args.title, contents, packed), file)
+        file.write(text)
+    size = len(text.encode("utf-8"))
     if not is_quiet():
         print(f"{args.output}: {size / 1e6:.1f} MB", file=sys.stderr)
     if size > 1_000_000 * args.max_megabytes:

@@ -24,7 +24,7 @@ from fairseq_normalign.progress import is_quiet
 # descriptor.
 NO_STDOUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
-# And of a name that is too long, that leads round in circles, or where nobody may look.
+# And of a name of a file that is too long, leads round in circles, or where nobody may look.
 NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR}
 
 
@@ -51,16 +51,6 @@ def prepare_streams() -> None:
 def print_signature(signature: Mapping[str, object]) -> None:
     """The choices behind a result, beside it: on stderr."""
     print("|".join(f"{name}:{value}" for name, value in signature.items()), file=sys.stderr)
-
-
-def is_about_stdout(error: OSError) -> bool:
-    """Whether printing failed; errors about files name them."""
-    return error.filename is None and error.errno in NO_STDOUT
-
-
-def is_about_a_name(error: OSError) -> bool:
-    """Whether no file can have the name, or be looked for where it leads: a user gave it."""
-    return error.filename is not None and error.errno in NO_NAME
 
 
 def drop_stdout() -> None:

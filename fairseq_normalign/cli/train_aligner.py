@@ -137,35 +137,23 @@ def known_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[
 
 
 def count_pairs(args: argparse.Namespace, model: ReadyModel) -> int:
-    from fairseq_normalign.host.options import corpus
+    from fairseq_normalign.host.raw_corpus import corpus
 
-    pairs, total = corpus(args, model.reader)
-    count = sum(1 for _ in pairs) if total is None else total
-    return count if args.limit is None else min(count, args.limit)
+    (pairs,), total = corpus(args, [model], limit=args.limit)
+    return sum(1 for _ in pairs) if total is None else total
 
 
 def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
+    from fairseq_normalign.host.raw_corpus import corpus
 
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
-    streams = read_streams(args, models)
-    decided, again = aligner.decide_on(*streams)
+    decided, again = aligner.decide_on(*corpus(args, models, limit=args.limit).streams)
     with bar("links", total=count_pairs(args, models[0])) as shown:
         return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
-
-
-def read_streams(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list:
-    """The first pairs of the corpus as each model reads it."""
-    from fairseq_normalign.host.options import corpus, fitted
-
-    streams = []
-    for place, model in enumerate(models):
-        pairs, _ = corpus(args, model.reader, reverse=bool(place))
-        streams.append(islice(pairs, args.limit))
-    return fitted(args, streams, [model.forcing for model in models])
 
 
 def train(
@@ -208,8 +196,6 @@ def train(
 
 def pairs_of(args: argparse.Namespace, model: ReadyModel, *, reverse: bool) -> Iterator[Pair]:
     """The pairs to learn from, as one model reads them."""
-    from fairseq_normalign.host.options import corpus, fitted
+    from fairseq_normalign.host.raw_corpus import corpus
 
-    pairs, _ = corpus(args, model.reader, reverse=reverse)
-    (fitting,) = fitted(args, [islice(pairs, args.limit)], [model.forcing])
-    return fitting
+    return corpus(args, [model], swapped=[reverse], limit=args.limit).streams[0]

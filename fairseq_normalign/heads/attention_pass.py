@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.recorder import Recording, record
+from fairseq_normalign.attention.recorder import Recording, check_finite, record
 from fairseq_normalign.host.attention_modules import head_counts
 from fairseq_normalign.host.batches import numbered_batches, text_of_batch
 from fairseq_normalign.host.pairs import Pair

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
@@ -26,7 +25,7 @@ from fairseq_normalign.heads.translation import (
 )
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.lengths import TooLong, fit_lengths, limits_of
+from fairseq_normalign.host.lengths import fitted, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -81,7 +80,7 @@ def compare(
         lowercase: whether BLEU and chrF ignore case.
         limit: how many sentences to translate, from the first on; all by default.
         too_long: what becomes of sources that the first model does not take (see
-            ``host.lengths.fit_lengths``).
+            ``host.lengths.fit_together``).
     """
     metrics = translation_metrics(tokenize, lowercase=lowercase)
     every_path = [*paths, *scratch]
@@ -92,11 +91,7 @@ def compare(
     _check_heads(every_path, models, len(paths))
     pairs, references = read_corpus(corpus, readers[0], limit=limit)
     limits = limits_of(models[0])._replace(target=None)
-    report = TooLong()
-    pairs = list(fit_lengths(pairs, limits, too_long, report))
-    summary = report.summary(too_long)
-    if summary:
-        warnings.warn(summary, stacklevel=2)
+    pairs = fitted(pairs, limits, too_long)
     # Alignment comes first: beam search leaves attention set up for beams.
     aers = aer_scores(models, readers, gold, method=method, max_tokens=max_tokens) if gold else []
     translators = [Translator(model, own_reader, search) for model, own_reader in loaded]

@@ -4,7 +4,7 @@ A new score is one class or function, in a file of its own, and one entry in :da
 ``normalign heads``, ``normalign prune --by`` and ``heads.profiling.profile`` take what is in the
 table. See CONTRIBUTING for a worked example.
 
-This module imports no PyTorch: ``--help`` reads it.
+Importing this module imports no PyTorch: ``--help`` reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fairseq_normalign.attention.extract import RULES
 from fairseq_normalign.attention.methods import LRP_RULES
 from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.late import late
 from fairseq_normalign.options import from_0, option, positive, share
 
 if TYPE_CHECKING:
@@ -169,16 +168,31 @@ class HeadScore(NamedTuple):
     default: bool = False  # measured unless scores are named
 
 
+def _modules() -> Any:
+    """The package of scores, their modules imported: when something is measured, not before."""
+    from fairseq_normalign import heads
+    from fairseq_normalign.heads import (  # noqa: F401  # noqa: F401
+        alignment_scores,
+        confidence,
+        loss_scores,
+        relevance_scores,
+        roles,
+        syntax,
+    )
+
+    return heads
+
+
 # In the order of columns, and of measuring: beam search leaves attention set up for beams, so that
 # BLEU comes last.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        late("heads.relevance_scores:relevance"),
+        lambda survey: _modules().relevance_scores.relevance(survey),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        late("heads.confidence:Confidence"),
+        lambda survey: _modules().confidence.Confidence(survey),
         "mean of the largest weight (Voita et al., 2019)",
         watches=True,
         ranks=True,
@@ -186,7 +200,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        late("heads.confidence:Entropy"),
+        lambda survey: _modules().confidence.Entropy(survey),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         watches=True,
         low=True,
@@ -194,7 +208,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm-confidence": HeadScore(
-        late("heads.confidence:NormConfidence"),
+        lambda survey: _modules().confidence.NormConfidence(survey),
         "the same with ‖αf(x)‖ as shares of their row",
         watches=True,
         ranks=True,
@@ -202,7 +216,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm": HeadScore(
-        late("heads.confidence:Norm"),
+        lambda survey: _modules().confidence.Norm(survey),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         watches=True,
         ranks=True,
@@ -210,31 +224,31 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "importance": HeadScore(
-        late("heads.loss_scores:importance"),
+        lambda survey: _modules().loss_scores.importance(survey),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        late("heads.loss_scores:loss_ablation"),
+        lambda survey: _modules().loss_scores.loss_ablation(survey),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        late("heads.confidence:gates"),
+        lambda survey: _modules().confidence.gates(survey),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        late("heads.alignment_scores:error_rates"),
+        lambda survey: _modules().alignment_scores.error_rates(survey),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
     "positions": HeadScore(
-        late("heads.roles:PositionWatcher"),
+        lambda survey: _modules().roles.PositionWatcher(survey),
         "role: relative position of the maxima",
         watches=True,
         encoder=True,
@@ -242,7 +256,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "rare": HeadScore(
-        late("heads.roles:RareRole"),
+        lambda survey: _modules().roles.RareRole(survey),
         "role: maxima on the rarest tokens of the sentence",
         watches=True,
         encoder=True,
@@ -250,13 +264,13 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "UAS": HeadScore(
-        late("heads.syntax:syntax"),
+        lambda survey: _modules().syntax.syntax(survey),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        late("heads.loss_scores:bleu_loss"),
+        lambda survey: _modules().loss_scores.bleu_loss(survey),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),

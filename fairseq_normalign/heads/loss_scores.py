@@ -9,8 +9,7 @@ import torch
 from sacrebleu.metrics import BLEU
 from torch import Tensor, nn
 
-from fairseq_normalign.attention.finite import check_finite
-from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, running_heads
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
@@ -30,8 +29,7 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.host.batches import numbered_batches, text_of, text_of_batch
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.predictions import target_log_probs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
 from fairseq_normalign.host.translate import Translator, reference
 from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.progress import bar

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF
@@ -44,7 +45,7 @@ def read_corpus(
         pairs = list(text_pairs(without_targets, reader))
     else:
         name = corpus
-        pairs = list(binarised_pairs(corpus, reader)[0])[:limit]
+        pairs = list(islice(binarised_pairs(corpus, reader), limit))
         references = [reference(pair, reader) for pair in pairs]
     if not pairs:
         raise InputError(f"{name}: nothing to translate")

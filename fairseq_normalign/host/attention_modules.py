@@ -6,10 +6,15 @@ Another implementation of attention is supported by teaching it to the functions
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 from fairseq.modules import MultiheadAttention
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from fairseq.modules.transformer_sentence_encoder_layer import TransformerSentenceEncoderLayer
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
@@ -164,31 +169,85 @@ def cached_values(attention: MultiheadAttention, incremental_state: dict) -> Ten
 
 
 @contextmanager
-def explicit_path(modules: Collection[MultiheadAttention]) -> Iterator[None]:
-    """fairseq's own attention code instead of PyTorch's fused one, which gives no head weights."""
-    before = [(attention, attention.skip_embed_dim_check) for attention in modules]
-    for attention in modules:
-        attention.skip_embed_dim_check = True
+def _set(modules: Collection[FairseqModule], attribute: str, value: Any) -> Iterator[None]:
+    """Within it, an attribute of some modules has a value."""
+    before = [(module, getattr(module, attribute)) for module in modules]
+    for module in modules:
+        setattr(module, attribute, value)
     try:
         yield
     finally:
-        for attention, value in before:
-            attention.skip_embed_dim_check = value
+        for module, own in before:
+            setattr(module, attribute, own)
 
 
-@contextmanager
-def single_beam(model: FairseqModule) -> Iterator[None]:
+def explicit_path(modules: Collection[MultiheadAttention]) -> AbstractContextManager[None]:
+    """fairseq's own attention code instead of PyTorch's fused one, which gives no head weights."""
+    return _set(modules, "skip_embed_dim_check", True)
+
+
+def single_beam(model: FairseqModule) -> AbstractContextManager[None]:
     """A forward pass over sentences instead of beams, in a model that may have translated before.
 
     Beam search tells some models, as BART, how many beams a sentence has, and nothing takes it
     back: source–target attention would go on to take every so many sentences of a batch for one.
     """
     for_beams = [module for module in model.modules() if hasattr(module, "beam_size")]
-    sizes = [(module, module.beam_size) for module in for_beams]
-    for module in for_beams:
-        module.beam_size = 1
-    try:
-        yield
-    finally:
-        for module, size in sizes:
-            module.beam_size = size
+    return _set(for_beams, "beam_size", 1)
+
+
+class BlockModules(NamedTuple):
+    """The modules of one attention block: its attention, residual connection and layer norm."""
+
+    attention: MultiheadAttention
+    layer_norm: FairseqModule
+    before: bool  # whether the layer norm is before the attention
+
+
+def block_modules(
+    model: FairseqModule, kinds: Collection[str] = tuple(KINDS)
+) -> dict[Name, BlockModules]:
+    """The blocks of some kinds of attention, by (kind, layer from 0).
+
+    Blocks that are no sum of attention and residual are refused.
+    """
+    by_name = {}
+    for (kind, layer), attention in attentions(model).items():
+        if kind not in kinds:
+            continue
+        module = layers_of(getattr(model, KINDS[kind].side))[layer]
+        reason = _no_plain_block(kind, module)
+        if reason is not None:
+            raise InputError(f"{kind} attention of layer {layer + 1} {reason}")
+        layer_norm = getattr(module, f"{KINDS[kind].attribute}_layer_norm")
+        before = getattr(module, "normalize_before", False)
+        by_name[kind, layer] = BlockModules(attention, layer_norm, before)
+    return by_name
+
+
+PLAIN_SUMS = (
+    TransformerEncoderLayerBase.residual_connection,
+    TransformerDecoderLayerBase.residual_connection,
+)
+# Attributes of a layer that are set if something stands between its attention and the sum, and the
+# options that set them (NormFormer). They are about the decoder's self-attention.
+BETWEEN = {"c_attn": "--scale-heads", "attn_ln": "--scale-attn"}
+
+
+def _no_plain_block(kind: str, module: FairseqModule) -> str | None:
+    """Why an attention is not just added to what it reads, if it is not."""
+    name = f"is in a {type(module).__name__}, which has"
+    is_known = hasattr(module, "normalize_before") or isinstance(
+        module, TransformerSentenceEncoderLayer
+    )
+    if not (is_known and hasattr(module, f"{KINDS[kind].attribute}_layer_norm")):
+        return (
+            f"{name} no residual connection and layer norm that are known; expected a Transformer "
+            "layer of fairseq"
+        )
+    for attribute, option in BETWEEN.items():
+        if kind == "decoder" and getattr(module, attribute, None) is not None:
+            return f"uses {option}, which changes it before it is added"
+    if getattr(type(module), "residual_connection", PLAIN_SUMS[0]) not in PLAIN_SUMS:
+        return f"{name} a residual connection of its own"
+    return None

@@ -32,11 +32,10 @@ def map_batches(
     """
     ready: dict[int, Result] = {}
     due = 0
-    for batch in numbered_batches(pairs, max_tokens=max_tokens, window=window):
+    numbered = numbered_batches(pairs, max_tokens=max_tokens, window=window, progress=progress)
+    for batch in numbered:
         numbers, members = zip(*batch, strict=True)
         ready.update(zip(numbers, run(list(members)), strict=True))
-        if progress is not None:
-            progress(len(batch))
         while due in ready:
             yield ready.pop(due)
             due += 1

@@ -19,17 +19,6 @@ from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.text.text_doctor import unjoined
 
 
-def binarised_pairs(subset: str, reader: PairReader) -> tuple[Iterator[Pair], int]:
-    """Pairs of a ``fairseq-preprocess``ed subset, in the order of the text, and how many there are.
-
-    Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in
-    some tasks.
-    """
-    sides = binarised_sides(subset, reader)
-    say_if_unjoined(reader)
-    return _counting_unknown(_pairs(sides, reader), reader, sides.names), len(sides.source)
-
-
 class Sides(NamedTuple):
     """Both sides of a subset, as many sentences of each; masked language models have no target."""
 
@@ -37,12 +26,32 @@ class Sides(NamedTuple):
     target: Sequence[Any] | None
     names: Sequence[str]  # of their files, without ending
 
+    def tokens(self, index: int) -> tuple[Any, Any]:
+        """One pair; a target that is not there is None."""
+        return self.source[index], None if self.target is None else self.target[index]
+
+
+def binarised_pairs(subset: str, reader: PairReader) -> Iterator[Pair]:
+    """Pairs of a ``fairseq-preprocess``ed subset, in the order of the text."""
+    sides = binarised_sides(subset, reader)
+    numbers = range(len(sides.source))
+    return (reader.binarised_pair(*sides.tokens(n), f"pair {n + 1}") for n in numbers)
+
 
 def binarised_sides(subset: str, reader: PairReader) -> Sides:
-    """The tokens of a subset."""
+    """The tokens of a subset; warns if its pieces would count as words.
+
+    Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in
+    some tasks.
+    """
+    for side in (reader.source, reader.target):
+        diagnosis = unjoined(side.vocabulary, reader.scheme)
+        if diagnosis is not None:
+            reader.warn_once(reader.wording.advice(diagnosis), "join")
     options = task_options(reader.task)
     if getattr(options, "source_lang", None) is None:
-        return _without_targets(subset, options.data, reader)
+        path = _only_source(subset, options.data)
+        return Sides(_sentences(path, reader.task.source_dictionary), None, [path])
     languages = (options.source_lang, options.target_lang)
     prefix = _prefix(subset, options.data, languages)
     source = _sentences(prefix + languages[0], reader.task.source_dictionary)
@@ -54,24 +63,14 @@ def binarised_sides(subset: str, reader: PairReader) -> Sides:
     return Sides(source, target, [prefix + language for language in languages])
 
 
-def _without_targets(subset: str, data: str, reader: PairReader) -> Sides:
-    """Sentences as ``fairseq-preprocess --only-source`` writes them."""
+def _only_source(subset: str, data: str) -> str:
+    """The path of sentences as ``fairseq-preprocess --only-source`` writes them."""
     for folder in utils.split_paths(data or ""):
-        path = f"{folder}/{subset}"
-        if not _missing(path):
-            return Sides(_sentences(path, reader.task.source_dictionary), None, [path])
+        if not _missing(f"{folder}/{subset}"):
+            return f"{folder}/{subset}"
     raise MissingSubset(
         f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
     )
-
-
-def _pairs(sides: Sides, reader: PairReader) -> Iterator[Pair]:
-    for index in range(len(sides.source)):
-        if sides.target is None:
-            yield reader.binarised_pair(sides.source[index], None, f"sentence {index + 1}")
-        else:
-            source, target = sides.source[index], sides.target[index]
-            yield reader.binarised_pair(source, target, f"pair {index + 1}")
 
 
 def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:
@@ -79,11 +78,11 @@ def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:
     incomplete: list[str] = []
     for folder, order in product(utils.split_paths(data or ""), (languages, languages[::-1])):
         prefix = f"{folder}/{subset}.{'-'.join(order)}."
-        missing = [_missing(prefix + language) for language in languages]
-        if not any(missing):
+        missing = [*_missing(prefix + languages[0]), *_missing(prefix + languages[1])]
+        if not missing:
             return prefix
-        if len(missing[0] + missing[1]) < 4:
-            incomplete = missing[0] + missing[1]
+        if len(missing) < 4:
+            incomplete = missing
     name = f"subset {subset!r} of {'-'.join(languages)} in {data}"
     if incomplete:
         raise MissingSubset(f"{name}: there is no {' and no '.join(incomplete)}")
@@ -102,7 +101,7 @@ def _missing(path: str) -> list[str]:
 
 def _sentences(path: str, dictionary: Dictionary) -> Sequence[Any]:
     """One side of a subset; fairseq's older format must be told to read its sentences."""
-    if not Path(path).is_file() and check_index(path) == 0:
+    if not Path(path).is_file() and _checked_count(path) == 0:
         return []  # fairseq cannot map an empty file
     try:
         dataset = load_indexed_dataset(path, dictionary)
@@ -113,147 +112,53 @@ def _sentences(path: str, dictionary: Dictionary) -> Sequence[Any]:
     return dataset
 
 
-def say_if_unjoined(reader: PairReader) -> None:
-    """Pieces count as words if nobody said how to join them."""
-    for side in (reader.source, reader.target):
-        diagnosis = unjoined(side.vocabulary, reader.scheme)
-        if diagnosis is not None:
-            reader.warn_once(reader.wording.advice(diagnosis), "join")
-
-
-def _counting_unknown(
-    pairs: Iterator[Pair], reader: PairReader, names: Sequence[str]
-) -> Iterator[Pair]:
-    """The pairs; then a word about pieces that are <unk>, if pieces are joined to words."""
-    counts = UnknownPieces(reader)
-    for pair in pairs:
-        counts.add(pair)
-        yield pair
-    counts.tell(names)
-
-
-class UnknownPieces:
-    """How many pieces of binarised text are <unk>, which does not tell where words begin."""
-
-    def __init__(self, reader: PairReader):
-        self.reader = reader
-        self.unknown = [0, 0]  # of source and target
-        self.pieces = [0, 0]
-
-    def add(self, pair: Pair) -> None:
-        for number, side in enumerate((self.reader.source, self.reader.target)):
-            sentence = getattr(pair, side.name)
-            self.unknown[number] += int((sentence.tokens == side.dictionary.unk()).sum())
-            self.pieces[number] += sum(word >= 0 for word in sentence.words)
-
-    def add_counts(self, unknown: Sequence[int], pieces: Sequence[int]) -> None:
-        """What was counted elsewhere."""
-        for number in range(2):
-            self.unknown[number] += unknown[number]
-            self.pieces[number] += pieces[number]
-
-    def tell(self, names: Sequence[str]) -> None:
-        """A word about each file, if its pieces are joined to words."""
-        for name, count, total in zip(names, self.unknown, self.pieces, strict=False):
-            if count and self.reader.scheme != "none":
-                self.reader.warn_once(
-                    f"{name}: {count} of {total} pieces ({count / total:.1%}) are <unk>, which "
-                    "does not tell where words begin: they may be joined wrongly there, unlike in "
-                    "text",
-                    name,
-                )
-
-
 MAPPED = b"MMIDIDX\x00\x00"  # fairseq's format since 0.9, read by mapping it into memory
 CACHED = b"TNTIDX\x00\x00"  # the older one
-HUFFMAN = b"HUFFIDX\x00\x00"
-# Bytes of a token by the code of its type; the types of real numbers are left out.
-TOKEN_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8}
+# Bytes of a token by version and code of its type; types of real numbers are left out.
+TOKEN_BYTES = {(1, code): size for code, size in enumerate((1, 1, 2, 4, 8), 1)}
+TOKEN_BYTES |= {(1, 8): 2, (1, 9): 4, (1, 10): 8}
 
 
-class Index(NamedTuple):
-    """Where sentences are in a ``.bin``, in bytes."""
+def _checked_count(path: str) -> int:
+    """How many sentences there are in ``path.idx`` and ``path.bin``, if they are sound.
 
-    starts: np.ndarray
-    ends: np.ndarray
-
-
-def check_index(path: str) -> int:
-    """Refuses ``path.idx`` and ``path.bin`` that are damaged or not fairseq's.
-
-    Returns:
-        how many sentences there are.
+    fairseq itself would read other memory, or fail when it comes to a sentence.
     """
-    name = f"{path}.idx"
-    content = Path(name).read_bytes()
-    if content.startswith(HUFFMAN):  # fairseq's reader needs a bitarray of 2022, and looks at less
-        raise InputError(
-            f"{name}: is in the Huffman format, which is not read here; expected one by "
-            "fairseq-preprocess --dataset-impl mmap"
-        )
     try:
-        index = _parse(content)
-    except (struct.error, ValueError) as error:
-        raise InputError(f"{name}: {error}; expected an index by fairseq-preprocess") from None
+        starts, ends = _bounds(Path(f"{path}.idx").read_bytes())
+    except (struct.error, KeyError, ValueError, OverflowError):
+        raise InputError(
+            f"{path}.idx: not an index of fairseq-preprocess --dataset-impl mmap, or a damaged one"
+        ) from None
     size = Path(f"{path}.bin").stat().st_size
-    outside = (index.starts < 0) | (index.ends < index.starts) | (index.ends > size)
+    outside = (starts < 0) | (ends < starts) | (ends > size)
     if outside.any():
         number = int(outside.argmax())
         raise InputError(
             f"{path}.bin: {size} bytes, but sentence {number + 1} of {len(outside)} is to be found "
-            f"at {index.starts[number]} to {index.ends[number]}; is the file cut off, or not that "
-            f"of {name}?"
+            f"at {starts[number]} to {ends[number]}; is the file cut off, or not that of the index?"
         )
     return len(outside)
 
 
-def _parse(content: bytes) -> Index:
-    if content.startswith(MAPPED):
-        return _parse_mapped(content)
-    if content.startswith(CACHED):
-        return _parse_cached(content)
-    raise ValueError(f"begins with {content[:8]!r}")
-
-
-def _parse_mapped(content: bytes) -> Index:
-    """Magic, version, type of tokens, number of sentences; their sizes and starts."""
-    version, code, count = struct.unpack_from("<QBQ", content, len(MAPPED))
-    begin = len(MAPPED) + struct.calcsize("<QBQ")
-    token_bytes = _token_bytes(version, code)
-    _check_size(content, begin + 12 * count)
-    sizes = np.frombuffer(content, np.int32, count, begin)
-    starts = np.frombuffer(content, np.int64, count, begin + 4 * count)
-    return Index(starts, starts + sizes.astype(np.int64) * token_bytes)
-
-
-def _parse_cached(content: bytes) -> Index:
-    """Magic, version, type and bytes of tokens, number of sentences and of sizes; then these."""
-    header = struct.unpack_from("<QQQQQ", content, len(CACHED))
-    version, code, token_bytes, count, sizes = header
-    begin = len(CACHED) + struct.calcsize("<QQQQQ")
-    _token_bytes(version, code)
-    _check_size(content, begin + 8 * (2 * (count + 1) + sizes))
-    places = np.frombuffer(content, np.int64, count + 1, begin)
-    offsets = np.frombuffer(content, np.int64, count + 1, begin + 8 * (count + 1))
-    lengths = np.frombuffer(content, np.int64, sizes, begin + 16 * (count + 1))
+def _bounds(content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Where sentences begin and end in a ``.bin``, in bytes, by an index of either format."""
+    if content.startswith(MAPPED):  # version, type of tokens, count; sizes and starts
+        header = struct.Struct("<QBQ")
+        version, code, count = header.unpack_from(content, len(MAPPED))
+        begin = len(MAPPED) + header.size
+        sizes = np.frombuffer(content, np.int32, count, begin)
+        starts = np.frombuffer(content, np.int64, count, begin + sizes.nbytes)
+        return starts, starts + sizes.astype(np.int64) * TOKEN_BYTES[version, code]
+    if not content.startswith(CACHED):
+        raise ValueError
+    # Version, type and bytes of tokens, count of sentences and of sizes; places, offsets, sizes.
+    header = struct.Struct("<QQQQQ")
+    version, code, token_bytes, count, size_count = header.unpack_from(content, len(CACHED))
+    numbers = np.frombuffer(content, np.int64, 3 * count + 2, len(CACHED) + header.size)
+    places, offsets, lengths = np.split(numbers, [count + 1, 2 * count + 2])
     # A sentence is a row of tokens: it has one size, which is that of its place in the file.
-    is_sound = sizes == count and (places == np.arange(count + 1)).all()
-    if not is_sound or not (np.diff(offsets) == lengths).all():
-        raise ValueError("sizes that are not those of its sentences")
-    if token_bytes != TOKEN_BYTES[code]:
-        raise ValueError(f"tokens of type {code} with {token_bytes} bytes")
-    bounds = offsets * token_bytes
-    return Index(bounds[:-1], bounds[1:])
-
-
-def _token_bytes(version: int, code: int) -> int:
-    if version != 1:
-        raise ValueError(f"version {version}")
-    if code not in TOKEN_BYTES:
-        raise ValueError(f"tokens of type {code}, which are no whole numbers")
-    return TOKEN_BYTES[code]
-
-
-def _check_size(content: bytes, size: int) -> None:
-    if len(content) != size:
-        raise ValueError(f"{len(content)} bytes instead of {size}")
+    is_sound = (places == np.arange(count + 1)).all() and (np.diff(offsets) == lengths).all()
+    if not is_sound or (token_bytes, size_count) != (TOKEN_BYTES[version, code], count):
+        raise ValueError
+    return offsets[:-1] * token_bytes, offsets[1:] * token_bytes

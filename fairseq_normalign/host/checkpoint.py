@@ -48,30 +48,42 @@ PART = 1 << 20  # numbers that are looked at together
 guard_fairseq()
 
 
-def load_ensemble(path: str, data: str, overrides: dict | None = None):
-    """The models of a colon-separated ``path``, in evaluation mode, and their task.
+def load_single(path: str, data: str, overrides: dict | None = None):
+    """The model of ``path``, which must name one checkpoint, in evaluation mode, and its task.
+
+    Of a multilingual model, that of the pair.
 
     Args:
         data: the directory that holds the dictionaries.
         overrides: other options to change in the checkpoint's configuration.
     """
+    if ":" in path:
+        raise InputError(
+            f"--path {path}: names an ensemble; alignments come from one model at a time"
+        )
     for folder in data.split(":"):
         if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
-    models = []
-    task = None
-    for name in path.split(":"):
-        check_is_file(name)
-        with explained(name, data), joint_dictionaries(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # how fairseq calls its libraries is no news
-            (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-                [name], {**(overrides or {}), "data": data}, task
+    check_is_file(path)
+    with explained(path, data), joint_dictionaries(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # how fairseq calls its libraries is no news
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [path], {**(overrides or {}), "data": data}
+        )
+    _check_languages(path, task, overrides or {})
+    drop_copies(model)
+    check_finite(path, model.named_parameters())
+    if isinstance(model, FairseqMultiModel):
+        languages = languages_of(task)
+        pair = "{}-{}".format(*languages)
+        if pair not in model.models:
+            found = f"no languages {pair}" if any(languages) else "no languages are named"
+            raise InputError(
+                f"{path}: {found}; expected --source-lang and --target-lang of one of: "
+                f"{', '.join(model.models)}"
             )
-        _check_languages(name, task, overrides or {})
-        drop_copies(model)
-        check_finite(name, model.named_parameters())
-        models.append(model.eval())
-    return models, task
+        model = model.models[pair]
+    return model.eval(), task
 
 
 def _check_languages(path: str, task: Any, overrides: dict) -> None:
@@ -89,29 +101,6 @@ def _check_languages(path: str, task: Any, overrides: dict) -> None:
             "{}: translates {}-{}, not {}-{}; expected its own languages, or the model of the "
             "other direction".format(path, source, target, *languages_of(task))
         )
-
-
-def load_single(path: str, data: str, overrides: dict | None = None):
-    """The model of ``path``, which must name one checkpoint, and its task.
-
-    Of a multilingual model, that of the pair.
-    """
-    if ":" in path:
-        raise InputError(
-            f"--path {path}: names an ensemble; alignments come from one model at a time"
-        )
-    (model,), task = load_ensemble(path, data, overrides)
-    if isinstance(model, FairseqMultiModel):
-        languages = languages_of(task)
-        pair = "{}-{}".format(*languages)
-        if pair not in model.models:
-            found = f"no languages {pair}" if any(languages) else "no languages are named"
-            raise InputError(
-                f"{path}: {found}; expected --source-lang and --target-lang of one of: "
-                f"{', '.join(model.models)}"
-            )
-        model = model.models[pair]
-    return model, task
 
 
 def check_finite(path: str, parameters: Iterable[tuple[str, Tensor]]) -> None:
@@ -221,20 +210,19 @@ def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
 
 
 def _task(parameters: dict) -> argparse.Namespace:
-    """All that a model asks a task for when it is built."""
+    """All that a model asks a task for when it is built: dictionaries, by the size of embeddings.
+
+    A side without embeddings has those of the other.
+    """
+    sizes = {}
+    for name, values in parameters.items():
+        if name.endswith("coder.embed_tokens.weight"):
+            sizes[name.split(".")[0]] = len(values)  # encoder or decoder
+    fallback = next(iter(sizes.values()), Dictionary().nspecial)
     return argparse.Namespace(
-        source_dictionary=_blank_dictionary(parameters, "encoder", "decoder"),
-        target_dictionary=_blank_dictionary(parameters, "decoder", "encoder"),
+        source_dictionary=BlankDictionary(sizes.get("encoder", fallback)),
+        target_dictionary=BlankDictionary(sizes.get("decoder", fallback)),
     )
-
-
-def _blank_dictionary(parameters: dict, *sides: str) -> BlankDictionary:
-    """A dictionary of the size that the embeddings of the first side have that has any."""
-    for side in sides:
-        for name, values in parameters.items():
-            if name.endswith(f"{side}.embed_tokens.weight"):  # RoBERTa's: encoder.sentence_encoder
-                return BlankDictionary(len(values))
-    return BlankDictionary(Dictionary().nspecial)
 
 
 def rename(state: dict, options: argparse.Namespace, arch: str) -> None:

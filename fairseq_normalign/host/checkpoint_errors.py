@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.dictionaries import SPECIAL, first_problem
 
 FROM_FAIRSEQ = "expected a checkpoint that fairseq-train wrote"
 REFUSED_CLASS = re.compile(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)")
@@ -17,10 +16,8 @@ UNREADABLE = {  # what torch.load says, and what the file is
     "TorchScript": "a TorchScript archive",
     "legacy .tar format": "a tar archive",
 }
-DICTIONARY_ERRORS = re.compile(
-    "Incorrect dictionary format|Duplicate word found|Incorrect encoding detected"
-)
 LONGEST = 200  # characters of somebody else's message
+LISTED = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*)")
 MISSHAPEN = re.compile(
     r"size mismatch for (\S+): .*?torch\.Size\(\[([\d, ]*)\]\).*?torch\.Size\(\[([\d, ]*)\]\)"
 )
@@ -42,12 +39,20 @@ def explained(path: str, data: str = "") -> Iterator[None]:
 
 
 def _explanation(error: Exception, path: str, data: str) -> str:
-    for kind, explain in EXPLANATIONS:
-        if isinstance(error, kind):
-            message = explain(error, path, data)
-            if message is not None:
-                return message
-    return f"{path}: fairseq cannot load it: {type(error).__name__}: {_in_one_line(error)}"
+    refused = refused_file(error, path)
+    if refused is not None:
+        return refused
+    if isinstance(error, KeyError):
+        return f"{path}: has no entry {error}; {FROM_FAIRSEQ}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return _no_file(error, path)
+    if "infer language pair" in str(error):
+        return (
+            f"{path} does not name its languages, and {data} has no binarised data that would; "
+            "expected --source-lang and --target-lang"
+        )
+    misfit = _misfit(str(error), path, data)
+    return misfit or f"{path}: fairseq cannot load it: {type(error).__name__}: {_one_line(error)}"
 
 
 def unreadable(error: Exception) -> str:
@@ -63,7 +68,7 @@ def unreadable(error: Exception) -> str:
     return f"not a checkpoint, or a damaged one; {FROM_FAIRSEQ}"
 
 
-def refused_file(error: Exception, path: str, data: str = "") -> str | None:
+def refused_file(error: Exception, path: str) -> str | None:
     """Why PyTorch refused a file that an option names, if that is the error."""
     refused = REFUSED_CLASS.search(str(error))
     if refused is None or "Weights only load failed" not in str(error):
@@ -72,20 +77,13 @@ def refused_file(error: Exception, path: str, data: str = "") -> str | None:
     return f"{path}: refused to load: {found}"
 
 
-def _in_one_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """The start of a message, without what would move the cursor: a checkpoint may have set it."""
     text = "".join(sign if sign.isprintable() else " " for sign in str(error))
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return " ".join(text.split())[:LONGEST]
 
 
-def _no_entry(error: Exception, path: str, data: str) -> str:
-    return f"{path}: has no entry {error}; {FROM_FAIRSEQ}"
-
-
-def _no_file(error: OSError, path: str, data: str) -> str | None:
-    if error.filename is None:
-        return None
+def _no_file(error: OSError, path: str) -> str:
     if not isinstance(error, FileNotFoundError):
         return f"{error.filename}: cannot be read: {error.strerror}; {path} needs it"
     if not Path(error.filename).name.startswith("dict"):
@@ -93,80 +91,27 @@ def _no_file(error: OSError, path: str, data: str) -> str | None:
     return f"{error.filename}: no such dictionary, which {path} needs; a model of other languages?"
 
 
-def _bad_dictionary(error: Exception, path: str, data: str) -> str | None:
-    if DICTIONARY_ERRORS.search(str(error)) is None:
-        return None
-    return first_problem(data) or f"{data}: {_in_one_line(error)}"
-
-
-def _other_dictionary(error: Exception, path: str, data: str) -> str | None:
-    """Embeddings of another number of types than the dictionary has."""
-    for name, trained, there in _misshapen(error):
-        if data and "embed_tokens" in name and trained[0] != there[0]:
-            is_empty = there[0] == len(SPECIAL)
-            problem = first_problem(data) if is_empty else None
-            return problem or (
-                f"{path}: trained with a dictionary of {trained[0]} types, and that in {data} has "
-                f"{there[0]}; of another model?"
-            )
-    return None
-
-
-def _misfit(error: Exception, path: str, data: str) -> str | None:
+def _misfit(text: str, path: str, data: str) -> str | None:
     """Parameters that are missing, unknown, or of another shape: how many, and the first."""
-    missing = _listed(error, "Missing key")
-    unknown = _listed(error, "Unexpected key")
-    misshapen = _misshapen(error)
+    misshapen = MISSHAPEN.findall(text)
+    for name, stored, built in misshapen:
+        trained, there = stored.split(",")[0], built.split(",")[0]
+        if data and "embed_tokens" in name and trained != there:
+            return (
+                f"{path}: trained with a dictionary of {trained} types, and that in {data} has "
+                f"{there}; of another model?"
+            )
     misfits = []
-    if missing:
-        misfits.append(f"{_count(missing)} missing (first: {missing[0]!r})")
-    if unknown:
-        misfits.append(f"{_count(unknown)} unknown (first: {unknown[0]!r})")
+    for heading, listed in LISTED.findall(text):
+        names = re.findall(r'"([^"]*)"', listed) or [listed]
+        kind = "missing" if heading == "Missing" else "unknown"
+        misfits.append(f"{_count(names)} {kind} (first: {names[0]!r})")
     if misshapen:
-        name, stored, expected = misshapen[0]
-        misfits.append(
-            f"{_count(misshapen)} of another shape (first: {name!r}: {stored}, expected {expected})"
-        )
-    if not misfits:
-        return None
-    return f"{path}: does not fit its own options: {'; '.join(misfits)}"
+        name, stored, built = misshapen[0]
+        shapes = f"{name!r}: ({stored}), expected ({built})"
+        misfits.append(f"{_count(misshapen)} of another shape (first: {shapes})")
+    return f"{path}: does not fit its own options: {'; '.join(misfits)}" if misfits else None
 
 
 def _count(names: list) -> str:
     return "1 parameter is" if len(names) == 1 else f"{len(names)} parameters are"
-
-
-def _listed(error: Exception, heading: str) -> list[str]:
-    """The names of parameters that PyTorch lists under a heading."""
-    line = re.search(rf"{heading}\(s\) in state_dict: (.*)", str(error))
-    return re.findall(r'"([^"]*)"', line.group(1)) if line else []
-
-
-def _misshapen(error: Exception) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    """Name, shape in the checkpoint and shape in the model of each parameter that differs."""
-    shapes = MISSHAPEN.findall(str(error))
-    return [(name, _sizes(stored), _sizes(expected)) for name, stored, expected in shapes]
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in text.split(",") if size.strip())
-
-
-def _no_languages(error: Exception, path: str, data: str) -> str | None:
-    if "infer language pair" not in str(error):
-        return None
-    return (
-        f"{path} does not name its languages, and {data} has no binarised data that would; "
-        "expected --source-lang and --target-lang"
-    )
-
-
-EXPLANATIONS: list[tuple[type[Exception], Callable[..., str | None]]] = [
-    (Exception, refused_file),
-    (KeyError, _no_entry),
-    (OSError, _no_file),
-    (Exception, _bad_dictionary),
-    (RuntimeError, _other_dictionary),
-    (RuntimeError, _misfit),
-    (Exception, _no_languages),
-]

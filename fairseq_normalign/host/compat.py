@@ -30,17 +30,18 @@ LAST_BATCH = 10.0  # seconds that the end of a command waits for a batch that is
 PLACEHOLDER = ".embed_positions._float_tensor"  # of fairseq ≤ 0.12.2: whatever was in memory
 
 
-def disable_fused_encoder_layers() -> None:
-    """Keeps fairseq 0.12.2 from PyTorch's fused encoder layer.
-
-    Its arguments have changed since: padding fails.
-
-    It would also hide attention weights. Later versions do not call it any more; there, this
-    changes nothing.
-    """
+def repair_fairseq() -> None:
+    """All of it, once."""
+    # Keeps fairseq 0.12.2 from PyTorch's fused encoder layer, whose arguments have changed since:
+    # padding fails. It would also hide attention weights. Later versions do not call it.
     TransformerEncoderLayerBase.can_use_fastpath = property(
         lambda layer: False, lambda layer, value: None
     )
+    TransformerEncoderLayerBase._load_from_state_dict = _load_without_copies
+    restore_numpy_integers()
+    repair_swish()
+    give_bart_tasks_their_args()
+    atexit.register(_end_readers)
 
 
 def restore_numpy_integers() -> None:
@@ -75,17 +76,13 @@ def give_bart_tasks_their_args() -> None:
     TranslationFromPretrainedBARTTask.__init__ = repaired
 
 
-def end_reading_ahead() -> None:
+def _end_readers() -> None:
     """Lets a training that stops within an epoch end well.
 
     fairseq reads batches ahead in a thread that Python breaks off when the process ends. If that
     happens within PyTorch's code, the process aborts: "terminate called without an active
     exception".
     """
-    atexit.register(_end_readers)
-
-
-def _end_readers() -> None:
     readers = [each for each in threading.enumerate() if isinstance(each, BackgroundConsumer)]
     for reader in readers:
         reader._max_len = 0  # no batch after the one that is being read
@@ -96,19 +93,14 @@ def _end_readers() -> None:
                 reader._queue.get(timeout=0.01)
 
 
-def load_encoder_layers_without_copies() -> None:
-    """Makes every fairseq load the encoder layers that any other has stored.
+def _load_without_copies(layer: nn.Module, state_dict: dict, prefix: str, *rest: Any) -> None:
+    """PyTorch's ``_load_from_state_dict``, with copies left as they are: nothing reads them.
 
-    For that fused layer, fairseq 0.12.2 keeps a second copy of an encoder layer's parameters. It
+    For the fused layer, fairseq 0.12.2 keeps a second copy of an encoder layer's parameters. It
     makes the copy anew from whatever it loads, and fails there, where a parameter is missing or of
     another shape, before PyTorch can list what does not fit. Later versions refuse a checkpoint
     with copies: to them, these are unknown parameters.
     """
-    TransformerEncoderLayerBase._load_from_state_dict = _load_without_copies
-
-
-def _load_without_copies(layer: nn.Module, state_dict: dict, prefix: str, *rest: Any) -> None:
-    """PyTorch's ``_load_from_state_dict``, with copies left as they are: nothing reads them."""
     for key in list(state_dict):
         if COPIES.search(key):
             del state_dict[key]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import tee
-from operator import itemgetter
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair, Sentence
 
-POLICIES = ("fail", "skip", "truncate")
 NAMED = 10  # pairs that a summary names
 MODEL_TAKES = "the model takes"
 
@@ -47,9 +44,6 @@ class TooLong:
         self.count = 0
         self.places: list[str] = []  # of the first ones
 
-    def __call__(self, pair: Pair) -> None:
-        self.add(1, [pair.where])
-
     def add(self, count: int, places: Sequence[str]) -> None:
         """So many more were too long, the first of them at these places."""
         self.count += count
@@ -64,6 +58,10 @@ class TooLong:
             return f"1 pair longer than {self.longest} was {done}: {self.places[0]}"
         return f"{self.count} pairs longer than {self.longest} were {done}: {self._named()}"
 
+    def warn(self, policy: str) -> None:
+        if self.count:
+            warnings.warn(self.summary(policy), stacklevel=3)
+
     def _named(self) -> str:
         """``lines 17, 203, …``; places of another form are listed as they are."""
         more = ", …" if self.count > len(self.places) else ""
@@ -74,10 +72,15 @@ class TooLong:
         return ", ".join(self.places) + more
 
 
-def fit_lengths(
-    pairs: Iterable[Pair], limits: Limits, policy: str = "fail", report: TooLong | None = None
-) -> Iterator[Pair]:
-    """The pairs of a stream, none of them longer than the model takes.
+def fit_together(
+    readings: Sequence[Pair],
+    limits: Sequence[Limits],
+    policy: str = "fail",
+    report: TooLong | None = None,
+) -> list[Pair]:
+    """One pair as several models read it, and none longer than the model takes.
+
+    A pair that is too long for one of them is skipped for all, and reported once.
 
     Args:
         policy: ``fail`` refuses the first pair that is too long; ``skip`` leaves the special tokens
@@ -86,47 +89,28 @@ def fit_lengths(
             and its line in an output is empty.
         report: told of each pair that was too long.
     """
-    (fitting,) = fit_streams([pairs], [limits], policy, report)
-    return fitting
-
-
-def fit_streams(
-    streams: Sequence[Iterable[Pair]],
-    limits: Sequence[Limits],
-    policy: str = "fail",
-    report: TooLong | None = None,
-) -> list[Iterator[Pair]]:
-    """As ``fit_lengths``, for models that read the same text, each its own stream of pairs.
-
-    A pair that is too long for one of them is skipped for all, and reported once.
-    """
-    if policy not in POLICIES:
-        raise InputError(f"unknown policy {policy!r}; expected one of: {', '.join(POLICIES)}")
-    fitting = _fitting(streams, limits, policy, report)
-    copies = tee(fitting, len(streams))
-    return [map(itemgetter(number), copy) for number, copy in enumerate(copies)]
-
-
-def _fitting(
-    streams: Sequence[Iterable[Pair]],
-    limits: Sequence[Limits],
-    policy: str,
-    report: TooLong | None,
-) -> Iterator[list[Pair]]:
-    longest = MODEL_TAKES if report is None else report.longest
-    for pairs in zip(*streams, strict=True):
-        too_long = next(filter(None, map(partial(excess, longest=longest), pairs, limits)), "")
+    report = report or TooLong()
+    for pair, limit in zip(readings, limits, strict=True):
+        too_long = excess(pair, limit, report.longest)
         if not too_long:
-            yield list(pairs)
             continue
         if policy == "fail":
-            raise InputError(f"{pairs[0].where}: {too_long}")
-        if report is not None:
-            report(pairs[0])
+            raise InputError(f"{pair.where}: {too_long}")
+        report.add(1, [pair.where])
         if policy == "skip":
-            yield list(map(skipped, pairs))
-        else:
-            yield list(map(truncated, pairs, limits))
+            return list(map(skipped, readings))
+        if policy == "truncate":
+            return list(map(truncated, readings, limits))
+        raise InputError(f"unknown policy {policy!r}; expected fail, skip or truncate")
+    return list(readings)
+
+
+def fitted(pairs: Iterable[Pair], limits: Limits, policy: str = "fail") -> list[Pair]:
+    """Pairs that one model reads; warns of what was skipped or cut off."""
+    report = TooLong()
+    fitting = [fit_together([pair], [limits], policy, report)[0] for pair in pairs]
+    report.warn(policy)
+    return fitting
 
 
 def excess(pair: Pair, limits: Limits, longest: str = MODEL_TAKES) -> str:
@@ -154,14 +138,9 @@ def _cut(sentence: Sentence, limit: int | None) -> Sentence:
     """The first tokens of a sentence, and all special ones, at most ``limit`` together."""
     if limit is None or len(sentence.words) <= limit:
         return sentence
-    special = sum(word < 0 for word in sentence.words)
-    left = max(limit - special, 0)
-    kept = []
-    for place, word in enumerate(sentence.words):
-        if word < 0:
-            kept.append(place)
-        elif left > 0:
-            kept.append(place)
-            left -= 1
+    of_words = [place for place, word in enumerate(sentence.words) if word >= 0]
+    special = len(sentence.words) - len(of_words)
+    dropped = set(of_words[max(limit - special, 0) :])
+    kept = [place for place in range(len(sentence.words)) if place not in dropped]
     words = [sentence.words[place] for place in kept]
     return sentence._replace(tokens=sentence.tokens[kept], words=words)

@@ -1,12 +1,11 @@
-"""What our commands ask of fairseq: the rest of its options, models and corpora."""
+"""What our commands ask of fairseq: the rest of its options, and models."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -14,19 +13,13 @@ import torch
 from fairseq import options, utils
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, read_lines
-from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.lengths import TooLong, fit_streams
-from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
-from fairseq_normalign.host.special_tokens import languages_of
+from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.text_options import apply_reading, has_reading
 from fairseq_normalign.host.trust import stored_languages
 from fairseq_normalign.runs.engines import Place
-from fairseq_normalign.text.hypotheses import read_printed
-from fairseq_normalign.text.links import GoldFile, InMemory, read_together
-from fairseq_normalign.text.words import TextFile
+from fairseq_normalign.text.links import GoldFile
 
 MAX_TOKENS = 4000
 OPPOSITE = {"source_lang": "target_lang", "target_lang": "source_lang"}
@@ -38,13 +31,6 @@ class ReadyModel(NamedTuple):
 
     forcing: TeacherForcing
     reader: PairReader
-
-
-class Corpus(NamedTuple):
-    """Sentence pairs, and how many, if that is known."""
-
-    pairs: Iterator[Pair]
-    total: int | None
 
 
 def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> None:
@@ -97,15 +83,21 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
     return overrides
 
 
+def stated(argv: Sequence[str], *options: str) -> argparse.Namespace:
+    """What a command line says of some options, among others; each with all of its names."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in options:
+        parser.add_argument(*names.split())
+    return parser.parse_known_args(argv)[0]
+
+
 def accept_own_user_dir(argv: Sequence[str]) -> None:
     """Lets ``--user-dir`` name this package, in whatever copy.
 
     fairseq refuses one that is already imported.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--user-dir", type=Path)
-    user_dir = parser.parse_known_args(argv)[0].user_dir
-    if user_dir is not None and user_dir.resolve().name == PACKAGE:
+    user_dir = stated(argv, "--user-dir").user_dir
+    if user_dir is not None and Path(user_dir).resolve().name == PACKAGE:
         memo: set[str] = getattr(utils.import_user_module, "memo", set())
         # The form that fairseq compares.
         utils.import_user_module.memo = memo | {os.path.abspath(user_dir)}  # noqa: PTH100
@@ -178,107 +170,3 @@ def _reverse_data(args: argparse.Namespace) -> str:
         return args.reverse_data
     beside = str(Path(args.reverse_path).parent)
     return beside if has_reading(beside) else args.data
-
-
-def corpus(
-    args: argparse.Namespace,
-    reader: PairReader,
-    *,
-    reverse: bool = False,
-    need_target: bool = True,
-) -> Corpus:
-    """The corpus that the options name; ``reverse`` swaps the texts."""
-    if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        binarised = Corpus(*binarised_pairs(args.gen_subset, reader))
-        check_not_empty(binarised.total, f"subset {args.gen_subset}")
-        return binarised
-    if not need_target and args.source_file and not (args.target_file or args.hypotheses):
-        words = TextFile(args.source_file)
-        # A TAB may be between two passages.
-        text = read_lines(args.source_file) if reader.marks.between else words
-        sources = ((sentence, None) for sentence in text)
-        total = count_lines(words)
-        check_not_empty(total, words.name)
-        return Corpus(text_pairs(sources, reader), total)
-    texts = corpus_texts(args)
-    total = count_lines(texts[0])
-    check_not_empty(total, texts[0].name)
-    if reverse:
-        texts.reverse()
-    else:
-        warn_of_texts(texts, reader)
-    return Corpus(text_pairs(read_together(*texts), reader), total)
-
-
-def fitted(
-    args: argparse.Namespace,
-    streams: Sequence[Iterable[Pair]],
-    forcings: Sequence[TeacherForcing],
-    *,
-    longest: int | None = None,
-) -> list[Iterator[Pair]]:
-    """The pairs as each model reads them, none longer than it takes, as ``--too-long`` says.
-
-    What was skipped or cut off is told when the pairs end.
-
-    Args:
-        longest: how many tokens a side may have (``--max-length``), if the model takes more.
-    """
-    of_models = [forcing.limits for forcing in forcings]
-    limits = [limit.at_most(longest) for limit in of_models]
-    report = TooLong() if limits == of_models else TooLong("--max-length")
-    fitting = fit_streams(streams, limits, args.too_long, report)
-    return [_told(fitting[0], report, args.too_long), *fitting[1:]]
-
-
-def _told(pairs: Iterator[Pair], report: TooLong, policy: str) -> Iterator[Pair]:
-    yield from pairs
-    if report.count:
-        warnings.warn(report.summary(policy), stacklevel=2)
-
-
-def count_lines(text: Iterable) -> int | None:
-    """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
-    if isinstance(text, TextFile) and is_stream(text.path):
-        return None
-    return sum(1 for _ in text)
-
-
-def check_not_empty(total: int | None, name: str) -> None:
-    """Refuses a corpus without sentences, as far as that is known."""
-    if total == 0:
-        raise InputError(f"{name}: has no lines; expected one or more")
-
-
-def warn_of_texts(texts: Sequence[Any], reader: PairReader) -> None:
-    """Says if the files seem to be swapped.
-
-    They do if they are named after the languages of the model, but the other way round. With a
-    joint dictionary nothing else would tell: the model reads either language.
-    """
-    endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
-    source, target = languages_of(reader.task)
-    if source != target and endings == [target, source]:
-        warnings.warn(
-            f"{texts[0].name} and {texts[1].name} are read as {source} and {target}, as the model "
-            "translates; are they swapped?",
-            stacklevel=2,
-        )
-
-
-def corpus_texts(args: argparse.Namespace) -> list:
-    """Source and target, to be read together."""
-    if args.hypotheses and args.target_file:
-        raise InputError("--hypotheses and --target-file both name the target; expected one")
-    printed = None
-    if args.hypotheses and args.hypotheses != "-":
-        printed = read_printed(args.hypotheses)
-    if printed is not None:
-        source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
-        if args.source_file:
-            return [TextFile(args.source_file), target]
-        return [source, target]
-    target_file = args.target_file or args.hypotheses
-    if args.source_file is None or target_file is None:
-        raise InputError("--source-file and --target-file (or --hypotheses) go together")
-    return [TextFile(args.source_file), TextFile(target_file)]

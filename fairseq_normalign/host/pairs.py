@@ -81,30 +81,26 @@ class Pair(NamedTuple):
 class Side:
     """One side of a task: its dictionary, special tokens and segmentation."""
 
-    def __init__(
-        self,
-        name: str,
-        dictionary: Dictionary,
-        special: tuple[Tokens, Tokens],
-        segmentation: Segmentation,
-        between: Tokens = (),
-        codes: Collection[int] = (),
-        *,
-        is_imported: bool = False,
-    ) -> None:
-        self.name, self.dictionary, self.segmentation = name, dictionary, segmentation
-        self.before, self.after = special
-        self.between, self.codes = between, codes
-        self.is_imported = is_imported
+    def __init__(self, name: str, task: Any, segmentation: Segmentation) -> None:
+        self.name, self.segmentation = name, segmentation
+        self.dictionary: Dictionary = getattr(task, f"{name}_dictionary")
+        marks = special_tokens_of(task)
+        self.before, self.after = getattr(marks, name)
+        is_source = name == "source"
+        self.between: Tokens = marks.between if is_source else ()
+        self.codes: Collection[int] = marks.codes if is_source else ()
+        data = getattr(task_options(task), "data", None)
+        # Whether the dictionary is of another toolkit, whose pieces hold what they like.
+        self.is_imported = bool(data) and has_reading(split_paths(data)[0])
 
     def from_text(self, text: Text, where: str) -> Sentence:
         """A sentence of a text; or two passages with a TAB between, where the model reads two."""
         if text is None:
             return NO_SENTENCE
         where = f"{self.name} {where}"
+        words, before, text = self._own_code(text)
         ids: list[int] = []
         word_of: list[int] = []
-        words, before, text = self._own_code(text)
         unknown: list[str] = []
         for place, passage in enumerate(self._passages(text, where)):
             if place > 0:
@@ -117,20 +113,20 @@ class Side:
                 ids += indices
                 word_of += [len(words) + number] * len(indices)
             words += own_words
-        return self._sentence(ids, word_of, words, tuple(unknown), before=before)
+        sentence = self._sentence(ids, word_of, words, before)
+        return sentence._replace(unknown=tuple(unknown))
 
     def _own_code(self, text: str | Sequence[str]) -> tuple[list[str], Tokens, Any]:
         """The code that a text begins with as a word, what goes before the pieces, and the rest.
 
         The code is a word of the text, which links count, but has no piece.
         """
-        if not self.codes:
-            return [], self.before, text
-        words = split_words(text) if isinstance(text, str) else list(text)
-        code = self.dictionary.index(words[0]) if words else self.dictionary.unk()
-        if code not in self.codes:
-            return [], self.before, text
-        return words[:1], (code,), words[1:]
+        if self.codes:
+            words = split_words(text) if isinstance(text, str) else list(text)
+            code = self.dictionary.index(words[0]) if words else self.dictionary.unk()
+            if code in self.codes:
+                return words[:1], (code,), words[1:]
+        return [], self.before, text
 
     def _passages(self, text: str | Sequence[str], where: str) -> list:
         """The text, or what is before and behind its TAB; elsewhere a TAB is but white space."""
@@ -148,50 +144,41 @@ class Side:
         """The token of a piece; several, or none, where fairseq splits what the text does not.
 
         It also splits at a no-break space and others that are no blanks of a text, and never lets
-        them into a dictionary.
+        them into a dictionary. A piece that is spelled as a special token, ``<pad>`` say, is <unk>.
         """
-        index = self._index(symbol)
-        if index != self.dictionary.unk() or self.is_imported:
-            return [index]
-        return [self._index(part) for part in tokenize_line(symbol)]
-
-    def _index(self, symbol: str) -> int:
-        """The token of a piece; one that is spelled as a special token, ``<pad>`` say, is <unk>."""
+        special, unk = self.dictionary.nspecial, self.dictionary.unk()
         index = self.dictionary.index(symbol)
-        return index if index >= self.dictionary.nspecial else self.dictionary.unk()
+        if index >= special:
+            return [index]
+        if self.is_imported:
+            return [unk]
+        indices = map(self.dictionary.index, tokenize_line(symbol))
+        return [index if index >= special else unk for index in indices]
 
     def from_binarised(self, tokens: Tensor | None, where: str) -> Sentence:
         """A sentence as ``fairseq-preprocess`` writes it, or as a model reads or generates it."""
         if tokens is None:
             return NO_SENTENCE
+        where = f"{self.name} of {where}"
         marks = {self.dictionary.eos(), *self.before, *self.after}
         ids = [index for index in tokens.tolist() if index not in marks]
-        self._check_ids(ids, where)
-        pieces = self.symbols(ids)
-        scheme = self.segmentation.scheme
-        words = word_ids(pieces, scheme, where=f"{self.name} of {where}")
-        return self._sentence(ids, words, join_pieces(pieces, words, scheme))
-
-    def _check_ids(self, ids: Sequence[int], where: str) -> None:
         wrong = [index for index in ids if not 0 <= index < len(self.dictionary)]
         if wrong:
             raise InputError(
-                f"{self.name} of {where}: token {wrong[0]} is not in the dictionary, which has 0 "
-                f"to {len(self.dictionary) - 1}; were the data binarised with another one?"
+                f"{where}: token {wrong[0]} is not in the dictionary, which has 0 to "
+                f"{len(self.dictionary) - 1}; were the data binarised with another one?"
             )
+        pieces = self.symbols(ids)
+        words = word_ids(pieces, self.segmentation.scheme, where=where)
+        text = join_pieces(pieces, words, self.segmentation.scheme)
+        return self._sentence(ids, words, text, self.before)
 
     def _sentence(
-        self,
-        ids: list[int],
-        words: list[int],
-        text: list[str],
-        unknown: tuple[str, ...] = (),
-        before: Tokens | None = None,
+        self, ids: list[int], words: list[int], text: list[str], before: Tokens
     ) -> Sentence:
-        before = self.before if before is None else before
         tokens = torch.tensor([*before, *ids, *self.after], dtype=torch.long)
         of_tokens = [*([-1] * len(before)), *words, *([-1] * len(self.after))]
-        return Sentence(tokens, of_tokens, text, unknown)
+        return Sentence(tokens, of_tokens, text)
 
     def symbols(self, tokens: Sequence[int]) -> list[str]:
         """The pieces and special tokens that tokens stand for."""
@@ -256,13 +243,12 @@ class PairReader:
     """Text or binarised data → :class:`Pair`, by a task's dictionaries and special tokens.
 
     Args:
-        bpe: fairseq's BPE object for both sides, or None if text is already split into pieces.
-        source_bpe: that of the source, if the sides have one each.
-        target_bpe: that of the target.
+        bpe: fairseq's BPE object, or a tuple of one for each side; None if text is already split
+            into pieces.
         scheme: how pieces join to words (see ``text.words``); None: as the marks on the
             symbols of each side's dictionary tell.
-        tokenizer: fairseq's tokeniser object, or None if text is already split into words.
-        target_tokenizer: that of the target, if the sides have one each.
+        tokenizer: fairseq's tokeniser object, or a tuple of two; None if text is already split
+            into words.
         wording: how messages name what can be changed.
     """
 
@@ -271,40 +257,25 @@ class PairReader:
         task: Any,
         *,
         bpe: Any = None,
-        source_bpe: Any = None,
-        target_bpe: Any = None,
         scheme: str | None = "none",
         tokenizer: Any = None,
-        target_tokenizer: Any = None,
         wording: Wording = PYTHON,
     ) -> None:
         self.task, self.scheme, self.wording = task, scheme or "none", wording
         self.marks = special_tokens_of(task)
-        source = Segmentation(_own(source_bpe, bpe), self.scheme, tokenizer)
-        target = Segmentation(_own(target_bpe, bpe), self.scheme, _own(target_tokenizer, tokenizer))
-        imported = _is_imported(task)
-        self.source = Side(
-            "source",
-            task.source_dictionary,
-            self.marks.source,
-            source,
-            self.marks.between,
-            self.marks.codes,
-            is_imported=imported,
-        )
-        self.target = Side(
-            "target",
-            task.target_dictionary,
-            self.marks.target,
-            target,
-            is_imported=imported,
-        )
+        bpes = bpe if isinstance(bpe, tuple) else (bpe, bpe)
+        tokenizers = tokenizer if isinstance(tokenizer, tuple) else (tokenizer, tokenizer)
+        source, target = map(Segmentation, bpes, [self.scheme] * 2, tokenizers)
+        self.source, self.target = Side("source", task, source), Side("target", task, target)
         self._warned: set[tuple[str, ...]] = set()
         if scheme is None:
             source.scheme, target.scheme = self.source.shown_scheme, self.target.shown_scheme
             self.scheme = target.scheme
-        else:
-            self._check_scheme()
+        elif scheme != "none":
+            vocabularies = [self.source.vocabulary, self.target.vocabulary]
+            diagnosis = wrong_scheme(vocabularies, scheme, segmented_here=source.bpe is not None)
+            if diagnosis is not None:
+                raise InputError(wording.advice(diagnosis))
 
     @classmethod
     def from_args(
@@ -316,18 +287,12 @@ class PairReader:
         ``target_sentencepiece_model`` name the file of one side; ``reverse`` says that the model
         translates the other way round, so that what they call the source is its target.
         """
-        scheme = normalise_bpe_name(args.bpe or args.post_process)
-        source_bpe, target_bpe = build_bpes(args, wording)
-        tokenizer, target_tokenizer = build_tokenizers(args, languages_of(task), wording)
-        if reverse:
-            source_bpe, target_bpe = target_bpe, source_bpe
+        bpes = build_bpes(args, wording)
         return cls(
             task,
-            source_bpe=source_bpe,
-            target_bpe=target_bpe,
-            scheme=scheme,
-            tokenizer=tokenizer,
-            target_tokenizer=target_tokenizer,
+            bpe=bpes[::-1] if reverse else bpes,
+            scheme=normalise_bpe_name(args.bpe or args.post_process),
+            tokenizer=build_tokenizers(args, languages_of(task), wording),
             wording=wording,
         )
 
@@ -368,49 +333,31 @@ class PairReader:
 
     def pair(self, source: Text, target: Text, where: str) -> Pair:
         """A pair of texts, each a line or a list of words; no target is None."""
-        source_sentence = self.source.from_text(source, where)
-        target_sentence = self.target.from_text(target, where)
-        return Pair(source_sentence, target_sentence, where)
+        return Pair(
+            self.source.from_text(source, where), self.target.from_text(target, where), where
+        )
 
     def binarised_pair(self, source: Tensor, target: Tensor | None, where: str) -> Pair:
         """A pair of sentences as ``fairseq-preprocess`` writes them; no target is None."""
-        source_sentence = self.source.from_binarised(source, where)
-        target_sentence = self.target.from_binarised(target, where)
-        return Pair(source_sentence, target_sentence, where)
+        of_source = self.source.from_binarised(source, where)
+        return Pair(of_source, self.target.from_binarised(target, where), where)
 
     def symbols(self, tokens: Sequence[int], side: str) -> list[str]:
         """The pieces and special tokens that tokens stand for."""
         return getattr(self, side).symbols(tokens)
 
-    def _check_scheme(self) -> None:
-        """Refuses a scheme that the dictionaries' symbols do not know."""
-        if self.scheme == "none":
-            return
-        diagnosis = wrong_scheme(
-            [self.source.vocabulary, self.target.vocabulary],
-            self.scheme,
-            segmented_here=self.source.segmentation.bpe is not None,
-        )
-        if diagnosis is not None:
-            raise InputError(self.wording.advice(diagnosis))
-
     def examine(self, pairs: Sequence[Pair], name: str = "text") -> None:
         """Refuses text that cannot be meant for the model, and warns of what is doubtful."""
-        sources = [pair.source for pair in pairs]
+        source = self.source.reading([pair.source for pair in pairs])
         targets = [pair.target for pair in pairs if pair.target is not NO_SENTENCE]
-        readings = {
-            "source": self.source.reading(sources),
-            "target": self.target.reading(targets),
-        }
-        diagnosis = swapped(readings["source"], readings["target"])
-        if diagnosis is not None:
-            self._tell(diagnosis, name)
-        for side, reading in readings.items():
-            diagnosis = examine(reading)
-            if diagnosis is not None:
-                self._tell(diagnosis, f"{side} {name}")
+        target = self.target.reading(targets)
+        self._tell(swapped(source, target), name)
+        self._tell(examine(source), f"source {name}")
+        self._tell(examine(target), f"target {name}")
 
-    def _tell(self, diagnosis: Diagnosis, name: str) -> None:
+    def _tell(self, diagnosis: Diagnosis | None, name: str) -> None:
+        if diagnosis is None:
+            return
         message = f"{name}: {self.wording.advice(diagnosis)}"
         if diagnosis.certain:
             raise InputError(message)
@@ -423,26 +370,13 @@ class PairReader:
             warnings.warn(message, stacklevel=2)
 
 
-def _is_imported(task: Any) -> bool:
-    """Whether the dictionaries are of another toolkit, whose pieces hold what they like."""
-    data = getattr(task_options(task), "data", None)
-    return bool(data) and has_reading(split_paths(data)[0])
-
-
-def _own(own: Any, common: Any) -> Any:
-    return common if own is None else own
-
-
 def text_pairs(
     sentences: Iterable[tuple[Text, Text]], reader: PairReader, *, name: str = "text"
 ) -> Iterator[Pair]:
     """Pairs of a stream of (source, target), after the doctor has looked at the first of them."""
-    return examined(_read_pairs(sentences, reader), reader, name=name)
-
-
-def _read_pairs(sentences: Iterable[tuple[Text, Text]], reader: PairReader) -> Iterator[Pair]:
-    for number, (source, target) in enumerate(sentences, 1):
-        yield reader.pair(source, target, f"line {number}")
+    numbered = enumerate(sentences, 1)
+    pairs = (reader.pair(*sides, f"line {number}") for number, sides in numbered)
+    return examined(pairs, reader, name=name)
 
 
 def examined(pairs: Iterable[Pair], reader: PairReader, *, name: str = "text") -> Iterator[Pair]:

@@ -1,4 +1,4 @@
-"""A corpus as it was read, before the dictionaries and pieces of a model come in.
+"""A corpus as it was read, and as the dictionaries and pieces of models make pairs of it.
 
 What one process reads, another may work on. An item of it is a pair of sentences for each model,
 lines of text or lists of tokens, and the links that other aligners have for the pair.
@@ -9,23 +9,34 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from itertools import chain, islice, tee
+from operator import itemgetter
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.binarised import UnknownPieces, binarised_sides, say_if_unjoined
-from fairseq_normalign.host.lengths import TooLong, fit_streams
-from fairseq_normalign.host.masking import with_masks
-from fairseq_normalign.host.options import corpus_texts, count_lines, warn_of_texts
-from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader
-from fairseq_normalign.host.special_tokens import mask_of
+from fairseq_normalign.files import is_stream
+from fairseq_normalign.host.binarised import binarised_sides
+from fairseq_normalign.host.lengths import TooLong, fit_together
+from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader, Sentence
+from fairseq_normalign.host.special_tokens import languages_of, mask_of
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
-from fairseq_normalign.runs.chunks import Chunk
+from fairseq_normalign.runs.chunks import Chunk, cut
+from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
-from fairseq_normalign.text.words import LineFile, TextFile, split_words
+from fairseq_normalign.text.words import LineFile
 
 TEXT, TOKENS, SOURCES = "line", "pair", "sentence"  # kinds, and what messages call an item
+PAIRS = "pairs"  # the kind of a corpus whose items are pairs already
+FORWARD_AND_BACK = (False, True)  # whether each model translates the other way round
+READ = 100  # pairs that are read together
+
+Text = LineFile | InMemory
 
 
 class Item(NamedTuple):
@@ -44,29 +55,80 @@ class RawCorpus(NamedTuple):
     names: Sequence[str]  # of source and target, for messages
 
 
+class Corpus(NamedTuple):
+    """The pairs as each model takes them, none too long, and how many, if that is known."""
+
+    streams: Sequence[Iterator[Pair]]
+    total: int | None
+
+
+def corpus(
+    args: argparse.Namespace,
+    models: Sequence[Model],
+    *,
+    swapped: Sequence[bool] = FORWARD_AND_BACK,
+    need_target: bool = True,
+    limit: int | None = None,
+) -> Corpus:
+    """The corpus that the options name, after the doctor has looked at the first pairs.
+
+    What was skipped or cut off is told when the pairs end.
+    """
+    raw = raw_corpus(args, models, swapped=swapped, need_target=need_target)
+    check_not_empty(raw.total, raw.names[0])
+    reader = ChunkReader(models, raw.kind, args.too_long)
+    copies = tee(_rows(raw, reader, limit), len(models))
+    streams = [map(itemgetter(place), copy) for place, copy in enumerate(copies)]
+    total = raw.total
+    if total is not None and limit is not None:
+        total = min(total, limit)
+    return Corpus(streams, total)
+
+
+def _rows(raw: RawCorpus, reader: ChunkReader, limit: int | None) -> Iterator[tuple[Pair, ...]]:
+    """Each pair as all models read it."""
+    notes = Notes(reader, raw.names)
+    first = list(islice(raw.items, EXAMINED_PAIRS))
+    reader.examine(first)
+    for chunk in cut(islice(chain(first, raw.items), limit), READ):
+        streams, of_chunk = reader.read(chunk)
+        notes.add(of_chunk)
+        yield from zip(*streams, strict=True)
+    notes.tell()
+
+
 def raw_corpus(
     args: argparse.Namespace,
     models: Sequence[Model],
     links: Sequence[LinkFile] = (),
     *,
+    swapped: Sequence[bool] = FORWARD_AND_BACK,
     need_target: bool = True,
 ) -> RawCorpus:
-    """The corpus that the options name, for one model or for two of opposite directions."""
+    """The corpus that the options name, for one model or for several.
+
+    Args:
+        swapped: which of the models read the target as their source.
+    """
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         return _binarised(args.gen_subset, models, links)
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):
         text = LineFile(args.source_file)
-        sources = (Item([(line, None)], []) for line in text)
+        sources = (Item([(line, None)] * len(models), []) for line in text)
         return RawCorpus(TEXT, sources, count_lines(text), [text.name])
-    source, target = corpus_texts(args)
-    total = _equal_count(source, target)
-    warn_of_texts([source, target], models[0].reader)
-    both = read_together(_lines(source), _lines(target), *links)
-    items = (
-        Item([(source, target), (target, source)][: len(models)], _sorted(of_pair))
-        for source, target, *of_pair in both
-    )
-    return RawCorpus(TEXT, items, total, [source.name, target.name])
+    texts = corpus_texts(args)
+    total = _equal_count(*texts)
+    ways = list(swapped[: len(models)])
+    if not ways[0]:
+        warn_of_texts(texts, models[0].reader)
+    items = (_item(lines, ways) for lines in read_together(*texts, *links))
+    return RawCorpus(TEXT, items, total, [text.name for text in texts])
+
+
+def _item(read: Sequence[Any], ways: Sequence[bool]) -> Item:
+    source, target, *links = read
+    sides = [(target, source) if is_swapped else (source, target) for is_swapped in ways]
+    return Item(sides, list(map(sorted, links)))
 
 
 def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) -> RawCorpus:
@@ -78,23 +140,44 @@ def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) 
                 f"{other.names[0]} has {len(other.source)} sentences, {first.names[1]} "
                 f"{len(first.source)}; expected the same corpus"
             )
-    for model in models:
-        say_if_unjoined(model.reader)
+    numbers = InMemory(first.names[0], range(len(first.source)))
     items = (
-        [(_tokens(sides.source, index), _tokens(sides.target, index)) for sides in of_models]
-        for index in range(len(first.source))
+        Item([_as_lists(sides.tokens(number)) for sides in of_models], list(map(sorted, of_pair)))
+        for number, *of_pair in read_together(numbers, *links)
     )
-    together = read_together(InMemory(first.names[0], items), *links)
     kind = SOURCES if first.target is None else TOKENS
-    pairs = (Item(of_pair, _sorted(of_links)) for of_pair, *of_links in together)
-    return RawCorpus(kind, pairs, len(first.source), first.names)
+    return RawCorpus(kind, items, len(first.source), first.names)
 
 
-def _tokens(side: Sequence[Any] | None, index: int) -> list[int] | None:
-    return None if side is None else side[index].tolist()
+def _as_lists(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    source, target = pair
+    return source.tolist(), None if target is None else target.tolist()
 
 
-def _equal_count(source: TextFile | InMemory, target: TextFile | InMemory) -> int | None:
+def corpus_texts(args: argparse.Namespace) -> list[Text]:
+    """Source and target, to be read together."""
+    if args.hypotheses and args.target_file:
+        raise InputError("--hypotheses and --target-file both name the target; expected one")
+    printed = None
+    if args.hypotheses and args.hypotheses != "-":
+        printed = read_printed(args.hypotheses)
+    if printed is not None:
+        source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
+        return [LineFile(args.source_file) if args.source_file else source, target]
+    target_file = args.target_file or args.hypotheses
+    if args.source_file is None or target_file is None:
+        raise InputError("--source-file and --target-file (or --hypotheses) go together")
+    return [LineFile(args.source_file), LineFile(target_file)]
+
+
+def count_lines(text: Text) -> int | None:
+    """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
+    if isinstance(text, LineFile) and is_stream(text.path):
+        return None
+    return sum(1 for _ in text)
+
+
+def _equal_count(source: Text, target: Text) -> int | None:
     """How many lines both texts have, if that is known; refuses others before the work begins."""
     counts = [count_lines(text) for text in (source, target)]
     if None not in counts and counts[0] != counts[1]:
@@ -105,15 +188,29 @@ def _equal_count(source: TextFile | InMemory, target: TextFile | InMemory) -> in
     return counts[0]
 
 
-def _lines(text: TextFile | InMemory) -> TextFile | InMemory:
-    """A text as lines, which are split into words where they are worked on."""
-    return LineFile(text.path) if isinstance(text, TextFile) else text
+def check_not_empty(total: int | None, name: str) -> None:
+    """Refuses a corpus without sentences, as far as that is known."""
+    if total == 0:
+        raise InputError(f"{name}: has no lines; expected one or more")
 
 
-def _sorted(links: Iterable[Iterable[tuple[int, int]]]) -> list[list[tuple[int, int]]]:
-    return [sorted(of_aligner) for of_aligner in links]
+def warn_of_texts(texts: Sequence[Text], reader: PairReader) -> None:
+    """Says if the files seem to be swapped.
+
+    They do if they are named after the languages of the model, but the other way round. With a
+    joint dictionary nothing else would tell: the model reads either language.
+    """
+    endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
+    source, target = languages_of(reader.task)
+    if source != target and endings == [target, source]:
+        warnings.warn(
+            f"{texts[0].name} and {texts[1].name} are read as {source} and {target}, as the model "
+            "translates; are they swapped?",
+            stacklevel=2,
+        )
 
 
+@dataclass(frozen=True)
 class ChunkReader:
     """Chunks as some models take them.
 
@@ -125,19 +222,12 @@ class ChunkReader:
         masks: the share of the tokens of a source that is masked, and a seed.
     """
 
-    def __init__(
-        self,
-        models: Sequence[Model],
-        kind: str,
-        *,
-        too_long: str,
-        links: int = 0,
-        longest: int | None = None,
-        masks: tuple[float, int] | None = None,
-    ):
-        self.models, self.kind = models, kind
-        self.too_long, self.links = too_long, links
-        self.longest, self.masks = longest, masks
+    models: Sequence[Model]
+    kind: str
+    too_long: str = "fail"
+    links: int = 0
+    longest: int | None = None
+    masks: tuple[float, int] | None = None
 
     @property
     def forcing(self) -> TeacherForcing:
@@ -152,51 +242,62 @@ class ChunkReader:
         """Where pairs that are too long are told."""
         return TooLong() if self.longest is None else TooLong("--max-length")
 
-    def streams(self, chunk: Chunk, report: TooLong | None = None) -> list[Iterable[Any]]:
+    def streams(self, chunk: Chunk, report: TooLong | None = None) -> list[list[Any]]:
         """The pairs for each model, then the links of each other aligner."""
-        of_models = [self._pairs(chunk, place) for place in range(len(self.models))]
+        report = report or self.report()
         limits = [model.forcing.limits.at_most(self.longest) for model in self.models]
-        fitting = fit_streams(of_models, limits, self.too_long, report or self.report())
+        readings = [self._pairs(chunk, place) for place in range(len(self.models))]
+        rows = [
+            fit_together(of_models, limits, self.too_long, report)
+            for of_models in zip(*readings, strict=True)
+        ]
+        streams = [[row[place] for row in rows] for place in range(len(self.models))]
         links = [[item.links[place] for item in chunk.items] for place in range(self.links)]
-        return [*fitting, *links]
+        return [*streams, *links]
 
     def read(self, chunk: Chunk) -> tuple[list[list[Any]], dict[str, Any]]:
-        """The same, all in memory, and what is to be told of the chunk."""
+        """The same, and what is to be told of the chunk."""
         too_long = self.report()
-        streams = list(map(list, self.streams(chunk, too_long)))
-        unknown = UnknownPieces(self.reader)
-        if self.kind != TEXT:
-            for pair in streams[0]:
-                unknown.add(pair)
+        streams = self.streams(chunk, too_long)
         notes = {
             "too_long": [too_long.count, too_long.places],
             "policy": self.too_long,
-            "unknown": [unknown.unknown, unknown.pieces],
+            "unknown": self._unknown([] if self.kind == TEXT else streams[0]),
         }
         return streams, notes
 
-    def pairs(self, chunk: Chunk) -> tuple[list[Pair], dict[str, Any]]:
+    def pairs(self, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
         """The pairs of a chunk for the only model, perhaps with masks, and the notes."""
+        if self.kind == PAIRS:
+            return chunk.items, {}
         (pairs,), notes = self.read(chunk)
         if self.masks is not None:
             share, seed = self.masks
             mask = mask_of(self.reader.task)
-            pairs = list(with_masks(pairs, share, mask, seed=seed, first=chunk.first))
+            pairs = with_masks(pairs, share, mask, seed=seed, first=chunk.first)
         return pairs, notes
 
     def _pairs(self, chunk: Chunk, place: int) -> Iterator[Pair]:
         """The pairs as one of the models reads them."""
         reader = self.models[place].reader
-        # A TAB may be between two passages.
-        words = _line if reader.marks.between else _words
         for number, item in enumerate(chunk.items, chunk.first + 1):
             source, target = item.sides[place]
             where = f"{self.kind} {number}"
             if self.kind == TEXT:
-                yield reader.pair(words(source), words(target), where)
+                yield reader.pair(source, target, where)
             else:
                 target = None if target is None else torch.tensor(target)
                 yield reader.binarised_pair(torch.tensor(source), target, where)
+
+    def _unknown(self, pairs: Iterable[Pair]) -> list[list[int]]:
+        """How many pieces of source and target are <unk>; and how many there are."""
+        unknown, pieces = [0, 0], [0, 0]
+        for pair in pairs:
+            for number, side in enumerate((self.reader.source, self.reader.target)):
+                sentence = getattr(pair, side.name)
+                unknown[number] += sentence.tokens.tolist().count(side.dictionary.unk())
+                pieces[number] += sum(word >= 0 for word in sentence.words)
+        return [unknown, pieces]
 
     def examine(self, first: Sequence[Item]) -> None:
         """Refuses text that cannot be meant for the models, and warns of what is doubtful."""
@@ -206,29 +307,34 @@ class ChunkReader:
                 model.reader.examine(list(self._pairs(chunk, place)), "text")
 
 
-def _line(sentence: Any) -> Any:
-    return sentence
+def with_masks(
+    pairs: Sequence[Pair], share: float, mask: int, *, seed: int, first: int = 0
+) -> list[Pair]:
+    """The pairs with tokens of their sources masked: by seed and line, whoever reads the line.
+
+    Args:
+        first: the line of the first pair, from 0.
+    """
+    with_mask = []
+    for line, pair in enumerate(pairs, first):
+        source = masked(pair.source, share, mask, Random(f"{seed} {line}"))
+        with_mask.append(pair._replace(source=source))
+    return with_mask
 
 
-def _words(sentence: str | list[str] | None) -> list[str] | None:
-    return split_words(sentence) if isinstance(sentence, str) else sentence
+def masked(sentence: Sentence, share: float, mask: int, draws: Random) -> Sentence:
+    """A sentence with ⌊share · n⌋ of its n tokens masked, one at least (Kobayashi et al., 2021).
 
-
-class CorpusModel(Model, Protocol):
-    """A model, and what it reads of the chunks of a corpus."""
-
-    def pairs(self, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
-        """The pairs of a chunk, and what is to be told of it."""
-
-
-class PairsInMemory(NamedTuple):
-    """A model whose chunks are pairs already."""
-
-    forcing: TeacherForcing
-    reader: PairReader
-
-    def pairs(self, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
-        return chunk.items, {}
+    Special tokens are not counted, and stay. Every token that is drawn becomes the mask; in a
+    model's training, some become another word or stay. A share of 0 masks none.
+    """
+    places = [place for place, word in enumerate(sentence.words) if word >= 0]
+    rounded_down = int(share * len(places) + 1e-9)  # 0.29 · 100 is 28.999… in a computer
+    fewest = 1 if share > 0 and places else 0
+    tokens = sentence.tokens.clone()
+    for place in draws.sample(places, max(rounded_down, fewest)):
+        tokens[place] = mask
+    return sentence._replace(tokens=tokens, unknown=())  # some of the unknown may be masked
 
 
 class Notes:
@@ -237,7 +343,7 @@ class Notes:
     def __init__(self, reader: ChunkReader, names: Sequence[str]):
         self.reader, self.names = reader, names
         self.too_long = reader.report()
-        self.unknown = UnknownPieces(reader.reader)
+        self.unknown = np.zeros((2, 2), int)
 
     def add(self, notes: Mapping[str, Any]) -> None:
         """The notes of a chunk; refuses one whose long pairs were dealt with in another way."""
@@ -248,10 +354,16 @@ class Notes:
                 f"with --too-long {self.reader.too_long}; expected the same, or --restart"
             )
         self.too_long.add(count, places)
-        self.unknown.add_counts(*notes["unknown"])
+        self.unknown += notes["unknown"]
 
     def tell(self) -> None:
-        self.unknown.tell(self.names)
-        summary = self.too_long.summary(self.reader.too_long)
-        if summary:
-            warnings.warn(summary, stacklevel=2)
+        reader = self.reader.reader
+        for name, unknown, pieces in zip(self.names, *self.unknown.tolist(), strict=False):
+            if unknown and reader.scheme != "none":
+                reader.warn_once(
+                    f"{name}: {unknown} of {pieces} pieces ({unknown / pieces:.1%}) are <unk>, "
+                    "which does not tell where words begin: they may be joined wrongly there, "
+                    "unlike in text",
+                    name,
+                )
+        self.too_long.warn(self.reader.too_long)

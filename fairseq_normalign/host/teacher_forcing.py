@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     single_beam,
 )
-from fairseq_normalign.host.lengths import Limits, excess, fit_lengths, limits_of
+from fairseq_normalign.host.lengths import Limits, excess, fitted, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
 from fairseq_normalign.host.special_tokens import special_tokens_of
 from fairseq_normalign.names import KINDS
@@ -38,11 +38,8 @@ class TeacherForcing:
         self.pad = task.source_dictionary.pad()
         self.start = special_tokens_of(task).start
         self.is_language_model = not hasattr(model, "encoder")
-        if self.is_language_model:
-            refuse_unread(model, task, attention)
+        refuse_missing(model, task, attention)
         modules = [module for (kind, _), module in attentions(model).items() if kind == attention]
-        if not modules:
-            refuse_missing(model, attention)
         self.head_numbers = list(map(head_numbers, modules))  # from 0, by layer
         self.head_counts = list(map(len, self.head_numbers))
         self.layers = len(modules)
@@ -111,8 +108,7 @@ class TeacherForcing:
 
     def check_lengths(self, pairs: Sequence[Pair]) -> None:
         """Refuses a pair that is too long for the model."""
-        for _ in fit_lengths(pairs, self.limits):
-            pass
+        fitted(pairs, self.limits)
 
 
 class Model(Protocol):
@@ -125,25 +121,16 @@ class Model(Protocol):
     def reader(self) -> PairReader: ...
 
 
-def refuse_missing(model, attention: str) -> NoReturn:
-    """Says which attentions a model has instead of the one that is asked for."""
+def refuse_missing(model, task, attention: str) -> None:
+    """Refuses an attention that a model has not, and tasks whose text it would misread."""
     there = dict.fromkeys(KINDS[kind].title for kind, _ in attentions(model))
-    instead = f"; it has {' and '.join(there)}" if there else ""
-    raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}{instead}")
-
-
-def refuse_unread(model, task, attention: str) -> None:
-    """Refuses what a model without an encoder has not, and tasks whose text it would misread."""
-    name = type(model).__name__
-    if attention != "decoder":
+    if KINDS[attention].title not in there:
+        instead = f"; it has {' and '.join(there)}" if there else ""
+        raise InputError(f"{type(model).__name__} has no {KINDS[attention].title}{instead}")
+    if not hasattr(model, "encoder") and not isinstance(task, LanguageModelingTask):
         raise InputError(
-            f"{name} has no encoder and no {KINDS[attention].title}: it is a language model, which "
-            "has decoder self-attention alone"
-        )
-    if not isinstance(task, LanguageModelingTask):
-        raise InputError(
-            f"{name} has no encoder, and its task is {type(task).__name__}; expected a language "
-            "model of the task language_modeling"
+            f"{type(model).__name__} has no encoder, and its task is {type(task).__name__}; "
+            "expected a language model of the task language_modeling"
         )
 
 
@@ -156,3 +143,35 @@ def places_by_word(sentence: Sentence) -> tuple[np.ndarray, np.ndarray]:
     ids[ids < 0] = len(sentence.text)
     order = np.argsort(ids, kind="stable")
     return order, ids[order]
+
+
+def target_log_probs(model: Any, output: Any, target: Tensor) -> Tensor:
+    """log p of each token of the target, (B, T).
+
+    Args:
+        output: of the model's forward pass.
+        target: tokens, (B, T).
+    """
+    adaptive = getattr(model.decoder, "adaptive_softmax", None)
+    if adaptive is not None:
+        return _adaptive_log_probs(adaptive, output[0], target)
+    log_probs = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
+    return _picked(log_probs, target)
+
+
+def _adaptive_log_probs(softmax: Any, features: Tensor, target: Tensor) -> Tensor:
+    """log p(token) = log p(its cluster) + log p(token | cluster), (B, T).
+
+    fairseq's own function for all tokens changes in place what a gradient needs.
+    """
+    (head, *tails), (first, *seconds) = softmax(features, target)
+    log_probs = _picked(head.log_softmax(-1), first)  # (B·T,)
+    for number, (logits, second) in enumerate(zip(tails, seconds, strict=True)):
+        if logits is not None:
+            places = first.eq(softmax.cutoff[0] + number).nonzero().flatten()
+            log_probs = log_probs.index_add(0, places, _picked(logits.log_softmax(-1), second))
+    return log_probs.view_as(target)
+
+
+def _picked(log_probs: Tensor, tokens: Tensor) -> Tensor:
+    return log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.json_files import read_json
@@ -38,8 +37,4 @@ def apply_reading(args: Namespace, folder: str | Path) -> None:
     for name, value in read_json(path, EXPECTED).items():
         if name not in OPTIONS or not isinstance(value, str):
             raise InputError(f"{path}: {name} is {value!r}; {EXPECTED}")
-        setattr(args, name, _value(name, value, Path(folder)))
-
-
-def _value(name: str, value: str, folder: Path) -> Any:
-    return value if name == "bpe" else str(folder / Path(value).name)
+        setattr(args, name, value if name == "bpe" else str(Path(folder) / Path(value).name))

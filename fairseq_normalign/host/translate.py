@@ -11,8 +11,8 @@ from fairseq.data.data_utils import collate_tokens, post_process
 from fairseq.models import FairseqEncoderDecoderModel
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import Progress, map_batches
-from fairseq_normalign.host.lengths import Limits, TooLong, fit_lengths, limits_of
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.lengths import Limits, fitted, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.special_tokens import task_options
@@ -51,46 +51,27 @@ class Translator:
 
         Targets are not looked at.
         """
-        wanted = [pair for pair in fit_lengths(pairs, self.limits) if not pair.skipped]
+        wanted = [pair for pair in fitted(pairs, self.limits) if not pair.skipped]
         hypotheses = iter(self._search(wanted) if wanted else [])
         return [[] if pair.skipped else next(hypotheses) for pair in pairs]
 
     def _search(self, pairs: Sequence[Pair]) -> list[list[int]]:
-        sample = {"net_input": self._input(pairs)}
-        beams = self.task.inference_step(self.generator, [self.model], sample)
-        return [beam[0]["tokens"].tolist() for beam in beams]
-
-    def _input(self, pairs: Sequence[Pair]) -> dict[str, torch.Tensor]:
         pad = self.task.source_dictionary.pad()
         left_pad = bool(getattr(task_options(self.task), "left_pad_source", True))
         device = next(self.model.parameters()).device
         sources = [pair.source.tokens for pair in pairs]
         src_tokens = collate_tokens(sources, pad, left_pad=left_pad).to(device)
-        return {"src_tokens": src_tokens, "src_lengths": src_tokens.ne(pad).sum(1)}
+        inputs = {"src_tokens": src_tokens, "src_lengths": src_tokens.ne(pad).sum(1)}
+        beams = self.task.inference_step(self.generator, [self.model], {"net_input": inputs})
+        return [beam[0]["tokens"].tolist() for beam in beams]
 
     def text(self, tokens: Sequence[int]) -> str:
         """A hypothesis as text."""
         return joined(tokens, self.reader, marks=self.marks)
 
-    def translations(
-        self,
-        pairs: Iterable[Pair],
-        *,
-        max_tokens: int = 4000,
-        too_long: str = "fail",
-        report: TooLong | None = None,
-        progress: Progress | None = None,
-    ) -> Iterator[str]:
-        """The translation of each source, in input order.
-
-        Args:
-            too_long: what becomes of a source that the model does not take (see
-                ``lengths.fit_lengths``); the translation of a skipped one is empty.
-            report: told of each such pair.
-            progress: called with the size of each batch that is done.
-        """
-        fitting = fit_lengths(pairs, self.limits, too_long, report)
-        return map(self.text, map_batches(fitting, self, max_tokens=max_tokens, progress=progress))
+    def translations(self, pairs: Iterable[Pair], *, max_tokens: int = 4000) -> Iterator[str]:
+        """The translation of each source, in input order; that of a skipped one is empty."""
+        return map(self.text, map_batches(pairs, self, max_tokens=max_tokens))
 
 
 def joined(

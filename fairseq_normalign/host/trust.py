@@ -14,7 +14,6 @@ Three doors lead from there to code, and each is closed here:
 from __future__ import annotations
 
 import argparse
-import builtins
 import collections
 import functools
 import os
@@ -49,14 +48,19 @@ from fairseq_normalign.host.checkpoint_errors import (
     refused_file,
     unreadable,
 )
-from fairseq_normalign.host.literals import RefusedOption, evaluate
-from fairseq_normalign.host.stored_arrays import StoredArray, StoredDtype, stored_scalar
+from fairseq_normalign.host.inert import (
+    SHOWN,
+    RefusedOption,
+    StoredArray,
+    StoredDtype,
+    evaluate,
+    stored_scalar,
+)
 
 # In which versions of fairseq have stored the options of a model.
 OPTION_KINDS = (argparse.Namespace, dict, omegaconf.DictConfig)
 # ${name:…} has OmegaConf call something; ${name} is another option, as fairseq 0.10 stored them.
 RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
-SHOWN = 60  # characters of an option in a message
 METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
@@ -65,9 +69,9 @@ LOADING = threading.RLock()  # PyTorch's list of classes is one for all threads
 
 
 def inert_classes() -> list:
-    """What fairseq checkpoints hold besides tensors and containers: ``(object, pickled name)``."""
+    """What fairseq checkpoints hold besides tensors and containers, by the names in pickles."""
     allowed: list[Any] = [
-        (argparse.Namespace, "argparse.Namespace"),  # every checkpoint of a legacy (argparse) model
+        argparse.Namespace,  # every checkpoint of a legacy (argparse) model
         # --eval-bleu leaves counts in the meters as arrays; NumPy 2 and NumPy 1 names
         (StoredArray, "numpy._core.multiarray._reconstruct"),
         (StoredArray, "numpy.core.multiarray._reconstruct"),
@@ -76,15 +80,11 @@ def inert_classes() -> list:
         (StoredArray, "numpy.ndarray"),
         (StoredDtype, "numpy.dtype"),
         # configurations pickled as they were (fairseq 0.10)
-        (omegaconf.DictConfig, "omegaconf.dictconfig.DictConfig"),
-        (omegaconf.ListConfig, "omegaconf.listconfig.ListConfig"),
-        (omegaconf.base.ContainerMetadata, "omegaconf.base.ContainerMetadata"),
-        (omegaconf.base.Metadata, "omegaconf.base.Metadata"),
-        (omegaconf.nodes.AnyNode, "omegaconf.nodes.AnyNode"),
-        (collections.defaultdict, "collections.defaultdict"),
+        *(omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.nodes.AnyNode),
+        *(omegaconf.base.ContainerMetadata, omegaconf.base.Metadata),
+        *(collections.defaultdict, dict, list, int),
         (typing.Any, "typing.Any"),
     ]
-    allowed += [(getattr(builtins, name), f"builtins.{name}") for name in ("dict", "list", "int")]
     for name in METERS:
         meter = getattr(meters, name)
         allowed.append((meter, f"fairseq.meters.{name}"))  # of fairseq ≤ 0.9
@@ -217,7 +217,7 @@ def _unpickling_safely(load: Callable) -> Callable:
             try:
                 return load(path, arg_overrides, *args, **options)
             except KeyError:
-                _check_names(path, plain(state.get("args")), arg_overrides or {}, _user_dir(state))
+                _check_names(path, state, arg_overrides or {})
                 raise
 
     return guarded
@@ -237,7 +237,7 @@ def _building_safely(load: Callable) -> Callable:
             raise named_refusal(error, _stored(filenames)) from error.__cause__
         except Exception as error:
             for path, state in _stored(filenames):
-                _check_options(path, state, arg_overrides or {})
+                _check_names(path, state, arg_overrides or {})
             message = refused_file(error, ":".join(filenames))
             if message is not None:
                 raise InputError(message) from error
@@ -265,45 +265,34 @@ def named_refusal(error: InputError, states: Iterable[tuple[str, dict]]) -> Inpu
     return error
 
 
-def _check_options(path: str, state: dict, overrides: dict) -> None:
-    """Refuses a checkpoint without options, and one whose task or architecture nobody has."""
-    model = plain(options_of(path, state))
-    names = {
-        "arch": model.get("_name") or model.get("arch"),
-        "task": task_options_of(path, state).get("task"),
-    }
-    _check_names(path, names, overrides, _user_dir(state))
-
-
-# fairseq's registries, by the option that names an entry, with what people call it.
-REGISTRIES: dict[str, tuple[str, tuple[Mapping, ...]]] = {
-    "task": ("task", (TASK_REGISTRY,)),
-    "arch": ("architecture", (ARCH_MODEL_REGISTRY, MODEL_REGISTRY)),
-    "criterion": ("criterion", (CRITERION_REGISTRY,)),
-    "optimizer": ("optimizer", (OPTIMIZER_REGISTRY,)),
-    "lr_scheduler": ("learning rate scheduler", (LR_SCHEDULER_REGISTRY,)),
+# fairseq's registries, by the option that names an entry.
+REGISTRIES: dict[str, Mapping] = {
+    "task": TASK_REGISTRY,
+    "arch": collections.ChainMap(ARCH_MODEL_REGISTRY, MODEL_REGISTRY),
+    "criterion": CRITERION_REGISTRY,
+    "optimizer": OPTIMIZER_REGISTRY,
+    "lr_scheduler": LR_SCHEDULER_REGISTRY,
 }
 # Names that fairseq gave up, and still reads.
 RENAMED = ("audio_cpc", "speech_pretraining", "binary_cross_entropy", "kd_binary_cross_entropy")
 
 
-def _check_names(path: str, options: dict, overrides: dict, user_dir: Any) -> None:
+def _check_names(path: str, state: dict, overrides: dict) -> None:
     """Refuses a checkpoint with a task, an architecture and so on that nobody has registered."""
-    for kind, (label, registries) in REGISTRIES.items():
-        name = {**options, **overrides}.get(kind)
-        if not isinstance(name, str) or name in RENAMED:
-            continue
-        if not any(name in registry for registry in registries):
-            trained = f" (it was trained with {user_dir!r})" if user_dir else ""
+    model = plain(options_of(path, state))
+    arch = model.get("_name") or model.get("arch")
+    said = {**task_options_of(path, state), "arch": arch, **overrides}
+    common = plain(plain(state.get("cfg")).get("common"))
+    user_dir = common.get("user_dir") or model.get("user_dir")
+    trained = f" (it was trained with {user_dir!r})" if user_dir else ""
+    for kind, registry in REGISTRIES.items():
+        name = said.get(kind)
+        if isinstance(name, str) and name not in registry and name not in RENAMED:
+            label = "architecture" if kind == "arch" else kind
             raise InputError(
                 f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; "
                 f"expected --user-dir with the plugin that has it{trained}"
             )
-
-
-def _user_dir(state: dict) -> Any:
-    common = plain(plain(state.get("cfg")).get("common"))
-    return common.get("user_dir") or plain(state.get("args")).get("user_dir")
 
 
 def options_of(path: str, state: dict) -> Any:
@@ -336,7 +325,6 @@ def task_options_of(path: str, state: dict) -> dict[str, Any]:
 
 def stored_languages(path: str) -> dict[str, str | None]:
     """Source and target language as a checkpoint has them."""
-    check_is_file(path)
     said = task_options_of(path, unpickle(path, mapped=True))
     return {name: said.get(name) for name in ("source_lang", "target_lang")}
 

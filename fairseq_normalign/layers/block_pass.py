@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.attention.block import Block
-from fairseq_normalign.attention.block_recorder import recorded_blocks
+from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.host.attention_modules import Name, attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair

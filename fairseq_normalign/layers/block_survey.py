@@ -11,7 +11,7 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
-from fairseq_normalign.host.raw_corpus import CorpusModel, PairsInMemory
+from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
@@ -115,7 +115,7 @@ class Blocks:
         counts = options.frequencies or options.ranks == "counts"
         self.first_pairs = EXAMINED if counts else 0
 
-    def prepare(self, models: CorpusModel, first: Chunk) -> dict[str, Any]:
+    def prepare(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         """Whether frequencies are of words, and what the weights of the model say."""
         kinds = running_kinds(models.forcing)
         pairs = [pair for pair in models.pairs(first)[0] if not pair.skipped]
@@ -137,7 +137,7 @@ class Blocks:
         return are_of_words(side, counted.counts, counted.name, sentences)
 
     def chunk(
-        self, models: CorpusModel, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+        self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
     ) -> Partial:
         pairs, notes = models.pairs(chunk)
         measured = {}
@@ -162,7 +162,7 @@ class Blocks:
         progress(len(pairs) - len(measured))
         return sums.partial(notes)
 
-    def _tables(self, models: CorpusModel, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
+    def _tables(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
         """How tokens are looked up on each side that the attentions see."""
         tables = {}
         for side, name in texts_of(models.forcing).items():
@@ -215,7 +215,7 @@ def survey_blocks(
         model: an aligner, or what else has ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
     """
-    in_memory = PairsInMemory(model.forcing, model.reader)
+    in_memory = ChunkReader([model], PAIRS)
     return measure_here(Blocks(options or BlockOptions()), in_memory, pairs, progress)
 
 

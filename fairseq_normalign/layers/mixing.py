@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fairseq_normalign.attention.block import mixing_ratios
-from fairseq_normalign.attention.finite import check_finite
+from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.layers.analyses import ANALYSES
 from fairseq_normalign.layers.block_pass import BlockBatch

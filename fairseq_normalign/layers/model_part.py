@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from fairseq_normalign.attention.states import PARTS, States
 from fairseq_normalign.host.attention_modules import layers_of
 from fairseq_normalign.host.checkpoint import load_single
-from fairseq_normalign.host.options import corpus, fitted
+from fairseq_normalign.host.lengths import fitted
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
+from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 
@@ -20,6 +20,10 @@ class Part(NamedTuple):
 
     states: States
     reader: PairReader
+
+    @property
+    def forcing(self) -> TeacherForcing:
+        return self.states.forcing
 
 
 def load_part(args: argparse.Namespace, path: str, part: str | None = None) -> Part:
@@ -40,12 +44,10 @@ def texts_of(
     args: argparse.Namespace, parts: Sequence[Part], limit: int | None
 ) -> list[list[Pair]]:
     """The first sentences of the corpus that the options name, as each model reads them."""
-    streams = []
-    for states, reader in parts:
-        pairs = corpus(args, reader, need_target=not states.reads_source).pairs
-        streams.append(islice(pairs, limit))
-    forcings = [states.forcing for states, _ in parts]
-    return [list(pairs) for pairs in fitted(args, streams, forcings)]
+    need_target = not all(part.states.reads_source for part in parts)
+    same_way = [False] * len(parts)
+    read = corpus(args, parts, swapped=same_way, need_target=need_target, limit=limit)
+    return [list(pairs) for pairs in read.streams]
 
 
 def read_sentences(
@@ -53,5 +55,4 @@ def read_sentences(
 ) -> list[Pair]:
     """Sentences of words as a model reads them that needs no target."""
     pairs = text_pairs(((words, None) for words in sentences), part.reader, name="treebank")
-    (fitting,) = fitted(args, [pairs], [part.states.forcing])
-    return list(fitting)
+    return fitted(pairs, part.forcing.limits, args.too_long)

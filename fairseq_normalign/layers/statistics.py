@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_normalign.attention.block import Block as AttentionBlock
-from fairseq_normalign.attention.finite import check_finite
+from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.host.attention_modules import (
     attentions,

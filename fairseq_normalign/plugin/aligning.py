@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +10,6 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 from fairseq.data.encoders.hf_byte_bpe import HuggingFaceByteLevelBPE
 
 from fairseq_normalign.alignment.aligner import AUTO, NormAligner
-from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.host.attention_modules import single_beam
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -67,7 +65,11 @@ class AligningGenerator(PatientGenerator):
             aligner = self.aligner = _decided(aligner, pairs)
             softs = list(aligner.run(pairs))
         for hypothesis, soft in zip(hypotheses, softs, strict=True):
-            hypothesis["alignment"] = self._shown(aligner, soft)
+            if self.soft:
+                rows = aligner.shares(soft)
+                hypothesis["alignment"] = [[f"{share:.6f}" for share in row] for row in rows]
+            else:
+                hypothesis["alignment"] = aligner.links(soft)
         return finalized
 
     def _new_aligner(self) -> NormAligner:
@@ -88,11 +90,6 @@ class AligningGenerator(PatientGenerator):
         forcing = TeacherForcing(self.network, self.task)
         return NormAligner(forcing, reader, self.task.align_options())
 
-    def _shown(self, aligner: NormAligner, soft: Soft) -> list:
-        if not self.soft:
-            return aligner.links(soft)
-        return [_as_text(shares) for shares in aligner.shares(soft)]
-
 
 def _decided(aligner: NormAligner, pairs: list[Pair]) -> NormAligner:
     """The aligner, its layer and step decided on the first batch if need be."""
@@ -102,7 +99,3 @@ def _decided(aligner: NormAligner, pairs: list[Pair]) -> NormAligner:
     place = "layer:{layer}|step:{step}".format(**decided.signature())
     logger.info(f"aligning by {place}, chosen without gold")
     return decided
-
-
-def _as_text(shares: Iterable[float]) -> list[str]:
-    return [f"{share:.6f}" for share in shares]

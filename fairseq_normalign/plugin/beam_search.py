@@ -41,8 +41,10 @@ class PatientBeams(BeamSearch):
             self.closed = [False] * sentences
         else:
             best = scores[:, :, step - 1].amax(1) / step**self.penalty
-            worst = [_worst(found, beams) for found in self.found]
-            self.closed = [not now > then for now, then in zip(best.tolist(), worst, strict=True)]
+            self.closed = []
+            for now, found in zip(best.tolist(), self.found, strict=True):
+                is_full = len(found) == beams
+                self.closed.append(not now > (min(map(_score, found)) if is_full else -math.inf))
             scores[self.closed] = 0.0  # also if no beam is left: -inf would never end
             lprobs[self.closed] = -math.inf
             lprobs[self.closed, :, self.eos] = 0.0
@@ -51,11 +53,6 @@ class PatientBeams(BeamSearch):
     def prune_sentences(self, batch_idxs: Tensor) -> None:
         """Keeps these of the sentences."""
         self.found = [self.found[place] for place in batch_idxs.tolist()]
-
-
-def _worst(found: list[dict[str, Tensor]], beams: int) -> float:
-    """The score that a translation must exceed."""
-    return min(map(_score, found)) if len(found) == beams else -math.inf
 
 
 def _score(translation: dict[str, Tensor]) -> float:

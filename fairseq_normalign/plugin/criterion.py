@@ -85,25 +85,17 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         own = {"encoder": l0_lambda_encoder, "decoder": l0_lambda_decoder, "cross": l0_lambda_cross}
-        self.lambdas = dict.fromkeys(own, l0_lambda)
-        self.lambdas.update((kind, value) for kind, value in own.items() if value is not None)
+        self.lambdas = {kind: l0_lambda if own[kind] is None else own[kind] for kind in own}
         self.warmup, self.target = l0_warmup_updates, target_heads
         for kind, value in self.lambdas.items():
             name = "--l0-lambda" if own[kind] is None else f"--l0-lambda-{kind}"
-            option = f"{name} {value}"
-            if not value >= 0:
+            if not value >= 0 or (value == 0 and target_heads is not None):
                 raise InputError(
-                    f"{option}: expected 0 or more; below, heads would be paid to stay open"
+                    f"{name} {value}: expected the price of an open head, 0 or more, and above 0 "
+                    "with --target-heads"
                 )
-            if value == 0 and target_heads is not None:
-                raise InputError(
-                    f"{option}: nothing closes at this price; expected more than 0 with "
-                    "--target-heads"
-                )
-        if l0_warmup_updates < 0:
-            raise InputError(f"--l0-warmup-updates {l0_warmup_updates}: expected 0 or more")
-        if log_relevance < 0:
-            raise InputError(f"--log-relevance {log_relevance}: expected 0 or more")
+        if min(l0_warmup_updates, log_relevance) < 0:
+            raise InputError("--l0-warmup-updates and --log-relevance: expected 0 or more")
         self.relevance_log = None
         if log_relevance:
             subset = valid_subset.split(",")[0]
@@ -149,19 +141,17 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             closed += int((projection.gate_values() == 0).sum())
         probabilities = torch.cat(by_attention)
         factor = self._factor(model, len(kinds), closed)
-        prices = probabilities.new_tensor([factor * self.lambdas[kind] for kind in kinds])
+        lambdas = probabilities.new_tensor([self.lambdas[kind] for kind in kinds])
+        prices = factor * lambdas
         if self.target is not None and len(kinds) - closed < self.target:
             # They closed together: some are to reopen.
             widest = probabilities.detach().argsort(descending=True)[: self.target]
-            rewards = probabilities.new_tensor([-self.lambdas[kind] for kind in kinds])
-            prices[widest] = rewards[widest]
+            prices[widest] = -lambdas[widest]
         penalty = (prices * probabilities).sum()
         state = {"closed_heads": closed, "l0_penalty": penalty.item()}
-        for kind in dict.fromkeys(kinds):
-            state[f"open_{kind}"] = 0.0
-            state[f"lambda_{kind}"] = factor * self.lambdas[kind]
         for kind, probability in zip(kinds, probabilities.tolist(), strict=True):
-            state[f"open_{kind}"] += probability
+            state[f"open_{kind}"] = state.get(f"open_{kind}", 0.0) + probability
+            state[f"lambda_{kind}"] = factor * self.lambdas[kind]
         return penalty, state
 
     def _factor(self, model: FairseqModule, total: int, closed: int) -> float:

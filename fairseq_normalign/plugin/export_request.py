@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -50,14 +51,10 @@ class Request:
             if isinstance(export, Mapping):
                 self.wanted += self._quantities(kind, export[kind])
             else:
-                self.wanted += self._attentions_and_norms(kind)
-
-    def _attentions_and_norms(self, kind: str) -> list[Wanted]:
-        layers = list(range(self.counts[kind]))
-        return [
-            Wanted("attentions", kind, layers, lambda recorded: recorded.weights, False),
-            Wanted("norms", kind, layers, lambda recorded: recorded.norms, True),
-        ]
+                layers = list(range(self.counts[kind]))
+                weights, norms = attrgetter("weights"), attrgetter("norms")
+                self.wanted.append(Wanted("attentions", kind, layers, weights, values=False))
+                self.wanted.append(Wanted("norms", kind, layers, norms, values=True))
 
     def _quantities(
         self, kind: str, quantities: str | Collection[str] | Mapping[str, Layers]
@@ -68,11 +65,10 @@ class Request:
                     f"export: unknown quantity {name!r} of {kind} attention; expected any of: "
                     f"{', '.join(QUANTITIES)}"
                 )
-            layers = quantities[name] if isinstance(quantities, Mapping) else None
+            chosen = quantities[name] if isinstance(quantities, Mapping) else None
+            layers = self._layers(kind, chosen)
             quantity = QUANTITIES[name]
-            yield Wanted(
-                name, kind, self._layers(kind, layers), quantity.compute, quantity.needs_values
-            )
+            yield Wanted(name, kind, layers, quantity.compute, quantity.needs_values)
 
     def _layers(self, kind: str, layers: Layers) -> list[int]:
         """Indices as Python's lists have them: -1 is the last."""

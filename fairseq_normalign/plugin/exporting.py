@@ -4,7 +4,6 @@ fairseq tells a task what sentences will come, when it asks for batches of them,
 done. So the batches themselves tell, when the command asks for one more than there are.
 """
 
-import argparse
 import atexit
 import contextlib
 import logging
@@ -26,11 +25,12 @@ from fairseq_normalign.attention.arrays import OVERHEAD, Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
-from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.options import stated
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.results.export_writer import Writer, create_export
+from fairseq_normalign.results.export import Writer, create_export
 from fairseq_normalign.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -129,8 +129,17 @@ class AttentionExport:
     def _open(self, model: Any, targets: str) -> None:
         """Starts the file, or refuses what cannot be exported."""
         self.reader = PairReader(self.task)
-        self._arrays = self._arrays_of(model)
-        checkpoint = checkpoint_of_command()
+        if self.cfg.export_quantity not in QUANTITIES:
+            found = f"--export-quantity {self.cfg.export_quantity}"
+            raise InputError(f"{found}: expected one of: {', '.join(QUANTITIES)}")
+        self._arrays = Arrays(
+            TeacherForcing(model, self.task, attention=str(self.cfg.export_kind)),
+            self.cfg.export_quantity,
+            layers=_numbers("--export-layers", self.cfg.export_layers),
+            heads=_numbers("--export-heads", self.cfg.export_heads),
+            dtype=str(self.cfg.export_dtype),
+        )
+        checkpoint = stated(sys.argv[1:], "--path").path  # which fairseq does not tell its tasks
         data, *_ = split_paths(self.cfg.data)
         refuse_overwriting(self.path, checkpoint, *Path(data).glob("*"))
         metadata = {
@@ -145,26 +154,13 @@ class AttentionExport:
         self._writer = self._opened.enter_context(create_export(self.path, metadata))
         atexit.register(self.discard)
 
-    def _arrays_of(self, model: Any) -> Arrays:
-        cfg = self.cfg
-        if cfg.export_quantity not in QUANTITIES:
-            raise InputError(
-                f"--export-quantity {cfg.export_quantity}: expected one of: {', '.join(QUANTITIES)}"
-            )
-        return Arrays(
-            TeacherForcing(model, self.task, attention=str(cfg.export_kind)),
-            cfg.export_quantity,
-            layers=_numbers("--export-layers", cfg.export_layers),
-            heads=_numbers("--export-heads", cfg.export_heads),
-            dtype=str(cfg.export_dtype),
-        )
-
     def _add(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         """Writes some targets of each sentence of a batch. A failure removes the file."""
-        with contextlib.ExitStack() as on_failure:
-            on_failure.push(self._opened)
+        try:
             self._write(sample, targets)
-            on_failure.pop_all()
+        except BaseException:
+            self.discard()
+            raise
 
     def _write(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         assert self._arrays is not None
@@ -181,12 +177,10 @@ class AttentionExport:
             places += range(first, first + self.nbest)
             for target in beam:
                 pairs.append(self.reader.binarised_pair(source, target, f"S-{sentence}"))
-        for batch in numbered_batches(pairs, max_tokens=MAX_TOKENS):
-            numbers, members = zip(*batch, strict=True)
-            arrays = self._arrays(list(members))
-            for number, pair, array in zip(numbers, members, arrays, strict=True):
-                self._writer.add(places[number], array, *self._arrays.tokens(pair, self.reader))
-                self._count(array)
+        arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS)
+        for place, pair, array in zip(places, pairs, arrays, strict=True):
+            self._writer.add(place, array, *self._arrays.tokens(pair, self.reader))
+            self._count(array)
 
     def _count(self, array: np.ndarray) -> None:
         self.bytes += array.nbytes + OVERHEAD
@@ -239,14 +233,6 @@ class ExportedBatches:
 def unpadded(sentences: Tensor, pad: int) -> list[Tensor]:
     """The sentences of a batch (B, T) without padding."""
     return [tokens[tokens.ne(pad)] for tokens in sentences.cpu()]
-
-
-def checkpoint_of_command() -> str | None:
-    """What ``--path`` names, which fairseq does not tell its tasks."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--path")
-    named, _ = parser.parse_known_args(sys.argv[1:])
-    return named.path
 
 
 def _numbers(option: str, text: str) -> list[int] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,11 @@ from fairseq.tasks import TASK_REGISTRY
 from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.options import stated
 from fairseq_normalign.plugin.task import NAME, TranslationNormalignConfig
+
+# The end of a traceback of an error of ours.
+RAISED = re.compile(rf"{InputError.__module__}\.\w+: (.*)")
 
 
 def report_bad_input() -> None:
@@ -45,11 +49,9 @@ def bad_input(error: BaseException) -> str | None:
     lines = str(error).strip().splitlines()
     if not isinstance(error, InputError | ProcessRaisedException) or not lines:
         return None
-    kinds: list[type[InputError]] = [InputError, *InputError.__subclasses__()]
-    for kind in kinds:
-        name = f"{kind.__module__}.{kind.__qualname__}: "  # as at the end of a traceback
-        if lines[-1].startswith(name):
-            return lines[-1].removeprefix(name)
+    raised = RAISED.match(lines[-1])
+    if raised is not None:
+        return raised[1]
     return lines[-1] if isinstance(error, InputError) else None
 
 
@@ -60,22 +62,26 @@ REGISTRIES: dict[str, dict[str, Any]] = {
 }
 
 
-def show_chosen_options() -> None:
-    """Wraps fairseq's parsing, once."""
+def parse_as_plugin() -> None:
+    """Wraps fairseq's parsing: help of chosen options, and the task of fairseq-validate."""
     parse = options.parse_args_and_arch
-    if getattr(parse, "shows_chosen_options", False):
-        return
 
     @functools.wraps(parse)
-    def parse_with_help(parser, input_args=None, *args, **kwargs):
+    def parse_with_ours(
+        parser, input_args=None, parse_known=False, suppress_defaults=False, **more
+    ):
         argv = sys.argv[1:] if input_args is None else list(input_args)
         if {"-h", "--help"} & set(argv):
             add_chosen_options(parser, argv)
-        parser.error = functools.partial(_refuse, parser, parser.error)
-        return parse(parser, input_args, *args, **kwargs)
+        parser.error = partial(_refuse, parser, parser.error)
+        args = parse(parser, input_args, parse_known, suppress_defaults, **more)
+        if suppress_defaults and getattr(args, "export_attention", ""):  # fairseq-validate
+            fields = TranslationNormalignConfig.__dataclass_fields__
+            given = {name: value for name, value in vars(args).items() if name in fields}
+            args.task = {**given, "_name": NAME}
+        return args
 
-    parse_with_help.shows_chosen_options = True  # type: ignore[attr-defined]
-    options.parse_args_and_arch = parse_with_help
+    options.parse_args_and_arch = parse_with_ours
 
 
 # Ours, and fairseq's that they are built on.
@@ -110,39 +116,9 @@ def _options(part: Any) -> set[str]:
 
 def add_chosen_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Adds the options of the task, architecture and criterion that the arguments name."""
-    names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    names.add_argument("--task")
-    names.add_argument("--arch", "-a")
-    names.add_argument("--criterion")
-    named, _ = names.parse_known_args(argv)
+    named = stated(argv, "--task", "--arch -a", "--criterion")
     for option, registry in REGISTRIES.items():
         name = getattr(named, option)
         if name in registry:
             group = parser.add_argument_group(f"options of --{option} {name}")
             registry[name].add_args(group)
-
-
-def take_task_from_command_line() -> None:
-    """Wraps fairseq's parsing, once."""
-    parse = options.parse_args_and_arch
-    if getattr(parse, "takes_task", False):
-        return
-
-    @functools.wraps(parse)
-    def parse_with_task(
-        parser, input_args=None, parse_known=False, suppress_defaults=False, **more
-    ):
-        args = parse(parser, input_args, parse_known, suppress_defaults, **more)
-        if suppress_defaults and getattr(args, "export_attention", ""):  # fairseq-validate
-            args.task = described_task(args)
-        return args
-
-    parse_with_task.takes_task = True  # type: ignore[attr-defined]
-    options.parse_args_and_arch = parse_with_task
-
-
-def described_task(args: Namespace) -> dict[str, Any]:
-    """The task by its name and those of its options that were given."""
-    names = TranslationNormalignConfig.__dataclass_fields__
-    given = {name: value for name, value in vars(args).items() if name in names}
-    return {**given, "_name": NAME}

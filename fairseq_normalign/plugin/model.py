@@ -7,9 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import torch
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer import TransformerDecoder, TransformerModel
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
+from torch import nn
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
@@ -17,7 +19,6 @@ from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.names import KINDS, parse_kinds
 from fairseq_normalign.plugin.export_request import Export, Request
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
-from fairseq_normalign.plugin.marian_decoder import DecoderWithOwnEnds, has_own_ends
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
 
@@ -82,9 +83,9 @@ class NormalignTransformer(TransformerModel):
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
-        if not has_own_ends(args):
-            return super().build_decoder(args, tgt_dict, embed_tokens)
-        return DecoderWithOwnEnds(args, tgt_dict, embed_tokens)
+        if getattr(args, "logits_bias", False) or getattr(args, "start_with_bos", False):
+            return MarianDecoder(args, tgt_dict, embed_tokens)
+        return super().build_decoder(args, tgt_dict, embed_tokens)
 
     @classmethod
     def build_model(cls, args, task):
@@ -108,17 +109,7 @@ class NormalignTransformer(TransformerModel):
             freeze(model, side)
         return model
 
-    def forward(
-        self,
-        src_tokens,
-        src_lengths,
-        prev_output_tokens,
-        return_all_hiddens: bool = True,
-        features_only: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
-        export: Export = (),
-    ):
+    def forward(self, src_tokens, src_lengths, prev_output_tokens, *, export: Export = (), **more):
         """As fairseq's, with what attentions did in the second output, if ``export`` says so.
 
         ``export={"cross": ["weights", "vectors"]}`` names quantities of kinds of attention, those
@@ -133,23 +124,39 @@ class NormalignTransformer(TransformerModel):
 
         Gradients pass, so that a criterion may use them. Weights are those before dropout.
         """
-        run = partial(
-            super().forward,
-            src_tokens,
-            src_lengths,
-            prev_output_tokens,
-            return_all_hiddens=return_all_hiddens,
-            features_only=features_only,
-            alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
-        )
         if not export:
-            return run()
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
         request = Request(self, export)
         with request.recording(self) as recording:
-            logits, extra = run()
+            logits, extra = super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
         extra.update(request.results(recording))
         return logits, extra
+
+
+class MarianDecoder(TransformerDecoder):
+    """fairseq's decoder with Marian's ends: it may begin with <s>, and have a bias for each type.
+
+    fairseq's tasks and searches begin with </s>, wherever they come from. It is read here as <s>:
+    a target has no other </s> than its first one, as that at the end is never read.
+    """
+
+    def __init__(self, args, dictionary, embed_tokens):
+        super().__init__(args, dictionary, embed_tokens)
+        self.eos, self.bos = dictionary.eos(), dictionary.bos()
+        self.starts_with_bos = getattr(args, "start_with_bos", False)
+        self.logits_bias = None
+        if getattr(args, "logits_bias", False):
+            self.logits_bias = nn.Parameter(torch.zeros(len(dictionary)))
+
+    def extract_features(self, prev_output_tokens, *args, **kwargs):
+        if self.starts_with_bos:
+            is_start = prev_output_tokens.eq(self.eos)
+            prev_output_tokens = prev_output_tokens.masked_fill(is_start, self.bos)
+        return super().extract_features(prev_output_tokens, *args, **kwargs)
+
+    def output_layer(self, features):
+        logits = super().output_layer(features)
+        return logits if self.logits_bias is None else logits + self.logits_bias
 
 
 def allow_swish(parser: ArgumentParser) -> None:

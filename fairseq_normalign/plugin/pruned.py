@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from fairseq.modules import MultiheadAttention
 from torch import nn
 from torch.nn import functional
@@ -50,21 +51,15 @@ class PrunedAttention(MultiheadAttention):
         asked = need_weights or need_head_weights
         if self.num_heads == 0:
             keys = self._key_count(query, key, incremental_state)
-            weights = self._no_weights(query, keys, need_head_weights) if asked else None
-            return self._bias(query), weights
+            queries, batch, _ = query.shape
+            # Zeros; one head of them stands in for none, as fairseq takes the mean over heads.
+            heads = (1,) if need_head_weights else ()
+            weights = query.new_zeros(*heads, batch, queries, keys) if asked else None
+            bias = self.out_proj.bias
+            return torch.zeros_like(query) if bias is None else bias.expand(query.shape), weights
         if asked or incremental_state is not None or before_softmax or self.beam_size > 1:
-            return super().forward(
-                query,
-                key,
-                value,
-                key_padding_mask=key_padding_mask,
-                incremental_state=incremental_state,
-                need_weights=need_weights,
-                static_kv=static_kv,
-                attn_mask=attn_mask,
-                before_softmax=before_softmax,
-                need_head_weights=need_head_weights,
-            )
+            options = (key_padding_mask, incremental_state, need_weights, static_kv, attn_mask)
+            return super().forward(query, key, value, *options, before_softmax, need_head_weights)
         return self._fused(query, key, value, key_padding_mask, attn_mask), None
 
     def _fused(self, query, key, value, key_padding_mask, attn_mask):
@@ -84,11 +79,6 @@ class PrunedAttention(MultiheadAttention):
         )
         return self.out_proj(attended.permute(2, 0, 1, 3).flatten(2))  # (T, B, C)
 
-    def _bias(self, query):
-        if self.out_proj.bias is None:
-            return query.new_zeros(query.shape)
-        return self.out_proj.bias.expand(query.shape)
-
     def _key_count(self, query, key, incremental_state) -> int:
         """S, how many keys there are.
 
@@ -104,12 +94,6 @@ class PrunedAttention(MultiheadAttention):
         empty = query.new_zeros(query.shape[1], 0, keys, self.head_dim)  # (B, H, S, D)
         self._set_input_buffer(incremental_state, {"prev_key": empty, "prev_value": empty})
         return keys
-
-    def _no_weights(self, query, keys: int, need_head_weights: bool):
-        """Zeros; one head of them stands in for none, as fairseq takes the mean over heads."""
-        queries, batch, _ = query.shape
-        shape = (1, batch, queries, keys) if need_head_weights else (batch, queries, keys)
-        return query.new_zeros(shape)
 
 
 def remove_heads(model: FairseqModule, alive: str) -> None:

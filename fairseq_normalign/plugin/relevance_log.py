@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.distributed.utils import get_global_rank
-from torch import Tensor
 
 from fairseq_normalign.attention.lrp_rules import rule_set
 from fairseq_normalign.attention.pair_relevance import relevances
@@ -102,27 +100,24 @@ class RelevanceLog:
         return Entry(updates, len(self.pairs), f"{rule_set(RULES).spec}-pooled", heads)
 
     def _read_pairs(self, forcing: TeacherForcing) -> list[Pair]:
-        reader = PairReader(self.task)
-        pad = reader.source.dictionary.pad()  # there with --num-batch-buckets
-        pairs = []
-        for number, example in enumerate(self._examples(), 1):
-            source, target = (example[side] for side in ("source", "target"))
-            where = f"validation sentence {number}"
-            pair = reader.binarised_pair(source[source.ne(pad)], target[target.ne(pad)], where)
-            if forcing.takes(pair):
-                pairs.append(pair)
-            if len(pairs) == self.sentences:
-                break
-        return pairs
-
-    def _examples(self) -> Iterator[Mapping[str, Tensor]]:
         dataset = self.task.datasets.get(self.subset)
         if not dataset:
             raise InputError(
                 f"--log-relevance {self.sentences}: there is no validation set {self.subset}; "
                 "expected one, and no --disable-validation"
             )
-        return (dataset[index] for index in range(len(dataset)))
+        reader = PairReader(self.task)
+        pad = reader.source.dictionary.pad()  # there with --num-batch-buckets
+        pairs: list[Pair] = []
+        for number in range(len(dataset)):
+            source, target = (dataset[number][side] for side in ("source", "target"))
+            where = f"validation sentence {number + 1}"
+            pair = reader.binarised_pair(source[source.ne(pad)], target[target.ne(pad)], where)
+            if forcing.takes(pair):
+                pairs.append(pair)
+            if len(pairs) == self.sentences:
+                break
+        return pairs
 
 
 def mean_relevance(forcing: TeacherForcing, pairs: list[Pair]) -> dict[Head, float]:

@@ -35,10 +35,19 @@ class SourceNoise:
         if not 0 <= probability <= 1:
             raise InputError(f"--source-token-noise {probability}: expected 0 to 1")
         self.probability, self.seed, self.pad = probability, seed, dictionary.pad()
-        marks = [_is_mark(index, dictionary) for index in range(len(dictionary))]
-        self.marks = torch.tensor(marks)  # of each type
+        symbols = list(enumerate(dictionary.symbols))
+        unk, special = dictionary.unk(), dictionary.nspecial
+        is_mark = [
+            (index < special and index != unk) or LANGUAGE.fullmatch(symbol) is not None
+            for index, symbol in symbols
+        ]
+        self.marks = torch.tensor(is_mark)  # of each type: whether it is part of no word
         self.types = np.array(
-            [index for index in range(len(dictionary)) if _is_drawn(index, dictionary)]
+            [
+                index
+                for index, symbol in symbols
+                if not is_mark[index] and index != unk and not symbol.startswith("madeupword")
+            ]
         )
         if not len(self.types):
             raise InputError(
@@ -67,15 +76,3 @@ class SourceNoise:
         replaced = torch.from_numpy(random.random(len(sentence)) < self.probability)
         others = torch.from_numpy(random.choice(self.types, len(sentence)))
         return torch.where(replaced, others, sentence)
-
-
-def _is_mark(index: int, dictionary: Dictionary) -> bool:
-    """Whether a type is part of no word."""
-    special = index < dictionary.nspecial and index != dictionary.unk()
-    return special or LANGUAGE.fullmatch(dictionary[index]) is not None
-
-
-def _is_drawn(index: int, dictionary: Dictionary) -> bool:
-    """Whether a type is a word or a piece."""
-    filler = dictionary[index].startswith("madeupword")
-    return index != dictionary.unk() and not filler and not _is_mark(index, dictionary)

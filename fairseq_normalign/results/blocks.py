@@ -7,7 +7,7 @@ and the page. No renderer knows what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -71,9 +71,7 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             _check_length(row, self.columns)
-            for cell in row:
-                if not (cell is None or isinstance(cell, str)):
-                    _check_number(cell)
+            _check_numbers(cell or 0 for cell in row if not isinstance(cell, str))
 
     def decimals_of(self, column: int) -> int:
         """How many decimals the numbers of a column have: none if all of them are whole."""
@@ -95,10 +93,8 @@ class Point:
     marked: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.x, str):
-            _check_number(self.x)
-        for value in (self.y, self.low or 0, self.high or 0):
-            _check_number(value)
+        x = 0 if isinstance(self.x, str) else self.x
+        _check_numbers([x, self.y, self.low or 0, self.high or 0])
 
 
 @dataclass(frozen=True)
@@ -129,10 +125,7 @@ class Curves:
     drawn: bool = False  # figures and the page alone show it: a table has what text needs
 
     def __post_init__(self) -> None:
-        kinds: set[bool] = set()
-        for curve in self.curves:
-            kinds.update(isinstance(point.x, str) for point in curve.points)
-        if len(kinds) > 1:
+        if len({isinstance(point.x, str) for curve in self.curves for point in curve.points}) > 1:
             raise TypeError(f"{self.title}: an axis has numbers or names, not both")
 
 
@@ -186,8 +179,7 @@ class Grid:
         _check_length(self.values, self.rows)
         for row in self.values:
             _check_length(row, self.columns)
-            for value in row:
-                _check_number(value or 0)
+            _check_numbers(value or 0 for value in row)
 
 
 @dataclass(frozen=True)
@@ -231,22 +223,19 @@ class Choice:
 
 Block = Note | Heading | Facts | Table | Curves | Clouds | Grid | Row | Choice
 TYPES = {kind.type: kind for kind in Block.__args__}
-PARTS = {"points": Point, "curves": Curve, "clouds": Cloud, "options": Option}
+# What is made of parts that are no blocks, and where they are.
+PARTS: dict[type, tuple[str, type]] = {
+    Curves: ("curves", Curve),
+    Curve: ("points", Point),
+    Clouds: ("clouds", Cloud),
+    Choice: ("options", Option),
+}
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page."""
-
-    id: str
-    title: str
-    blocks: Sequence[Block]
-    about: str = ""  # what a reader may not know
-
-
-def _check_number(value: object) -> None:
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise TypeError(f"expected a number, not {str(value)[:40]!r}")
+def _check_numbers(values: Iterable[object]) -> None:
+    for value in values:
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise TypeError(f"expected a number, not {str(value)[:40]!r}")
 
 
 def _check_length(values: Sequence, names: Sequence) -> None:
@@ -259,8 +248,6 @@ def as_json(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         contents = {own.name: as_json(getattr(value, own.name)) for own in fields(value)}
         return {"type": value.type, **contents} if hasattr(value, "type") else contents
-    if isinstance(value, Mapping):
-        return {str(name): as_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_json(item) for item in value]
     return value
@@ -268,24 +255,16 @@ def as_json(value: Any) -> Any:
 
 def from_json(contents: Mapping[str, Any]) -> Block:
     """The block that ``as_json`` wrote; raises what a damaged one makes Python raise."""
-    kind = TYPES[contents["type"]]
-    own = {name: value for name, value in contents.items() if name != "type"}
+    own = dict(contents)
+    return _made(TYPES[own.pop("type")], own)
+
+
+def _made(kind: type, own: dict[str, Any]) -> Any:
     if "blocks" in own:
         own["blocks"] = [from_json(block) for block in own["blocks"]]
-    for name, part in PARTS.items():
-        if name in own and isinstance(own[name], list):
-            own[name] = [_part(part, item) for item in own[name]]
-    if own.get("ends") is not None:
-        own["ends"] = tuple(own["ends"])
-    return kind(**own)
-
-
-def _part(kind: type, contents: Mapping[str, Any]) -> Any:
-    own = dict(contents)
-    if kind is Option:
-        own["blocks"] = [from_json(block) for block in own["blocks"]]
-    if kind is Curve:
-        own["points"] = [Point(**point) for point in own["points"]]
+    if kind in PARTS:
+        name, part = PARTS[kind]
+        own[name] = [_made(part, dict(item)) for item in own[name]]
     return kind(**own)
 
 
@@ -347,18 +326,17 @@ def without_empty(
     columns: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     title: str,
-    decimals: int | Sequence[int] = 2,
-    **more: Any,
+    decimals: Sequence[int],
+    name: str = "",
 ) -> Table:
     """A table of those columns that have something in some row."""
     kept = []
     for place in range(len(columns)):
         if not rows or any(row[place] not in (None, "") for row in rows):
             kept.append(place)
-    names = [columns[place] for place in kept]
-    if not isinstance(decimals, int):
-        decimals = [decimals[place] for place in kept]
-    return Table(names, [[row[place] for place in kept] for row in rows], title, decimals, **more)
+    of_kept = [[row[place] for place in kept] for row in rows]
+    names, places = [columns[place] for place in kept], [decimals[place] for place in kept]
+    return Table(names, of_kept, title, places, name=name)
 
 
 def by_layer(name: str, values: Sequence[float], *, first: int = 0, **look: Any) -> Curve:
@@ -373,11 +351,6 @@ def on_one_scale(grids: Sequence[Grid]) -> list[Block]:
         return list(grids)
     ends = min(values), max(values)
     return [replace(grid, ends=ends) for grid in grids]
-
-
-def facts_of(signature: Mapping[str, object], title: str = "") -> Facts:
-    """A signature, a line for each choice."""
-    return Facts([(str(name), str(value)) for name, value in signature.items()], title)
 
 
 def up_to(last: int) -> range:

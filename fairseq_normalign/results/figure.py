@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+from cycler import cycler
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -21,7 +25,6 @@ from matplotlib.ticker import MaxNLocator
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Heading, Point, walk
-from fairseq_normalign.results.style import COLOURS, HEAT, in_style
 
 WIDEST = 13.0  # inches: what fits on a screen at 100 dots an inch
 PANEL = (4.2, 3.1)  # inches of curves and clouds
@@ -29,8 +32,52 @@ CELL = (0.52, 0.34)  # inches of a map's cell
 HEADROOM = 1.25  # of the colours above the highest value
 MARKERS = "os^xD+v*"
 
-
 Panel = Grid | Curves | Clouds
+Options = ParamSpec("Options")
+Result = TypeVar("Result")
+
+# Of heat maps: black text and frames can be read on the darkest blue, and in grey, too.
+HEAT = LinearSegmentedColormap.from_list("normalign", ["#ffffff", "#3585c6"])
+
+# Of curves, as on the page of `normalign report`.
+COLOURS = (
+    *("#0b5cad", "#c4570a", "#16794c", "#a12a7d"),
+    *("#8a6d00", "#3c7d93", "#7a4fc0", "#5b6570"),
+)
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.7,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.titlesize": 11,
+    "grid.alpha": 0.4,
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    # In PDF and SVG text stays text.
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+}
+
+
+def in_style(draw: Callable[Options, Result]) -> Callable[Options, Result]:
+    """A function that draws, or saves, in the one look."""
+
+    @wraps(draw)
+    def drawn(*args: Options.args, **options: Options.kwargs) -> Result:
+        with style.context(["default", STYLE]):
+            return draw(*args, **options)
+
+    return drawn
 
 
 @in_style
@@ -39,22 +86,24 @@ def drawn(blocks: Sequence[Block], title: str = "") -> Figure:
     lines = _lines(blocks)
     if not lines:
         raise InputError("--plot: the result has no numbers to draw")
-    sizes = [[_size(block) for _, block in line] for line in lines]
-    heights = [max(height for _, height in line) for line in sizes]
-    width = max(sum(own for own, _ in line) for line in sizes)
-    figure = Figure(figsize=(width, sum(heights) + 0.6), layout="constrained")
+    widths = [[_size(block)[0] for _, block in line] for line in lines]
+    heights = [max(_size(block)[1] for _, block in line) for line in lines]
+    widest = max(map(sum, widths))
+    figure = Figure(figsize=(widest, sum(heights) + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
     parts = figure.subfigures(len(lines), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, line, of_line in zip(parts, lines, sizes, strict=True):
-        widths = [own for own, _ in of_line]
-        widths.append(width - sum(widths) + 0.01)  # what is left is empty
-        *every_axes, rest = part.subplots(1, len(widths), width_ratios=widths)
+    meanings: dict[str, None] = {}  # of letters in cells, rings and dashes
+    for part, line, of_line in zip(parts, lines, widths, strict=True):
+        ratios = [*of_line, widest - sum(of_line) + 0.01]  # what is left is empty
+        *every_axes, rest = part.subplots(1, len(ratios), width_ratios=ratios)
         rest.set_axis_off()
         for axes, (about, block) in zip(every_axes, line, strict=True):
             axes.set_title(f"{about}\n{block.title}" if about else block.title)
-            draw(axes, block)
+            DRAW[type(block)](axes, block)
+            for name in ("mark", "dashes"):
+                meanings[getattr(block, name, "")] = None
     figure.suptitle(title)
-    figure.supxlabel(_key([block for line in lines for _, block in line]), fontsize=8)
+    figure.supxlabel(" ".join(filter(None, meanings)), fontsize=8)
     return figure
 
 
@@ -75,43 +124,19 @@ def _lines(blocks: Sequence[Block]) -> list[list[tuple[str, Panel]]]:
     return lines
 
 
-def _key(blocks: Sequence[Panel]) -> str:
-    """What letters in cells, rings and dashes mean."""
-    meanings: dict[str, None] = {}
-    for block in blocks:
-        if not isinstance(block, Clouds):
-            meanings[block.mark] = None
-        if isinstance(block, Curves):
-            meanings[block.dashes] = None
-    return " ".join(filter(None, meanings))
-
-
 def _size(block: Panel) -> tuple[float, float]:
     """Inches of a panel with its labels."""
     if not isinstance(block, Grid):
         return PANEL
-    names = max((len(name) for name in block.columns), default=1)
+    names = max(map(len, block.columns), default=1)
     width = max(2.6, CELL[0] * len(block.columns) + 1.1)
     height = CELL[1] * len(block.rows) + 1.0 + (0.06 * names if names > 4 else 0)
     return min(width, WIDEST), height
 
 
-def draw(axes: Axes, block: Panel) -> None:
-    """One panel."""
-    if isinstance(block, Grid):
-        draw_grid(axes, block)
-    elif isinstance(block, Curves):
-        draw_curves(axes, block)
-    else:
-        draw_clouds(axes, block)
-
-
 def draw_grid(axes: Axes, grid: Grid) -> None:
     """A heat map with the number in each cell; colours begin at 0 if no value is negative."""
-    values = np.array(
-        [[math.nan if value is None else value for value in row] for row in grid.values],
-        dtype=float,
-    ).reshape(len(grid.rows), len(grid.columns))
+    values = np.array(grid.values, dtype=float).reshape(len(grid.rows), len(grid.columns))
     known = values[np.isfinite(values)]
     low, high = grid.ends or (known.min(initial=0.0), known.max(initial=0.0))
     low = min(0.0, float(low))
@@ -120,15 +145,14 @@ def draw_grid(axes: Axes, grid: Grid) -> None:
     axes.imshow(shades, cmap=HEAT, vmin=low, vmax=high, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         text = "–" if math.isnan(value) else f"{value:.{min(grid.decimals, 2)}f}"
-        if grid.marks and grid.marks[row][column]:
-            text += f" {grid.marks[row][column]}"
+        mark = grid.marks[row][column] if grid.marks else ""
+        text = f"{text} {mark}" if mark else text
         axes.text(column, row, text, ha="center", va="center", fontsize=7)
-    long_names = max((len(name) for name in grid.columns), default=0) > 4
+    long_names = max(map(len, grid.columns), default=0) > 4
     turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if long_names else {}
     axes.set_xticks(range(len(grid.columns)), list(grid.columns), **turned)
     axes.set_yticks(range(len(grid.rows)), list(grid.rows))
-    axes.set_xlabel(grid.column_title)
-    axes.set_ylabel(grid.row_title)
+    axes.set(xlabel=grid.column_title, ylabel=grid.row_title)
     axes.tick_params(length=0)
     if grid.unit:
         axes.set_title(f"{axes.get_title()} in {grid.unit}")
@@ -136,21 +160,22 @@ def draw_grid(axes: Axes, grid: Grid) -> None:
 
 def draw_curves(axes: Axes, block: Curves) -> None:
     """Lines over numbers or names, with intervals as bars; marked points are rings."""
-    names = _names_on_axis(block)
-    for place, curve in enumerate(block.curves):
-        colour = COLOURS[(place if curve.colour is None else curve.colour) % len(COLOURS)]
-        xs = [names[point.x] if isinstance(point.x, str) else point.x for point in curve.points]
+    xs = dict.fromkeys(point.x for curve in block.curves for point in curve.points)
+    is_named = any(isinstance(x, str) for x in xs)
+    places = {x: place if is_named else x for place, x in enumerate(xs)}
+    for number, curve in enumerate(block.curves):
+        colour = COLOURS[(number if curve.colour is None else curve.colour) % len(COLOURS)]
+        look: dict[str, Any] = {"color": colour, "marker": MARKERS[number % 8]}
         ys = [point.y for point in curve.points]
         line = "--" if curve.dashed else "-"
-        axes.plot(xs, ys, line, color=colour, marker=MARKERS[place % 8], label=curve.name)
-        for x, point in zip(xs, curve.points, strict=True):
-            _draw_point(axes, x, point, colour)
-    if names:
-        axes.set_xticks(list(names.values()), list(names))
-    elif all(isinstance(point.x, int) for curve in block.curves for point in curve.points):
+        axes.plot([places[point.x] for point in curve.points], ys, line, label=curve.name, **look)
+        for point in curve.points:
+            _draw_point(axes, places[point.x], point, colour)
+    if is_named:
+        axes.set_xticks(list(places.values()), list(map(str, places)))
+    elif all(isinstance(x, int) for x in xs):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel(block.x_title)
-    axes.set_ylabel(block.y_title)
+    axes.set(xlabel=block.x_title, ylabel=block.y_title)
     if block.zero:
         axes.set_ylim(bottom=0)
     if block.colours:
@@ -160,7 +185,7 @@ def draw_curves(axes: Axes, block: Curves) -> None:
         axes.legend()
 
 
-def _draw_point(axes: Axes, x: float, point: Point, colour: str) -> None:
+def _draw_point(axes: Axes, x: Any, point: Point, colour: str) -> None:
     """What is known of a point beside its place on the line."""
     if point.low is not None and point.high is not None:
         axes.vlines(x, point.low, point.high, color=colour, alpha=0.5)
@@ -170,31 +195,20 @@ def _draw_point(axes: Axes, x: float, point: Point, colour: str) -> None:
     axes.annotate(point.note, (x, point.y), **beside)
 
 
-def _names_on_axis(block: Curves) -> dict[str, int]:
-    """The places of names; empty if the axis has numbers."""
-    names: dict[str, int] = {}
-    for curve in block.curves:
-        for point in curve.points:
-            if isinstance(point.x, str):
-                names.setdefault(point.x, len(names))
-    return names
-
-
 def draw_clouds(axes: Axes, block: Clouds) -> None:
     """Points of each cloud, by marker and colour."""
     for place, cloud in enumerate(block.clouds):
         xs, ys = zip(*cloud.points, strict=True) if cloud.points else ((), ())
-        look: dict[str, Any] = {
-            "marker": MARKERS[place % 8],
-            "color": COLOURS[place % len(COLOURS)],
-        }
+        look: dict[str, Any] = {"marker": MARKERS[place % 8], "color": COLOURS[place % 8]}
         axes.scatter(xs, ys, s=6, alpha=0.5, linewidths=0.5, label=cloud.name, **look)
     if block.log_x:
         axes.set_xscale("log")
-    axes.set_xlabel(block.x_title)
-    axes.set_ylabel(block.y_title)
+    axes.set(xlabel=block.x_title, ylabel=block.y_title)
     if any(cloud.name for cloud in block.clouds):
         axes.legend()
+
+
+DRAW: dict[type, Callable] = {Grid: draw_grid, Curves: draw_curves, Clouds: draw_clouds}
 
 
 @in_style
@@ -204,5 +218,5 @@ def save(figure: Figure, path: str | Path) -> None:
         warnings.catch_warnings(),
         whole_file(path, binary=True) as file,
     ):
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # `fonts` has warned
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # `families_for` has warned
         figure.savefig(file, dpi=150, bbox_inches="tight", format=Path(path).suffix[1:])

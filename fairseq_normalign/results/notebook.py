@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+import numpy as np
+
 from fairseq_normalign.results.blocks import Block, Curves, Grid, Heading, Table, is_written, walk
-from fairseq_normalign.results.tables import as_table, cell_text, is_number_column
+from fairseq_normalign.results.tables import as_table, cell_texts, number_columns
 from fairseq_normalign.results.text import paragraph
 
 MOST = 60  # rows or columns that are shown
+WIDE = 12  # columns; the names of more stand upright
+UPRIGHT = "writing-mode: vertical-rl; transform: rotate(180deg); text-align: left"
 SHADE = "rgba(66, 133, 244, {:.2f})"  # light enough for black letters and for white ones
 
 
@@ -31,39 +35,33 @@ def as_html(blocks: Sequence[Block], signature: str = "") -> str:
 def html_table(block: Table | Grid | Curves) -> str:
     """A table; the cells of a map are the darker, the better they are, from its worst to best."""
     table = as_table(block)
-    shades = _shades(block) if isinstance(block, Grid) else []
-    left_out = [f"the first {MOST} rows of {len(table.rows)}"] if len(table.rows) > MOST else []
-    caption = ", ".join(part for part in [table.title, *left_out] if part)
-    lines = [f"<caption>{escape(caption)}</caption>"] if caption else []
-    names = "".join(f"<th>{escape(name)}</th>" for name in table.columns[:MOST])
+    shades = _shades(block) if isinstance(block, Grid) else None
+    caption = [table.title] if table.title else []
+    for name, items in (("rows", table.rows), ("columns", table.columns)):
+        if len(items) > MOST:
+            caption.append(f"the first {MOST} {name} of {len(items)}")
+    heading = f'<th style="{UPRIGHT}">' if len(table.columns) > WIDE else "<th>"
+    names = "".join(f"{heading}{escape(name)}</th>" for name in table.columns[:MOST])
+    lines = [f"<caption>{escape(', '.join(caption))}</caption>"] if caption else []
     lines.append(f"<thead><tr>{names}</tr></thead><tbody>")
-    for number in range(min(MOST, len(table.rows))):
+    sides = ["right" if is_number else "left" for is_number in number_columns(table)]
+    for number, texts in enumerate(cell_texts(table, table.absent)[:MOST]):
         cells = []
-        for place in range(min(MOST, len(table.columns))):
-            shade = shades[number][place - 1] if shades and place else 0.0
-            cells.append(_cell(table, number, place, shade))
+        for place, text in enumerate(texts[:MOST]):
+            style = f"text-align: {sides[place]}"
+            if shades is not None and place and shades[number, place - 1] > 0:
+                style += f"; background: {SHADE.format(0.7 * shades[number, place - 1])}"
+            cells.append(f'<td style="{style}">{escape(text)}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines.append("</tbody>")
     return "<table>" + "\n".join(lines) + "</table>"
 
 
-def _cell(table: Table, row: int, column: int, shade: float) -> str:
-    text = escape(cell_text(table, row, column) or table.absent)
-    style = "text-align: right" if is_number_column(table, column) else "text-align: left"
-    if shade > 0:
-        style += f"; background: {SHADE.format(0.7 * shade)}"
-    return f'<td style="{style}">{text}</td>'
-
-
-def _shades(grid: Grid) -> list[list[float]]:
-    """How dark each cell is, from 0 to 1."""
-    values = [value for row in grid.values for value in row if value is not None]
-    low, high = grid.ends or (min(values, default=0.0), max(values, default=0.0))
-    shades = []
-    for row in grid.values:
-        of_row = []
-        for value in row:
-            share = (value - low) / (high - low) if value is not None and high > low else 0.0
-            of_row.append(1 - share if grid.low and value is not None else share)
-        shades.append(of_row)
-    return shades
+def _shades(grid: Grid) -> np.ndarray:
+    """How dark each cell is, from 0 to 1; 0 where there is no value."""
+    values = np.array(grid.values, dtype=float)
+    if not np.isfinite(values).any():
+        return np.zeros(values.shape)
+    low, high = grid.ends or (np.nanmin(values), np.nanmax(values))
+    shares = (values - low) / (high - low) if high > low else 0 * values
+    return np.nan_to_num(1 - shares if grid.low else shares)

@@ -138,17 +138,18 @@ def write_result(result: Result, file: Any) -> None:
 
 def read_result(path: str | Path) -> StoredResult:
     """The result that a file of JSON holds; refuses all others in one line."""
-    text, length = [], 0
+    name = name_of(path)
+    lines, length = [], 0
     for line in read_lines(path):
-        text.append(line)
+        lines.append(line)
         length += len(line)
         if length > LONGEST:
-            raise InputError(f"{name_of(path)}: more than {LONGEST:,} characters; {EXPECTED}")
+            raise InputError(f"{name}: more than {LONGEST:,} characters; {EXPECTED}")
     try:
-        contents = parse_json("\n".join(text))
+        contents = parse_json("\n".join(lines))
     except ValueError as error:
-        raise InputError(f"{name_of(path)}: not JSON ({error}); {EXPECTED}") from None
-    return stored_result(contents, name_of(path))
+        raise InputError(f"{name}: not JSON ({error}); {EXPECTED}") from None
+    return stored_result(contents, name)
 
 
 def stored_result(contents: Any, name: str) -> StoredResult:

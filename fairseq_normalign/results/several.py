@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from fairseq_normalign.results.blocks import (
 )
 from fairseq_normalign.results.result import Result
 
+INSIDE = {Row: "blocks", Option: "blocks", Choice: "options", Curves: "curves"}
+
 
 @dataclass(frozen=True)
 class SeveralResults(Result):
@@ -33,22 +36,9 @@ class SeveralResults(Result):
 
     of_models: Mapping[str, Result]  # by name of the model
     signature: Mapping[str, object]
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return self._first.kind
-
-    @property
-    def title(self) -> str:  # type: ignore[override]
-        return self._first.title
-
-    @property
-    def about(self) -> str:  # type: ignore[override]
-        return self._first.about
-
-    @property
-    def _first(self) -> Result:
-        return next(iter(self.of_models.values()))
+    kind: str
+    title: str
+    about: str
 
     def blocks(self) -> Sequence[Block]:
         comparable = [result.comparable() for result in self.of_models.values()]
@@ -61,37 +51,38 @@ class SeveralResults(Result):
 
 def together(results: Mapping[str, Result], signature: Mapping[str, object]) -> Result:
     """One result as it is, several with their mean."""
+    first = next(iter(results.values()))
     if len(results) == 1:
-        return next(iter(results.values()))
-    return SeveralResults(results, signature)
+        return first
+    return SeveralResults(results, signature, first.kind, first.title, first.about)
 
 
-def mean_block(blocks: Sequence[Block]) -> Block:
-    """The mean of blocks that differ in nothing but their numbers."""
+def mean_block(blocks: Sequence[Any]) -> Any:
+    """The mean of blocks, or of their parts, that differ in nothing but their numbers."""
     first = blocks[0]
-    if isinstance(first, Table):
-        rows = [mean_cells(of_row) for of_row in zip(*(b.rows for b in blocks), strict=True)]  # type: ignore[union-attr]
-        means = [[mean for mean, _ in row] for row in rows]
-        return replace(first, rows=means, deviations=[[dev for _, dev in row] for row in rows])
+    if isinstance(first, Curve):
+        return mean_curve(blocks)
+    if type(first) in INSIDE:
+        name = INSIDE[type(first)]
+        means = [mean_block(of_models) for of_models in _side_by_side(blocks, name)]
+        return replace(first, **{name: means})
+    if not isinstance(first, (Table, Grid)):
+        return first
+    name = "rows" if isinstance(first, Table) else "values"
+    cells = [mean_cells(of_row) for of_row in _side_by_side(blocks, name)]
+    changes: dict[str, Any] = {
+        name: [[mean for mean, _ in row] for row in cells],
+        "deviations": [[deviation for _, deviation in row] for row in cells],
+    }
     if isinstance(first, Grid):
-        cells = [mean_cells(of_row) for of_row in zip(*(b.values for b in blocks), strict=True)]  # type: ignore[union-attr]
-        means = [[mean for mean, _ in row] for row in cells]
-        deviations = [[dev for _, dev in row] for row in cells]
-        marks = [_counted_marks(of_row) for of_row in zip(*(b.marks for b in blocks), strict=True)]  # type: ignore[union-attr]
-        return replace(first, values=means, deviations=deviations, notes=(), marks=marks)  # type: ignore[arg-type]
-    if isinstance(first, Curves):
-        curves = zip(*(block.curves for block in blocks), strict=True)  # type: ignore[union-attr]
-        return replace(first, curves=[mean_curve(of_models) for of_models in curves])
-    if isinstance(first, Row):
-        inner = zip(*(block.blocks for block in blocks), strict=True)  # type: ignore[union-attr]
-        return Row([mean_block(of_models) for of_models in inner])
-    if isinstance(first, Choice):
-        options = []
-        for of_models in zip(*(block.options for block in blocks), strict=True):  # type: ignore[union-attr]
-            inner = zip(*(option.blocks for option in of_models), strict=True)
-            options.append(Option(of_models[0].name, [mean_block(each) for each in inner]))
-        return replace(first, options=options)
-    return first
+        marks = [_counted_marks(of_row) for of_row in _side_by_side(blocks, "marks")]
+        changes |= {"notes": (), "marks": marks}
+    return replace(first, **changes)
+
+
+def _side_by_side(blocks: Sequence[Any], name: str) -> list[tuple]:
+    """What the blocks hold under a name, each item beside those of the other models."""
+    return list(zip(*(getattr(block, name) for block in blocks), strict=True))
 
 
 def mean_cells(of_models: Sequence[Sequence[Cell]]) -> list[tuple[Cell, float | None]]:
@@ -107,37 +98,33 @@ def mean_cells(of_models: Sequence[Sequence[Cell]]) -> list[tuple[Cell, float | 
             mean = float(numbers.mean()) if varies else of_cell[0]
             cells.append((mean, float(numbers.std(ddof=1)) if varies else None))
         elif all(isinstance(value, str) for value in of_cell):
-            cells.append((_counted(of_cell), None))
+            # ``1 input 4/5, 2 input 1/5``; what all have stands by itself.
+            cells.append((", ".join(_shares(Counter(of_cell), len(of_cell), " ")), None))
         else:
             cells.append((None, None))
     return cells
-
-
-def _counted(texts: Sequence[str]) -> str:
-    """``1 input 4/5, 2 input 1/5``; what all have stands by itself."""
-    counts = Counter(texts)
-    if len(counts) == 1:
-        return texts[0]
-    return ", ".join(f"{text} {count}/{len(texts)}" for text, count in counts.items())
 
 
 def _counted_marks(of_models: Sequence[Sequence[str]]) -> list[str]:
     """For each cell of a row every mark with the number of models that have it: ``*+4/5``."""
     marks = []
     for of_cell in zip(*of_models, strict=True):
-        counts = Counter("".join(of_cell))
-        shown = [
-            mark if count == len(of_cell) else f"{mark}{count}/{len(of_cell)}"
-            for mark, count in counts.items()
-        ]
-        marks.append("".join(shown))
+        marks.append("".join(_shares(Counter("".join(of_cell)), len(of_cell))))
     return marks
+
+
+def _shares(counts: Counter[str], models: int, gap: str = "") -> list[str]:
+    """What some models have, and how many of them: ``text 4/5``; what all have has no number."""
+    shares = []
+    for text, count in counts.items():
+        shares.append(text if count == models else f"{text}{gap}{count}/{models}")
+    return shares
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
     """Means at each x, with the deviation as interval."""
     points = []
-    for of_x in zip(*(curve.points for curve in curves), strict=True):
+    for of_x in _side_by_side(curves, "points"):
         values = np.array([point.y for point in of_x])
         mean, deviation = float(values.mean()), float(values.std(ddof=1))
         points.append(Point(of_x[0].x, mean, mean - deviation, mean + deviation))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from tabulate import tabulate
 
@@ -20,39 +20,33 @@ from fairseq_normalign.results.blocks import (
     walk,
 )
 
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+COMMENTS = {"csv": "# {}", "tsv": "# {}", "md": "**{}**\n", "latex": "% {}"}
+
 
 def as_table(block: Table | Grid | Curves) -> Table:
     """A table; of a map a row for each of its rows, of curves a row for each x."""
     if isinstance(block, Table):
         return block
-    return _of_grid(block) if isinstance(block, Grid) else _of_curves(block)
-
-
-def _of_grid(grid: Grid) -> Table:
-    rows: list[list[Cell]] = []
-    for name, values in zip(grid.rows, grid.values, strict=True):
-        rows.append([name, *values])
-    title = f"{grid.title} in {grid.unit}" if grid.unit else grid.title
+    rows: list[list[Cell]]
+    if isinstance(block, Curves):
+        by_curve = []
+        for curve in block.curves:
+            by_curve.append({point.x: point.y for point in curve.points})
+        xs = dict.fromkeys(x for points in by_curve for x in points)
+        rows = [[x, *(points.get(x) for points in by_curve)] for x in xs]
+        columns = [block.x_title, *(curve.name for curve in block.curves)]
+        return Table(columns, rows, block.title, block.decimals)
+    rows = [[name, *values] for name, values in zip(block.rows, block.values, strict=True)]
     return Table(
-        [grid.row_title, *grid.columns],
+        [block.row_title, *block.columns],
         rows,
-        title,
-        grid.decimals,
-        deviations=[[None, *row] for row in grid.deviations],
-        name=grid.name,
-        marks=[["", *row] for row in grid.marks],
+        f"{block.title} in {block.unit}" if block.unit else block.title,
+        block.decimals,
+        deviations=[[None, *row] for row in block.deviations],
+        name=block.name,
+        marks=[["", *row] for row in block.marks],
     )
-
-
-def _of_curves(block: Curves) -> Table:
-    xs: dict[float | str, None] = {}
-    by_curve = []
-    for curve in block.curves:
-        by_curve.append({point.x: point.y for point in curve.points})
-        xs.update(dict.fromkeys(point.x for point in curve.points))
-    rows: list[list[Cell]] = [[x, *(points.get(x) for points in by_curve)] for x in xs]
-    columns = [block.x_title, *(curve.name for curve in block.curves)]
-    return Table(columns, rows, block.title, block.decimals)
 
 
 def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
@@ -79,22 +73,38 @@ def _is_tabular(block: Block) -> bool:
     return not is_drawn_only(block) or bool(getattr(block, "name", ""))
 
 
-def cell_text(table: Table, row: int, column: int) -> str:
-    """A cell as people read it: ``37.2``, or ``37.2 ±0.8`` of several models, and its mark."""
-    cell = table.rows[row][column]
-    if cell is None or isinstance(cell, str):
-        return cell or ""
-    decimals = table.decimals_of(column)
-    text = f"{cell:.{decimals}f}" if table.plain else f"{cell:,.{decimals}f}"
-    deviation = table.deviations[row][column] if table.deviations else None
-    if deviation is not None:
-        text = f"{text} ±{deviation:.{decimals}f}"
-    room = max((len(marks[column]) for marks in table.marks), default=0)
-    return f"{text} {table.marks[row][column]:<{room}}" if room else text
+def cell_texts(table: Table, absent: str = "") -> list[list[str]]:
+    """Cells as people read them: ``37.2``, or ``37.2 ±0.8`` of several models, and their marks.
+
+    Args:
+        absent: what stands where there is no value.
+    """
+    decimals = [table.decimals_of(place) for place in range(len(table.columns))]
+    rooms = [max(map(len, column)) for column in zip(*table.marks, strict=True)]
+    texts = []
+    for number, row in enumerate(table.rows):
+        of_row = []
+        for place, cell in enumerate(row):
+            if cell is None or isinstance(cell, str):
+                of_row.append(cell or absent)
+                continue
+            text = f"{cell:{'' if table.plain else ','}.{decimals[place]}f}"
+            deviation = table.deviations[number][place] if table.deviations else None
+            if deviation is not None:
+                text = f"{text} ±{deviation:.{decimals[place]}f}"
+            if rooms and rooms[place]:
+                text = f"{text} {table.marks[number][place]:<{rooms[place]}}"
+            of_row.append(text)
+        texts.append(of_row)
+    return texts
 
 
-def is_number_column(table: Table, column: int) -> bool:
-    return any(isinstance(row[column], (int, float)) for row in table.rows)
+def number_columns(table: Table) -> list[bool]:
+    """Which columns have numbers, and so stand to the right."""
+    are_numbers = []
+    for place in range(len(table.columns)):
+        are_numbers.append(any(isinstance(row[place], (int, float)) for row in table.rows))
+    return are_numbers
 
 
 def _separated(table: Table, delimiter: str) -> str:
@@ -107,40 +117,28 @@ def _separated(table: Table, delimiter: str) -> str:
             uncertain.append(place)
     writer.writerow([*table.columns, *(f"{table.columns[place]} ±" for place in uncertain)])
     for number, row in enumerate(table.rows):
-        beside = [table.deviations[number][place] for place in uncertain]
-        writer.writerow(["" if cell is None else cell for cell in [*row, *beside]])
+        writer.writerow([*row, *(table.deviations[number][place] for place in uncertain)])
     return file.getvalue().rstrip("\n")
 
 
-def _tabulated(table: Table, form: str) -> str:
-    rows = []
-    for number, row in enumerate(table.rows):
-        rows.append([cell_text(table, number, place) for place in range(len(row))])
-    sides = ["right" if is_number_column(table, n) else "left" for n in range(len(table.columns))]
-    return tabulate(
-        rows, list(table.columns), tablefmt=form, colalign=sides or None, disable_numparse=True
-    )
-
-
-FORMATS: Mapping[str, Callable[[Table], str]] = {
-    "csv": lambda table: _separated(table, ","),
-    "tsv": lambda table: _separated(table, "\t"),
-    "md": lambda table: _tabulated(table, "pipe"),
-    "latex": lambda table: _tabulated(table, "latex_booktabs"),
-}
-COMMENTS = {"csv": "# {}", "tsv": "# {}", "md": "**{}**\n", "latex": "% {}"}
-
-
 def as_format(blocks: Sequence[Block], form: str) -> str:
-    """Tables in one of FORMATS, below each other; several have their names above.
+    """Tables as csv, tsv, md or latex, below each other; several have their names above.
 
     CSV and TSV have all of them, formats for people those that text has.
     """
-    if form not in ("csv", "tsv"):
-        blocks = walk(blocks, is_written)
-    tables = tables_of(blocks)
+    tables = tables_of(blocks if form in SEPARATORS else walk(blocks, is_written))
     parts = []
     for name, table in tables.items():
-        text = FORMATS[form](table)
+        if form in SEPARATORS:
+            text = _separated(table, SEPARATORS[form])
+        else:
+            sides = ["right" if is_number else "left" for is_number in number_columns(table)]
+            text = tabulate(
+                cell_texts(table),
+                list(table.columns),
+                tablefmt="pipe" if form == "md" else "latex_booktabs",
+                colalign=sides or None,
+                disable_numparse=True,
+            )
         parts.append(f"{COMMENTS[form].format(name)}\n{text}" if len(tables) > 1 else text)
     return "\n\n".join(parts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Collection, Sequence
 
 from fairseq_normalign.results.blocks import (
     Block,
@@ -15,38 +16,62 @@ from fairseq_normalign.results.blocks import (
     is_written,
     walk,
 )
-from fairseq_normalign.results.columns import columns
-from fairseq_normalign.results.tables import as_table, cell_text, is_number_column
+from fairseq_normalign.results.tables import as_table, cell_texts, number_columns
+
+GAP = "  "  # between columns
 
 
 def as_text(blocks: Sequence[Block]) -> str:
     """A paragraph for each block; what only a picture shows is left out."""
     paragraphs = [paragraph(block) for block in walk(blocks, is_written)]
-    return "\n\n".join(text for text in paragraphs if text)
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def paragraph(block: Block) -> str:
+    """A block as lines; names stand to the left and numbers to the right."""
     if isinstance(block, Note):
         return f"Warning: {block.text}" if block.urgent else block.text
     if isinstance(block, Heading):
         return f"== {block.text}"
     if isinstance(block, Facts):
+        title = block.title
         lines = [f"{name}: {value}" for name, value in block.items]
-        return "\n".join(_titled(block.title, lines))
-    if isinstance(block, (Table, Grid, Curves)):
+    else:
+        assert isinstance(block, (Table, Grid, Curves))
         table = as_table(block)
-        return "\n".join(_titled(table.title, table_lines(table)))
-    raise TypeError(f"no text for {type(block).__name__}")
+        title = table.title
+        left = [place for place, numbers in enumerate(number_columns(table)) if not numbers]
+        lines = columns([list(table.columns), *cell_texts(table, table.absent)], left=left)
+    return "\n".join([title, *lines] if title else lines)
 
 
-def _titled(title: str, lines: Iterable[str]) -> list[str]:
-    return [title, *lines] if title else list(lines)
+def columns(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
+    """A line for each row, as wide as the widest cells need.
+
+    Args:
+        rows: cells, as many in each row.
+        left: the columns that stand to the left, from 0; all others stand to the right.
+    """
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for cells in rows:
+        padded = []
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            blanks = " " * (width - display_width(cell))
+            padded.append(cell + blanks if place in left else blanks + cell)
+        lines.append(GAP.join(padded).rstrip())
+    return lines
 
 
-def table_lines(table: Table) -> list[str]:
-    """A table with columns below each other, names to the left and numbers to the right."""
-    rows = [list(table.columns)]
-    for number, row in enumerate(table.rows):
-        rows.append([cell_text(table, number, place) or table.absent for place in range(len(row))])
-    left = [place for place in range(len(table.columns)) if not is_number_column(table, place)]
-    return columns(rows, left=left)
+def display_width(text: str) -> int:
+    """How many places of a terminal a text takes.
+
+    Chinese, Japanese and Korean signs take two, marks that go with the sign before them none.
+    """
+    width = len(text)
+    for character in "" if text.isascii() else text:
+        if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+            width -= 1
+        elif unicodedata.east_asian_width(character) in "WF":
+            width += 1
+    return width

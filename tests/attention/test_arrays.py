@@ -1,8 +1,6 @@
 """Arrays of a batch against one pair run alone, computed from the definition α f(x)."""
 
 from argparse import Namespace
-from itertools import chain
-from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
@@ -134,21 +131,6 @@ def test_roberta(roberta, task, reader):
         np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(InputError, match="RobertaModel has no source–target attention"):
         TeacherForcing(roberta, task)
-    (long,) = text_pairs([("w1 " * 64, None)], reader)
-    with pytest.raises(
-        InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
-    ):
-        list(arrays([long]))
-
-
-def test_a_model_without_encoder_is_refused(task):
-    model = build_model(task=task)
-    del model.encoder
-    with pytest.raises(
-        InputError,
-        match="TransformerModel has no encoder, and its task is ToyTask; expected a lang",
-    ):
-        TeacherForcing(model, task, attention="decoder")
 
 
 def test_a_language_model_reads_the_source():
@@ -213,10 +195,3 @@ def test_heads_of_a_pruned_model_are_asked_for_by_their_first_numbers(task, pair
     with pytest.raises(InputError, match="head 2: layer 1 has heads 1, 3 to 4"):
         Arrays(forcing, "weights", layers=[1], heads=[2])
     assert Arrays(TeacherForcing(full, task), "norms", heads=[2]).description()["heads"] == [2]
-
-
-@pytest.mark.parametrize("window", [1, 3, 100])
-def test_numbered_batches_hold_every_pair_once_with_its_place(window, pairs):
-    batches = numbered_batches(pairs, max_tokens=10, window=window)
-    numbered = sorted(chain(*batches), key=itemgetter(0))
-    assert [pair.where for _, pair in numbered] == [pair.where for pair in pairs]

@@ -128,15 +128,5 @@ def test_a_head_of_other_widths_is_refused(one, pairs, tmp_path):
     head = AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(1))
     trained = TrainedHead(head, fingerprint(one.forcing.model), "a-b")
     write_aligner(path, {"forward": trained}, {})
-    with pytest.raises(InputError, match="its head is for states of other widths than those of"):
-        softs(one, pairs, evidences("aligner", str(path)), 4000)
-
-
-def test_a_head_that_is_no_numbers_is_refused(one, pairs, tmp_path):
-    path = tmp_path / "aligner.safetensors"
-    head = AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(1))
-    head.key[0, 0] = float("nan")
-    trained = TrainedHead(head, fingerprint(one.forcing.model), "a-b")
-    write_aligner(path, {"forward": trained}, {})
-    with pytest.raises(InputError, match="has weights that are infinite or no numbers"):
+    with pytest.raises(InputError, match="not a file of alignment heads, or damaged"):
         softs(one, pairs, evidences("aligner", str(path)), 4000)

@@ -41,8 +41,8 @@ def test_norms_equal_those_of_the_materialised_vectors(recorded):
 
 def test_vectors(recorded):
     vectors = slow_vectors(recorded)
-    assert_close(contributions.head_vectors(recorded), vectors)
-    assert_close(contributions.summed_vectors(recorded), vectors.sum(1))
+    assert_close(recorded.head_vectors(), vectors)
+    assert_close(recorded.summed_vectors(), vectors.sum(1))
     assert_close(contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
 
 
@@ -92,11 +92,11 @@ def test_gradients_pass_through_vectors(recorded):
         part.double().requires_grad_()
         for part in (recorded.weights, recorded.values, recorded.out_weight)
     ]
-    for vectors in (contributions.summed_vectors, contributions.head_vectors):
+    for vectors in (Recorded.summed_vectors, Recorded.head_vectors):
         assert torch.autograd.gradcheck(lambda *parts: vectors(Recorded(*parts)), parts)  # noqa: B023
 
 
 def test_vectors_of_no_heads_are_nothing(recorded):
     none = Recorded(recorded.weights[:, :0], recorded.values[:, :0], recorded.out_weight[:0])
-    assert torch.equal(contributions.summed_vectors(none), torch.zeros(B, T, S, C))
-    assert contributions.head_vectors(none).shape == (B, 0, T, S, C)
+    assert torch.equal(none.summed_vectors(), torch.zeros(B, T, S, C))
+    assert none.head_vectors().shape == (B, 0, T, S, C)

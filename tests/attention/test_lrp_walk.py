@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from fairseq_normalign.attention import lrp_walk as relprop
-from fairseq_normalign.attention.lrp_rules import RULES, rule_set
+from fairseq_normalign.attention.lrp_rules import RULES
 from fairseq_normalign.attention.lrp_walk import propagate
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
@@ -135,7 +134,7 @@ class Twin:
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
 def test_linear_rules_equal_gradient_times_input(model, rules):
     src, prev = SRC[:1], PREV[:1]
-    relevance = propagate(model, src, prev, pad=PAD, rules=f"{rules}:1e-14")
+    relevance = propagate(model, src, prev, rules=f"{rules}:1e-14")
     for position in range(prev.shape[1]):
         source, prefix, heads = Twin(model, rules).relevance(src, prev, position)
         assert_close(relevance.source[0, position], source)
@@ -182,7 +181,7 @@ def test_layers_are_computed_again_as_the_model_does(name):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relprop._Walk, "layer", kept)
-        relevance = propagate(model, SRC, PREV, pad=PAD)
+        relevance = propagate(model, SRC, PREV)
     real = {"encoder": SRC != PAD, "decoder": PREV != PAD}
     assert len(walked) == 4
     for (side, index), output in walked.items():
@@ -198,7 +197,7 @@ def test_layers_are_computed_again_as_the_model_does(name):
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_voita_conserves_relevance_at_every_cut(model, pooled):
-    relevance = propagate(model.float(), SRC, PREV, pad=PAD, pooled=pooled)
+    relevance = propagate(model.float(), SRC, PREV, pooled=pooled)
     assert list(relevance.totals) == ["output", "decoder.2", "decoder.1", "encoder.2", "encoder.1"]
     starting = torch.ones(2, 1, dtype=torch.bool) if pooled else PREV != PAD
     for total in (*relevance.totals.values(), relevance.source.sum(-1) + relevance.prefix.sum(-1)):
@@ -210,40 +209,30 @@ def test_epsilon_conserves_relevance_without_biases(model):
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             parameter.data.zero_()
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules="epsilon")
+    relevance = propagate(model, SRC, PREV, rules="epsilon")
     for total in relevance.totals.values():
         torch.testing.assert_close(total, (PREV != PAD).double(), rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("pooled", [False, True])  # one alone is pooled with itself
-def test_all_predictions_at_once_equal_one_at_a_time(model, rules, pooled, monkeypatch):
+def test_all_predictions_at_once_equal_one_at_a_time(model, rules, monkeypatch):
+    relevance = propagate(model, SRC, PREV, rules=rules)
+    assert_same(propagate(model, SRC, PREV, rules=rules, at_once=1), relevance)
     monkeypatch.setattr(relprop, "GROUP", 1)
     monkeypatch.setattr(relprop, "GROUPS", 3)
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
-    run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
-    singles = [run(positions=[p]) for p in range(PREV.shape[1])]
-    assert_same(relevance, list(map(joined, zip(*singles, strict=True))))
-
-
-def joined(parts):
-    """Tensors, or dicts of tensors, of some predictions each as those of all."""
-    if not isinstance(parts[0], dict):
-        return torch.cat(parts, 1)
-    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
+    assert_same(propagate(model, SRC, PREV, rules=rules), relevance)
 
 
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules, pooled=pooled)
+    relevance = propagate(model, SRC, PREV, rules=rules, pooled=pooled)
     for b, (keys, queries) in enumerate([(5, 4), (3, 2)]):
         rows = 1 if pooled else queries
         alone = propagate(
             model,
             SRC[b : b + 1, :keys],
             PREV[b : b + 1, :queries],
-            pad=PAD,
             rules=rules,
             pooled=pooled,
         )
@@ -257,21 +246,21 @@ def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
 
 def test_sources_may_be_padded_on_the_left(model):
     left = torch.tensor([[5, 6, 7, 8, 2], [PAD, PAD, 9, 10, 2]])
-    padded_left, expected = (propagate(model, src, PREV, pad=PAD) for src in (left, SRC))
+    padded_left, expected = (propagate(model, src, PREV) for src in (left, SRC))
     assert_close(padded_left.source[1, :, 2:], expected.source[1, :, :3])
     assert_close(padded_left.prefix, expected.prefix)
 
 
 @pytest.mark.parametrize("rules", RULES)
 def test_later_inputs_have_no_part(model, rules):
-    relevance = propagate(model, SRC, PREV, pad=PAD, rules=rules)
+    relevance = propagate(model, SRC, PREV, rules=rules)
     assert not relevance.prefix.triu(1).any()
     assert relevance.prefix[0].diagonal().all()
 
 
 @pytest.mark.parametrize("rules", ["epsilon", "attnlrp"])
 def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, rules):
-    run = partial(propagate, model, SRC, PREV, pad=PAD, rules=rules)
+    run = partial(propagate, model, SRC, PREV, rules=rules)
     exact, pooled = run(pooled=False), run(pooled=True)
     counts = (PREV != PAD).sum(1, keepdim=True)
     assert_close(pooled.source[:, 0], exact.source.sum(1) / counts)
@@ -279,7 +268,7 @@ def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, ru
 
 
 def test_shares_of_heads_add_up_to_one(model):
-    heads = propagate(model, SRC, PREV, pad=PAD).heads
+    heads = propagate(model, SRC, PREV).heads
     assert list(heads) == list(attentions(model))
     for shares in heads.values():
         assert shares.shape == (2, 4, 4)
@@ -288,33 +277,16 @@ def test_shares_of_heads_add_up_to_one(model):
 
 def test_relevance_may_start_from_the_reference(model):
     logits = model(SRC, None, PREV)[0]
-    run = partial(propagate, model, SRC, PREV, pad=PAD, rules="epsilon")
-    top, lowest = run(), run(start="reference", targets=logits.argmin(-1))
-    assert_same(run(start="reference", targets=logits.argmax(-1)), top)
+    run = partial(propagate, model, SRC, PREV, rules="epsilon")
+    top, lowest = run(), run(targets=logits.argmin(-1))
+    assert_same(run(targets=logits.argmax(-1)), top)
     assert (lowest.source - top.source).abs().max() > 0.01
-
-
-class Computed(nn.Module):
-    """An output projection whose weight is computed, as with gates."""
-
-    def __init__(self, projection, gates):
-        super().__init__()
-        self.stored, self.bias, self.gates = projection.weight, projection.bias, gates
-
-    @property
-    def weight(self):
-        return (self.stored.unflatten(1, (len(self.gates), -1)) * self.gates[:, None]).flatten(1)
-
-    def forward(self, x):
-        return F.linear(x, self.weight, self.bias)
 
 
 @pytest.mark.parametrize("rules", RULES)
 def test_a_closed_gate_leaves_no_relevance(model, rules):
-    gates = torch.tensor([1.0, 0.0, 0.5, 1.0], dtype=torch.float64)
-    layer = model.decoder.layers[1]
-    layer.encoder_attn.out_proj = Computed(layer.encoder_attn.out_proj, gates)
-    shares = propagate(model, SRC, PREV, pad=PAD, rules=rules).heads["cross", 1][PREV != PAD]
+    model.decoder.layers[1].encoder_attn.out_proj.weight.data[:, 4:8] = 0  # of the second head
+    shares = propagate(model, SRC, PREV, rules=rules).heads["cross", 1][PREV != PAD]
     assert (shares[:, 1] == 0).all() and shares[:, [0, 2, 3]].all()
 
 
@@ -331,7 +303,7 @@ def test_a_layer_without_heads_is_its_bias(model, rules):
             counts = dict.fromkeys(attentions(model), 4)
             kept = [head for head in all_heads(counts) if head[:2] not in emptied]
             remove_heads(model, ",".join(map(str, kept)))
-        both.append(propagate(model, SRC, PREV, pad=PAD, rules=rules))
+        both.append(propagate(model, SRC, PREV, rules=rules))
         for name in emptied:
             assert both[-1].heads[name].shape == (2, 4, heads) and not both[-1].heads[name].any()
     for part in ("source", "prefix"):
@@ -342,40 +314,15 @@ def test_a_layer_without_heads_is_its_bias(model, rules):
 
 def test_half_precision_is_computed_in_single():
     model = randomised(build_model()).float()
-    expected = propagate(model, SRC, PREV, pad=PAD)
+    expected = propagate(model, SRC, PREV)
     relevance = propagate(
         model.half(),
         SRC,
         PREV,
-        pad=PAD,
-        start="reference",
         targets=model(SRC, None, PREV)[0].argmax(-1),
     )
     assert relevance.source.dtype == torch.float32
     torch.testing.assert_close(relevance.source, expected.source, atol=0.02, rtol=0.02)
-
-
-@pytest.mark.parametrize("rules", RULES)
-def test_epsilon_is_a_parameter(model, rules):
-    run = partial(propagate, model, SRC, PREV, pad=PAD)
-    default = run(rules=rules)
-    assert torch.equal(run(rules=f"{rules}:1e-5").source, default.source)
-    large = run(rules=f"{rules}:0.1")
-    assert torch.equal(run(rules=rule_set(f"{rules}:0.1")).source, large.source)
-    assert (large.source - default.source).abs().max() > 1e-4
-
-
-def test_a_model_that_has_translated_gives_the_same(model):
-    expected = propagate(model, SRC, PREV, pad=PAD)
-    model.decoder.set_beam_size(2)  # what beam search leaves in BART
-    assert_same(propagate(model, SRC, PREV, pad=PAD), expected)
-
-
-def test_training_mode_is_left_as_it_was():
-    model = build_model(dropout=0.5).train()
-    first, second = (propagate(model, SRC, PREV, pad=PAD).source for _ in range(2))
-    assert_close(first, second)
-    assert model.training and model.decoder.layers[0].training
 
 
 LINES = [("w1 w2 w3 w4", "w4 w5 w6"), ("w3", "w9 w8 w7 w6 w5"), ("", "w1"), ("w2 w2", "")]
@@ -414,54 +361,17 @@ def test_splitting_changes_nothing(forcing, pairs, rules, pooled):
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_no_more_vectors_are_held_than_allowed(forcing, pairs, pooled, monkeypatch):
-    sizes, started = [], relprop._by_prediction
+    sizes, relevance_of = [], relprop._Walk.relevance
 
-    def kept(*args):
-        groups = list(started(*args))
-        sizes.append(
-            len(groups[-1]) * sum(group.shape[1] for group in groups) * groups[-1].shape[2]
-        )
-        return groups
+    def kept(walk, groups):
+        groups = list(groups)
+        sizes.extend(group[..., 0].numel() for group in groups)
+        return relevance_of(walk, groups)
 
-    monkeypatch.setattr(relprop, "_by_prediction", kept)
+    monkeypatch.setattr(relprop._Walk, "relevance", kept)
     list(relevances(forcing, pairs, pooled=pooled, max_tokens=20))
     assert 10 < max(sizes) <= 20
     assert len(sizes) < 12
-
-
-def test_deviation_is_the_largest_of_the_sentence(forcing, pairs):
-    relevance = next(relevances(forcing, pairs, rules="epsilon"))
-    pair = pairs[0]
-    prev = torch.cat([torch.tensor([forcing.start]), pair.target.tokens[:-1]])
-    totals = propagate(
-        forcing.model, pair.source.tokens[None], prev[None], pad=PAD, rules="epsilon"
-    ).totals
-    for cut, deviation in relevance.deviation.items():
-        assert deviation == pytest.approx((totals[cut] - 1).abs().max().item(), rel=1e-4)
-
-
-def test_sentences_may_start_from_the_reference(forcing, pairs):
-    by_reference = next(relevances(forcing, pairs, start="reference"))
-    pair = pairs[0]
-    prev = torch.cat([torch.tensor([forcing.start]), pair.target.tokens[:-1]])
-    expected = propagate(
-        forcing.model,
-        pair.source.tokens[None],
-        prev[None],
-        pad=PAD,
-        start="reference",
-        targets=pair.target.tokens[None],
-    )
-    np.testing.assert_allclose(by_reference.source, expected.source[0], **CLOSE)
-
-
-@pytest.mark.parametrize("rules", RULES)
-def test_pairs_have_the_same_epsilon(forcing, pairs, rules):
-    large = next(relevances(forcing, pairs, rules=f"{rules}:0.1"))
-    default = next(relevances(forcing, pairs, rules=rules))
-    assert np.abs(large.source - default.source).max() > 1e-4
-    with pytest.raises(InputError, match=f"rules '{rules}:often': ε is 'often'; expected a number"):
-        next(relevances(forcing, pairs, rules=f"{rules}:often"))
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -474,47 +384,62 @@ def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
         next(by_pair)
 
 
-def test_a_sentence_longer_than_the_model_allows_is_refused(forcing):
-    pairs = list(text_pairs([("w1 " * 64, "w1")], PairReader(ToyTask())))
-    with pytest.raises(
-        InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
-    ):
-        list(relevances(forcing, pairs))
+@pytest.mark.parametrize("start", ["top", "reference"])
+def test_a_sentence_has_what_it_has_alone(forcing, pairs, start):
+    """Its deviation is the largest of its predictions."""
+    relevance = next(relevances(forcing, pairs, rules="epsilon", start=start))
+    source, prev, targets = forcing.tensors(pairs[:1])
+    targets = targets if start == "reference" else None
+    alone = propagate(forcing.model, source, prev, rules="epsilon", targets=targets)
+    np.testing.assert_allclose(relevance.source, alone.source[0], **CLOSE)
+    for cut, deviation in relevance.deviation.items():
+        assert deviation == pytest.approx((alone.totals[cut] - 1).abs().max().item(), rel=1e-4)
 
 
-def test_a_model_without_decoder_is_refused():
-    model = build_model()
-    model.decoder = None
-    with pytest.raises(InputError, match="TransformerModel has no decoder of layers"):
-        propagate(model, SRC, PREV, pad=PAD)
+def test_the_model_is_left_as_it_was():
+    model = build_model(dropout=0.5).train()
+    expected = propagate(model, SRC, PREV)
+    model.decoder.set_beam_size(2)  # what beam search leaves in BART
+    assert_same(propagate(model, SRC, PREV), expected)
+    assert model.training and model.decoder.layers[0].training
+    assert model.decoder.layers[0].encoder_attn.beam_size == 2
 
 
-def test_convolutions_are_refused():
+def convolutional():
     sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {}
+    options = {"weight_softmax": True, "relu_dropout": 0.0, "input_dropout": 0.0}
     for name, value in sides.items():
         options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
-    model = build_model(
-        "lightconv", **options, weight_softmax=True, relu_dropout=0.0, input_dropout=0.0
-    )
-    with pytest.raises(InputError, match="LightConvModel has no encoder attention in layer 1"):
-        propagate(model, SRC, PREV, pad=PAD)
+    return build_model("lightconv", **options)
 
 
-def test_all_unsupported_options_are_named_at_once():
-    model = build_model(scale_fc=True, scale_heads=True, adaptive_softmax_cutoff="10,20")
-    options = "--adaptive-softmax-cutoff, --scale-fc, --scale-heads"
-    with pytest.raises(
-        InputError,
-        match=f"TransformerModel was built with {options}, which relevance does not pass",
-    ):
-        propagate(model, SRC, PREV, pad=PAD)
+def without_decoder():
+    model = build_model()
+    model.decoder = None
+    return model
 
 
-def test_xformers_is_refused():
+def with_xformers():
     model = build_model()
     model.encoder.layers[0].self_attn.use_xformers = True
-    with pytest.raises(
-        InputError, match="encoder attention of layer 1 uses --encoder-xformers-att-config"
-    ):
-        propagate(model, SRC, PREV, pad=PAD)
+    return model
+
+
+SCALED = {"scale_fc": True, "scale_heads": True, "adaptive_softmax_cutoff": "10,20"}
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (without_decoder, "TransformerModel has no decoder of layers"),
+        (convolutional, "LightConvModel has no encoder attention in layer 1"),
+        (with_xformers, "encoder attention of layer 1 uses --encoder-xformers-att-config"),
+        (
+            partial(build_model, **SCALED),
+            "TransformerModel was built with --adaptive-softmax-cutoff, --scale-fc, --scale-heads,",
+        ),
+    ],
+)
+def test_what_the_walk_does_not_know_is_refused(build, message):
+    with pytest.raises(InputError, match=message):
+        propagate(build(), SRC, PREV)

@@ -1,15 +1,49 @@
+import numpy as np
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
+from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.contributions import attention_output
-from fairseq_normalign.attention.recorder import record
+from fairseq_normalign.attention.recorder import block_modules, check_finite, record, record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, head_count
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
+
+PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+MODELS = {
+    "post-LN": ("transformer", {}),
+    "pre-LN": ("transformer", PRE),
+    "gated": ("transformer_normalign", {"gate_heads": "all"}),
+    "gated pre-LN": ("transformer_normalign", {"gate_heads": "all", **PRE}),
+    "some heads": ("transformer_normalign", {"alive_heads": "encoder.1.2 decoder.2.3 cross.2.1"}),
+    "no heads": ("transformer_normalign", {"alive_heads": "none"}),
+    "no heads pre-LN": ("transformer_normalign", {"alive_heads": "none", **PRE}),
+}
+
+
+def randomised(model):
+    """The model with all parameters random: fresh biases are 0, and fresh gains 1."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        for projection in gates(model).values():
+            log_alpha = torch.tensor([-1.0, 0.0, 1.0, -5.0])
+            projection.scaled_log_alpha.copy_(log_alpha / projection.lr_scale)
+    return model
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    arch, options = MODELS[request.param]
+    return randomised(build_model(arch, **options))
+
+
+DECODERS = ["post-LN", "gated", "some heads", "no heads"]
 
 
 def outputs_of(model, name):
@@ -145,31 +179,6 @@ def test_keys_of_both_sides_are_refused():
 # Incremental decoding: one token at a time, with the keys and values of earlier ones kept by
 # fairseq.
 
-DECODERS = {
-    "plain": ("transformer", {}),
-    "gated": ("transformer_normalign", {"gate_heads": "all"}),
-    "some heads": (
-        "transformer_normalign",
-        {"alive_heads": "encoder.1.2 decoder.1.1 decoder.2.2 decoder.2.3 cross.2.1 cross.2.4"},
-    ),
-    "no heads": ("transformer_normalign", {"alive_heads": "none"}),
-}
-
-
-@pytest.fixture(params=DECODERS)
-def decoder_model(request):
-    """A model whose parameters are all random: fresh biases are 0."""
-    arch, options = DECODERS[request.param]
-    model = build_model(arch, **options)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
-        for projection in gates(model).values():
-            log_alpha = torch.tensor([-1.0, 0.0, 1.0, -5.0])
-            projection.scaled_log_alpha.copy_(log_alpha / projection.lr_scale)
-    return model
-
 
 def last_row(recorded, queries: int, keys: int):
     """Weights and norms of the last of some queries in a teacher-forced pass."""
@@ -182,15 +191,16 @@ def last_row(recorded, queries: int, keys: int):
     )
 
 
-def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, decoder_model):
+@pytest.mark.parametrize("model", DECODERS, indirect=True)
+def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, model):
     target = torch.tensor([[2, 11, 12, 13], [2, 14, 15, 16]])
-    with torch.no_grad(), record(decoder_model, KINDS) as forced:
-        decoder_model(**{**batch, "prev_output_tokens": target})
-    encoder_out = decoder_model.encoder(batch["src_tokens"], batch["src_lengths"])
+    with torch.no_grad(), record(model, KINDS) as forced:
+        model(**{**batch, "prev_output_tokens": target})
+    encoder_out = model.encoder(batch["src_tokens"], batch["src_lengths"])
     state = {}
-    with torch.no_grad(), record(decoder_model, ("decoder", "cross")) as recording:
+    with torch.no_grad(), record(model, ("decoder", "cross")) as recording:
         for length in range(1, 5):
-            decoder_model.decoder(target[:, :length], encoder_out, incremental_state=state)
+            model.decoder(target[:, :length], encoder_out, incremental_state=state)
             for (kind, layer), recorded in recording.items():
                 keys = length if kind == "decoder" else batch["src_tokens"].shape[1]
                 of_step = (recorded.weights, *recorded.norms)
@@ -199,18 +209,17 @@ def test_a_step_of_decoding_is_a_row_of_the_forced_pass(batch, decoder_model):
                     torch.testing.assert_close(part, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("model", DECODERS, indirect=True)
 @pytest.mark.parametrize(("beam", "shared"), [(1, False), (3, False), (3, True)])
-def test_the_parts_add_up_at_every_step_of_beam_search(batch, decoder_model, beam, shared):
+def test_the_parts_add_up_at_every_step_of_beam_search(batch, model, beam, shared):
     """Beams of a sentence have values of its source for themselves, or share them, as in BART."""
     if shared:
-        decoder_model.decoder.set_beam_size(beam)
-    generator = SequenceGenerator(
-        [decoder_model], ToyTask().target_dictionary, beam_size=beam, max_len_b=8
-    )
-    plain = generator.generate([decoder_model], {"net_input": batch})
-    steps = dict.fromkeys(attentions(decoder_model), 0)
-    with record(decoder_model, KINDS) as recording:
-        for name, attention in attentions(decoder_model).items():
+        model.decoder.set_beam_size(beam)
+    generator = SequenceGenerator([model], ToyTask().target_dictionary, beam_size=beam, max_len_b=8)
+    plain = generator.generate([model], {"net_input": batch})
+    steps = dict.fromkeys(attentions(model), 0)
+    with record(model, KINDS) as recording:
+        for name, attention in attentions(model).items():
 
             def check(module, args, output, name=name):
                 steps[name] += 1
@@ -221,7 +230,7 @@ def test_the_parts_add_up_at_every_step_of_beam_search(batch, decoder_model, bea
                 torch.testing.assert_close(rebuilt, output[0], rtol=1e-4, atol=1e-5)
 
             attention.register_forward_hook(check)
-        recorded_too = generator.generate([decoder_model], {"net_input": batch})
+        recorded_too = generator.generate([model], {"net_input": batch})
     assert steps["decoder", 1] == steps["cross", 0] > 3
     for beams, expected in zip(recorded_too, plain, strict=True):
         for hypothesis, other in zip(beams, expected, strict=True):
@@ -234,3 +243,146 @@ def test_no_heads_give_no_weight_also_where_the_mean_of_heads_is_asked_for(batch
         _, extra = model(**batch)
     assert extra["attn"][0].shape == (2, 4, 5)
     assert not extra["attn"][0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_finite_numbers_pass(dtype):
+    check_finite(torch.full((2, 3), torch.finfo(dtype).max, dtype=dtype), ["line 1", "line 2"])
+    check_finite(torch.zeros(0, 3), [])
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_the_first_sentence_with_others_is_named(bad):
+    numbers = np.zeros((3, 2, 2))
+    numbers[1:, 0, 1] = bad
+    with pytest.raises(InputError, match=r"^line 7: the model gives numbers that are not finite"):
+        check_finite(numbers, ["line 4", "line 7", "line 9"])
+
+
+# Whole blocks.
+
+
+def outputs_of_blocks(model) -> dict:
+    """What each block hands on, kept by hooks of the test's own.
+
+    In post-LN it is what the layer norm returns, in pre-LN what the next layer norm reads.
+    """
+    kept = {}
+    for (kind, layer), (_, layer_norm, before) in block_modules(model).items():
+        module = getattr(model, KINDS[kind].side).layers[layer]
+        following = "encoder_attn_layer_norm" if kind == "decoder" else "final_layer_norm"
+        watched = getattr(module, following) if before else layer_norm
+
+        def keep(module, args, output, name=(kind, layer), before=before):
+            kept[name] = args[0] if before else output
+
+        watched.register_forward_hook(keep)
+    return kept
+
+
+def test_the_terms_add_up_to_the_output_of_every_block(batch, model):
+    kept = outputs_of_blocks(model)
+    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
+        model(**batch)
+    assert set(blocks) == {(kind, layer) for kind in KINDS for layer in range(2)}
+    for name, block in blocks.items():
+        torch.testing.assert_close(block.output, kept[name].transpose(0, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_batches_and_padding_change_nothing_in_blocks(batch, model):
+    """Sources are padded on the left here, so that nothing but the mask tells padding."""
+    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
+        model(**batch)
+        together = {name: mixing_ratios(block)[:, 1] for name, block in blocks.items()}
+        model(
+            batch["src_tokens"][1:, 2:],
+            batch["src_lengths"][1:],
+            batch["prev_output_tokens"][1:, :2],
+        )
+        alone = {name: mixing_ratios(block)[:, 0] for name, block in blocks.items()}
+    for (kind, layer), ratios in together.items():
+        unpadded = ratios[:, 2:] if kind == "encoder" else ratios[:, :2]
+        torch.testing.assert_close(unpadded, alone[kind, layer], rtol=1e-4, atol=1e-5)
+
+
+def test_a_sentence_of_one_token_mixes_nothing():
+    model = randomised(build_model())
+    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
+        model(torch.tensor([[2]]), torch.tensor([1]), torch.tensor([[2]]))
+    for kind in ("encoder", "decoder"):
+        assert not mixing_ratios(blocks[kind, 0]).any()
+    assert mixing_ratios(blocks["cross", 0])[3:].gt(0).all()
+
+
+def test_a_closed_gate_is_a_head_less():
+    """Norms cannot tell a gate that is closed from a head that was removed."""
+    alive = "encoder.1.1 encoder.1.2 encoder.1.3"
+    pruned = build_model("transformer_normalign", alive_heads=alive)
+    gated = build_model("transformer_normalign", gate_heads="encoder")
+    with torch.no_grad():
+        closed = torch.tensor([5.0, 5.0, 5.0, -5.0])
+        projection = gates(gated)["encoder", 0]
+        projection.scaled_log_alpha.copy_(closed / projection.lr_scale)
+    tokens = torch.tensor([[5, 6, 7, 2]])
+    lengths = torch.tensor([4])
+    ratios = []
+    for model in (pruned, gated):
+        with torch.no_grad(), record_blocks(model, ("encoder",)) as blocks:
+            model.encoder(tokens, lengths)
+        ratios.append(mixing_ratios(blocks["encoder", 0])[[1, 3, 4]])
+    torch.testing.assert_close(*ratios, rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_values_are_made_of(batch):
+    model = build_model(**PRE)
+    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
+        model(**batch)
+    block = blocks["encoder", 0]
+    normalised = model.encoder.layers[0].self_attn_layer_norm(block.residual)
+    torch.testing.assert_close(block.inputs, normalised, rtol=1e-4, atol=1e-5)
+
+
+REFUSED = {
+    "--scale-attn": {"scale_attn": True},
+    "--scale-heads": {"scale_heads": True},
+    "--cross-self-attention": {"cross_self_attention": True, "no_cross_attention": True},
+}
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_what_stands_between_attention_and_residual_is_refused_by_name(option):
+    model = build_model(**REFUSED[option])
+    with (
+        pytest.raises(InputError, match=f"decoder attention of layer 1 uses {option}"),
+        record_blocks(model, ("decoder",)),
+    ):
+        pass
+    with record_blocks(model, ("encoder",)):  # which it says nothing of
+        pass
+
+
+def test_a_residual_connection_of_its_own_is_refused():
+    model = build_model()
+    layer = model.encoder.layers[1]
+
+    class Halved(type(layer)):
+        def residual_connection(self, x, residual):
+            return residual + x / 2
+
+    layer.__class__ = Halved
+    with (
+        pytest.raises(InputError, match=r"layer 2 is in a Halved, which has a residual connection"),
+        record_blocks(model, ("encoder",)),
+    ):
+        pass
+
+
+def test_a_layer_that_is_not_known_is_refused():
+    model = build_model()
+    model.encoder.layers[0] = nn.Module()
+    model.encoder.layers[0].self_attn = model.encoder.layers[1].self_attn
+    with (
+        pytest.raises(InputError, match="layer 1 is in a Module, which has no residual connection"),
+        record_blocks(model, ("encoder",)),
+    ):
+        pass

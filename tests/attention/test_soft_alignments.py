@@ -84,7 +84,7 @@ def test_relevance_of_source_words(method, task):
     for pair, (output, read, _) in zip(pairs, by_pair, strict=True):
         prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None]
         target = pair.target.tokens[None]
-        options = {"pad": 1, "rules": LRP_RULES[method], "start": "reference", "targets": target}
+        options = {"rules": LRP_RULES[method], "targets": target}
         relevance = propagate(model, pair.source.tokens[None], prev, **options)
         expected = relevance.source[0].abs().numpy()
         np.testing.assert_allclose(
@@ -143,12 +143,15 @@ def test_one_head(task, pairs):
     )
 
 
-def test_a_sentence_longer_than_the_model_allows_is_refused(task):
+@pytest.mark.parametrize(
+    "evidence", [Evidence(), Evidence("lrp", None, "output"), Evidence("saliency", None, "output")]
+)
+def test_a_sentence_longer_than_the_model_allows_is_refused(evidence, task):
     (pair,) = text_pairs([("w1 " * 64, "w1")], PairReader(task))
     with pytest.raises(
         InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
     ):
-        list(soft_alignments(TeacherForcing(build_model(task=task), task), [pair], [Evidence()]))
+        list(soft_alignments(TeacherForcing(build_model(task=task), task), [pair], [evidence]))
 
 
 def test_a_model_without_cross_attention_is_refused(task):

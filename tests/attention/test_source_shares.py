@@ -6,21 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign import CombinedAligner, NormAligner, source_shares, text_pairs
-from fairseq_normalign.alignment.evidence import parse_evidence
+from fairseq_normalign import NormAligner, source_shares, text_pairs
 from fairseq_normalign.attention.alti import contributions
+from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.block import Block
-from fairseq_normalign.attention.block_recorder import record_blocks, recorded_blocks
-from fairseq_normalign.attention.contributions import summed_vectors
 from fairseq_normalign.attention.methods import METHODS, Batch
+from fairseq_normalign.attention.quantities import SOURCE_SHARE
+from fairseq_normalign.attention.recorder import record_blocks, recorded_blocks
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.attention.source_shares import SourceShares
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from tests.attention.test_block_recorder import MODELS, outputs_of_blocks, randomised
+from tests.attention.test_recorder import MODELS, outputs_of_blocks, randomised
 from tests.conftest import ToyTask, build_model
 
 NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
@@ -42,7 +41,7 @@ def read(reader: PairReader, pairs=PAIRS) -> list:
 
 def terms_of(block: Block) -> torch.Tensor:
     """T_ij, every vector of it, (B, T, S, C), or (B, T, S+1, C) with the residual's behind."""
-    attended = summed_vectors(block.recorded)
+    attended = block.recorded.summed_vectors()
     if block.self_attention:
         diagonal = torch.eye(attended.shape[1]).unsqueeze(-1)
         vectors = attended + diagonal * block.residual.unsqueeze(2)
@@ -138,16 +137,6 @@ def aligner(**options) -> NormAligner:
     return NormAligner(*forcing_of(options.pop("kind", "post-LN")), **options)
 
 
-@pytest.mark.parametrize("method", NAMES)
-def test_an_aligner_by_contributions(method):
-    by_method = aligner(method=method, layer=2, step="output", eos="skip")
-    soft = by_method.soft("w1 w2 w3", "w4 w5")
-    assert by_method.align("w1 w2 w3", "w4 w5") == [
-        (int(of_word.argmax()), t) for t, of_word in enumerate(soft.words)
-    ]
-    assert by_method.signature()["method"] == method
-
-
 def test_heads_of_a_pruned_model_have_their_first_numbers():
     """Layer 2 has kept the first head alone, which then is all of the layer."""
     whole = aligner(kind="some heads", method="alti", layer=2, step="input")
@@ -160,13 +149,6 @@ def test_a_rollout_has_no_heads():
     message = r"method alti-rollout is of whole layers, not of a head; expected: .*alti-encoder"
     with pytest.raises(InputError, match=message):
         aligner(method="alti-rollout", layer=1, head=1, step="input").align("w1", "w2")
-
-
-def test_evidence_by_name():
-    evidences = [parse_evidence(text) for text in ("alti.1.input", "alti-l2.2.3.output*0.5")]
-    assert evidences[1].evidence == Evidence("alti-l2", 1, "output", 2)
-    combined = CombinedAligner(aligner(), combine="mean", evidences=evidences)
-    assert combined.soft("w1 w2 w3", "w4 w5").words.shape == (2, 3)
 
 
 @pytest.mark.parametrize("kind", ["post-LN", "pre-LN", "some heads", "no heads"])
@@ -194,13 +176,13 @@ def test_shares_as_arrays_of_some_layers():
     forcing, reader = forcing_of()
     pairs = read(reader)
     expected = list(source_shares(forcing, pairs))
-    arrays = SourceShares(forcing, layers=[2], dtype="float16")
+    arrays = Arrays(forcing, SOURCE_SHARE, layers=[2], dtype="float16")
     for pair, array, shares in zip(pairs, arrays(pairs), expected, strict=True):
         assert (array.shape, array.dtype) == (arrays.shape(pair), np.float16)
         np.testing.assert_allclose(array, shares[[1]], rtol=1e-2)
     assert arrays.description()["layers"] == [2]
     with pytest.raises(InputError, match="layer 3: the model has layers 1 to 2"):
-        SourceShares(forcing, layers=[3])
+        Arrays(forcing, SOURCE_SHARE, layers=[3])
 
 
 def test_shares_need_a_decoder():

@@ -223,12 +223,17 @@ def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, ad
             ["gold", "-i", "good", "--paired"],
             "--paired compares with the first HYP; expected two or more",
         ),
-        (["gold", "-i", "good", "--alpha", "2"], "--alpha 2.0; expected a number from 0 to 1"),
-        (["gold", "-i", "good", "--samples", "0"], "--samples 0; expected a number from 1 to 1"),
-        (["gold", "-i", "good", "--samples", "1000000000000"], "--samples 1000000000000; expected"),
-        (["gold", "-i", "good", "--seed", "-1"], "--seed -1; expected 0 or more"),
-        (["gold", "-i", "good", "-w", "-3"], "--width -3; expected a number from 0 to 6"),
-        (["gold", "-i", "good", "-w", "9999999999"], "--width 9999999999; expected a number from"),
+        (
+            ["gold", "-i", "good", "--alpha", "2"],
+            "argument --alpha: '2': expected a number from 0 to",
+        ),
+        (
+            ["gold", "-i", "good", "--samples", "0"],
+            "argument --samples: '0': expected a number from 1",
+        ),
+        (["gold", "-i", "good", "--seed", "-1"], "argument --seed: '-1': expected a number from 0"),
+        (["gold", "-i", "good", "-w", "-3"], "argument -w/--width: '-3': expected a number from"),
+        (["gold", "-i", "good", "-w", "7"], "argument -w/--width: invalid choice: 7"),
         (["gold", "-i", "good", "-o", "good"], "good: would overwrite the input"),
         (["gold", "-i", "good", "--plot", "x.jpg"], "--plot x.jpg: expected a name that ends in"),
         (["gold", "-i", "-", "--source", "-"], "stdin ('-') can be read only once"),
@@ -236,8 +241,8 @@ def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, ad
             ["gold", "-i", "good", "--source", "-", "--breakdown", "source-frequency"],
             "stdin ('-') can be read only once",
         ),
-        (["gold", "-i", "huge"], "huge:1: '0-4294967296' has a number above 2147483647"),
-        (["gold", "-i", "far"], "far:1: sentence 1000000000 after 1; expected at most 1000000"),
+        (["gold", "-i", "huge"], "huge:1: bad link '0-4294967296'"),
+        (["gold", "-i", "far"], "far:1: sentence 100000000 after 1; expected ascending order"),
         (["gold", "-i", "cut.gz"], "cut.gz: damaged: Compressed file ended before"),
         (["gold", "-i", "."], ".: Is a directory"),
         (
@@ -257,7 +262,7 @@ def test_bad_input_is_one_line_and_status_2(
     (tmp_path / "text").write_text("a b c d\n")
     (tmp_path / "garbage").write_bytes(bytes(range(255, 0, -1)))
     (tmp_path / "huge").write_text("0-4294967296\n")
-    (tmp_path / "far").write_text("1000000000 1 1\n")
+    (tmp_path / "far").write_text("100000000 1 1\n")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"0-0\n")[:-4])
     monkeypatch.chdir(tmp_path)
     assert main(["aer", *arguments]) == 2

@@ -38,11 +38,6 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
         assert float(score) == pytest.approx(cells[name, 2, "output"], abs=1e-4)
 
 
-def test_the_table_has_them_only_where_they_are_named(corpus, checkpoint):
-    table = command("align", corpus, checkpoint, "--all", "--gold", corpus / "test.talp")
-    assert "alti" not in table.stdout
-
-
 def test_layers_are_chosen_and_evidence_is_learned(corpus, checkpoint):
     alone = command("align", corpus, checkpoint, "--method", "alti")
     assert "method:alti|layer:auto:" in alone.stderr
@@ -59,12 +54,6 @@ def test_heads_of_the_rollout_are_refused_in_one_line(corpus, checkpoint, tmp_pa
     assert refused.returncode == 2
     assert "method alti-rollout is of whole layers, not of a head" in refused.stderr
     assert not output.exists()
-
-
-def test_a_picture(corpus, checkpoint, tmp_path):
-    picture = tmp_path / "pair.png"
-    command("plot", corpus, checkpoint, "--method", "norms", *NAMES, "-o", picture)
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_shares_of_the_source_are_exported(corpus, checkpoint, aligner, tmp_path):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import zipfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -46,36 +45,20 @@ def stored(parameters: dict | None = None, without: str = "", **options) -> byte
     return content.getvalue()
 
 
-def spoilt(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    def spoil(values: torch.Tensor) -> torch.Tensor:
-        values = values.clone()
-        values.view(-1)[7] = value
-        return values
-
-    return spoil
-
-
-def zipped() -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("letter.txt", "dear reader")
-    return content.getvalue()
+def diverged(values: torch.Tensor) -> torch.Tensor:
+    values = values.clone()
+    values.view(-1)[7] = float("nan")
+    return values
 
 
 FC2 = "decoder.layers.1.fc2.weight"
 DAMAGED = "not a checkpoint, or a damaged one"
 MODELS: dict[str, tuple[Callable[[], bytes], str]] = {
-    "of no bytes": (lambda: b"", DAMAGED),
     "text": (lambda: b"w1 w2 w3\n", DAMAGED),
-    "a zip of something else": (zipped, DAMAGED),
-    "its first 10 bytes": (lambda: checkpoint()[:10], DAMAGED),
     "its first half": (lambda: checkpoint()[: len(checkpoint()) // 2], DAMAGED),
-    "all but its last byte": (lambda: checkpoint()[:-1], DAMAGED),
-    "NaN": (lambda: stored({FC2: spoilt(float("nan"))}), f"no numbers (first: '{FC2}')"),
-    "infinity": (lambda: stored({FC2: spoilt(float("inf"))}), f"no numbers (first: '{FC2}')"),
+    "NaN": (lambda: stored({FC2: diverged}), f"no numbers (first: '{FC2}')"),
     "of an unknown architecture": (lambda: stored(arch="strange"), "strange"),
     "of an unknown task": (lambda: stored(task="strange"), "strange"),
-    "without parameters": (lambda: stored(without="model"), "has no entry 'model'"),
     "without options": (lambda: stored(without="args"), "has no entry 'cfg'"),
     "with a parameter of another shape": (
         lambda: stored({FC2: lambda values: values[:, :-1]}),

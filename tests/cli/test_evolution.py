@@ -104,7 +104,7 @@ def test_another_seed_draws_other_tokens(folder):
 REFUSED = {
     "--part encoder": (
         ["language.pt"],
-        "TransformerLanguageModel has no encoder and no encoder self-attention: it is a language",
+        "TransformerLanguageModel has no encoder self-attention; it has decoder self-attention",
     ),
     "--part decoder": (
         ["translation.pt"],
@@ -155,5 +155,5 @@ def test_other_commands_refuse_a_language_model(command, folder, tmp_path):
     done = run("normalign", command, folder, "--path", path, *text, "--cpu", *more, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    message = "TransformerLanguageModel has no encoder and no source–target attention"
+    message = "TransformerLanguageModel has no source–target attention"
     assert line.startswith(f"normalign {command}: {message}")

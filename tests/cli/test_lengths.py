@@ -79,9 +79,9 @@ def test_fail_is_the_default_and_names_the_line(name):
     assert last.endswith("the model takes 64")
 
 
-@pytest.mark.parametrize(("policy", "told"), [("skip", "skipped"), ("truncate", "cut off")])
 @pytest.mark.parametrize("name", fast_first(READING))
-def test_skip_and_truncate_tell_the_line(name, policy, told):
+def test_skip_and_truncate_tell_the_line(name):
+    policy, told = ("truncate", "cut off") if name == "heads" else ("skip", "skipped")
     done = run("normalign", *line_of(name), "--too-long", policy)
     assert f"1 pair longer than the model takes was {told}: line {LONG}" in done.stderr
     assert (f"|too-long:{policy}" in done.stderr) == (name in SIGNED)
@@ -89,7 +89,7 @@ def test_skip_and_truncate_tell_the_line(name, policy, told):
     if name == "align":
         lines = done.stdout.split("\n")
         assert len(lines) == len(texts("a")) + 1
-        assert [line == "" for line in lines[:LONG]] == [True, True, False, False, policy == "skip"]
+        assert [line == "" for line in lines[:LONG]] == [True, True, False, False, True]
 
 
 @pytest.mark.parametrize("name", fast_first(READING))

@@ -79,9 +79,3 @@ def test_progress_of_numbered_batches_counts_what_is_done():
         assert sum(done) == seen
         seen += len(batch)
     assert sum(done) == seen == 4
-
-
-def test_no_pairs_no_progress():
-    done = []
-    assert list(map_batches([], places, max_tokens=9, progress=done.append)) == []
-    assert done == []

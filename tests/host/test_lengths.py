@@ -9,8 +9,7 @@ from fairseq_normalign.host.lengths import (
     Limits,
     TooLong,
     excess,
-    fit_lengths,
-    fit_streams,
+    fit_together,
     limits_of,
     skipped,
     truncated,
@@ -21,6 +20,11 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
 LIMITS = Limits(4, 5)
+
+
+def fit_lengths(pairs, limits, policy="fail", report=None):
+    """Pairs that one model reads."""
+    return [fit_together([pair], [limits], policy, report)[0] for pair in pairs]
 
 
 @pytest.fixture
@@ -44,12 +48,12 @@ def test_fail_names_the_first(pairs):
     with pytest.raises(
         InputError, match="line 2: the source has 5 pieces with </s>; the model takes 4"
     ):
-        list(fit_lengths(pairs, LIMITS))
+        fit_lengths(pairs, LIMITS)
     with pytest.raises(
         InputError, match="line 3: the target has 6 pieces with </s>; the model takes 5"
     ):
-        list(fit_lengths(pairs[2:], LIMITS, "fail"))
-    assert list(fit_lengths(pairs, Limits(5, 6))) == pairs
+        fit_lengths(pairs[2:], LIMITS, "fail")
+    assert fit_lengths(pairs, Limits(5, 6)) == pairs
 
 
 def test_a_limit_of_the_users_own(pairs):
@@ -59,14 +63,14 @@ def test_a_limit_of_the_users_own(pairs):
     assert Limits(3, 5).at_most(None) == (3, 5)
     report = TooLong("--max-length")
     with pytest.raises(InputError, match="the source has 5 pieces with </s>; --max-length 4"):
-        list(fit_lengths(pairs, limits, report=report))
-    list(fit_lengths(pairs, limits, "truncate", report))
+        fit_lengths(pairs, limits, report=report)
+    fit_lengths(pairs, limits, "truncate", report)
     assert report.summary("truncate") == "2 pairs longer than --max-length were cut off: lines 2, 4"
 
 
 def test_skip_leaves_the_special_tokens_and_the_words(pairs):
     report = TooLong()
-    fitting = list(fit_lengths(pairs, LIMITS, "skip", report))
+    fitting = fit_lengths(pairs, LIMITS, "skip", report)
     assert [pair.skipped for pair in fitting] == [False, True, True, True]
     assert fitting[0] is pairs[0]
     for before, after in zip(pairs[1:], fitting[1:], strict=True):
@@ -80,7 +84,7 @@ def test_skip_leaves_the_special_tokens_and_the_words(pairs):
 
 def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
     report = TooLong()
-    fitting = list(fit_lengths(pairs, LIMITS, "truncate", report))
+    fitting = fit_lengths(pairs, LIMITS, "truncate", report)
     assert not any(pair.skipped for pair in fitting)
     assert all(not excess(pair, LIMITS) for pair in fitting)
     assert fitting[1].source.words == [0, 1, 1, -1]
@@ -102,12 +106,12 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
     ]
     for limits, expected in cases:
         report = TooLong()
-        for stream in fit_streams([forward, backward], limits, "skip", report):
-            assert [pair.skipped for pair in stream] == expected
+        for pairs, is_skipped in zip(zip(forward, backward, strict=True), expected, strict=True):
+            fitting = fit_together(pairs, limits, "skip", report)
+            assert [pair.skipped for pair in fitting] == [is_skipped] * 2
         assert report.count == len(report.places) == sum(expected)
-    there, back = fit_streams([forward, backward], [Limits(3, 9), Limits(9, 9)], "truncate")
-    assert [len(pair.source.tokens) for pair in there] == [3, 2, 2]
-    assert [len(pair.source.tokens) for pair in back] == [2, 2, 5]
+    cut = fit_together([forward[0], backward[0]], [Limits(3, 9), Limits(9, 9)], "truncate")
+    assert [len(pair.source.tokens) for pair in cut] == [3, 2]
 
 
 def test_special_tokens_before_and_after_stay():
@@ -138,12 +142,6 @@ def test_limits_of_models():
     assert limits_of(Encoder()) == (512, None)
 
 
-def test_nothing_too_long_nothing_said(pairs):
-    report = TooLong()
-    list(fit_lengths(pairs[:1], LIMITS, "skip", report))
-    assert report.summary("skip") == ""
-
-
 @pytest.mark.parametrize(
     ("places", "expected"),
     [
@@ -164,9 +162,9 @@ def test_summaries(places, expected):
     assert report.summary("skip").endswith(expected.removeprefix("…"))
 
 
-def test_an_unknown_policy():
-    with pytest.raises(InputError, match="unknown policy 'cut'; expected one of: fail, skip, trun"):
-        fit_lengths([], LIMITS, "cut")
+def test_an_unknown_policy(pairs):
+    with pytest.raises(InputError, match="unknown policy 'cut'; expected fail, skip or truncate"):
+        fit_lengths(pairs, LIMITS, "cut")
 
 
 def test_what_was_cut_off_or_skipped_has_no_links(reader):

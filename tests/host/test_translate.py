@@ -5,7 +5,7 @@ import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.lengths import TooLong, skipped
+from fairseq_normalign.host.lengths import fitted
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.translate import Translator, check_translates, joined
 from tests.conftest import ToyTask, build_model
@@ -97,48 +97,23 @@ def test_a_wider_beam_finds_likelier_translations():
     assert means[20] > means[1]
 
 
-def test_too_long_and_no_translation_model():
-    one = translator()
-    (pair,) = text_pairs([("w1 " * 64, None)], one.reader)
-    with pytest.raises(
-        InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
-    ):
-        one([pair])
+def test_no_translation_model():
     with pytest.raises(
         InputError, match="Linear has no encoder and decoder; expected a model that translates"
     ):
         check_translates(torch.nn.Linear(1, 1))
 
 
-def test_a_source_that_is_too_long_is_skipped_or_cut_off():
-    lines = [("w1 w2", None), ("w1 " * 100, None), ("w3", None)]
-    search = {"max_len_a": 0, "max_len_b": 8}
-
-    def translated(pairs, **options):
-        return list(translator(**search).translations(pairs, **options))
-
-    pairs = list(text_pairs(lines, PairReader(task())))
-    fitting = translated([pairs[0], pairs[2]])
+def test_a_source_that_is_too_long_is_refused_or_skipped():
+    one = translator(max_len_a=0, max_len_b=8)
+    pairs = list(text_pairs([("w1 w2", None), ("w1 " * 100, None), ("w3", None)], one.reader))
     with pytest.raises(InputError, match="line 2: the source has 101 pieces with </s>; the model"):
-        translated(pairs)
-    report = TooLong()
-    assert translated(pairs, too_long="skip", report=report) == [fitting[0], "", fitting[1]]
-    assert report.places == ["line 2"]
-    cut = list(text_pairs([("w1 " * 63, None)], PairReader(task())))
-    expected = [fitting[0], *translated(cut), fitting[1]]
-    assert translated(pairs, too_long="truncate") == expected
-
-
-def test_all_sources_skipped():
-    one = translator()
-    pairs = [skipped(pair) for pair in sources(one.reader)]
-    assert one(pairs) == [[]] * len(pairs)
-
-
-def test_progress_of_translations():
-    done = []
-    one = translator(max_len_a=0, max_len_b=2)
-    assert len(list(one.translations(sources(one.reader), progress=done.append))) == sum(done) == 5
+        list(one.translations(pairs))
+    with pytest.warns(UserWarning, match="1 pair longer than the model takes was skipped: line 2"):
+        fitting = fitted(pairs, one.limits, "skip")
+    first, last = one.translations([pairs[0], pairs[2]])
+    assert list(one.translations(fitting)) == [first, "", last]
+    assert one([fitting[1]]) == [[]]
 
 
 class Reversed:

@@ -23,9 +23,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
-from fairseq_normalign.host.checkpoint import convert, load_ensemble, load_single
-from fairseq_normalign.host.literals import evaluate
-from fairseq_normalign.host.stored_arrays import StoredArray, StoredDtype
+from fairseq_normalign.host.checkpoint import convert, load_single
+from fairseq_normalign.host.inert import StoredArray, StoredDtype, evaluate
 from fairseq_normalign.host.trust import unpickle
 
 multiarray = sys.modules[np.array([]).__reduce__()[0].__module__]
@@ -117,42 +116,30 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize("form", ["args", "cfg"])
-@pytest.mark.parametrize(("arch", "option"), PLANTED)
-def test_options_of_models_run_nothing(folder, trace, arch, option, form):
-    path = plant(folder / "bad.pt", arch, form=form, **{option: code(trace)})
-    with pytest.raises(InputError, match=rf"bad\.pt: refused to load: its option {option} is "):
-        load_single(path, str(folder))
-    assert not trace.exists()
+LANGUAGE_MODELS = [
+    ("transformer_lm", "character_filters", {"character_embeddings": True}),
+    ("transformer_lm", "adaptive_input_cutoff", {"adaptive_input": True}),
+    ("lightconv_lm", "character_filters", {"character_embeddings": True}),
+    ("fconv_lm", "decoder_layers", {}),
+    ("lstm_lm", "adaptive_softmax_cutoff", {}),
+]
+SEVERAL = {"task": "multilingual_translation"}
 
 
 @pytest.mark.parametrize(
-    ("arch", "options"),
+    ("arch", "option", "form", "more"),
     [
-        ("transformer_lm", {"character_embeddings": True, "character_filters": None}),
-        ("transformer_lm", {"adaptive_input": True, "adaptive_input_cutoff": None}),
-        ("lightconv_lm", {"character_embeddings": True, "character_filters": None}),
-        ("fconv_lm", {"decoder_layers": None}),
-        ("lstm_lm", {"adaptive_softmax_cutoff": None}),
+        *[(*planted, form, {}) for planted in PLANTED for form in ("args", "cfg")],
+        *[
+            (arch, option, "cfg", {"task": "language_modeling", **more})
+            for arch, option, more in LANGUAGE_MODELS
+        ],
+        ("multilingual_transformer", "left_pad_source", "args", SEVERAL),  # of a task
     ],
 )
-def test_options_of_language_models_run_nothing(folder, trace, arch, options):
-    planted = {name: value or code(trace) for name, value in options.items()}
-    path = plant(folder / "bad.pt", arch, task="language_modeling", **planted)
-    with pytest.raises(InputError, match=r"bad\.pt: refused to load: its option"):
-        load_single(path, str(folder))
-    assert not trace.exists()
-
-
-def test_options_of_tasks_run_nothing(folder, trace):
-    path = plant(
-        folder / "bad.pt",
-        "multilingual_transformer",
-        form="args",
-        task="multilingual_translation",
-        left_pad_source=code(trace),
-    )
-    with pytest.raises(InputError, match="its option left_pad_source is"):
+def test_options_run_nothing(folder, trace, arch, option, form, more):
+    path = plant(folder / "bad.pt", arch, form=form, **{option: code(trace)}, **more)
+    with pytest.raises(InputError, match=rf"bad\.pt: refused to load: its option {option} is "):
         load_single(path, str(folder))
     assert not trace.exists()
 
@@ -256,9 +243,11 @@ def test_arrays_of_numbers_are_read_and_stored_again(folder, stored):
 
 
 def test_damaged_configurations_are_one_line(folder):
+    """Whatever the line says: nobody writes them but on purpose."""
     metadata = argparse.Namespace(key_type=int, element_type=int, ref_type=None)
     broken = Called(omegaconf.DictConfig, ({},), {"_metadata": metadata, "_content": 5})
-    for state in ({"args": broken}, {"cfg": {"model": broken}}):
+    odd = [{"model": {"arch": "transformer", key: "x"}} for key in ("__class__", "self", 7)]
+    for state in ({"args": broken}, {"cfg": {"model": broken}}, *({"cfg": cfg} for cfg in odd)):
         torch.save({"model": {}, "args": None, **state}, folder / "bad.pt")
         for load in (load_single, lambda path, _: Prunable(path)):
             with pytest.raises(InputError, match=r"bad\.pt: "):
@@ -283,16 +272,6 @@ def test_options_read_nothing_from_the_environment(folder, monkeypatch, form):
         checkpoint_utils.load_checkpoint_to_cpu(path)
 
 
-@pytest.mark.parametrize("key", ["__class__", "self", 7])
-def test_options_that_are_no_names_are_one_line(folder, key):
-    path = plant(folder / "bad.pt", "transformer")
-    state = torch.load(path)
-    state["cfg"]["model"] = {**vars(state["cfg"]["model"]), key: "x"}
-    torch.save(state, path)
-    with pytest.raises(InputError, match=r"bad\.pt: "):
-        Prunable(path)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -306,6 +285,19 @@ def test_pickles_that_options_name_run_nothing(folder, trace, options):
     named = {name: str(inner) if value == "PATH" else value for name, value in options.items()}
     path = plant(folder / "outer.pt", **named)
     with pytest.raises(InputError, match=r"inner\.pt: refused to load: it holds .*mkdir"):
+        load_single(path, str(folder))
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(os.system, "posix.system"), (eval, "eval"), (os.mkdir, "posix.mkdir")]
+)
+def test_what_would_run_code_is_refused_by_name(folder, trace, function, name):
+    argument = {os.system: f"touch {trace}", eval: code(trace), os.mkdir: str(trace)}[function]
+    path = plant(folder / "bad.pt", "transformer")
+    torch.save({**torch.load(path), "extra_state": {"x": Called(function, (argument,))}}, path)
+    message = rf"bad\.pt: refused to load: it holds '.*{name}.*', which could run code"
+    with pytest.raises(InputError, match=message):
         load_single(path, str(folder))
     assert not trace.exists()
 
@@ -381,8 +373,6 @@ def good(folder: Path) -> str:
 def test_the_one_of_an_ensemble_is_named(folder, trace):
     paths = [good(folder), plant(folder / "bad.pt", "fconv", encoder_layers=code(trace))]
     with pytest.raises(InputError, match=r"^\S*/bad\.pt: refused to load: its option"):
-        load_ensemble(":".join(paths), str(folder))
-    with pytest.raises(InputError, match=r"^\S*/bad\.pt: refused to load: its option"):
         checkpoint_utils.load_model_ensemble_and_task(paths, {"data": str(folder)})
     assert not trace.exists()
 
@@ -406,7 +396,7 @@ def test_convolutions_that_are_written_as_sums_still_load(folder):
 def test_overrides_are_the_users_own(folder, trace):
     path = plant(folder / "bad.pt", "fconv", encoder_layers=code(trace))
     with pytest.raises(InputError, match="does not fit its own options"):
-        load_ensemble(path, str(folder), {"encoder_layers": "[(16, 3)]"})
+        load_single(path, str(folder), {"encoder_layers": "[(16, 3)]"})
     assert not trace.exists()
 
 
@@ -512,10 +502,3 @@ def test_training_may_start_from_a_model_of_another_plugin(folder):
     state["cfg"]["model"]._name = "theirs"
     torch.save(state, path)
     assert checkpoint_utils.load_checkpoint_to_cpu(path)["model"] == {}
-
-
-def test_pruning_runs_nothing(folder, trace):
-    path = plant(folder / "bad.pt", "transformer", adaptive_softmax_cutoff=code(trace))
-    with pytest.raises(InputError, match=r"bad\.pt: refused to load: its option adaptive_softmax"):
-        Prunable(path)
-    assert not trace.exists()

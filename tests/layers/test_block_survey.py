@@ -12,7 +12,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from scipy.stats import spearmanr
 
 from fairseq_normalign.attention.block import mixing_ratios
-from fairseq_normalign.attention.block_recorder import record_blocks
+from fairseq_normalign.attention.recorder import record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs

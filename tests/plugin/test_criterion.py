@@ -99,15 +99,21 @@ def test_gates_that_close_together_are_opened_again():
     assert state["closed_heads"] == 4
 
 
-def test_bad_input(sample):
-    with pytest.raises(InputError, match=r"--l0-lambda-cross -0.1: expected 0 or more"):
-        build(l0_lambda_cross=-0.1)
-    with pytest.raises(InputError, match=r"--l0-lambda nan: expected 0 or more"):
-        build(l0_lambda=float("nan"))
-    with pytest.raises(InputError, match=r"--l0-lambda 0: nothing closes at this price"):
-        build(l0_lambda=0, target_heads=3)
-    with pytest.raises(InputError, match=r"--l0-warmup-updates -5: expected 0 or more"):
-        build(l0_warmup_updates=-5)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"l0_lambda_cross": -0.1}, "--l0-lambda-cross -0.1: expected the price of an open head"),
+        ({"l0_lambda": float("nan")}, "--l0-lambda nan: expected the price of an open head"),
+        ({"l0_lambda": 0, "target_heads": 3}, "--l0-lambda 0: .* above 0 with --target-heads"),
+        ({"l0_warmup_updates": -5}, "--l0-warmup-updates and --log-relevance: expected 0 or more"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        build(**options)
+
+
+def test_models_that_do_not_fit(sample):
     with pytest.raises(InputError, match="no gates to close; expected --gate-heads"):
         build()(build_model("transformer_normalign"), sample)
     with pytest.raises(InputError, match="--target-heads 30: expected 0 to 24"):

@@ -18,7 +18,7 @@ from fairseq_normalign import open_export
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.exporting import AttentionExport
-from fairseq_normalign.results.export_writer import Writer
+from fairseq_normalign.results.export import Writer
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -295,10 +295,3 @@ def test_a_beam_that_found_less_is_refused():
     beams = [[{"tokens": torch.tensor([5, 2])}]]
     with pytest.raises(InputError, match="S-2 has 1 hypotheses; expected 2, as many as every"):
         export.add_hypotheses(None, sample, beams)
-
-
-def test_sentences_that_are_missing_at_the_end_are_refused():
-    export = export_of([[1, 0], [2]])
-    export._arrays, export._writer = object(), Task(sentences=2)
-    with pytest.raises(InputError, match=r"x\.npz: 2 sentences came; expected 3"):
-        export.finish()

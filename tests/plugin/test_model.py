@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_normalign.attention import contributions
+from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
@@ -17,10 +17,11 @@ from tests.stored import OPTIONS, state
 def test_export_gives_what_the_recorder_gives(batch):
     model = build_model("transformer_normalign")
     with torch.no_grad():
-        plain, _ = model(**batch)
+        plain, nothing = model(**batch)
         logits, extra = model(**batch, export=KINDS)
         with record(model, KINDS) as recording:
             model(**batch)
+    assert not {"norms", "attentions"} & set(nothing)
     torch.testing.assert_close(logits, plain, rtol=1e-4, atol=1e-5)
     for kind in KINDS:  # exactly: both take the same path
         for layer in (0, 1):
@@ -66,9 +67,9 @@ def test_quantities_are_those_of_the_table(batch, quantity):
 
 def test_layers_that_are_not_asked_for_are_not_computed(batch, monkeypatch):
     computed = []
-    summed = contributions.summed_vectors
+    summed = Recorded.summed_vectors
     monkeypatch.setattr(
-        contributions, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
+        Recorded, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
     )
     model = build_model("transformer_normalign", decoder_layers=3)
     export = {"cross": {"vectors": [-1], "weights": None}, "encoder": {"weights": 0}}
@@ -111,25 +112,11 @@ def test_what_is_unknown_is_refused(batch, message):
         build_model("transformer_normalign")(**batch, export=UNKNOWN[message])
 
 
-def test_without_a_request_nothing_is_exported(batch):
-    _, extra = build_model("transformer_normalign")(**batch)
-    assert "norms" not in extra
-    assert "attentions" not in extra
-
-
-def test_a_criterion_can_train_on_norms(batch):
-    model = build_model("transformer_normalign").train()
-    _, extra = model(**batch, export=["cross"])
-    assert model.training
-    extra["norms"]["cross"][0].summed.sum().backward()
-    assert model.decoder.layers[0].encoder_attn.q_proj.weight.grad.abs().sum() > 0
-    assert model.encoder.layers[0].fc1.weight.grad.abs().sum() > 0
-
-
 @pytest.mark.parametrize("quantity", ["vectors", "head-vectors", "norms", "weights"])
 def test_a_criterion_can_train_on_quantities(batch, quantity):
     model = build_model("transformer_normalign").train()
     _, extra = model(**batch, export={"cross": {quantity: [1]}})
+    assert model.training
     extra[quantity]["cross"][1].square().sum().backward()
     assert model.decoder.layers[1].encoder_attn.q_proj.weight.grad.abs().sum() > 0
     assert model.encoder.layers[0].fc1.weight.grad.abs().sum() > 0

@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_normalign import open_export
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.results.export_writer import create_export
+from fairseq_normalign.results.export import create_export
 
 LENGTHS = {2: 3, 0: 1, 11: 4, 1: 0, 3: 2}  # in the order of writing; all of 0 to 11 are there
 LENGTHS.update({index: 2 for index in range(12) if index not in LENGTHS})
@@ -128,7 +128,7 @@ def test_damaged_lzma_is_refused(tmp_path):
 def test_an_export_through_a_pipe(path):
     """What cannot be rewound is written, too."""
     code = (
-        "import numpy as np; from fairseq_normalign.results.export_writer import create_export\n"
+        "import numpy as np; from fairseq_normalign.results.export import create_export\n"
         "with create_export('/dev/stdout', {'quantity': 'norms'}) as export:\n"
         "    export.add(1, np.ones(3), ['b'], []); export.add(0, np.zeros(2), ['a'], [])"
     )

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 import train_nmt
-from prepare import Vocabulary
 
 from fairseq_normalign.errors import InputError
 from tests.conftest import ROOT, run
 
 LANGS = ("-s", "src", "-t", "tgt")
 SIZES = ("layers 1", "embed-dim 16", "ffn-embed-dim 16", "attention-heads 4")
-WITHOUT_MOSES = {"kobayashi": "--eval-bleu-detok space", "kobayashi-arxiv": "", "voita": ""}
+WITHOUT_MOSES = {"kobayashi": "--eval-bleu-detok space", "voita": ""}
 
 
 @pytest.fixture
@@ -60,12 +59,6 @@ def test_both_directions_and_all_seeds(tmp_path, commands, capsys):
         *("sentencepiece", "prepared/spm.model", "prepared/spm.model"),
     ]
     assert len(lines) == 5
-
-
-def test_models_of_each_language_are_named_in_the_order_of_the_direction():
-    vocabulary = Vocabulary(bpe="subword_nmt", separate=True)
-    _, line = train_nmt.model_lines(vocabulary, [(1, ("b", "a"), "x.pt")])
-    assert line.split("\t")[-3:] == ["subword_nmt", "prepared/bpe.b.codes", "prepared/bpe.a.codes"]
 
 
 @pytest.mark.parametrize(("directions", "source"), [("forward", "src"), ("reverse", "tgt")])
@@ -130,17 +123,6 @@ def test_texts_of_unequal_length_are_refused_and_may_be_mended(tmp_path, capsys)
     assert not (tmp_path / "out/prepared/command").exists()
 
 
-def test_what_was_begun_is_remembered_even_if_going_on_is_refused(tmp_path, monkeypatch):
-    def fail(command, log):
-        raise failures.pop()
-
-    failures = [train_nmt.RefusedError("refused"), InputError("stopped half-way")]
-    monkeypatch.setattr(train_nmt, "run", fail)
-    for _ in range(2):
-        assert train(tmp_path) == 2
-        assert (tmp_path / "out/prepared/command").exists()
-
-
 def test_other_options_for_the_same_folder_are_refused(tmp_path, commands, capsys):
     train(tmp_path, "--max-update", 5)
     assert train(tmp_path) == 2
@@ -185,11 +167,6 @@ def test_what_is_missing_is_named(tmp_path, missing):
         train_nmt.check(args)
 
 
-def test_no_corpus(tmp_path, capsys):
-    assert train(tmp_path / "none") == 2
-    assert "none: not found; expected a folder with the text" in capsys.readouterr().err
-
-
 def test_a_checkpoint_that_was_not_written_is_missed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(train_nmt, "run", lambda command, log: None)
     assert train(tmp_path) == 2
@@ -226,13 +203,6 @@ def test_a_command_that_fails_ends_with_its_last_line(tmp_path, script, message)
 )
 def test_progress(line, expected):
     assert train_nmt.progress(line) == expected
-
-
-def test_preparation_is_shown_but_an_error_only_once(tmp_path, capsys):
-    script = "import sys; print('reading'); print('prepare.py: wrong'); sys.exit(2)"
-    with pytest.raises(InputError, match=r"^prepare\.py: wrong$"):
-        train_nmt.run([train_nmt.sys.executable, "-c", script], tmp_path / "prepare.log")
-    assert capsys.readouterr().err == "  reading\n"
 
 
 def test_presets_are_listed(capsys):
@@ -292,7 +262,7 @@ def test_languages_may_have_hyphens(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["kobayashi", "kobayashi-arxiv", "voita"])
+@pytest.mark.parametrize("preset", ["kobayashi", "voita"])
 def test_presets_of_papers_train_and_align(corpus, tmp_path, preset):
     """Their options go together in fairseq-train, and their two segmentations in align.
 

@@ -2,8 +2,6 @@
 
 import gzip
 import itertools
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -17,12 +15,10 @@ from fairseq_normalign.text.links import (
     InMemory,
     LinkFile,
     format_links,
-    pack,
     parse_gold,
     parse_links,
     read_together,
     refuse_other_count,
-    unpack,
 )
 
 settings.register_profile("here", deadline=None)
@@ -65,39 +61,21 @@ def test_parse_gold(line, sure, expected):
     assert parse_gold(line, sure=sure) == expected
 
 
-@pytest.mark.parametrize("token", ["3x4", "3-", "-3", "1-2-3", "a-b", "--", "³-1", "3-4:", "\x00"])
-def test_a_bad_link_is_named(token):
-    with pytest.raises(
-        InputError, match=r"gold:12: bad link .*; expected 'i-j' \(sure\) or 'ipj' \(possible\)"
-    ):
-        parse_links(f"0-0 {token}", where="gold:12")
-
-
 @pytest.mark.parametrize("parse", [parse_links, parse_gold])
 @pytest.mark.parametrize(
-    "token", ["0-4294967296", "2147483648-0", "0p9999999999", "7-" + "9" * 5000, "1" * 5000 + "-0"]
+    ("token", "message"),
+    [
+        *(
+            (token, "bad link")
+            for token in ("3x4", "3-", "-3", "1-2-3", "a-b", "--", "³-1", "3-4:")
+        ),
+        *((token, "bad link") for token in ("\x00", "0-4294967296", "7-" + "9" * 5000)),
+        ("0-3", "link '0-3' has index 0 where words are counted from 1"),
+    ],
 )
-def test_numbers_that_no_word_has_are_refused(parse, token):
-    with pytest.raises(
-        InputError, match=r"here:1: '.*' has a number above 2147483647; expected numbers of words"
-    ):
-        parse(f"0-0 {token}", where="here:1")
-
-
-def test_large_numbers_stay_apart():
-    most = 2**31 - 1
-    line = f"0-{most} 1-0 {most}-0 {'0' * 5000}1-1"
-    pairs = {(0, most), (1, 0), (most, 0), (1, 1)}
-    assert parse_links(line) == pairs
-    assert unpack(map(pack, pairs)) == pairs
-
-
-@pytest.mark.parametrize("parse", [parse_links, parse_gold])
-def test_index_0_in_a_1_based_line_is_refused(parse):
-    with pytest.raises(
-        InputError, match=r"here:1: link '0-3' has index 0 where words are counted from 1"
-    ):
-        parse("1-1 0-3", index=1, where="here:1")
+def test_a_bad_link_is_named(parse, token, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        parse(f"1-1 {token}", index=1)
 
 
 @given(links, indices, st.booleans())
@@ -117,18 +95,6 @@ def test_confidences_are_written_and_read_over(pairs):
 
 def test_confidences_stay_with_their_links():
     assert format_links([(2, 0), (0, 1)], confidences=[0.25, 1], index=1) == "1-2:1.000 3-1:0.250"
-
-
-def test_confidences_must_be_as_many_as_links():
-    with pytest.raises(ValueError, match="1 confidences for 2 links"):
-        format_links([(0, 0), (1, 1)], confidences=[0.5])
-
-
-@given(links)
-def test_packing_keeps_links_and_their_order(pairs):
-    packed = sorted(map(pack, pairs))
-    assert unpack(packed) == pairs
-    assert packed == [pack(pair) for pair in sorted(pairs)]
 
 
 @given(st.text(max_size=30))
@@ -172,14 +138,9 @@ def test_naacl_is_filled_up_to_the_length_of_the_others(tmp_path):
         ("1 1 1\n1 1\n", r":2: bad line '1 1'; expected 'sentence source target \[S\|P\]'"),
         ("2 1 1\n1 1 1\n", ":2: sentence 1 after 2; expected ascending order"),
         ("1 1 1\n2 x 1\n", ":2: bad line '2 x 1'"),
-        ("1 1 4294967296\n", ":1: '1 1 4294967296' has a number above 2147483647"),
-        (f"1 1 1\n2 {'9' * 5000} 1\n", ":2: '2 9+…' has a number above 2147483647"),
-        (f"1 1 1\n{'9' * 5000} 1 1\n", ":2: '9+…' has a number above 2147483647"),
-        (
-            "3 1 1\n1000004 1 1\n",
-            ":2: sentence 1000004 after 3; expected at most 1000000 sentences without links",
-        ),
-        ("30000000 1 1\n", ":1: sentence 30000000 after 1; expected at most 1000000"),
+        (f"1 1 1\n2 {'9' * 5000} 1\n", ":2: bad line '2 9+'"),
+        ("3 1 1\n1000004 1 1\n", ":2: sentence 1000004 after 3; .* at most 1000000 sentences"),
+        ("30000000 1 1\n", ":1: sentence 30000000 after 1; expected ascending order, and at most"),
     ],
 )
 def test_naacl_refusals(tmp_path, text, message):
@@ -244,11 +205,3 @@ def test_gz_and_byte_order_mark_are_read_through(tmp_path):
     with gzip.open(tmp_path / "a.gz", "wb") as file:
         file.write(b"\xef\xbb\xbf0-0\r\n1-1\r\n")
     assert list(LinkFile(tmp_path / "a.gz")) == [{(0, 0)}, {(1, 1)}]
-
-
-def test_stdin_is_a_dash():
-    code = "from fairseq_normalign.text.links import LinkFile; print(list(LinkFile('-')))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], input="0-1\n", capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[{(0, 1)}]\n"

@@ -6,27 +6,26 @@ import zlib
 import numpy as np
 import pytest
 
-from fairseq_normalign.attention.soft import Soft
-from fairseq_normalign.report.html.browser import (
-    System,
-    TextPair,
-    View,
-    quality_within,
-    rounding_note,
-    sample_places,
-)
-from fairseq_normalign.report.html.packing import (
+from fairseq_normalign.alignment.browser import (
+    LINKED,
     QUALITIES,
     UNDEFINED,
     Quality,
+    System,
+    TextPair,
+    View,
     packed_error_rates,
-    packed_sentence,
-    qualities_of,
+    quality_within,
     rounded,
+    rounding_note,
+    sample_places,
     shares_of,
+    system_of_links,
 )
+from fairseq_normalign.attention.soft import Soft
+from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Gold
-from tests.report.html.made_up import EVIDENCES, PAIRS, view_of
+from tests.results.made_up import EVIDENCES, PAIRS, view_of
 
 
 def unpacked(text):
@@ -47,7 +46,7 @@ def slow_cells(shares, links, quality):
 def test_cells_are_those_of_the_slow_twin(of_heads):
     for place, pair in enumerate(PAIRS):
         view = view_of(pair, place)
-        text = packed_sentence(*view, qualities_of(EVIDENCES, of_heads))
+        text = view.packed(EVIDENCES, of_heads)
         expected = []
         for evidence, shares, links in zip(EVIDENCES, *view, strict=True):
             quality = Quality(127, 0) if evidence.head is None else of_heads
@@ -83,8 +82,7 @@ def test_the_finest_quality_that_fits():
     sample = [(pair, view_of(pair, place)) for place, pair in enumerate(PAIRS)]
     sizes = []
     for quality in QUALITIES:
-        qualities = qualities_of(EVIDENCES, quality)
-        sizes.append(sum(len(packed_sentence(*view, qualities)) for _, view in sample))
+        sizes.append(sum(len(view.packed(EVIDENCES, quality)) for _, view in sample))
     assert sizes == sorted(sizes, reverse=True)
     assert quality_within(sizes[0], PAIRS, EVIDENCES, sample) == QUALITIES[0]
     assert quality_within(sizes[3], PAIRS, EVIDENCES, sample) == QUALITIES[3]
@@ -114,3 +112,35 @@ def test_error_rates_of_each_pair_and_evidence():
     system = System("a", EVIDENCES[:2], {"norms": EVIDENCES[0]})
     system.add(pair, View(shares, [[(0, 0)], [(1, 0)]]), QUALITIES[0])
     assert system.aers == [[0.0, 0.5]]
+
+
+LINES = ["0-0 2-2 2-1", "1-1", "5-5", "0-2", ""]  # line 3 is of a pair that is left out
+
+
+def system_of(folder, lines, total=5):
+    path = folder / "links"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return system_of_links(str(path), "links", PAIRS, ("de", "en"), total)
+
+
+@pytest.mark.parametrize("total", [5, None])
+def test_links_are_cells_and_have_error_rates(tmp_path, total):
+    system = system_of(tmp_path, LINES, total)
+    assert len(system.packed) == len(PAIRS)
+    cells = np.frombuffer(unpacked(system.packed[0]), np.uint8)
+    rows = cells.reshape(3, 4)  # a house . ← ein haus . </s>
+    assert np.argwhere(rows & LINKED).tolist() == [[0, 0], [1, 2], [2, 2]]
+    assert system.as_json()["soft"] is False
+    # Of three links one is sure, and there is one sure link in all: 1 - (1 + 1) / (3 + 1).
+    assert system.aers[0] == [0.5]
+
+
+def test_links_of_another_corpus_are_refused(tmp_path):
+    with pytest.raises(InputError, match="links: has 4 lines; expected 5, one for each pair"):
+        system_of(tmp_path, LINES[:4])
+    with pytest.raises(InputError, match="links: has 6 lines; expected 5, one for each pair"):
+        system_of(tmp_path, [*LINES, ""])
+    with pytest.raises(InputError, match="links: has 4 lines; expected 5, one for each pair"):
+        system_of(tmp_path, LINES[:4], total=None)
+    with pytest.raises(InputError, match=r"links:1: another aligner's link 3-0 where there are 3"):
+        system_of(tmp_path, ["3-0", *LINES[1:]])

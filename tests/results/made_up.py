@@ -3,17 +3,14 @@
 import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts
+from fairseq_normalign.alignment.browser import Browser, Quality, System, TextPair, View
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.heads.profile import Profile
 from fairseq_normalign.names import Head
-from fairseq_normalign.report.html.browser import Browser, System, TextPair, View
-from fairseq_normalign.report.html.included import Included
-from fairseq_normalign.report.html.overview import overview, sections
-from fairseq_normalign.report.html.packing import Quality
-from fairseq_normalign.report.html.page import page
-from fairseq_normalign.results.blocks import Section, as_json
+from fairseq_normalign.results.blocks import as_json
+from fairseq_normalign.results.page import Included, Section, overview, page, sections
 from fairseq_normalign.text.links import Gold
 
 NASTY = "<script>window.hacked=1</script>"

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Rectangle
 
-from fairseq_normalign.files import whole_file
-from fairseq_normalign.report.fonts import families_for
-from fairseq_normalign.results.columns import display_width
-from fairseq_normalign.results.style import HEAT, in_style
+from fairseq_normalign.results.figure import HEAT, in_style
+from fairseq_normalign.results.text import display_width
 from fairseq_normalign.text.links import Gold, Link
 
 INCH_PER_CELL = (0.14, 0.32)  # of a long sentence, of a short one
@@ -29,8 +28,9 @@ PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become 
 POINTS_PER_INCH = 72
 LETTER = 0.62  # width of a letter, in heights
 FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
-FORMATS = (".png", ".pdf", ".svg")
-INK = "black"
+USUAL_FONT = "DejaVu Sans"  # matplotlib's own: Latin, Greek, Cyrillic, Arabic, Hebrew and more
+LAST_RESORT = "Last Resort"  # has boxes for all letters
+SHOWN = 5  # letters that no font has
 
 
 class Panel(NamedTuple):
@@ -195,7 +195,7 @@ def _cell(link: Link, **look: Any) -> Rectangle:
     """A square in the cell of a link."""
     source, target = link
     corner = source - FRAME / 2, target - FRAME / 2
-    return Rectangle(corner, FRAME, FRAME, edgecolor=INK, **look)
+    return Rectangle(corner, FRAME, FRAME, edgecolor="black", **look)
 
 
 def _add_scale(figure: Figure, grid: np.ndarray) -> None:
@@ -206,12 +206,45 @@ def _add_scale(figure: Figure, grid: np.ndarray) -> None:
     scale.ax.tick_params(labelsize=8)
 
 
-@in_style
-def save(figure: Figure, path: str | Path) -> None:
-    """Writes a picture in the format that its name asks for; in PDF and SVG, text stays text."""
-    with (
-        warnings.catch_warnings(),
-        whole_file(path, binary=True) as file,
-    ):
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # `fonts` has told
-        figure.savefig(file, dpi=150, bbox_inches="tight", format=Path(path).suffix[1:])
+def families_for(text: str) -> list[str]:
+    """Families of fonts that have all letters of a text together, the usual one first.
+
+    Letters that no font of this machine has cause a warning.
+    """
+    missing = {letter for letter in text if not letter.isspace()}
+    families = []
+    for family, path in _installed():
+        if not missing:
+            break
+        had = missing & _letters(path)
+        if had or family == USUAL_FONT:
+            families.append(family)
+            missing -= had
+    if missing:
+        letters = " ".join(sorted(missing)[:SHOWN])
+        warnings.warn(
+            f"no font of this machine has {letters}{' …' if len(missing) > SHOWN else ''}: the "
+            "picture shows boxes instead; expected an installed font that has, as one of Noto's",
+            stacklevel=2,
+        )
+    return families or [USUAL_FONT]
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    """Family and file of one upright font of each family: the usual, those without serifs …"""
+    files: dict[str, str] = {}
+    for font in font_manager.fontManager.ttflist:
+        is_upright = font.style == "normal" and font.weight in (400, "normal", "regular")
+        if is_upright and not font.name.startswith(LAST_RESORT):
+            files.setdefault(font.name, font.fname)
+    yield from sorted(
+        files.items(), key=lambda file: (file[0] != USUAL_FONT, "Sans" not in file[0], file)
+    )
+
+
+def _letters(path: str) -> set[str]:
+    """The letters that a font has; none if its file is damaged, or gone since fonts were listed."""
+    try:
+        return set(map(chr, FT2Font(path).get_charmap()))
+    except (OSError, RuntimeError):
+        return set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_normalign.results.columns import columns, display_width
+from fairseq_normalign.results.text import columns, display_width
 
 
 def test_the_first_column_is_left_and_the_others_right():

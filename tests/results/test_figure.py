@@ -1,19 +1,14 @@
 """All pictures have one look, in every format."""
 
-import ast
-from pathlib import Path
-
 import matplotlib as mpl
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from fairseq_normalign import report
-from fairseq_normalign.report import pictures
-from fairseq_normalign.results.style import COLOURS, HEAT, in_style
+from fairseq_normalign.results.figure import COLOURS, HEAT, in_style, save
 
-FOLDER = Path(report.__file__).parent
+PICTURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 
 
 @in_style
@@ -53,29 +48,8 @@ def test_black_text_can_be_read_on_every_heat():
     assert contrast >= 4.5
 
 
-def functions_that_make_figures():
-    """Of all modules of pictures, the functions that build a figure, and their decorators."""
-    for path in sorted(FOLDER.glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
-            if any(isinstance(call, ast.Name) and call.id == "Figure" for call in calls):
-                yield f"{path.stem}.{node.name}", node.decorator_list
-
-
-@pytest.mark.parametrize(("name", "decorators"), list(functions_that_make_figures()))
-def test_every_figure_is_made_in_style(name, decorators):
-    assert [decorator.id for decorator in decorators] == ["in_style"]
-
-
-def test_there_are_figures():
-    assert len(list(functions_that_make_figures())) >= 1
-
-
-@pytest.mark.parametrize("ending", pictures.FORMATS)
-def test_every_format_is_written(ending, tmp_path):
+@pytest.mark.parametrize(("ending", "beginning"), PICTURES.items())
+def test_every_format_is_written(ending, beginning, tmp_path):
     path = tmp_path / f"x{ending}"
-    pictures.save(drawn(), path)
-    beginnings = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
-    assert path.read_bytes().startswith(beginnings[ending])
+    save(drawn(), path)
+    assert path.read_bytes().startswith(beginning)

@@ -8,7 +8,8 @@ import pytest
 from fairseq_normalign.alignment.aer import Counts, score_links
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.html_table import MOST, Cell, html_table
+from fairseq_normalign.results.blocks import Grid, Table
+from fairseq_normalign.results.notebook import MOST, html_table
 from fairseq_normalign.text.links import Gold
 
 EVIL = "<script>alert('&')</script>"
@@ -20,16 +21,15 @@ def cells(html: str) -> list[str]:
 
 
 def test_all_text_is_escaped():
-    html = html_table([EVIL], [[EVIL, EVIL, Cell(EVIL, 0.5)]], caption=EVIL)
+    html = html_table(Table([EVIL, "n"], [[EVIL, 1]], EVIL))
     assert "<script" not in html
-    assert html.count("&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;") == 5
+    assert html.count("&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;") == 3
 
 
-@pytest.mark.parametrize(("shade", "colour"), [(0.0, None), (0.5, "0.35"), (7.0, "0.70")])
-def test_shade(shade, colour):
-    html = html_table([""], [["", Cell("x", shade)]])
-    assert ("background" in html) == (colour is not None)
-    assert colour is None or f"rgba(66, 133, 244, {colour})" in html
+def test_better_cells_are_darker():
+    for low, shades in ((False, ["0.35", "0.70"]), (True, ["0.70", "0.35"])):
+        html = html_table(Grid("x", "", "", ["1"], ["a", "b", "c"], [[0.0, 1.0, 2.0]], low=low))
+        assert re.findall(r"rgba\(66, 133, 244, (.*?)\)", html) == shades
 
 
 def test_soft_with_words():
@@ -54,8 +54,8 @@ def test_soft_of_nothing():
 def test_long_sentences_are_cut_and_the_caption_says_so():
     html = Soft(np.ones((MOST + 5, 3)), np.zeros(MOST + 5))._repr_html_()
     assert html.count("<tr>") == MOST + 1
-    assert f"the first {MOST} of {MOST + 5} target words" in html
-    assert "source words" not in html
+    assert f"the first {MOST} rows of {MOST + 5}" in html
+    assert "columns" not in html
 
 
 def test_counts():

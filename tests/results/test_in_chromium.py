@@ -9,8 +9,7 @@ import shutil
 import pytest
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.report.html.browser import Browser, TextPair
-from fairseq_normalign.report.html.link_files import system_of_links
+from fairseq_normalign.alignment.browser import Browser, TextPair, system_of_links
 from fairseq_normalign.results.blocks import (
     Choice,
     Curve,
@@ -22,7 +21,7 @@ from fairseq_normalign.results.blocks import (
     Table,
 )
 from fairseq_normalign.text.links import Gold
-from tests.report.html.made_up import (
+from tests.results.made_up import (
     EVIDENCES,
     LONG_PAIRS,
     NASTY,

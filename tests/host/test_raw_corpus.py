@@ -1,14 +1,16 @@
-"""Masks on tokens: how many, which, and the same for the same seed."""
+"""Lines of a corpus are counted, and tokens masked: the same ones for the same seed."""
 
 from __future__ import annotations
 
+import os
 from random import Random
 
 import pytest
 import torch
 
-from fairseq_normalign.host.masking import masked, with_masks
 from fairseq_normalign.host.pairs import NO_SENTENCE, Pair, Sentence
+from fairseq_normalign.host.raw_corpus import count_lines, masked, with_masks
+from fairseq_normalign.text.words import LineFile
 
 MASK = 999
 
@@ -39,17 +41,11 @@ def test_the_share_is_rounded_down_but_one_at_least(tokens, share, expected):
     after = masked(before, share, MASK, Random(0))
     assert after.tokens.eq(MASK).sum() == expected
     assert not before.tokens.eq(MASK).any()
+    special = torch.tensor(before.words) < 0
+    assert torch.equal(after.tokens[special], before.tokens[special])
     assert after.words == before.words
     assert after.text == before.text
     assert after.unknown == ()
-
-
-def test_special_tokens_stay():
-    before = sentence(10)
-    after = masked(before, 1.0, MASK, Random(0))
-    special = torch.tensor(before.words) < 0
-    assert after.tokens[special].tolist() == before.tokens[special].tolist()
-    assert after.tokens[~special].eq(MASK).all()
 
 
 def test_every_token_is_drawn_as_often():
@@ -75,3 +71,10 @@ def test_the_same_seed_masks_the_same():
         assert [pair.source.tokens.tolist() for pair in rest] == masks[seed][1:]
     assert masks[0] != masks[1]
     assert masks[0][0] != masks[0][1]  # not the same places in each sentence
+
+
+def test_lines_are_counted_beforehand_where_they_can_be_read_again(tmp_path):
+    text, pipe = tmp_path / "text", tmp_path / "pipe"
+    text.write_text("a\nb\n")
+    os.mkfifo(pipe)
+    assert [count_lines(LineFile(path)) for path in (text, pipe, "-")] == [2, None, None]

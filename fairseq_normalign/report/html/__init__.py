@@ -1,1 +1,0 @@
-"""One page of HTML with everything that was measured."""
