@@ -297,7 +297,9 @@ def _generation(config: Config) -> Config:
 def _numbers(path: str, file: Path, size: int) -> str:
     """The tokens of a dictionary with their numbers, as JSON."""
     file = Path(dictionary_file(str(file)))
-    with explained(path, str(file.parent)):
+    if not file.is_file():
+        raise InputError(f"{file}: no such dictionary, which {path} needs")
+    with explained(str(file)):
         dictionary = Dictionary.load(str(file))
     if len(dictionary) != size:
         raise InputError(
