@@ -12,7 +12,7 @@ from benchmarks.models import SMALL, TINY, Shape, texts
 from benchmarks.norms import build_aligner, forward_only
 from benchmarks.timing import Row, cost, interleaved
 from fairseq_normalign import CombinedAligner
-from fairseq_normalign.alignment.clues import CLUES
+from fairseq_normalign.alignment.learned import CLUES
 from fairseq_normalign.host.pairs import Pair
 
 

@@ -15,16 +15,47 @@ example: python data_prep/piece_links.py pieces/train.de pieces/train.en train.p
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from command import described_by, errors_in_one_line
 from lines import write_lines
 
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.links import LinkFile, format_links, read_together
-from fairseq_normalign.text.piece_links import piece_links
+from fairseq_normalign.alignment.combine import link_matrix
+from fairseq_normalign.text.links import Link, LinkFile, format_links, read_together
 from fairseq_normalign.text.words import SCHEMES, TextFile, word_ids
+
+
+def piece_links(
+    links: Iterable[Link],
+    source_ids: Sequence[int],
+    target_ids: Sequence[int],
+    *,
+    read: bool = False,
+    where: str = "",
+) -> list[Link]:
+    """Every source piece of a linked word with every target piece of the other word.
+
+    fairseq's criterion takes the link (s, t) for row t of the decoder, which predicts piece t. The
+    row that reads piece t is row t + 1. fairseq gives up all links of a sentence that has one with
+    t ≥ T, so the last piece, which row T reads, has no link for rows that read.
+
+    Args:
+        links: of words, (source, target).
+        source_ids: the word of each source piece.
+        target_ids: the word of each target piece.
+        read: the links are to be those of the rows that read a piece.
+        where: put before error messages.
+
+    Returns:
+        Links (s, t), 0 ≤ s < S and 0 ≤ t < T pieces.
+    """
+    words = max(target_ids, default=-1) + 1, max(source_ids, default=-1) + 1
+    of_words = link_matrix(links, words, where)
+    targets, sources = of_words[np.ix_(target_ids, source_ids)].nonzero()
+    of_pieces = zip(sources.tolist(), (targets + read).tolist(), strict=True)
+    return sorted(link for link in of_pieces if link[1] < len(target_ids))
 
 
 def lines_of_links(
@@ -33,14 +64,8 @@ def lines_of_links(
     """A line of piece links for each pair."""
     texts = TextFile(str(source)), TextFile(str(target)), LinkFile(str(links))
     for number, (sources, targets, of_words) in enumerate(read_together(*texts), start=1):
-        where = f"line {number}"
-        source_ids = word_ids(sources, scheme, where=where)
-        target_ids = word_ids(targets, scheme, where=where)
-        try:
-            of_pieces = piece_links(of_words, source_ids, target_ids, read=read)
-        except InputError as error:
-            raise InputError(f"{links}:{number}: {error}") from None
-        yield format_links(of_pieces)
+        ids = [word_ids(side, scheme, where=f"line {number}") for side in (sources, targets)]
+        yield format_links(piece_links(of_words, *ids, read=read, where=f"{links}:{number}"))
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -71,18 +71,16 @@ def name_of(path: str | Path) -> str:
 
 def short_names(paths: Sequence[str | Path]) -> list[str]:
     """The shortest end of each path that no other of the paths has, to name files in a table."""
-    ends = {str(path): _ends(Path(path)) for path in paths}
+    ends: dict[str, list[str]] = {}  # ``c``, ``b/c`` and ``a/b/c`` of ``a/b/c``
+    for path in paths:
+        parts = Path(path).parts
+        ends[str(path)] = [str(Path(*parts[-count:])) for count in range(1, len(parts) + 1)]
     counts = Counter(itertools.chain.from_iterable(ends.values()))
-    return [_first_unique(ends[str(path)], counts) or str(path) for path in paths]
-
-
-def _ends(path: Path) -> list[str]:
-    """``c``, ``b/c`` and ``a/b/c`` of ``a/b/c``."""
-    return [str(Path(*path.parts[-count:])) for count in range(1, len(path.parts) + 1)]
-
-
-def _first_unique(ends: Sequence[str], counts: Counter) -> str | None:
-    return next((end for end in ends if counts[end] == 1), None)
+    names = []
+    for path in map(str, paths):
+        unique = [end for end in ends[path] if counts[end] == 1]
+        names.append(unique[0] if unique else path)
+    return names
 
 
 def split_words(line: str) -> list[str]:
@@ -202,31 +200,26 @@ def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
     _refuse_null(path)
     writing = _straight(path, binary) if is_stream(path) else _replacing(path, binary)
     with contextlib.ExitStack() as stack:
-        with _named(path):
+        with _naming(path):
             file = stack.enter_context(writing)
-        with naming(path):
+        with _naming(path, others=False):
             yield file
-        with _named(path):
+        with _naming(path):
             stack.close()
 
 
 @contextlib.contextmanager
-def naming(path: str | Path) -> Iterator[None]:
-    """Names the output in errors of the operating system that are about no other file."""
+def _naming(path: str | Path, *, others: bool = True) -> Iterator[None]:
+    """Names the output in errors of the operating system.
+
+    Args:
+        others: also in errors that name another file.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None and not others:
             raise
-        raise _unwritable(path, error) from None
-
-
-@contextlib.contextmanager
-def _named(path: str | Path) -> Iterator[None]:
-    """Names the output in all errors of the operating system."""
-    try:
-        yield
-    except OSError as error:
         raise _unwritable(path, error) from None
 
 
@@ -333,7 +326,7 @@ def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
 
 def refuse_unwritable(path: str | Path) -> None:
     """Raises InputError if a file is there that may not be replaced."""
-    with _named(path):
+    with _naming(path):
         _status(real_path(path))
 
 
@@ -367,7 +360,7 @@ def new_file(path: Path, text: str) -> None:
         with part.open("x", **TEXT) as file:
             file.write(text)
             _to_disk(file)
-        _link(part, path, text)
+        _link(part, path)
     except FileExistsError:
         raise
     except OSError as error:
@@ -376,26 +369,17 @@ def new_file(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _link(part: Path, path: Path, text: str) -> None:
+def _link(part: Path, path: Path) -> None:
     try:
         os.link(part, path)
         return
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-    with locked(path, tries=PATIENT) as alone:
+    with locked(path, tries=PATIENT):
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        if alone:
-            part.replace(path)
-            return
-    with path.open("x", **TEXT) as file:
-        try:
-            file.write(text)
-            _to_disk(file)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        part.replace(path)
 
 
 def remove_leftovers(target: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_normalign.alignment.link_labels import row_labels
+from fairseq_normalign.alignment.combine import link_matrix
 from fairseq_normalign.alignment.state_store import StateStore
 from fairseq_normalign.attention.trained_head import (
     AlignmentHead,
@@ -104,22 +104,17 @@ class Corpus:
         """
         corpus = cls()
         for batch in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
-            known = [(number, pair) for number, pair in batch if links[number]]
-            known = [(number, pair) for number, pair in known if not pair.skipped]
+            known = {n: pair for n, pair in batch if links[n] and not pair.skipped}
             if not known:
                 continue
-            queries, keys, _ = head_states(forcing, [pair for _, pair in known])
-            for place, (number, pair) in enumerate(known):
-                targets, sources = len(pair.target.tokens), len(pair.source.tokens)
-                corpus.states.add(number, queries[place, :targets], keys[place, :sources])
-                corpus.labels[number] = Labels(
-                    *row_labels(
-                        _checked(links[number], pair),
-                        pair.source.words,
-                        pair.target.words,
-                        null_weight=null_weight,
-                    )
-                )
+            queries, keys, _ = head_states(forcing, list(known.values()))
+            for place, (number, (source, target, *_)) in enumerate(known.items()):
+                states = queries[place, : len(target.tokens)], keys[place, : len(source.tokens)]
+                corpus.states.add(number, *states)
+                shape = (len(target.text), len(source.text))
+                of_words = link_matrix(links[number], shape, known[number].where)
+                labels = row_labels(of_words, source.words, target.words, null_weight=null_weight)
+                corpus.labels[number] = labels
         return corpus
 
     @property
@@ -146,15 +141,30 @@ class Corpus:
         return Example(states, links, weights)
 
 
-def _checked(links: Iterable[Link], pair: Pair) -> Iterator[Link]:
-    sources, targets = len(pair.source.text), len(pair.target.text)
-    for source, target in links:
-        if source >= sources or target >= targets:
-            raise InputError(
-                f"{pair.where}: link {source}-{target} of {sources} and {targets} words; expected "
-                "links of this text, counted from 0"
-            )
-        yield source, target
+def row_labels(
+    links: np.ndarray, source_ids: Sequence[int], target_ids: Sequence[int], *, null_weight: float
+) -> Labels:
+    """Links of words → links of the decoder's rows, each row being that of the token it reads.
+
+    Row t reads token t − 1; row 0 reads what starts a sentence. Every piece of a word is linked to
+    every piece of the words that the word is linked to. A word without links is linked to the marks
+    of the source, as </s>.
+
+    Args:
+        links: of words, (target, source), not 0 where there is one.
+        source_ids: the word of each source token, -1 for marks.
+        target_ids: the word of each target token, -1 for marks; the last one is a mark.
+        null_weight: what a row counts whose word has no links. Others count 1; rows that read a
+            mark, or whose links are to words without tokens, count 0.
+    """
+    of_words = np.pad(links.astype(bool), (0, 1))  # the last row and column are marks
+    unlinked = ~of_words.any(axis=1)
+    of_words[unlinked, -1] = True
+    weights = np.where(unlinked, null_weight, 1.0)
+    weights[-1] = 0
+    rows = np.array([-1, *target_ids[:-1]])
+    labels = of_words[rows][:, np.array(source_ids)]
+    return Labels(labels, (weights[rows] * labels.any(axis=1)).astype(np.float32))
 
 
 def train_head(
@@ -174,19 +184,23 @@ def train_head(
     head = AlignmentHead.random(*corpus.widths, width=options.width, generator=generator)
     learned_batches = corpus.batches(learned, options.batch_tokens)
     held_out_batches = corpus.batches(held_out, options.batch_tokens)
-    updates = _Updates(head, options, total=options.epochs * len(learned_batches))
+    total, done = options.epochs * len(learned_batches), 0
+    optimizer = torch.optim.Adam([part.requires_grad_() for part in head])
     best, history = head, [Epoch(0, float("nan"), _loss(corpus, head, held_out_batches))]
     for number in range(1, options.epochs + 1):
         losses = []
         for place in rng.permutation(len(learned_batches)):
             batch = learned_batches[place]
-            losses.append(updates(corpus.example(batch), generator))
-            progress(len(batch), losses[-1])
+            optimizer.param_groups[0]["lr"] = _rate(options, done, total)
+            loss = _update(head, optimizer, corpus.example(batch), options.dropout, generator)
+            losses.append(loss)
+            progress(len(batch), loss)
+            done += 1
         epoch = Epoch(number, float(np.mean(losses)), _loss(corpus, head, held_out_batches))
-        if epoch.held_out >= min(past.held_out for past in history):
-            history.append(epoch)
-            break
+        is_worse = epoch.held_out >= min(past.held_out for past in history)
         history.append(epoch)
+        if is_worse:
+            break
         best = AlignmentHead(*[part.detach().clone() for part in head])
     return best, history[1:]
 
@@ -209,31 +223,29 @@ def _split(
     return sorted(drawn[count:]), sorted(drawn[:count])
 
 
-class _Updates:
-    """Adam on the weights of a head, with a rate that rises and then falls to 0."""
+def _rate(options: TrainingOptions, done: int, total: int) -> float:
+    """The learning rate, which rises and then falls to 0."""
+    rise = min(1.0, (done + 1) / min(WARM_UP, total))
+    return options.learning_rate * rise * (1 - done / total)
 
-    def __init__(self, head: AlignmentHead, options: TrainingOptions, *, total: int) -> None:
-        self.head, self.options, self.total = head, options, total
-        self.done = 0
-        for part in head:
-            part.requires_grad_()
-        self.optimizer = torch.optim.Adam(list(head), lr=options.learning_rate)
 
-    def __call__(self, example: Example, generator: torch.Generator) -> float:
-        """One update; returns the loss before it."""
-        rise = min(1.0, (self.done + 1) / min(WARM_UP, self.total))
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.options.learning_rate * rise * (1 - self.done / self.total)
-        states = example.states
-        queries = with_neighbours(_dropped(states.queries, self.options.dropout, generator))
-        keys = _dropped(states.keys, self.options.dropout, generator)
-        shares = log_shares(self.head, queries, keys, states.padding)
-        loss = link_loss(shares, example.links, example.weights)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.done += 1
-        return float(loss.detach())
+def _update(
+    head: AlignmentHead,
+    optimizer: torch.optim.Optimizer,
+    example: Example,
+    dropout: float,
+    generator: torch.Generator,
+) -> float:
+    """One update; returns the loss before it."""
+    states = example.states
+    queries = with_neighbours(_dropped(states.queries, dropout, generator))
+    keys = _dropped(states.keys, dropout, generator)
+    shares = log_shares(head, queries, keys, states.padding)
+    loss = link_loss(shares, example.links, example.weights)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
 
 
 def _dropped(states: Tensor, rate: float, generator: torch.Generator) -> Tensor:

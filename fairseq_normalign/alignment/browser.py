@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.link_matrix import link_matrix
+from fairseq_normalign.alignment.combine import link_matrix
 from fairseq_normalign.attention.extract import row_shares
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError

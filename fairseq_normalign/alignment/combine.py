@@ -13,9 +13,33 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import Link
+
 FLOOR = 1e-4  # an evidence that sees nothing in a cell should not forbid it
 RIDGE = 1e-4  # keeps the weights of heads that say the same finite
 BLOCK = 20_000  # cells
+ROUNDS = 25  # of Newton's method, at most
+
+
+def as_matrix(links: Iterable[Link], shape: tuple[int, ...]) -> np.ndarray:
+    """True where there is a link, (T, S)."""
+    matrix = np.zeros(shape, dtype=bool)
+    for source, target in links:
+        matrix[target, source] = True
+    return matrix
+
+
+def link_matrix(links: Iterable[Link], shape: tuple[int, int], where: str) -> np.ndarray:
+    """1 where there is a link of a file; refuses links of words that are not there."""
+    links = list(links)
+    for source, target in links:
+        if not (0 <= source < shape[1] and 0 <= target < shape[0]):
+            raise InputError(
+                f"{where}: link {source}-{target} where there are {shape[1]} source and {shape[0]} "
+                "target words; expected links of the same pairs, source word first, counted from 0"
+            )
+    return as_matrix(links, shape).astype(np.float32)
 
 
 def geometric_mean(
@@ -80,52 +104,44 @@ def log_shares(shares: Sequence[np.ndarray]) -> np.ndarray:
     return np.log(np.stack(shares) + FLOOR)
 
 
-def fit_links(
-    shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray], *, rounds: int = 25
-) -> LinkModel:
+def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray]) -> LinkModel:
     """The model under which the given links are most likely.
 
     Args:
         shares: the evidences of each sentence pair, E matrices (T, S).
         links: true where there is a link, (T, S) for each pair.
     """
-    if not shares:
-        return LinkModel(np.zeros(0), 0.0)
-    return fit_inputs(map(log_shares, shares), links, rounds=rounds)
+    size = len(shares[0]) if shares else 0
+    return fit_inputs(map(log_shares, shares), links, size)
 
 
-def fit_inputs(
-    inputs: Iterable[np.ndarray], links: Sequence[np.ndarray], *, rounds: int = 25
-) -> LinkModel:
-    """The same of any inputs, (E, T, S) for each pair: ridge logistic regression by Newton."""
+def fit_inputs(inputs: Iterable[np.ndarray], links: Sequence[np.ndarray], size: int) -> LinkModel:
+    """The same of any ``size`` inputs, (E, T, S) for each pair: ridge logistic regression."""
     cells = sum(pair.size for pair in links)
-    truth = np.zeros(cells)
-    matrix = np.ones((cells, 0))
-    start = 0
-    for pair, linked in zip(inputs, links, strict=True):
-        if not matrix.shape[1]:
-            matrix = np.ones((cells, len(pair) + 1))  # inputs, and 1 for the bias
-        end = start + linked.size
-        matrix[start:end, :-1] = pair.reshape(len(pair), linked.size).T
-        truth[start:end] = linked.ravel()
-        start = end
     if not cells:
-        return LinkModel(np.zeros(max(0, matrix.shape[1] - 1)), 0.0)
+        return LinkModel(np.zeros(size), 0.0)
+    truth = np.concatenate([pair.ravel() for pair in links]).astype(float)
+    matrix = np.ones((cells, size + 1))  # inputs, and 1 for the bias
+    start = 0
+    for pair, linked in zip(inputs, links, strict=True):  # one by one: all at once are large
+        end = start + linked.size
+        matrix[start:end, :-1] = pair.reshape(size, linked.size).T
+        start = end
     center = matrix[:, :-1].mean(axis=0)
     scale = matrix[:, :-1].std(axis=0) + 1e-12
     matrix[:, :-1] -= center
     matrix[:, :-1] /= scale
-    fitted = _newton(matrix, truth, rounds)
+    fitted = _newton(matrix, truth)
     weights, bias = fitted[:-1], fitted[-1]
     return LinkModel(weights / scale, float(bias - weights @ (center / scale)))
 
 
-def _newton(inputs: np.ndarray, truth: np.ndarray, rounds: int) -> np.ndarray:
-    """Weights of a logistic regression; the last one, the bias, is free of the ridge."""
+def _newton(inputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Weights of a logistic regression, by Newton; the last one, the bias, is free of the ridge."""
     ridge = np.full(inputs.shape[1], RIDGE * len(inputs))
     ridge[-1] = 1e-9  # nearly: all cells may be alike
     weights = np.zeros(inputs.shape[1])
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         gradient = -ridge * weights
         curvature = np.diag(ridge)
         for start in range(0, len(inputs), BLOCK):  # products of all cells at once are large

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.agreement import above_chance
 from fairseq_normalign.alignment.aligner import Aligner, NormAligner, Progress, Text, checked_layer
-from fairseq_normalign.alignment.combine import MEANS
+from fairseq_normalign.alignment.combine import MEANS, link_matrix
 from fairseq_normalign.alignment.evidence import COMBINATIONS, Weighted
 from fairseq_normalign.alignment.layer_choice import (
     FEW,
@@ -32,7 +32,6 @@ from fairseq_normalign.alignment.learned import (
     learn_links,
 )
 from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.link_matrix import link_matrix
 from fairseq_normalign.alignment.two_models import (
     check_directions,
     check_same_sentences,

@@ -17,27 +17,30 @@ is done once: were the labels made with the clues, the clues would confirm thems
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
+from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_normalign.alignment.clues import CLUES, clues
 from fairseq_normalign.alignment.combine import (
     FLOOR,
     LinkModel,
+    as_matrix,
     fit_inputs,
     fit_links,
     geometric_mean,
     log_shares,
     sigmoid,
 )
-from fairseq_normalign.alignment.lexicon import Lexicon
-from fairseq_normalign.alignment.link_matrix import as_matrix
-from fairseq_normalign.alignment.word_gain import Linked, word_gain
+from fairseq_normalign.alignment.lexicon import SMOOTHING, Lexicon
 from fairseq_normalign.attention.extract import relative
+from fairseq_normalign.text.links import Link
 
+CLUES = ("lexicon", "neighbours", "identical", "position")
+LEAST_NEIGHBOURS = 0.01  # a neighbourhood without links should not forbid one
 # Cells of a product that count as links when a model is learned: its own share.
 AGREED_SHARE = 0.75
 INFORMED = 0.25  # a vote needs this share of the best one's gain
@@ -96,7 +99,9 @@ class LearnedLinks(NamedTuple):
         if self.clue_weights.any():
             of_pair = _clues(example, self.evidences, self.lexicon)
             log_odds = log_odds + np.tensordot(self.clue_weights, of_pair, axes=1)
-        return np.where(self._heard(example), sigmoid(log_odds), 0)
+        with_weight = np.flatnonzero(self.evidences.weights)
+        shares = np.stack(example.shares)[with_weight]
+        return np.where(shares.any(axis=0), sigmoid(log_odds), 0)
 
     def as_json(self) -> dict[str, Any]:
         """What was learned, to the last bit."""
@@ -117,14 +122,6 @@ class LearnedLinks(NamedTuple):
             np.array(contents["clue_weights"]),
             Lexicon.from_json(contents["lexicon"]),
         )
-
-    def _heard(self, example: Example) -> np.ndarray:
-        """True where some evidence that has a weight speaks for a link at all, (T, S)."""
-        heard = np.zeros(example.shares[0].shape, dtype=bool)
-        for shares, weight in zip(example.shares, self.evidences.weights, strict=True):
-            if weight:
-                heard |= shares > 0
-        return heard
 
 
 def learn_links(
@@ -180,7 +177,7 @@ def _gain(sample: Sequence[Example], place: int) -> float:
     linked = []
     for example in sample:
         links = relative(example.shares[place], share=AGREED_SHARE)
-        linked.append(Linked(example.source, example.target, links))
+        linked.append((example.source, example.target, links))
     return word_gain(linked)
 
 
@@ -252,5 +249,92 @@ def _beyond(
         if others:
             parts.append(log_shares([example.shares[place] for place in others]))
         inputs.append(np.concatenate(parts))
-    own, *beyond = fit_inputs(inputs, links).weights
+    size = 1 + len(CLUES) + len(others)
+    own, *beyond = fit_inputs(inputs, links, size).weights
     return np.array(beyond) / max(own, LEAST_WEIGHT)
+
+
+Linked = tuple[Sequence[str], Sequence[str], Sequence[Link]]  # source, target, links of words
+
+
+def word_gain(pairs: Sequence[Linked]) -> float:
+    """How good links are, told without gold: how well linked words foretell each other.
+
+    Translations repeat. If links are right, a word's links in the rest of the corpus foretell what
+    it is linked with here; if they are not, they foretell no more than how frequent words are.
+
+    The gain are the nats per word that are saved by coding each word given the words that it is
+    linked with. A word w that is linked with v_1 … v_k saves log (1/k Σ_i p(w | v_i)) − log u(w),
+    where u(w) is how frequent it is, and p(w | v) = (n(v, w) + β u(w)) / (n(v) + β) comes from the
+    links of all other pairs. A word without links saves nothing. Both directions count.
+    """
+    turned = []
+    for source, target, links in pairs:
+        turned.append((target, source, [(t, s) for s, t in links]))
+    words = sum(len(source) + len(target) for source, target, _ in pairs)
+    return (_saved(pairs) + _saved(turned)) / max(words, 1)
+
+
+def _saved(pairs: Sequence[Linked]) -> float:
+    """What target words save, given source words."""
+    frequency: Counter[str] = Counter()
+    linked: Counter[tuple[str, str]] = Counter()
+    given: Counter[str] = Counter()
+    for source, target, links in pairs:
+        frequency.update(target)
+        linked.update((source[s], target[t]) for s, t in links)
+        given.update(source[s] for s, _ in links)
+    total = sum(frequency.values()) + 0.5 * len(frequency)
+    saved = 0.0
+    for source, target, links in pairs:
+        own = Counter((source[s], target[t]) for s, t in links)
+        own_given = Counter(source[s] for s, _ in links)
+        ratios: dict[int, list[float]] = {}
+        for s, t in links:
+            word, other = target[t], source[s]
+            share = (frequency[word] + 0.5) / total
+            together = linked[other, word] - own[other, word]
+            alone = given[other] - own_given[other]
+            probability = (together + SMOOTHING * share) / (alone + SMOOTHING)
+            ratios.setdefault(t, []).append(probability / share)
+        saved += sum(log(sum(of_word) / len(of_word)) for of_word in ratios.values())
+    return saved
+
+
+def clues(
+    source: Sequence[str], target: Sequence[str], soft: np.ndarray, lexicon: Lexicon
+) -> np.ndarray:
+    """What speaks for a link beside attention: (4, T, S), in the order of ``CLUES``.
+
+    Each clue is higher where a link is likelier.
+
+    Args:
+        soft: the probabilities of links that are known so far, (T, S).
+    """
+    return np.stack(
+        [
+            lexicon.association(source, target, soft),
+            neighbours(soft),
+            identical(source, target),
+            position(*soft.shape),
+        ]
+    )
+
+
+def neighbours(soft: np.ndarray) -> np.ndarray:
+    """log of the mean probability of the links (t − 1, s − 1) and (t + 1, s + 1)."""
+    padded = np.pad(soft, 1)
+    return np.log((padded[:-2, :-2] + padded[2:, 2:]) / 2 + LEAST_NEIGHBOURS)
+
+
+def identical(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
+    """1 where both words are the same string: numbers, names, punctuation."""
+    same = [[float(s == t) for s in source] for t in target]
+    return np.array(same).reshape(len(target), len(source))
+
+
+def position(targets: int, sources: int) -> np.ndarray:
+    """−|t/T − s/S|, words being taken at their middle."""
+    rows = (np.arange(targets) + 0.5) / max(targets, 1)
+    columns = (np.arange(sources) + 0.5) / max(sources, 1)
+    return -np.abs(rows[:, None] - columns)

@@ -17,10 +17,7 @@ from fairseq_normalign.files import DAMAGED_ARCHIVE, whole_file
 
 LEAST = 0.01  # cells below do not count: they would fill the memory and say nothing
 FORMAT = "normalign lexicon 1"
-PARALLEL = (("source", "target", "count"), ("pair", "times"))
-ARRAYS = ("format", "sources", "targets", *PARALLEL[0], *PARALLEL[1])
-KINDS = {"sources": "u", "targets": "u", "source": "i", "target": "i", "count": "f"}
-KINDS |= {"pair": "u", "times": "i"}
+WORDS: tuple[str, str] = ("utf-8", "surrogatepass")
 SMOOTHING = 2.0  # links that each word is given beforehand, by how frequent the others are
 
 
@@ -62,25 +59,33 @@ class Lexicon:
         Args:
             soft: the probabilities of the pair's links, to leave out what it has contributed.
         """
-        linked = _matrix(self.links, source, target)
-        of_sources = _column(self.sources, source)
-        of_targets = _column(self.targets, target)
-        share_of_sources = self._shares(of_sources, self.sources)
-        share_of_targets = self._shares(of_targets, self.targets)
+        linked, of_sources, of_targets = self._counts(source, target)
+        # u: the share of all links, with half a link for each word
+        share_of_sources = (of_sources + 0.5) / (self.total + 0.5 * (len(self.sources) + 1))
+        share_of_targets = (of_targets + 0.5) / (self.total + 0.5 * (len(self.targets) + 1))
         times = self.pairs[_fingerprint(source, target)]
         if times:
             own = Lexicon()
             own.add(source, target, soft)
-            linked -= times * _matrix(own.links, source, target)
-            of_sources = of_sources - times * _column(own.sources, source)
-            of_targets = of_targets - times * _column(own.targets, target)
-        to_target = _gain(linked, of_sources, share_of_targets[:, None])
-        to_source = _gain(linked, of_targets[:, None], share_of_sources)
+            own_linked, of_own_sources, of_own_targets = own._counts(source, target)
+            linked -= times * own_linked
+            of_sources -= times * of_own_sources
+            of_targets -= times * of_own_targets
+        to_target = _gain(linked, of_sources, share_of_targets)
+        to_source = _gain(linked, of_targets, share_of_sources)
         return (to_target + to_source) / 2
 
-    def _shares(self, counts: np.ndarray, of_all: dict[str, float]) -> np.ndarray:
-        """u: the share that each word has of all links, with half a link for each word."""
-        return (counts + 0.5) / (self.total + 0.5 * (len(of_all) + 1))
+    def _counts(self, source: Sequence[str], target: Sequence[str]) -> list[np.ndarray]:
+        """n(s, t), (T, S); n(s), (S,); n(t), (T, 1)."""
+        linked = [self.links.get((s, t), 0.0) for t in target for s in source]
+        of_sources = [self.sources.get(word, 0.0) for word in source]
+        of_targets = [self.targets.get(word, 0.0) for word in target]
+        shape = (len(target), len(source))
+        return [
+            np.array(linked, dtype=float).reshape(shape),
+            np.array(of_sources, dtype=float),
+            np.array(of_targets, dtype=float)[:, None],
+        ]
 
     def write(self, path: str) -> None:
         """Writes a NumPy archive, whole or not at all."""
@@ -89,8 +94,8 @@ class Lexicon:
         target_places = {word: place for place, word in enumerate(targets)}
         arrays: dict[str, Any] = {
             "format": np.array(FORMAT),
-            "sources": _packed(sources),
-            "targets": _packed(targets),
+            "sources": np.frombuffer("\n".join(sources).encode(*WORDS), dtype=np.uint8),
+            "targets": np.frombuffer("\n".join(targets).encode(*WORDS), dtype=np.uint8),
             "source": np.array([source_places[s] for s, _ in self.links], dtype=np.int32),
             "target": np.array([target_places[t] for _, t in self.links], dtype=np.int32),
             "count": np.array(list(self.links.values())),
@@ -118,14 +123,27 @@ class Lexicon:
     @classmethod
     def read(cls, path: str) -> Lexicon:
         """Reads what :meth:`write` wrote. Nothing in the file is run."""
-        arrays = _arrays(path)
         lexicon = cls()
-        sources, targets = _unpacked(arrays["sources"]), _unpacked(arrays["targets"])
-        links = zip(arrays["source"], arrays["target"], arrays["count"].tolist(), strict=True)
-        for source, target, count in links:
-            lexicon._count(sources[source], targets[target], count)
-        times = zip(arrays["pair"].tolist(), arrays["times"].tolist(), strict=True)
-        lexicon.pairs.update(dict(times))
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            sources, targets = (
+                arrays[side].tobytes().decode(*WORDS).split("\n") for side in ("sources", "targets")
+            )
+            links = [arrays[name].tolist() for name in ("source", "target", "count")]
+            for source, target, count in zip(*links, strict=True):
+                lexicon._count(sources[source], targets[target], float(count))
+            times = zip(arrays["pair"].tolist(), arrays["times"].tolist(), strict=True)
+            lexicon.pairs.update(dict(times))
+            sound = str(arrays["format"]) == FORMAT and np.isfinite(lexicon.total)
+        except FileNotFoundError:
+            raise
+        except (*DAMAGED_ARCHIVE, LookupError):
+            sound = False
+        if not sound:
+            raise InputError(
+                f"{path}: is not a lexicon; expected a file that --lexicon has written"
+            )
         return lexicon
 
 
@@ -136,66 +154,8 @@ def _gain(linked: np.ndarray, given: np.ndarray, share: np.ndarray) -> np.ndarra
     return np.log((linked + SMOOTHING * share) / ((given + SMOOTHING) * share))
 
 
-def _matrix(
-    links: dict[tuple[str, str], float], source: Sequence[str], target: Sequence[str]
-) -> np.ndarray:
-    """n(s, t) of all words of a pair, (T, S)."""
-    rows = [[links.get((s, t), 0.0) for s in source] for t in target]
-    return np.array(rows, dtype=float).reshape(len(target), len(source))
-
-
-def _column(counts: dict[str, float], words: Sequence[str]) -> np.ndarray:
-    return np.array([counts.get(word, 0.0) for word in words], dtype=float)
-
-
 def _fingerprint(source: Sequence[str], target: Sequence[str]) -> int:
     """64 bits that tell a pair of sentences from others."""
     text = " ".join(source) + "\n" + " ".join(target)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def _packed(words: Sequence[str]) -> np.ndarray:
-    """Words, none of which has a line break, as bytes."""
-    return np.frombuffer("\n".join(words).encode("utf-8", "surrogatepass"), dtype=np.uint8)
-
-
-def _unpacked(array: np.ndarray) -> list[str]:
-    return array.tobytes().decode("utf-8", "surrogatepass").split("\n")
-
-
-def _arrays(path: str) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in ARRAYS}
-    except FileNotFoundError:
-        raise
-    except DAMAGED_ARCHIVE:
-        raise _not_a_lexicon(path) from None
-    if not _is_sound(arrays):
-        raise _not_a_lexicon(path)
-    return arrays
-
-
-def _is_sound(arrays: dict[str, np.ndarray]) -> bool:
-    """Whether the arrays have the shapes, kinds and ranges that a lexicon's have."""
-    if arrays["format"].shape or arrays["format"] != FORMAT:
-        return False
-    for names in PARALLEL:
-        if len({arrays[name].shape for name in names}) > 1 or arrays[names[0]].ndim != 1:
-            return False
-    if any(arrays[name].dtype.kind not in kinds for name, kinds in KINDS.items()):
-        return False
-    for words, places in (("sources", "source"), ("targets", "target")):
-        try:
-            known = len(_unpacked(arrays[words]))
-        except UnicodeDecodeError:
-            return False
-        if ((arrays[places] < 0) | (arrays[places] >= known)).any():
-            return False
-    counts = arrays["count"]
-    return bool((np.isfinite(counts) & (counts > 0)).all() and (arrays["times"] > 0).all())
-
-
-def _not_a_lexicon(path: str) -> InputError:
-    return InputError(f"{path}: is not a lexicon; expected a file that --lexicon has written")

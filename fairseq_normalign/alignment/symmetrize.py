@@ -14,7 +14,7 @@ just added, so the order is part of each variant:
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -113,11 +113,10 @@ class _Growing:
         self.major.add(link[0])
         self.minor.add(link[1])
 
-    def has_free(self, link: Link) -> bool:
-        return link[0] not in self.major or link[1] not in self.minor
-
-    def both_free(self, link: Link) -> bool:
-        return link[0] not in self.major and link[1] not in self.minor
+    def takes(self, link: Link, both: bool) -> bool:
+        """Whether one word of the link is free, or both are."""
+        free = (link[0] not in self.major, link[1] not in self.minor)
+        return all(free) if both else any(free)
 
 
 def _grow_and_finish(
@@ -125,60 +124,33 @@ def _grow_and_finish(
 ) -> set[Link]:
     state = _Growing(set(forward & reverse))
     _grow(state, forward ^ reverse, rule)
-    if heuristic != "grow-diag":
-        may_join = state.both_free if heuristic.endswith("-and") else state.has_free
-        _finish(state, forward, may_join)
-        _finish(state, reverse, may_join)
+    for direction in (forward, reverse) if heuristic != "grow-diag" else ():
+        for link in sorted(direction - state.links):  # to words that are still free
+            if state.takes(link, both=heuristic.endswith("-and")):
+                state.add(link)
     return state.links
 
 
-def _grow(state: _Growing, pending: Iterable[Link], rule: Variant) -> None:
+def _grow(state: _Growing, pending: Set[Link], rule: Variant) -> None:
     """Add neighbours of links, pass after pass over all links in order, until nothing changes.
 
     Words never become free again: a pending link that may not join now never will, and only links
     next to a pending one need a visit. That leaves very few.
     """
-    may_join = state.both_free if rule.both_free else state.has_free
     while True:
-        waiting = {link for link in pending if link not in state.links and may_join(link)}
+        waiting = {link for link in pending if state.takes(link, rule.both_free)} - state.links
         beside: set[Link] = set()
         for major, minor in rule.neighbours:
             beside.update((a - major, b - minor) for a, b in waiting)
         visits = sorted(beside & state.links)
-        if not _grow_once(state, waiting, visits, rule.neighbours, may_join):
+        pending = set(waiting)
+        for current in visits:  # grows: a link added behind the current one has its turn, too
+            for major, minor in rule.neighbours:
+                new = (current[0] + major, current[1] + minor)
+                if new in pending and state.takes(new, rule.both_free):
+                    state.add(new)
+                    pending.remove(new)
+                    if new > current:
+                        insort(visits, new)
+        if len(pending) == len(waiting):
             return
-        pending = waiting
-
-
-def _grow_once(
-    state: _Growing,
-    waiting: set[Link],
-    visits: list[Link],
-    neighbours: list[tuple[int, int]],
-    may_join: Callable[[Link], bool],
-) -> bool:
-    """One pass in ascending order; says whether it added a link.
-
-    A link added behind the current one is visited in this pass, another in the next.
-    """
-    added = False
-    place = 0
-    while place < len(visits):
-        current = visits[place]
-        for major, minor in neighbours:
-            new = (current[0] + major, current[1] + minor)
-            if new in waiting and may_join(new):
-                state.add(new)
-                waiting.remove(new)
-                added = True
-                if new > current:
-                    insort(visits, new)
-        place += 1
-    return added
-
-
-def _finish(state: _Growing, direction: Set[Link], may_join: Callable[[Link], bool]) -> None:
-    """Add a direction's links to words that are still free, in ascending order."""
-    for link in sorted(filter(may_join, direction - state.links)):
-        if may_join(link):
-            state.add(link)

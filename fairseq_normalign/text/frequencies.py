@@ -16,22 +16,16 @@ def read_frequencies(path: str) -> dict[str, float]:
     """A file of lines ``word count``, each word once; counts are finite and not negative."""
     counts: dict[str, float] = {}
     for number, line in enumerate(read_lines(path), 1):
-        where = f"{name_of(path)}:{number}"
         fields = split_words(line)
         if not fields:
             continue
+        where = f"{name_of(path)}:{number}"
         try:
             word, digits = fields
-            float(digits)
-        except ValueError:
-            raise InputError(
-                f"{where}: found {line.strip()!r}; expected a word and its count"
-            ) from None
-        try:
             count = decimal(digits)
         except ValueError:
             raise InputError(
-                f"{where}: {word!r} has the count {digits[:40]}; expected 0 or more"
+                f"{where}: found {line.strip()[:40]!r}; expected a word and its count, 0 or more"
             ) from None
         if word in counts:
             raise InputError(f"{where}: {word!r} comes again; expected each word once")

@@ -17,12 +17,10 @@ from fairseq_normalign.text.words import (
     CONTINUED,
     SPACES,
     byte_letters,
-    continued_ids,
-    continuing_ids,
-    spaced_ids,
-    spanning_piece,
     spans_words,
     without_mark,
+    word_groups,
+    word_ids,
 )
 
 UNKNOWN = ("<unk>", "<<unk>>")  # fairseq writes the second in references
@@ -53,8 +51,7 @@ def placed_ids(
     for piece in pieces:
         letters = piece.encode("utf-8")
         is_byte = BYTE_PIECE.fullmatch(piece) and not spelling.startswith(letters, place)
-        length = 1 if is_byte else len(letters)
-        end = place + length
+        end = place + (1 if is_byte else len(letters))
         spelled = [word for word in origins[place:end] if word is not None]
         if spelled and spelled[0] != spelled[-1]:
             raise spans_words(piece, where)
@@ -99,35 +96,15 @@ def spelled_ids(
     and invisible characters; ``<unk>`` spells anything. A word that no piece spells, as it vanished
     in normalisation, is left out in the numbering.
     """
-    marked = _marked_ids(pieces, scheme)
-    if marked is not None and _spell_out(pieces, marked, words, scheme):
+    try:
+        marked = word_ids(pieces, scheme)
+    except InputError:  # a piece spans words
+        return _search(pieces, words, scheme, where)
+    groups = word_groups(pieces, marked)
+    spellings = zip(groups, words, strict=False)
+    if len(groups) == len(words) and all(_spells(tuple(a), b, scheme) for a, b in spellings):
         return marked
     return _search(pieces, words, scheme, where)
-
-
-def _marked_ids(pieces: Sequence[str], scheme: str) -> list[int] | None:
-    """The word of each piece by the marks, or None if one of them spans words."""
-    if scheme == "subword_nmt":
-        return continued_ids(pieces)
-    if scheme == "bert":
-        return continuing_ids(pieces)
-    if scheme not in SPACES:
-        return list(range(len(pieces)))
-    return None if spanning_piece(pieces, scheme) else spaced_ids(pieces, SPACES[scheme])
-
-
-def _spell_out(
-    pieces: Sequence[str], ids: Sequence[int], words: Sequence[str], scheme: str
-) -> bool:
-    """Whether the pieces, grouped by ``ids``, spell the words."""
-    count = ids[-1] + 1 if ids else 0
-    if count != len(words):
-        return False
-    groups: list[list[str]] = [[] for _ in words]
-    for piece, word in zip(pieces, ids, strict=True):
-        groups[word].append(piece)
-    spellings = zip(groups, words, strict=True)
-    return all(_spells(tuple(group), word, scheme) for group, word in spellings)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -135,12 +112,13 @@ def _spells(pieces: tuple[str, ...], word: str, scheme: str) -> bool:
     spelling = _word_spelling(word, scheme)
     if not any(piece in UNKNOWN for piece in pieces):
         return "".join(_piece_spelling(piece, scheme) for piece in pieces) == spelling
-    anything = "(?s:.*)" if _has_invisible(word) else "(?s:.+)"
     pattern = ""
     for piece in pieces:
-        is_unknown = piece in UNKNOWN
-        pattern += anything if is_unknown else re.escape(_piece_spelling(piece, scheme))
-    return re.fullmatch(pattern, spelling) is not None
+        if piece in UNKNOWN:
+            pattern += ".*" if _has_invisible(word) else ".+"
+        else:
+            pattern += re.escape(_piece_spelling(piece, scheme))
+    return re.fullmatch(pattern, spelling, re.DOTALL) is not None
 
 
 def _has_invisible(word: str) -> bool:

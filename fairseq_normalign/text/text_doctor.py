@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 from unicodedata import is_normalized
 
@@ -67,12 +68,15 @@ class Vocabulary:
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.counts = counts
         self.letters = set().union(*counts)
-        self.marked = {scheme: self._marked(scheme) for scheme in SCHEMES}
-        best = max(TELLING, key=lambda scheme: self.marked[scheme])
+        self.marked: dict[str, int] = {}  # how many symbols carry the mark of each scheme
+        for scheme in SCHEMES:
+            self.marked[scheme] = sum(is_marked(symbol, scheme) for symbol in counts)
+        best = max(TELLING, key=self.marked.__getitem__)
         is_evident = self.marked[best] >= EVIDENT * max(len(counts), 1)
         self.scheme = best if is_evident else self._scheme_of_letters()
+        cased = sum(_has_capital(without_mark(symbol, self.scheme)) for symbol in counts)
         # Byte-level BPE prints bytes as letters that may be capitals.
-        self.lowercased = self.scheme != "gpt2" and self._cased() <= CASED * len(counts)
+        self.lowercased = self.scheme != "gpt2" and cased <= CASED * len(counts)
 
     @functools.cached_property
     def form(self) -> Form | None:
@@ -93,29 +97,17 @@ class Vocabulary:
             return "none"
         frequent = EVIDENT * sum(self.counts.values())
         for scheme, space in SPACES.items():
-            if self.counts.get(space, 0) >= frequent or (
-                scheme in TELLING and space in self.counts
-            ):
+            is_telling = scheme in TELLING and space in self.counts
+            if is_telling or self.counts.get(space, 0) >= frequent:
                 return scheme
         return "none"
-
-    def _marked(self, scheme: str) -> int:
-        """How many symbols carry the mark of a scheme."""
-        return sum(is_marked(symbol, scheme) for symbol in self.counts)
-
-    def _cased(self) -> int:
-        """How many symbols have a capital letter."""
-        return sum(_has_capital(without_mark(symbol, self.scheme)) for symbol in self.counts)
 
     @functools.cached_property
     def expected_marks(self) -> float:
         """The share of pieces with a mark in the text that the dictionary was made from."""
-        total = marked = 0
-        for symbol, count in self.counts.items():
-            total += max(count, 1)
-            if is_marked(symbol, self.scheme):
-                marked += max(count, 1)
-        return marked / total if total else 0.0
+        times = {symbol: max(count, 1) for symbol, count in self.counts.items()}
+        marked = [times[symbol] for symbol in times if is_marked(symbol, self.scheme)]
+        return sum(marked) / max(sum(times.values()), 1)
 
     def has_whole(self, word: str) -> bool:
         """Whether a word is one symbol."""
@@ -145,6 +137,7 @@ def _has_capital(text: str) -> bool:
     return text != text.lower()
 
 
+@dataclass
 class Reading:
     """Counts what the doctor wants to know of one side of a text, sentence by sentence.
 
@@ -154,25 +147,20 @@ class Reading:
         may_split: whether splitting a word that the dictionary has whole tells nothing.
     """
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        scheme: str,
-        *,
-        segmented_here: bool,
-        may_split: Callable[[str], bool] = lambda word: False,
-    ) -> None:
-        self.vocabulary, self.scheme, self.segmented_here = vocabulary, scheme, segmented_here
-        self.may_split = may_split
-        self.words: Counter[str] = Counter()
-        self.pieces = 0
-        self.unknown = 0  # pieces that the dictionary lacks
-        self.could_spell = 0  # … though it has their letters
-        self.lacks_case = 0  # … because of their case
-        self.other_form = 0  # words that are not in the dictionary's form of Unicode
-        self.marked = 0  # pieces with the mark of the dictionary's scheme
-        self.marked_words = 0  # words that carry the mark before they are split
-        self.whole = self.split = 0  # words that the dictionary has whole, and those that are split
+    vocabulary: Vocabulary
+    scheme: str
+    segmented_here: bool
+    may_split: Callable[[str], bool] = lambda word: False
+    words: Counter[str] = field(default_factory=Counter)
+    pieces: int = 0
+    unknown: int = 0  # pieces that the dictionary lacks
+    could_spell: int = 0  # … though it has their letters
+    lacks_case: int = 0  # … because of their case
+    other_form: int = 0  # words that are not in the dictionary's form of Unicode
+    marked: int = 0  # pieces with the mark of the dictionary's scheme
+    marked_words: int = 0  # words that carry the mark before they are split
+    whole: int = 0  # words that the dictionary has whole
+    split: int = 0  # … and that are split
 
     def add(self, words: Sequence[str], pieces: Sequence[str], ids: Sequence[int]) -> None:
         """One more sentence: its words, their pieces, and the word of each piece."""
@@ -188,18 +176,14 @@ class Reading:
             self.other_form += sum(not is_normalized(vocabulary.form, word) for word in words)
         if self.segmented_here:
             self.marked_words += sum(is_marked(word, self.scheme) for word in words)
-        if vocabulary.scheme != "none":
-            self._count_splits(words, ids)
-
-    def _count_splits(self, words: Sequence[str], ids: Sequence[int]) -> None:
-        """The first and the last word may lack the space that the dictionary's symbol has."""
-        sizes = [0] * len(words)
-        for number in ids:
-            sizes[number] += 1
-        for word, size in zip(words[1:-1], sizes[1:-1], strict=True):
-            if size and self.vocabulary.has_whole(word):
+        if vocabulary.scheme == "none":
+            return
+        sizes = Counter(ids)
+        # The first and the last word may lack the space that the dictionary's symbol has.
+        for number, word in enumerate(words[1:-1], 1):
+            if sizes[number] and vocabulary.has_whole(word):
                 self.whole += 1
-                self.split += size > 1 and not self.may_split(word)
+                self.split += sizes[number] > 1 and not self.may_split(word)
 
 
 def wrong_scheme(
@@ -232,8 +216,10 @@ def swapped(source: Reading, target: Reading) -> Diagnosis | None:
     """Whether each text has many more of its words whole in the other side's dictionary."""
     for text, other in ((source, target), (target, source)):
         words = text.words.total()
-        own = _whole(text.words, text.vocabulary)
-        others = _whole(text.words, other.vocabulary)
+        own, others = (
+            sum(count for word, count in text.words.items() if side.vocabulary.has_whole(word))
+            for side in (text, other)
+        )
         if words < FEW_PIECES or others - own <= SWAPPED * words:
             return None
     symptom = (
@@ -243,25 +229,20 @@ def swapped(source: Reading, target: Reading) -> Diagnosis | None:
     return Diagnosis(True, symptom, "swapped", source.scheme)
 
 
-def _whole(words: Counter[str], vocabulary: Vocabulary) -> int:
-    return sum(count for word, count in words.items() if vocabulary.has_whole(word))
-
-
 def examine(reading: Reading) -> Diagnosis | None:
     """What is wrong with one side of a text, the likeliest mistake; None if nothing looks wrong."""
     mistakes = (_twice, _capitals, _unsegmented, _other_codes, _other_form, _unknown)
-    for mistake in (*mistakes, _pieces_as_words):
+    for mistake in mistakes:
         diagnosis = mistake(reading)
         if diagnosis is not None:
             return diagnosis
-    return None
+    return unjoined(reading.vocabulary, reading.scheme) if reading.marked else None
 
 
 def _twice(reading: Reading) -> Diagnosis | None:
     """Pieces that are segmented once more."""
-    usual = reading.vocabulary.expected_marks
     words = reading.words.total()
-    if reading.marked_words <= max(TWICE, usual / 2) * words:
+    if reading.marked_words <= max(TWICE, reading.vocabulary.expected_marks / 2) * words:
         return None
     symptom = (
         f"{_share(reading.marked_words, words, 'words')} carry "
@@ -337,10 +318,6 @@ def _other_form(reading: Reading) -> Diagnosis | None:
     )
     unknown = _unknown(reading)
     return Diagnosis(bool(unknown and unknown.certain), symptom, "form", reading.scheme)
-
-
-def _pieces_as_words(reading: Reading) -> Diagnosis | None:
-    return unjoined(reading.vocabulary, reading.scheme) if reading.marked else None
 
 
 def unjoined(vocabulary: Vocabulary, scheme: str) -> Diagnosis | None:

@@ -27,7 +27,8 @@ SPACES = {
 }
 CONTINUED = "@@"  # subword-nmt's mark behind a piece that does not end its word
 CONTINUING = "##"  # BERT's mark before a piece that does not begin its word
-SCHEMES = (*SPACES, "subword_nmt", "bert", "none")
+MARKS = {**SPACES, "subword_nmt": CONTINUED, "bert": CONTINUING}
+SCHEMES = (*MARKS, "none")
 ALIASES = {
     "@@": "subword_nmt",
     "##": "bert",
@@ -78,17 +79,14 @@ class LineFile(TextFile):
 
 def mark_of(scheme: str) -> str:
     """What the pieces of a scheme are marked with; '' if there are no pieces."""
-    marks = {**SPACES, "subword_nmt": CONTINUED, "bert": CONTINUING}
-    return marks.get(scheme, "")
+    return MARKS.get(scheme, "")
 
 
 def is_marked(piece: str, scheme: str) -> bool:
     """Whether a piece carries the mark of a scheme, beside letters where the scheme asks for it."""
-    if scheme == "subword_nmt":
-        return piece.endswith(CONTINUED) and piece != CONTINUED
-    if scheme == "bert":
-        return piece.startswith(CONTINUING) and piece != CONTINUING
-    return scheme in SPACES and SPACES[scheme] in piece
+    if scheme in SPACES:
+        return SPACES[scheme] in piece
+    return without_mark(piece, scheme) not in (piece, "")
 
 
 def without_mark(piece: str, scheme: str) -> str:
@@ -113,11 +111,13 @@ def word_ids(pieces: Sequence[str], scheme: str, *, where: str = "") -> list[int
         several = spanning_piece(pieces, scheme)
         if several:
             raise spans_words(several, where)
-        return spaced_ids(pieces, SPACES[scheme])
+        return _spaced_ids(pieces, SPACES[scheme])
     if scheme == "subword_nmt":
-        return continued_ids(pieces)
+        return _continued_ids(pieces)
     if scheme == "bert":
-        return continuing_ids(pieces)
+        # The first piece opens word 0 with or without the mark; a lone ## is a word by itself.
+        begins = [not is_marked(piece, "bert") for piece in pieces[1:]]
+        return list(itertools.accumulate(begins, initial=0))[: len(pieces)]
     return list(range(len(pieces)))
 
 
@@ -130,20 +130,14 @@ def spans_words(piece: str, where: str) -> InputError:
 
 def spanning_piece(pieces: Sequence[str], scheme: str) -> str:
     """A piece with a space between its letters; '' if there is none."""
-    space = SPACES[scheme]
-    return next((piece for piece in pieces if space in _stripped(piece, space)), "")
+    for piece in pieces:
+        letters = filter(None, piece.split(SPACES[scheme]))
+        if len(list(letters)) > 1:
+            return piece
+    return ""
 
 
-def _stripped(piece: str, space: str) -> str:
-    """The piece without the spaces around its letters."""
-    while piece.startswith(space):
-        piece = piece[len(space) :]
-    while piece.endswith(space):
-        piece = piece[: -len(space)]
-    return piece
-
-
-def spaced_ids(pieces: Sequence[str], space: str) -> list[int]:
+def _spaced_ids(pieces: Sequence[str], space: str) -> list[int]:
     """Word of each piece where ``space`` may stand before, after or alone between words.
 
     The first piece opens word 0 with or without the mark (SentencePiece's dummy prefix). A lone
@@ -164,7 +158,7 @@ def spaced_ids(pieces: Sequence[str], space: str) -> list[int]:
     return _up_to(word, ids)
 
 
-def continued_ids(pieces: Sequence[str]) -> list[int]:
+def _continued_ids(pieces: Sequence[str]) -> list[int]:
     """Word of each piece where ``@@`` stands behind all pieces of a word but the last.
 
     A lone ``@@`` has no letters: it belongs to the word that follows it, or to the last one.
@@ -176,27 +170,21 @@ def continued_ids(pieces: Sequence[str]) -> list[int]:
     return _up_to(last, ids)
 
 
-def continuing_ids(pieces: Sequence[str]) -> list[int]:
-    """Word of each piece where ``##`` stands before all pieces of a word but the first.
-
-    The first piece opens word 0 with or without the mark; a lone ``##`` is a word by itself.
-    """
-    begins = [not is_marked(piece, "bert") for piece in pieces]
-    words = list(itertools.accumulate(begins))
-    return [word - words[0] for word in words]
-
-
 def _up_to(last: int, ids: Sequence[int]) -> list[int]:
     return [min(word, max(last, 0)) for word in ids]
 
 
 def join_pieces(pieces: Sequence[str], ids: Sequence[int], scheme: str) -> list[str]:
     """The words that pieces spell; pieces that are nothing but marks stand as they are."""
-    count = ids[-1] + 1 if ids else 0
-    groups: list[list[str]] = [[] for _ in range(count)]
+    return [_joined(group, scheme) for group in word_groups(pieces, ids)]
+
+
+def word_groups(pieces: Sequence[str], ids: Sequence[int]) -> list[list[str]]:
+    """The pieces of each word."""
+    groups: list[list[str]] = [[] for _ in range(max(ids, default=-1) + 1)]
     for piece, word in zip(pieces, ids, strict=True):
         groups[word].append(piece)
-    return [_joined(group, scheme) for group in groups]
+    return groups
 
 
 def _joined(pieces: Sequence[str], scheme: str) -> str:

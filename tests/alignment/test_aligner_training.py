@@ -2,11 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from fairseq_normalign.alignment.aligner import NormAligner
-from fairseq_normalign.alignment.aligner_training import Corpus, TrainingOptions, train_head
+from fairseq_normalign.alignment.aligner_training import (
+    Corpus,
+    TrainingOptions,
+    row_labels,
+    train_head,
+)
+from fairseq_normalign.alignment.combine import as_matrix
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.attention.trained_head import (
@@ -135,7 +142,7 @@ def test_too_few_pairs_are_refused():
 def test_links_beyond_a_sentence_are_refused():
     texts, links = reversed_text(2)
     links[1].append((0, 9))
-    with pytest.raises(InputError, match=r"line 2: link 0-9 of \d and \d words; expected links of"):
+    with pytest.raises(InputError, match="line 2: link 0-9 where there are"):
         corpus(texts, links)
 
 
@@ -179,3 +186,34 @@ def test_another_model_is_refused(file):
     aligner = NormAligner(forcing, PairReader(task), method=f"aligner:{file}")
     with pytest.raises(InputError, match=r"heads read the states of other models \(a-b "):
         aligner.align("w1", "w2")
+
+
+PAIRS = [
+    # links, words of source tokens, words of target tokens
+    ([(0, 0), (1, 2), (2, 0)], [0, 0, 1, 2, -1], [0, 1, 1, 2, 2, -1]),
+    ([], [0, -1], [0, 0, -1]),
+    ([(0, 1)], [-1, 0, 1, -1], [-1, 0, 1, -1]),  # marks before the words, as language codes
+    ([(1, 0)], [0, 2, -1], [0, -1]),  # a word that no piece spells
+    ([], [-1], [-1]),  # no words
+]
+
+
+@pytest.mark.parametrize(("links", "source_ids", "target_ids"), PAIRS)
+def test_labels_by_loops(links, source_ids, target_ids):
+    labels, weights = row_labels(as_matrix(links, (3, 3)), source_ids, target_ids, null_weight=0.3)
+    assert labels.shape == (len(target_ids), len(source_ids))
+    for row in range(len(target_ids)):
+        read = target_ids[row - 1] if row else -1
+        partners = [source for source, target in links if target == read]
+        for column, word in enumerate(source_ids):
+            expected = word in partners if partners else word == -1
+            assert labels[row, column] == expected
+        if read == -1 or not labels[row].any():
+            assert weights[row] == 0
+        else:
+            assert weights[row] == np.float32(1 if partners else 0.3)
+
+
+def test_the_first_row_and_marks_count_nothing():
+    _, weights = row_labels(np.eye(1), [0, -1], [-1, 0, -1], null_weight=0.3)
+    assert weights.tolist() == [0, 0, 1]

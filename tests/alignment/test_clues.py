@@ -3,7 +3,7 @@ from math import log
 import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.clues import CLUES, clues, identical, neighbours, position
+from fairseq_normalign.alignment.learned import CLUES, clues, identical, neighbours, position
 from fairseq_normalign.alignment.lexicon import Lexicon
 
 SOFT = np.random.default_rng(3).random((3, 4))

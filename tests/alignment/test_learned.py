@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.clues import CLUES
-from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
+from fairseq_normalign.alignment.learned import CLUES, EXTERNAL, Example, Group, learn_links
 from fairseq_normalign.attention.extract import grow
 from fairseq_normalign.text.links import Gold
 

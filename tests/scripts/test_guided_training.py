@@ -40,7 +40,11 @@ def test_links_of_pieces_for_rows_that_read_have_none_beyond_the_sentence(pieces
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("links", "0-1 2-0\n0-1\n\n", "links:1: link 2-0 of a pair of 2 and 2 words; expected"),
+        (
+            "links",
+            "0-1 2-0\n0-1\n\n",
+            "links:1: link 2-0 where there are 2 source and 2 target words",
+        ),
         ("links", "0-1\n0-1\n", "line counts differ"),
         ("train.tgt", "▁x ▁y z\n▁w ▁v\n", "line counts differ"),
     ],

@@ -92,59 +92,41 @@ def test_lowercase():
     ]
 
 
-BAD = {
-    r":2: 9 columns; expected the 10 of CoNLL-U, with tabs between": [SHORT[0], "2" + "\t_" * 8],
-    r":1: 1 columns; expected the 10": ["1 Go _ _ _ _ 0 root _ _"],
-    r":2: word number '3'; expected 2": [SHORT[0], row(3, "on", 1, "x")],
-    r":1: word number 'a'; expected 1": [row("a", "on", 0, "x")],
-    r":2: head '_' of word 2; expected a number, 0 for the root": [
-        SHORT[0],
-        row(2, "on", "_", "x"),
-    ],
-    r":1: the sentence has 0 roots; expected 1": [row(1, "Go", 2, "x"), row(2, "on", 1, "x")],
-    r":1: the sentence has 2 roots; expected 1": [SHORT[0], row(2, "on", 0, "x")],
-    r":1: head 7 of word 2; the sentence has 2 words": [SHORT[0], row(2, "on", 7, "x")],
-    r":1: word 2 is its own ancestor; expected a tree": [
-        SHORT[0],
-        row(2, "on", 3, "x"),
-        row(3, "and", 2, "x"),
-    ],
-    r":1: head 3 of word 1; the sentence has 2 words": [row(1, "on", 3, "x"), row(2, "Go", 0, "r")],
-    r":1: head 9 of word 3; the sentence has 3 words": [
-        row(1, "on", 3, "x"),
-        row(2, "Go", 0, "root"),
-        row(3, "and", 9, "x"),
-    ],
-    r":2: head '999": [SHORT[0], row(2, "on", "9" * 5000, "x")],
-    r":1: word number '999": [row("9" * 5000 + "-3", "Go", "_", "_"), *SHORT],
-    r":2: multiword token 2-3; expected words of the sentence, each in one token": [
-        row("1-2", "ab", "_", "_"),
-        row("2-3", "bc", "_", "_"),
-        row(1, "a", 0, "root"),
-        row(2, "b", 1, "x"),
-        row(3, "c", 1, "x"),
-    ],
-    r":2: multiword token 1-2 stands before word 2; expected it before its first word": [
-        row(1, "zu", 0, "root"),
-        row("1-2", "zum", "_", "_"),
-        row(2, "dem", 1, "x"),
-    ],
-    r":3: the sentence has multiword tokens or empty nodes alone; expected words": [
-        *SHORT,
-        "",
-        row("1-2", "zum", "_", "_"),
-    ],
-    r":1: multiword token 1-3; expected words of the sentence": [
-        row("1-3", "Go", "_", "_"),
-        *SHORT,
-    ],
-}
+NO_TREE = ":1: the heads of the sentence make no tree with one root"
+OVERLAP = "multiword tokens overlap, or go beyond the sentence"
+BAD = [
+    (":2: 9 columns; expected the 10 of CoNLL-U, with tabs", [SHORT[0], "2" + "\t_" * 8]),
+    (":1: 1 columns; expected the 10", ["1 Go _ _ _ _ 0 root _ _"]),
+    (":2: word number '3'; expected 2", [SHORT[0], row(3, "on", 1, "x")]),
+    (":1: word number 'a'; expected 1", [row("a", "on", 0, "x")]),
+    (":2: head '_' of word 2; expected a number, 0 for", [SHORT[0], row(2, "on", "_", "x")]),
+    (":2: head '999", [SHORT[0], row(2, "on", "9" * 5000, "x")]),
+    (":1: word number '999", [row("9" * 5000 + "-3", "Go", "_", "_"), *SHORT]),
+    (NO_TREE, [row(1, "Go", 2, "x"), row(2, "on", 1, "x")]),
+    (NO_TREE, [SHORT[0], row(2, "on", 0, "x")]),
+    (NO_TREE, [SHORT[0], row(2, "on", 7, "x")]),
+    (NO_TREE, [SHORT[0], row(2, "on", 3, "x"), row(3, "and", 2, "x")]),
+    (
+        f":1: {OVERLAP}",
+        [
+            row("1-2", "ab", "_", "_"),
+            row(1, "a", 0, "root"),
+            row("2-3", "bc", "_", "_"),
+            row(2, "b", 1, "x"),
+            row(3, "c", 1, "x"),
+        ],
+    ),
+    (":2: word number '1-2'; expected 2", [*SHORT, row("1-2", "zum", "_", "_")]),
+    (":3: the heads", [*SHORT, "", row("1-2", "zum", "_", "_")]),
+    (f":1: {OVERLAP}", [row("1-3", "Go", "_", "_"), *SHORT]),
+    (f":1: {OVERLAP}", [row("1-0", "Go", "_", "_"), *SHORT]),
+]
 
 
-@pytest.mark.parametrize("message", BAD)
-def test_bad_files(message, tmp_path):
+@pytest.mark.parametrize(("message", "lines"), BAD)
+def test_bad_files(message, lines, tmp_path):
     with pytest.raises(InputError, match=re.escape("x.conllu" + message)) as refused:
-        list(read_conllu(write(tmp_path, *BAD[message])))
+        list(read_conllu(write(tmp_path, *lines)))
     assert len(str(refused.value)) < 400
 
 

@@ -1,9 +1,9 @@
 """Links of pieces against loops, and what fairseq would make of them."""
 
 import pytest
+from piece_links import piece_links
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.piece_links import piece_links
 
 SOURCE, TARGET = [0, 0, 1, 2], [0, 1, 1, 2, 2]
 LINKS = [(0, 1), (2, 0), (1, 2)]
@@ -33,5 +33,5 @@ def test_no_links():
 
 @pytest.mark.parametrize("link", [(3, 0), (0, 3)])
 def test_a_link_beyond_the_sentence_is_refused(link):
-    with pytest.raises(InputError, match=rf"link {link[0]}-{link[1]} of a pair of 3 and 3 words"):
-        piece_links([link], SOURCE, TARGET)
+    with pytest.raises(InputError, match=rf"^here:1: link {link[0]}-{link[1]} where there"):
+        piece_links([link], SOURCE, TARGET, where="here:1")
