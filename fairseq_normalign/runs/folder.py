@@ -199,7 +199,7 @@ class RunFolder:
 
     def count(self, chunk: Chunk) -> None:
         """Counts a chunk of the corpus, whoever works on it."""
-        chunks, items = self.counted.get(chunk.measure, (0, 0))
+        chunks, items = self.counted[chunk.measure]
         self.counted[chunk.measure] = chunks + 1, items + len(chunk.items)
 
     def keep(self, chunk: Chunk, made: Partial) -> None:

@@ -201,6 +201,7 @@ def run(
     if folder is None:
         results = _in_order(chunks, run_all)
     else:
+        folder.counted |= dict.fromkeys(by_name, (0, 0))
         results = run_all(_left(chunks, plan.shard, folder, note, progress))
     for chunk, made in results:
         if folder is not None:

@@ -296,7 +296,6 @@ class Kept:
 
 
 def go_on(folder, shard):
-    folder.counted.clear()
     jobs = [job(LINES), job(LINES[:5], Lengths())]
     plan = Plan(num_shards=shard.of, shard_id=shard.number)
     done = list(run(jobs, partial(load, KNOWN), plan, folder))
