@@ -122,7 +122,8 @@ class ScoresResult(Result):
             if system.interval is not None:
                 row["95 % from"], row["to"] = aer.ends(system.interval)
             if self.systems[-1].p is not None:
-                row["p"] = _p_value(system.p)
+                is_undefined = system.p is not None and math.isnan(system.p)
+                row["p"] = UNDEFINED if is_undefined else system.p  # None: compared with none
             rows.append({**row, **measures})
         decimals = [3 if name == "p" else self.width for name in rows[0]]
         values = [list(row.values()) for row in rows]
@@ -155,11 +156,6 @@ class ScoresResult(Result):
             curves = [Curve(name, _points(system.bands[kind])) for name, system in named]
             pictures.append(_curves(kind, curves))
         return pictures
-
-
-def _p_value(p: float | None) -> Cell:
-    """None for the first system, which is compared with none."""
-    return UNDEFINED if p is not None and math.isnan(p) else p
 
 
 def _points(
