@@ -14,7 +14,6 @@ import json
 import shutil
 import struct
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -387,19 +386,6 @@ def merge_with(path: Path) -> Any:
     assert len(merged) == 20
 
 
-def packed() -> bytes:
-    from fairseq_normalign.runs.state import pack
-
-    sums = {"a": [1, 2.5, None, ("b", True)], 3: np.arange(6.0).reshape(2, 3)}
-    return pack({**sums, "counts": Counter("aab"), "random": np.random.default_rng(1)})
-
-
-def read_packed(path: Path) -> Any:
-    from fairseq_normalign.runs.state import unpack
-
-    unpack(path.read_bytes())
-
-
 @functools.cache
 def written() -> tuple[bytes, ...]:
     """JSON of other commands, which reports show."""
@@ -488,7 +474,6 @@ LIGHT = [
     Target("BPE codes", "codes", [b"#version: 0.2\nt h\nth e</w>\ns a\n"], read_codes),
     Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], read_fast_codes),
     Target("word pieces", "vocab.txt", [WORDPIECES.encode()], read_wordpieces),
-    Target("sums", "state", [packed()], read_packed),
     Target("reading", "reading.json", [b'{"bpe": "sentencepiece"}'], read_reading),
 ]
 

@@ -13,7 +13,7 @@ away from it by an ε, which moves results: :func:`rule_set` reads it from text 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import ClassVar, NamedTuple
@@ -393,20 +393,6 @@ def contributions(source: np.ndarray, prefix: np.ndarray) -> Contributions:
     with np.errstate(invalid="ignore"):  # nan where all is 0
         share = of_source / (of_source + of_prefix)
     return Contributions(share, _entropy(source), _entropy(prefix))
-
-
-def by_position(sentences: Sequence[Contributions]) -> Contributions:
-    """The mean over sentences at each target position, (longest P,) each.
-
-    What is not defined is left out.
-    """
-    longest = max((len(sentence.source) for sentence in sentences), default=0)
-    table = np.full((len(Contributions._fields), len(sentences), longest), np.nan)
-    for place, sentence in enumerate(sentences):
-        table[:, place, : len(sentence.source)] = sentence
-    defined = ~np.isnan(table)
-    totals = np.where(defined, table, 0).sum(1)
-    return Contributions(*(totals / np.maximum(defined.sum(1), 1)))
 
 
 def _entropy(relevance: np.ndarray) -> np.ndarray:

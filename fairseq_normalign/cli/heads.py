@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
-from fairseq_normalign.cli.kept import add_restart_option, check_restart, kept_sums
 from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.runs import Task, add_run_options, check_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, short_names
 from fairseq_normalign.heads.head_scores import (
@@ -25,12 +26,16 @@ from fairseq_normalign.heads.head_scores import (
 )
 from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.runs.engines import Place
+from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.text.words import TextFile
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.heads.profile import Profile
-    from fairseq_normalign.runs.sums import Sums, SumsFolder
+    from fairseq_normalign.heads.profile import Finding
+    from fairseq_normalign.heads.profiling import HeadMeasure
+    from fairseq_normalign.host.raw_corpus import ChunkReader
     from fairseq_normalign.text.treebank import Tree
 
 DESCRIPTION = """What each attention head is worth (relevance, confidence, norms, importance,
@@ -96,13 +101,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the treebank is a text of its own, not that of --source-file",
     )
     add_flags(parser, ProfileOptions)
-    add_restart_option(add_output_options(parser))
+    add_output_options(parser)
+    add_run_options(parser)
 
 
 def check(args: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_several(args)
-    check_restart(args)
+    check_run_options(args)
     check_extract(args.extract)
     if args.extract != "argmax" and not args.gold:
         raise InputError(f"--extract {args.extract} is of the AER; expected --gold FILE with it")
@@ -142,32 +148,45 @@ def scores_of(args: argparse.Namespace) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> None:
-    from fairseq_normalign.results.several import together
-
-    with kept_sums(args, "heads") as folder:
-        profiles = profiles_of(args, folder)
-        first = next(iter(profiles.values()))
-        if any(list(profile.scores) != list(first.scores) for profile in profiles.values()):
-            raise InputError("--path: some checkpoints have scores that others have not")
-        result = together(profiles, {**first.signature, "checkpoint": ",".join(profiles)})
-        write_result_files(result, args)
-    print_result(result, args)
+    run_command("heads", args, tasks, finish, SEARCH)
 
 
-def profiles_of(args: argparse.Namespace, folder: SumsFolder | None) -> dict[str, Profile]:
-    """What is known of the heads of each checkpoint, by its name."""
-    from fairseq_normalign.host.options import complete
-    from fairseq_normalign.runs.sums import Sums
-
-    trees = read_trees(args) if args.conllu else []
-    names = short_names(args.path)
-    complete(args, SEARCH)
+def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
+    """What is measured of each checkpoint."""
+    how = read_files(args)
     of_each = options_of_each(args, attention=attention_of(args))
-    profiles = {}
-    for number, (name, of_one) in enumerate(zip(names, of_each, strict=True), 1):
-        sums = Sums(folder, number if len(of_each) > 1 else None)
-        profiles[name] = measured_by(of_one, trees, sums)
-    return profiles
+    for number, of_one in enumerate(of_each, 1):
+        yield task(of_one, measures_of(args, how, number), folder)
+
+
+def task(
+    args: argparse.Namespace, measures: Sequence[HeadMeasure], folder: RunFolder | None
+) -> Task:
+    """What is measured of one checkpoint."""
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, raw_corpus
+
+    model = load(args, attention=attention_of(args))
+    corpus = raw_corpus(args, [model], need_target=args.attention != "encoder")
+    reader = ChunkReader([model], corpus.kind, too_long=args.too_long)
+    pairs = list(islice(corpus.items, args.limit))
+    reader.examine(pairs)
+    jobs = []
+    for measure in measures:
+        items = measure.items(pairs)
+        jobs.append(prepared_job(measure, reader, items, folder, len(items)))
+    again = partial(load_reader, args, corpus.kind)
+    return Task(jobs, reader, again, Notes(reader, corpus.names), "heads")
+
+
+def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:
+    """The model in another process."""
+    from fairseq_normalign import plugin  # noqa: F401  (registers)
+    from fairseq_normalign.host.options import load, take_place
+    from fairseq_normalign.host.raw_corpus import ChunkReader
+
+    take_place(args, place)
+    return ChunkReader([load(args, attention=attention_of(args))], kind, too_long=args.too_long)
 
 
 def attention_of(args: argparse.Namespace) -> str:
@@ -175,41 +194,60 @@ def attention_of(args: argparse.Namespace) -> str:
     return "encoder" if args.attention == "encoder" else "cross"
 
 
-def measured_by(args: argparse.Namespace, trees: list[Tree], sums: Sums) -> Profile:
-    """What is known of the heads of one checkpoint."""
-    from fairseq_normalign.heads.profiling import profile
-    from fairseq_normalign.host.options import load
-    from fairseq_normalign.host.raw_corpus import corpus
+def measures_of(args: argparse.Namespace, how: ProfileOptions, number: int) -> list[HeadMeasure]:
+    """What is measured of a checkpoint, which has a number, from 1, if there are several."""
+    from fairseq_normalign.heads.profiling import head_measures
 
-    model = load(args, attention=attention_of(args))
-    need_target = args.attention != "encoder"
-    read = corpus(args, [model], need_target=need_target, limit=args.limit)
-    (pairs,) = map(list, read.streams)
-    measured = profile(model, pairs, scores_of(args), profile_options(args, trees), sums=sums)
-    measured.signature = {
-        "checkpoint": Path(args.path).name,
-        **measured.signature,
-        **options.policy_for_long_pairs(args),
-        **({"lowercase": args.lowercase} if measured.relations else {}),
-        "version": __version__,
-    }
-    return measured
+    return head_measures(
+        scores_of(args),
+        how,
+        encoder_alone=args.attention == "encoder",
+        number=number if len(args.path) > 1 else None,
+    )
 
 
-def profile_options(args: argparse.Namespace, trees: list[Tree]) -> ProfileOptions:
+def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+    """Writes and prints what came out."""
+    from fairseq_normalign.heads.profiling import profile_of
+    from fairseq_normalign.results.several import together
+
+    how = read_options(ProfileOptions, args, trees_name=args.conllu or "")
+    profiles = {}
+    for number, name in enumerate(short_names(args.path), 1):
+        findings: dict[str, Finding] = {}
+        for measure in measures_of(args, how, number):
+            findings |= made[measure.name].result(measure)
+        profiles[name] = profile_of(findings, how)
+        profiles[name].signature = {
+            "checkpoint": Path(args.path[number - 1]).name,
+            **profiles[name].signature,
+            **options.policy_for_long_pairs(args),
+            **({"lowercase": args.lowercase} if profiles[name].relations else {}),
+            "version": __version__,
+        }
+    first = next(iter(profiles.values()))
+    if any(list(profile.scores) != list(first.scores) for profile in profiles.values()):
+        raise InputError("--path: some checkpoints have scores that others have not")
+    result = together(profiles, {**first.signature, "checkpoint": ",".join(profiles)})
+    write_result_files(result, args)
+    print_result(result, args)
+
+
+def read_files(args: argparse.Namespace) -> ProfileOptions:
     """How to measure: what flags say, and what files hold."""
     from fairseq_normalign.host.options import gold
     from fairseq_normalign.text.frequencies import read_frequencies
 
-    contents: dict[str, Any] = {"trees": trees, "trees_name": args.conllu or ""}
+    contents: dict[str, Any] = {"search": vars(args), "seed": args.seed}
+    if args.conllu:
+        contents |= {"trees": read_trees(args), "trees_name": args.conllu}
     if args.gold:
         contents["gold_file"] = gold(args)
         contents["gold"] = list(islice(contents["gold_file"], args.limit))
     if args.frequencies:
         contents["counts"] = read_frequencies(args.frequencies)
         contents["counts_name"] = args.frequencies
-    running = {"search": vars(args), "seed": args.seed, "max_tokens": args.max_tokens}
-    return read_options(ProfileOptions, args, **contents, **running)
+    return read_options(ProfileOptions, args, max_tokens=args.max_tokens, **contents)
 
 
 def read_trees(args: argparse.Namespace) -> list[Tree]:

@@ -50,11 +50,12 @@ def main(args: argparse.Namespace) -> None:
 
 def finisher(folder: RunFolder, command: str) -> Finish:
     """What a command does with what its shards have made."""
-    from fairseq_normalign.cli import align_run, export, mixing, stats
+    from fairseq_normalign.cli import align_run, export, heads, mixing, stats
 
     finishers: dict[str, Finish] = {
         "align": align_run.finish,
         "export": export.finish,
+        "heads": heads.finish,
         "mixing": mixing.finish,
         "stats": stats.finish,
     }

@@ -38,8 +38,7 @@ from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
-from fairseq_normalign.layers.mixing import MixingResult
-from fairseq_normalign.layers.statistics import StatisticsResult
+from fairseq_normalign.layers.categories import DEFAULT
 from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.results.page import Included
@@ -231,19 +230,9 @@ class Gatherer:
         )
         with bar(f"{material.name}, blocks", total=len(pairs)) as progress:
             survey = survey_blocks(material.model, pairs, options, progress=progress.update)
-        signature = {
-            "checkpoints": material.name,
-            "sentences": survey.sentences,
-            "categories": "pieces",
-            "ranks": options.ranks,
-            "version": __version__,
-        }
-        if options.mixing:
-            mixing = MixingResult(survey.mixing, signature)
-            self.included.append(Included(material.name, mixing))
-        if options.statistics:
-            statistics = StatisticsResult(survey.statistics, signature)
-            self.included.append(Included(material.name, statistics))
+        made = {"checkpoints": material.name, "sentences": survey.sentences}
+        made |= {"categories": DEFAULT, "ranks": options.ranks}
+        self.included += [Included(material.name, result) for result in survey.results(made)]
 
     def add_links(self, paths: Sequence[str]) -> None:
         """Files of links, to browse beside the models; with gold, error rates on all pairs."""

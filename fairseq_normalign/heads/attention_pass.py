@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.recorder import Recording, check_finite, record
 from fairseq_normalign.host.attention_modules import head_counts
-from fairseq_normalign.host.batches import numbered_batches, text_of_batch
+from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
-from fairseq_normalign.progress import bar
-from fairseq_normalign.runs.sums import Sums
+from fairseq_normalign.runs.chunks import Partial
+from fairseq_normalign.runs.joins import merged
 
 
 class Cells(NamedTuple):
@@ -73,29 +73,57 @@ def by_head(values: Tensor, queries: Tensor) -> Tensor:
 
 
 class Tally:
-    """Sums by head and numbers of cases, for each attention (kind, layer)."""
+    """Sums over a corpus, as the arrays of a partial (``runs.joins``).
 
-    KEPT = ("sums", "cases")
+    Args:
+        arrays: of all chunks, in the end.
+        names: of heads, by where they are in the model, where these differ.
+    """
 
-    def __init__(self) -> None:
-        self.sums: dict[tuple[str, int], np.ndarray] = {}
-        self.cases: dict[tuple[str, int], int] = defaultdict(int)
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray] | None = None,
+        names: Mapping[Head, Head] | None = None,
+    ):
+        self.arrays, self.names = dict(arrays or {}), names or {}
 
-    def add(self, attention: tuple[str, int], sums, cases: int) -> None:
-        """Adds sums of the attention's heads, (H,), over some more cases."""
+    def join(self, name: str, array) -> None:
+        """Joins an array to the one of this name, in the way that the end of the name tells."""
+        more = Partial({name: np.asarray(array)})
+        self.arrays = dict(merged(Partial(self.arrays), more).arrays)
+
+    def join_heads(self, of: str, attention: tuple[str, int], rows) -> None:
+        """Adds a row for each head of an attention, (H, …)."""
+        kind, layer = attention
+        self.join(f"{of}.{kind}.{layer}.sum", rows)
+
+    def by_head(self, of: str) -> dict[Head, np.ndarray]:
+        """The row of each head."""
+        rows = {}
+        for name, array in self.arrays.items():
+            what, *attention = name.split(".")
+            if what == of:
+                kind, layer, _ = attention
+                for number, row in enumerate(array):
+                    head = Head(kind, int(layer), number)
+                    rows[self.names.get(head, head)] = row
+        return rows
+
+    def add(self, attention: tuple[str, int], sums, cases: int, of: str = "mean") -> None:
+        """Adds sums of the attention's heads, (H,), over some more cases.
+
+        Args:
+            of: what the mean is of, if there are several.
+        """
         sums = np.asarray(sums, dtype=np.float64)
-        before = self.sums.get(attention, np.zeros(len(sums)))
-        self.sums[attention] = before + sums
-        self.cases[attention] += cases
+        self.join_heads(of, attention, np.stack([sums, np.full_like(sums, cases)], 1))
 
-    def means(self) -> dict[Head, float]:
+    def means(self, of: str = "mean") -> dict[Head, float]:
         """The mean of every head that had a case."""
         means = {}
-        for (kind, layer), sums in self.sums.items():
-            cases = self.cases[kind, layer]
+        for head, (total, cases) in self.by_head(of).items():
             if cases:
-                for head, total in enumerate(sums):
-                    means[Head(kind, layer, head)] = float(total) / cases
+                means[head] = float(total / cases)
         return means
 
 
@@ -116,26 +144,17 @@ Watcher = Callable[[Seen], None]
 
 def watch(
     forcing: TeacherForcing,
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     watchers: Sequence[Watcher],
     *,
     max_tokens: int = 4000,
-    sums: Sums | None = None,
-    name: str = "attention",
 ) -> None:
     """Shows every attention that has heads, of every batch, to every watcher.
 
     Memory does not grow with the corpus.
-
-    Args:
-        sums: where those of the watchers are kept meanwhile, under a name; by default nowhere.
     """
-    this_pass = (sums or Sums()).begin(name, watchers)
-    batches = numbered_batches(pairs, max_tokens=max_tokens)
-    with bar("attention", total=this_pass.left(len(pairs))) as shown:
-        progress = shown.update
-        for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
-            _watch_batch(forcing, [pair for _, pair in numbered], watchers)
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        _watch_batch(forcing, [pair for _, pair in numbered], watchers)
 
 
 def _watch_batch(forcing: TeacherForcing, batch: list[Pair], watchers: Sequence[Watcher]) -> None:

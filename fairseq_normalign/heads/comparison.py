@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.names import KINDS, Head
+from fairseq_normalign.options import option, positive
 from fairseq_normalign.results.blocks import (
     Block,
     Cell,
@@ -21,13 +23,76 @@ from fairseq_normalign.results.blocks import Row as Panels
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.version import __version__
 
+if TYPE_CHECKING:
+    from fairseq_normalign.host.pairs import PairReader
+    from fairseq_normalign.text.links import GoldFile
+
 LOW = ("AER",)  # the lower, the better
+TEXT = "translation"  # a heading in --help
 TRAINED, SCRATCH = "from trained", "from scratch"
 SHORT_NAMES = ", ".join(f"{kind.short} {kind.title}" for kind in KINDS.values())
 LEGEND = (
     f"Heads: {SHORT_NAMES}. Parameters in millions and in MB. Speed: generated tokens per second "
     "of process time, as a multiple of the first model's."
 )
+
+
+class Texts(NamedTuple):
+    """Two parallel files of text."""
+
+    source: str
+    target: str
+
+
+class GoldTexts(NamedTuple):
+    """Gold links and the texts whose words they link."""
+
+    gold: GoldFile
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """How models are evaluated.
+
+    Args:
+        reader: task → how text is read, e.g. ``partial(PairReader.from_names,
+            bpe="sentencepiece", model="spm.model")``.
+        gold: links and texts for AER; layer and step are chosen without gold, for each model.
+        search: fairseq's options of beam search, where they are not to be those of
+            ``host.search.SEARCH``.
+        too_long: what becomes of sources that the first model does not take (see
+            ``host.lengths.fit_together``).
+    """
+
+    scratch: Sequence[str] = option(
+        [],
+        "models trained from random initialisation with the heads of some of --path "
+        "(--alive-heads), to stand beside those: from trained | from scratch",
+        many=True,
+        metavar="CHECKPOINT",
+        group="pruning",
+    )
+    limit: int | None = option(
+        None, "translate the first N sentences (default: all)", positive, metavar="N", group=TEXT
+    )
+    tokenize: str = option(
+        "13a",
+        "sacrebleu's tokeniser for BLEU; none for text that is tokenised",
+        metavar="NAME",
+        group=TEXT,
+    )
+    lowercase: bool = option(False, "BLEU and chrF ignore case", group=TEXT)
+    method: str = option("norms", "of the AER", metavar="NAME", group="alignment")
+    reader: Callable[[Any], PairReader] | None = None
+    gold: GoldTexts | None = None
+    search: Mapping[str, Any] | None = None
+    too_long: str = "fail"
+    max_tokens: int = 4000
+    device: Any = "cpu"
+    dtype: str = "float32"
+    overrides: dict | None = None
 
 
 class Row(NamedTuple):

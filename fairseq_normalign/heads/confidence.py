@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally
+from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import Survey
+from fairseq_normalign.heads.profiling import HeadMeasure, Known
 from fairseq_normalign.host.attention_modules import attentions, gate_values
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
+from fairseq_normalign.runs.chunks import Chunk
 
 
 def confidences(shares: Tensor, seen: Cells, *, eos: str = "both") -> tuple[Tensor, int]:
@@ -78,10 +84,8 @@ def norm_sums(norms: Tensor, seen: Cells) -> tuple[Tensor, int]:
 class Confidence:
     """The mean of the largest weight of a query (Voita et al., 2019)."""
 
-    KEPT = ("tally",)
-
-    def __init__(self, survey: Survey):
-        self.eos = survey.options.confidence_eos
+    def __init__(self, options: ProfileOptions):
+        self.eos = options.confidence_eos
         self.tally = Tally()
 
     def __call__(self, seen: Seen) -> None:
@@ -120,12 +124,19 @@ class Norm(Confidence):
         return Finding(self.tally.means())
 
 
-def gates(survey: Survey) -> dict[Head, float]:
+class Gates(HeadMeasure):
     """The gate of each head at test time; empty if the model has none."""
-    values = {}
-    for attention, module in attentions(survey.forcing.model).items():
-        of_module = gate_values(module)
-        if of_module is not None:
-            for head, gate in enumerate(of_module.tolist()):
-                values[Head(*attention, head)] = gate
-    return values
+
+    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
+        return []
+
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+        values = []
+        for attention, module in attentions(models.forcing.model).items():
+            gates = gate_values(module)
+            if gates is not None:
+                values += [[*attention, *gate] for gate in enumerate(gates.tolist())]
+        return {"gates": values}
+
+    def finding(self, tally: Tally, prepared: Known) -> dict[Head, float]:
+        return {tally.names[Head(*head)]: gate for *head, gate in prepared["gates"]}

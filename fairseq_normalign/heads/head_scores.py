@@ -151,11 +151,11 @@ class ProfileOptions:
 class HeadScore(NamedTuple):
     """One thing that can be measured of every head.
 
-    ``measure(survey)`` returns a ``heads.profile.Finding``, or just a number for each head. If it
-    only looks at attention, it returns a watcher instead: an object that is called with what each
-    attention did on each batch (``attention_pass.Seen``), and whose ``result()`` is the finding.
-    All watchers share one pass over the corpus. What a long run keeps of a watcher are the
-    attributes that its ``KEPT`` names.
+    ``measure(options)`` makes a ``heads.profiling.HeadMeasure``. Of a score that only looks at
+    attention it makes a watcher instead: an object that is called with what each attention did on
+    each batch (``attention_pass.Seen``), and adds to its ``tally``. Its ``result()`` is a
+    ``heads.profile.Finding``, or just a number for each head, by what is in the tally then. All
+    watchers share one pass over the corpus.
     """
 
     measure: Callable[..., Any]
@@ -171,7 +171,7 @@ class HeadScore(NamedTuple):
 def _modules() -> Any:
     """The package of scores, their modules imported: when something is measured, not before."""
     from fairseq_normalign import heads
-    from fairseq_normalign.heads import (  # noqa: F401  # noqa: F401
+    from fairseq_normalign.heads import (  # noqa: F401
         alignment_scores,
         confidence,
         loss_scores,
@@ -183,16 +183,15 @@ def _modules() -> Any:
     return heads
 
 
-# In the order of columns, and of measuring: beam search leaves attention set up for beams, so that
-# BLEU comes last.
+# In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        lambda survey: _modules().relevance_scores.relevance(survey),
+        lambda options: _modules().relevance_scores.Relevance(options),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        lambda survey: _modules().confidence.Confidence(survey),
+        lambda options: _modules().confidence.Confidence(options),
         "mean of the largest weight (Voita et al., 2019)",
         watches=True,
         ranks=True,
@@ -200,7 +199,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        lambda survey: _modules().confidence.Entropy(survey),
+        lambda options: _modules().confidence.Entropy(options),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         watches=True,
         low=True,
@@ -208,7 +207,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm-confidence": HeadScore(
-        lambda survey: _modules().confidence.NormConfidence(survey),
+        lambda options: _modules().confidence.NormConfidence(options),
         "the same with ‖αf(x)‖ as shares of their row",
         watches=True,
         ranks=True,
@@ -216,7 +215,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm": HeadScore(
-        lambda survey: _modules().confidence.Norm(survey),
+        lambda options: _modules().confidence.Norm(options),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         watches=True,
         ranks=True,
@@ -224,31 +223,31 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "importance": HeadScore(
-        lambda survey: _modules().loss_scores.importance(survey),
+        lambda options: _modules().loss_scores.Importance(options),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        lambda survey: _modules().loss_scores.loss_ablation(survey),
+        lambda options: _modules().loss_scores.LossAblation(options),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        lambda survey: _modules().confidence.gates(survey),
+        lambda options: _modules().confidence.Gates(options),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        lambda survey: _modules().alignment_scores.error_rates(survey),
+        lambda options: _modules().alignment_scores.ErrorRates(options),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
     "positions": HeadScore(
-        lambda survey: _modules().roles.PositionWatcher(survey),
+        lambda options: _modules().roles.PositionWatcher(options),
         "role: relative position of the maxima",
         watches=True,
         encoder=True,
@@ -256,21 +255,20 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "rare": HeadScore(
-        lambda survey: _modules().roles.RareRole(survey),
+        lambda options: _modules().roles.RareRole(options),
         "role: maxima on the rarest tokens of the sentence",
-        watches=True,
         encoder=True,
         percent=True,
         default=True,
     ),
     "UAS": HeadScore(
-        lambda survey: _modules().syntax.syntax(survey),
+        lambda options: _modules().syntax.Syntax(options),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        lambda survey: _modules().loss_scores.bleu_loss(survey),
+        lambda options: _modules().loss_scores.BleuAblation(options),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from functools import partial
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from sacrebleu.metrics import BLEU
 from torch import Tensor, nn
 
 from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, running_heads
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import Survey
-from fairseq_normalign.heads.translation import bleu_metric
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
+from fairseq_normalign.heads.translation import translation_metrics
 from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,
@@ -27,13 +30,15 @@ from fairseq_normalign.host.attention_modules import (
     single_beam,
     stored_out_weight,
 )
-from fairseq_normalign.host.batches import numbered_batches, text_of, text_of_batch
+from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
-from fairseq_normalign.host.translate import Translator, reference
-from fairseq_normalign.names import Head, all_heads
-from fairseq_normalign.progress import bar
-from fairseq_normalign.runs.sums import Pass, Sums
+from fairseq_normalign.host.translate import Translator, check_translates, reference
+from fairseq_normalign.names import Head
+from fairseq_normalign.runs.chunks import Chunk
+
+Score = TypeVar("Score")
 
 
 def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
@@ -49,29 +54,21 @@ def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
     return by_pair
 
 
-def gradient_importance(
-    forcing: TeacherForcing,
-    pairs: Sequence[Pair],
-    *,
-    max_tokens: int = 4000,
-    sums: Sums | None = None,
-) -> dict[Head, float]:
+class Importance(HeadMeasure):
     """I_h = mean over pairs of |∂L/∂ξ_h| at ξ = 1 (Michel et al., 2019).
 
     ξ_h multiplies the output of head h.
 
     ξ_h stands before W_O, so that ∂L/∂ξ_h = ⟨∂L/∂head_h, head_h⟩; L is the summed cross-entropy of
-    the pair, so long pairs count more; ``ablation`` is per token. Pairs of a batch do not see each
-    other: one backward pass gives the gradients of all. Not normalised by layer.
+    the pair, so long pairs count more; ``LossAblation`` is per token. Pairs of a batch do not see
+    each other: one backward pass gives the gradients of all. Not normalised by layer.
     """
-    tally = Tally()
-    this_pass = (sums or Sums()).begin("importance", [tally])
-    batches = numbered_batches(pairs, max_tokens=max_tokens)
-    with bar("importance", total=this_pass.left(len(pairs))) as shown:
-        progress = shown.update
-        for numbered in this_pass.over(batches, text=text_of_batch, size=len, progress=progress):
-            _add_importance(tally, forcing, [pair for _, pair in numbered])
-    return tally.means()
+
+    pairs_per_chunk = 200
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
+            _add_importance(tally, models.forcing, [pair for _, pair in numbered])
 
 
 def _add_importance(tally: Tally, forcing: TeacherForcing, batch: list[Pair]) -> None:
@@ -126,128 +123,78 @@ def ablated(model: nn.Module, head: Head) -> Iterator[None]:
         columns.copy_(before)
 
 
-def ablation(
-    forcing: TeacherForcing,
-    pairs: Sequence[Pair],
-    *,
-    max_tokens: int = 4000,
-    sums: Sums | None = None,
-) -> dict[Head, float]:
-    """How much the loss per target token grows with one head off, for every head.
+class LossAblation(HeadMeasure):
+    """How much the loss per target token grows with one head off: 1 + H passes over the pairs."""
 
-    That takes 1 + H passes over the pairs.
-    """
+    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
+        return pairs[: self.options.ablation or ABLATION_PAIRS]
 
-    def loss() -> float:
-        return token_loss(forcing, pairs, max_tokens=max_tokens)
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        tokens = sum(len(pair.target.tokens) for pair in pairs.values())
+        if tokens:
+            tally.join("tokens.sum", [tokens])
+            loss = partial(summed_loss, models.forcing, pairs.values(), self.options.max_tokens)
+            tally.join("losses.sum", list(without_each(models.forcing.model, prepared, loss)))
 
-    heads = all_heads(running_heads(forcing))
-    scores = AblatedScores()
-    this_pass = (sums or Sums()).begin("ablation", [scores], unit="heads")
-    scores.measure(forcing.model, heads, loss, pairs, this_pass)
-    return {head: scores.without[head] - scores.whole for head in heads}
-
-
-def bleu_ablation(
-    translator: Translator,
-    pairs: Sequence[Pair],
-    bleu: BLEU,
-    *,
-    max_tokens: int = 4000,
-    sums: Sums | None = None,
-) -> dict[Head, float]:
-    """How much BLEU falls with one head off, for every head: 1 + H times beam search."""
-    references = [reference(pair, translator.reader) for pair in pairs]
-
-    def score() -> float:
-        translations = list(translator.translations(pairs, max_tokens=max_tokens))
-        return bleu.corpus_score(translations, [references]).score
-
-    heads = all_heads(head_counts(translator.model))
-    scores = AblatedScores()
-    this_pass = (sums or Sums()).begin("ablation-by-BLEU", [scores], unit="heads")
-    scores.measure(translator.model, heads, score, pairs, this_pass)
-    return {head: scores.whole - scores.without[head] for head in heads}
-
-
-class AblatedScores:
-    """Some score of a model, whole and with each head off."""
-
-    KEPT = ("whole", "without")
-
-    def __init__(self) -> None:
-        self.whole = 0.0
-        self.without: dict[Head, float] = {}
-
-    def measure(
-        self,
-        model: nn.Module,
-        heads: Sequence[Head],
-        score: Callable[[], float],
-        pairs: Sequence[Pair],
-        this_pass: Pass,
-    ) -> None:
-        """Measures the model as it is, then without each head.
-
-        Args:
-            score: of the model as it is when this is called.
-            pairs: what it is measured on.
-        """
-
-        def text(head: Head | None) -> bytes:
-            return text_of(pairs) if head is None else str(head).encode()
-
-        steps = [None, *heads]
-        with bar(this_pass.title, total=this_pass.left(len(heads)), unit="heads") as shown:
-            for head in this_pass.over(steps, text=text, size=_heads, progress=shown.update):
-                if head is None:
-                    self.whole = score()
-                else:
-                    with ablated(model, head):
-                        self.without[head] = score()
-
-
-def _heads(head: Head | None) -> int:
-    return 0 if head is None else 1
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
+        if "losses.sum" not in tally.arrays:
+            raise InputError("the loss needs target sentences; the corpus has none")
+        whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
+        names = tally.names.values()
+        scores = {head: loss - whole for head, loss in zip(names, without, strict=True)}
+        return Finding(scores, settings={"ablation": int(tally.arrays["pairs.sum"][0])})
 
 
 @torch.no_grad()
-def token_loss(forcing: TeacherForcing, pairs: Sequence[Pair], *, max_tokens: int = 4000) -> float:
-    """Cross-entropy per target token, </s> included."""
-    tokens = sum(len(pair.target.tokens) for pair in pairs)
-    if tokens == 0:
-        raise InputError("the loss needs target sentences; the corpus has none")
+def summed_loss(forcing: TeacherForcing, pairs: Iterable[Pair], max_tokens: int) -> float:
+    """Cross-entropy of the references, </s> included."""
     loss = 0.0
     for numbered in numbered_batches(pairs, max_tokens=max_tokens):
         batch = [pair for _, pair in numbered]
         loss += losses(forcing, batch).double().sum().item()
-    return loss / tokens
+    return loss
 
 
-def importance(survey: Survey) -> dict[Head, float]:
-    """See ``gradient_importance``."""
-    max_tokens = survey.options.max_tokens
-    return gradient_importance(
-        survey.forcing, survey.pairs, max_tokens=max_tokens, sums=survey.sums
-    )
+def without_each(model: nn.Module, prepared: Known, score: Callable[[], Score]) -> Iterator[Score]:
+    """Some score of the model as it is, then without each of the heads."""
+    yield score()
+    for head in names_of(prepared):
+        with ablated(model, head):
+            yield score()
 
 
-def loss_ablation(survey: Survey) -> Finding:
-    """See ``ablation``; on the first pairs only."""
-    options = survey.options
-    pairs = survey.pairs[: options.ablation or ABLATION_PAIRS]
-    scores = ablation(survey.forcing, pairs, max_tokens=options.max_tokens, sums=survey.sums)
-    return Finding(scores, settings={"ablation": len(pairs)})
+class BleuAblation(HeadMeasure):
+    """How much BLEU falls with one head off, for every head: 1 + H times beam search.
 
-
-def bleu_loss(survey: Survey) -> Finding:
-    """See ``bleu_ablation``; on the first sentences only.
-
-    The model is made ready for beam search, and cannot be aligned any more.
+    Partials hold references and translations.
     """
-    options = survey.options
-    translator = Translator(survey.forcing.model, survey.reader, options.search)
-    bleu = bleu_metric(options.tokenize)
-    pairs = survey.pairs[: options.ablation_bleu or BLEU_SENTENCES]
-    scores = bleu_ablation(translator, pairs, bleu, max_tokens=options.max_tokens, sums=survey.sums)
-    return Finding(scores, settings={"ablation-bleu": f"{len(pairs)}-{options.tokenize}"})
+
+    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
+        return pairs[: self.options.ablation_bleu or BLEU_SENTENCES]
+
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+        check_translates(models.forcing.model)
+        translation_metrics(self.options.tokenize)  # refuses what is no tokeniser
+        return {}
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        model = deepcopy(models.forcing.model)  # beam search changes the one that it runs
+        translator = Translator(model, models.reader, self.options.search)
+
+        def translations() -> list[str]:
+            return list(translator.translations(pairs.values(), max_tokens=self.options.max_tokens))
+
+        references = [reference(pair, models.reader) for pair in pairs.values()]
+        columns = [references, *without_each(model, prepared, translations)]
+        tally.join("texts.rows", np.array(columns, dtype=np.str_).T)
+
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
+        if "texts.rows" not in tally.arrays:
+            raise InputError("BLEU needs sentences to translate; all of them were skipped")
+        bleu = translation_metrics(self.options.tokenize)["BLEU"]
+        references, *translations = tally.arrays["texts.rows"].T.tolist()
+        whole, *without = [bleu.corpus_score(texts, [references]).score for texts in translations]
+        names = tally.names.values()
+        scores = {head: whole - score for head, score in zip(names, without, strict=True)}
+        settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
+        return Finding(scores, settings=settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.heads.correlation import Pairs, correlations, correlations_within_layers
-from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, HeadScore, ProfileOptions
+from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, ProfileOptions
 from fairseq_normalign.names import KINDS, Head, by_kind
 from fairseq_normalign.results.blocks import (
     Block,
@@ -26,11 +27,22 @@ from fairseq_normalign.results.result import Result
 
 if TYPE_CHECKING:
     from fairseq_normalign.attention.lrp_rules import Contributions
-    from fairseq_normalign.heads.syntax import Accuracy
+    from fairseq_normalign.heads.syntax import Relation
 
 # The shares that roles are awarded by; they are shown as scores are.
 POSITION, RARE = "position share", "rare-token share"
 SHARES = {POSITION: HEAD_SCORES["positions"], RARE: HEAD_SCORES["rare"]}
+SHOWN = ChainMap(SHARES, HEAD_SCORES)
+# Columns of tables for programs.
+HIDDEN = {
+    "roles": ["head", "function", "role"],
+    "steps": ["head", "step of its AER"],
+    "patterns": ["head", "pattern", "share %"],
+    "rare": ["head", "tokens", "unit", "share %", "moved %"],
+    "accuracies": ["head", "relation", "accuracy %"],
+    "correlations": ["over", "score", "and score", "ρ", "low", "high", "heads"],
+    "relevance": ["position", "source", "source_entropy", "prefix_entropy"],
+}
 LETTERS = {name: name[0].upper() for name in FUNCTIONS}
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
     "lowest": min,
@@ -43,12 +55,10 @@ POSITIONS = 10  # of the target, whose source share is shown
 class Finding(NamedTuple):
     """What one score says: a number for each head, and more that are fields of the profile.
 
-    Details are known of single heads, facts of the model. Settings are the choices that moved the
-    numbers, for the signature.
+    Settings are the choices that moved the numbers, for the signature.
     """
 
     scores: Mapping[Head, float] = {}
-    details: Mapping[str, Mapping[Head, Any]] = {}
     facts: Mapping[str, Any] = {}
     settings: Mapping[str, Any] = {}
 
@@ -72,8 +82,8 @@ class Profile(Result):
     positions: dict[Head, dict] = field(default_factory=dict)
     rare: dict[Head, dict] = field(default_factory=dict)
     rare_moved: dict[Head, dict] = field(default_factory=dict)  # with some tokens moved
-    relations: dict[str, Accuracy] = field(default_factory=dict)
-    parsed: dict[Head, int] = field(default_factory=dict)  # the place of each in the accuracies
+    relations: dict[str, Relation] = field(default_factory=dict)
+    accuracies: dict[Head, dict[str, float]] = field(default_factory=dict)  # of each relation
     branching: dict[str, float] = field(default_factory=dict)
     deviation: dict[str, float] = field(default_factory=dict)  # of relevance from 1, by layer
     contributions: Contributions | None = None  # of source and prefix to each target position
@@ -86,17 +96,11 @@ class Profile(Result):
     title = "Attention heads"
     about = "Every map shows one score of all heads: a row for each layer, a column for each head."
 
-    def add(self, name: str, finding: Finding, names: Mapping[Head, Head]) -> None:
-        """Takes in what a score says.
-
-        Args:
-            names: of the heads that the profile is about, by where they are in the model.
-        """
-        scores = _renamed(finding.scores, names)
+    def add(self, name: str, finding: Finding) -> None:
+        """Takes in what a score says."""
+        scores = {head: finding.scores[head] for head in self.heads if head in finding.scores}
         if scores:
             self.scores[name] = scores
-        for detail, by_head in finding.details.items():
-            setattr(self, detail, _renamed(by_head, names))
         for fact, value in finding.facts.items():
             setattr(self, fact, value)
         self.signature.update(finding.settings)
@@ -111,22 +115,24 @@ class Profile(Result):
 
         The last one has accuracy and baseline in %.
         """
-        return list(self._roles(head))
-
-    def _roles(self, head: Head) -> Iterator[tuple[str, str]]:
         options = self.options
-        place = self.positions.get(head)
-        if place and place["share"] >= options.positional_threshold:
-            yield "positional", _labelled(self.position(head), place["share"])
-        if place and place["patterns"].get("last", 0) >= options.positional_threshold:
-            yield "last", _labelled("last", place["patterns"]["last"])
-        number = self.parsed.get(head)
-        for name, accuracy in self.relations.items():
-            if number is not None and accuracy.beats_baseline(number, options.syntactic_margin):
-                share, baseline = accuracy.heads[number], accuracy.baseline or 0
-                yield "syntactic", f"{name} {100 * share:.0f}/{100 * baseline:.0f}"
+        shares = {}
+        if head in self.positions:
+            place = self.positions[head]
+            shares["positional", self.position(head)] = place["share"]
+            shares["last", "last"] = place["patterns"].get("last", 0)
+        roles = []
+        for (function, name), share in shares.items():
+            if share >= options.positional_threshold:
+                roles.append((function, f"{name} ({100 * share:.0f} %)"))
+        for name, accuracy in self.accuracies.get(head, {}).items():
+            relation = self.relations[name]
+            if relation.is_found(accuracy, options.syntactic_margin):
+                label = f"{name} {100 * accuracy:.0f}/{100 * (relation.baseline or 0):.0f}"
+                roles.append(("syntactic", label))
         if head in self.rare and _rare_share(self.rare[head]) >= options.rare_threshold:
-            yield "rare", _labelled("rare", _rare_share(self.rare[head]))
+            roles.append(("rare", f"rare ({100 * _rare_share(self.rare[head]):.0f} %)"))
+        return roles
 
     def shown_scores(self) -> dict[str, dict[Head, float]]:
         """All scores and the shares that roles are awarded by, shares in percent."""
@@ -136,7 +142,7 @@ class Profile(Result):
         }
         shown = {}
         for name, by_head in {**self.scores, **shares}.items():
-            factor = 100 if _score(name).percent else 1
+            factor = 100 if SHOWN[name].percent else 1
             if by_head:
                 shown[name] = {head: factor * value for head, value in by_head.items()}
         return shown
@@ -151,7 +157,9 @@ class Profile(Result):
         return tables
 
     def blocks(self) -> list[Block]:
-        maps = {KINDS[kind].title: [Row(self._maps(of_kind))] for kind, of_kind in self._by_kind()}
+        maps: dict[str, list[Block]] = {}
+        for kind, heads in by_kind(self.heads).items():
+            maps[KINDS[kind].title] = [Row(self._maps(heads))]
         return [
             *chosen_from("attention", maps),
             self._heads_table(),
@@ -165,46 +173,38 @@ class Profile(Result):
         """Heads of different models do not correspond, but the heads of a layer as a set do."""
         return [self._layers_table(), *self._correlations()]
 
-    def _by_kind(self) -> list[tuple[str, list[Head]]]:
-        return list(by_kind(self.heads).items())
-
     def _maps(self, heads: Sequence[Head]) -> list[Block]:
         """A map for each score that heads of one kind have."""
-        maps: list[Block] = []
-        for name, scores in self.shown_scores().items():
-            if any(head in scores for head in heads):
-                maps.append(self._map(name, scores, heads))
-        return maps
-
-    def _map(self, name: str, scores: Mapping[Head, float], heads: Sequence[Head]) -> Grid:
         layers = up_to(max(head.layer for head in heads))
         columns = up_to(max(head.head for head in heads))
-        values: list[list[float | None]] = []
-        marks, notes = [], []
+        cells = []
         for layer in layers:
-            of_layer = [Head(heads[0].kind, layer, head) for head in columns]
-            values.append([scores.get(head) for head in of_layer])
-            marks.append([self._letters(head) for head in of_layer])
-            notes.append([self._note(head) for head in of_layer])
-        score = _score(name)
-        return Grid(
-            name,
-            "layer",
-            "head",
-            [str(layer + 1) for layer in layers],
-            [str(head + 1) for head in columns],
-            values,
-            unit="%" if score.percent else "",
-            decimals=_decimals(name),
-            marks=marks,
-            mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
-            notes=notes,
-            numbers=True,
-            low=score.low,
-            absent="no value" if set(heads) - set(scores) else "removed",
-            about=score.summary,
-            drawn=True,
-        )
+            cells.append([Head(heads[0].kind, layer, head) for head in columns])
+        maps: list[Block] = []
+        for name, scores in self.shown_scores().items():
+            if scores.keys().isdisjoint(heads):
+                continue
+            score = SHOWN[name]
+            grid = Grid(
+                name,
+                "layer",
+                "head",
+                [str(layer + 1) for layer in layers],
+                [str(head + 1) for head in columns],
+                [list(map(scores.get, row)) for row in cells],
+                unit="%" if score.percent else "",
+                decimals=_decimals(name),
+                marks=[list(map(self._letters, row)) for row in cells],
+                mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
+                notes=[list(map(self._note, row)) for row in cells],
+                numbers=True,
+                low=score.low,
+                absent="no value" if set(heads) - set(scores) else "removed",
+                about=score.summary,
+                drawn=True,
+            )
+            maps.append(grid)
+        return maps
 
     def _letters(self, head: Head) -> str:
         performed = {function for function, _ in self.roles(head)}
@@ -231,7 +231,7 @@ class Profile(Result):
         """A row for the lowest, the mean and the highest head of each layer."""
         shown = self.shown_scores()
         rows: list[list[Cell]] = []
-        for kind, heads in self._by_kind():
+        for kind, heads in by_kind(self.heads).items():
             for layer in sorted({head.layer for head in heads}):
                 of_layer = [head for head in heads if head.layer == layer]
                 for summary, value in SUMMARIES.items():
@@ -249,14 +249,13 @@ class Profile(Result):
         if not self.relations:
             return []
         rows: list[list[Cell]] = []
-        heads = list(self.parsed)
-        for name, accuracy in self.relations.items():
+        for name, (cases, offset, baseline) in self.relations.items():
             best: list[Cell] = [None] * 4
-            if accuracy.baseline is not None:
-                place = int(np.argmax(accuracy.heads))
-                best = [100 * accuracy.baseline, f"{accuracy.offset:+d}"]
-                best += [100 * accuracy.heads[place], str(heads[place])]
-            rows.append([name, accuracy.cases, *best])
+            if baseline is not None:
+                found = {head: own[name] for head, own in self.accuracies.items()}
+                head = max(found, key=lambda head: found[head])
+                best = [100 * baseline, f"{offset:+d}", 100 * found[head], str(head)]
+            rows.append([name, cases, *best])
         columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
         trees = ", ".join(f"{name} {100 * uas:.1f}" for name, uas in self.branching.items())
         return [
@@ -307,75 +306,49 @@ class Profile(Result):
         if len(self.scores) < 2:
             return []
         groups: dict[str, list[Block]] = {}
-        kinds = {KINDS[kind].title: heads for kind, heads in self._by_kind()}
+        kinds = {KINDS[kind].title: heads for kind, heads in by_kind(self.heads).items()}
         for over, pairs in self.correlations().items():
             heads = kinds.get(over, self.heads)
             names = [name for name, of in self.scores.items() if not of.keys().isdisjoint(heads)]
             groups[f"{over} (n = {len(heads)})"] = [_triangle(over, names, pairs)]
-        low = [name for name in self.scores if _score(name).low]
+        low = [name for name in self.scores if SHOWN[name].low]
         sign = f"; low is good in {' and '.join(low)}" if low else ""
         note = Note(f"Rank correlations (Spearman) between scores{sign}.")
         return [note, *chosen_from("over", groups)]
 
-    def _data(self) -> Iterator[Table]:
+    def _data(self) -> list[Table]:
         """What programs may want to know beside what is shown."""
-        roles: list[list[Cell]] = []
-        patterns: list[list[Cell]] = []
-        rare: list[list[Cell]] = []
-        accuracies: list[list[Cell]] = []
+        rows: dict[str, list[list[Cell]]] = {name: [] for name in HIDDEN}
         for head in self.heads:
-            roles += [[str(head), *role] for role in self.roles(head)]
-            for name, share in self.positions.get(head, {}).get("patterns", {}).items():
-                patterns.append([str(head), name, 100 * share])
+            name = str(head)
+            rows["roles"] += [[name, *role] for role in self.roles(head)]
+            for pattern, share in self.positions.get(head, {}).get("patterns", {}).items():
+                rows["patterns"].append([name, pattern, 100 * share])
             for rank, shares in self.rare.get(head, {}).items():
                 for unit, share in shares.items():
                     moved = self.rare_moved[head][rank][unit]
-                    rare.append([str(head), rank, unit, 100 * share, 100 * moved])
-            for name, accuracy in self.relations.items():
-                if head in self.parsed and accuracy.cases:
-                    share = accuracy.heads[self.parsed[head]]
-                    accuracies.append([str(head), name, 100 * share])
-        yield _hidden("roles", ["head", "function", "role"], roles)
-        steps = [[str(head), step] for head, step in self.steps.items()]
-        yield _hidden("steps", ["head", "step of its AER"], steps)
-        yield _hidden("patterns", ["head", "pattern", "share %"], patterns)
-        yield _hidden("rare", ["head", "tokens", "unit", "share %", "moved %"], rare)
-        yield _hidden("accuracies", ["head", "relation", "accuracy %"], accuracies)
-        rhos: list[list[Cell]] = []
+                    rows["rare"].append([name, rank, unit, 100 * share, 100 * moved])
+            for relation, share in self.accuracies.get(head, {}).items():
+                rows["accuracies"].append([name, relation, 100 * share])
+        rows["steps"] = [[str(head), step] for head, step in self.steps.items()]
         for over, pairs in self.correlations().items():
             for scores, (rho, heads, interval) in pairs.items():
-                rhos.append([over, *scores, rho, *(interval or (None, None)), heads])
-        columns = ["over", "score", "and score", "ρ", "low", "high", "heads"]
-        yield _hidden("correlations", columns, rhos)
-        if self.contributions is not None:
-            columns = ["position", *self.contributions._fields]
-            by_position = zip(*(values.tolist() for values in self.contributions), strict=True)
-            numbered = [[place, *values] for place, values in enumerate(by_position, 1)]
-            yield _hidden("relevance", columns, numbered)
-
-
-def _hidden(name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
-    return Table(columns, rows, name=name, hidden=True)
-
-
-def _renamed(by_head: Mapping[Head, Any], names: Mapping[Head, Head]) -> dict[Head, Any]:
-    return {names[head]: by_head[head] for head in names if head in by_head}
-
-
-def _score(name: str) -> HeadScore:
-    return SHARES[name] if name in SHARES else HEAD_SCORES[name]
+                row = [over, *scores, rho, *(interval or (None, None)), heads]
+                rows["correlations"].append(row)
+        if self.contributions is None:
+            del rows["relevance"]
+        else:
+            by_position = np.transpose(self.contributions).tolist()
+            rows["relevance"] = [[place, *values] for place, values in enumerate(by_position, 1)]
+        return [Table(HIDDEN[name], own, name=name, hidden=True) for name, own in rows.items()]
 
 
 def _title(name: str) -> str:
-    return f"{name} %" if _score(name).percent else name
+    return f"{name} %" if SHOWN[name].percent else name
 
 
 def _decimals(name: str) -> int:
-    return 1 if _score(name).percent else 3
-
-
-def _labelled(name: str, share: float) -> str:
-    return f"{name} ({100 * share:.0f} %)"
+    return 1 if SHOWN[name].percent else 3
 
 
 def _rare_share(shares: Mapping[str, Mapping[str, float]]) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import running_heads, watch
+from fairseq_normalign.heads.attention_pass import Tally, running_heads, watch
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     ProfileOptions,
@@ -16,21 +18,168 @@ from fairseq_normalign.heads.head_scores import (
 )
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.host.attention_modules import head_counts, head_names
-from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
+from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
+from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.names import Head, all_heads
-from fairseq_normalign.runs.sums import Sums
+from fairseq_normalign.progress import bar
+from fairseq_normalign.runs.chunks import Chunk, Partial
+from fairseq_normalign.runs.engines import Progress
+from fairseq_normalign.runs.joins import merged
+from fairseq_normalign.runs.measure import measure_here
+
+Known = Mapping[str, Any]  # what was prepared, as JSON holds it
+Pairs = Mapping[int, Pair]  # by line
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What a score is measured on, and how."""
+class HeadMeasure:
+    """A score of heads that runs the model in its own way, as a ``runs.measure.Measure``.
 
-    forcing: TeacherForcing
-    reader: PairReader
-    pairs: Sequence[Pair]
-    options: ProfileOptions
-    sums: Sums = field(default_factory=Sums)  # kept nowhere
+    ``add`` adds to a tally what some pairs say, and ``finding`` is what the tally of all pairs
+    says; both know the names of heads and what ``prepared`` has found out before, as JSON holds it.
+    """
+
+    score: str  # in the table
+    name: str  # the same, unless there are several models
+    pairs_per_chunk = 20
+    first_pairs = 0
+    tells_notes = False
+
+    def __init__(self, options: ProfileOptions):
+        self.options = options
+
+    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
+        """What is measured of a corpus."""
+        return pairs
+
+    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
+        """The pairs of a chunk, and what is to be told of it."""
+        return models.pairs(chunk)
+
+    def prepare(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+        """The heads with the names that they had before any was removed, and what else is known."""
+        heads = all_heads(running_heads(models.forcing))
+        if not heads:
+            raise InputError("the model has no attention heads left")
+        model = models.forcing.model
+        first_names = dict(zip(all_heads(head_counts(model)), head_names(model), strict=True))
+        names = [[head, first_names[head]] for head in heads]
+        return {"names": names, **self.prepared(models, first)}
+
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+        """What is decided once, on the first pairs."""
+        return {}
+
+    def chunk(
+        self, models: ChunkReader, chunk: Chunk, prepared: Known, progress: Progress
+    ) -> Partial:
+        pairs, notes = self.pairs(models, chunk)
+        by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if not pair.skipped}
+        tally = Tally({"pairs.sum": np.array([len(by_line)])})
+        if by_line:
+            self.add(tally, models, by_line, prepared)
+        progress(len(pairs))
+        return Partial(tally.arrays, notes=notes if self.tells_notes else {})
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        """Adds what some pairs say, which come by their lines."""
+
+    def merge(self, left: Partial, right: Partial) -> Partial:
+        return merged(left, right)
+
+    def finding(self, tally: Tally, prepared: Known) -> Finding | Mapping[Head, float]:
+        """What all pairs say."""
+        return tally.means()
+
+    def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
+        """The findings of each score."""
+        tally = Tally(total.arrays, names_of(prepared))
+        return {self.score: _as_finding(self.finding(tally, prepared))}
+
+
+def names_of(prepared: Known, kind: str | None = None) -> dict[Head, Head]:
+    """The names of all heads, or of one kind, by where they are in the model."""
+    names = {}
+    for head, name in prepared["names"]:
+        if kind in (None, head[0]):
+            names[Head(*head)] = Head(*name)
+    return names
+
+
+class AttentionPass(HeadMeasure):
+    """Which heads there are, and all scores that only look at attention, in one pass."""
+
+    pairs_per_chunk = 200
+    tells_notes = True
+
+    def __init__(self, options: ProfileOptions, scores: Sequence[str]):
+        super().__init__(options)
+        self.scores = scores
+
+    def _watchers(self) -> dict[str, Any]:
+        return {name: HEAD_SCORES[name].measure(self.options) for name in self.scores}
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
+        watchers = self._watchers()
+        if watchers:
+            every = list(watchers.values())
+            watch(models.forcing, pairs.values(), every, max_tokens=self.options.max_tokens)
+        for score, watcher in watchers.items():
+            for name, array in watcher.tally.arrays.items():
+                tally.join(f"{score}:{name}", array)
+
+    def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
+        if not total.arrays.get("words.sum", 0):
+            raise InputError("heads cannot be measured on a corpus without words")
+        names = names_of(prepared)
+        settings = {"sentences": int(total.arrays["pairs.sum"][0])}
+        findings = {"attention": Finding(facts={"heads": list(names.values())}, settings=settings)}
+        for score, watcher in self._watchers().items():
+            own = {}
+            for name, array in total.arrays.items():
+                if name.startswith(f"{score}:"):
+                    own[name.removeprefix(f"{score}:")] = array
+            watcher.tally = Tally(own, names)
+            findings[score] = _as_finding(watcher.result())
+        return findings
+
+
+def _as_finding(measured: Finding | Mapping[Head, float]) -> Finding:
+    return measured if isinstance(measured, Finding) else Finding(measured)
+
+
+def head_measures(
+    scores: Sequence[str],
+    options: ProfileOptions,
+    *,
+    encoder_alone: bool = False,
+    number: int | None = None,
+) -> list[HeadMeasure]:
+    """What is to be measured for some scores.
+
+    Args:
+        number: of the model, if there are several.
+    """
+    check_scores(list(scores), encoder_alone=encoder_alone)
+    watching = [name for name in scores if HEAD_SCORES[name].watches]
+    measures: dict[str, HeadMeasure] = {"attention": AttentionPass(options, watching)}
+    for name, score in HEAD_SCORES.items():
+        if name in scores and not score.watches:
+            measures[name] = score.measure(options)
+    for name, measure in measures.items():
+        measure.score = name
+        measure.name = name if number is None else f"{name}-{number}"
+    return list(measures.values())
+
+
+def profile_of(findings: Mapping[str, Finding], options: ProfileOptions) -> Profile:
+    """All findings about one model together."""
+    measured = Profile([], options=options)
+    for name in ("attention", *HEAD_SCORES):  # in the order of the table
+        if name in findings:
+            measured.add(name, findings[name])
+    return measured
 
 
 def profile(
@@ -38,8 +187,6 @@ def profile(
     pairs: Sequence[Pair],
     scores: Sequence[str] | None = None,
     options: ProfileOptions | None = None,
-    *,
-    sums: Sums | None = None,
     **changes: Any,
 ) -> Profile:
     """Scores and roles of every head of a model.
@@ -54,61 +201,17 @@ def profile(
         pairs: sentence pairs as the reader reads them.
         scores: names in ``head_scores.HEAD_SCORES``; the cheap ones by default.
         options: see ``ProfileOptions``; or name them one by one.
-        sums: where those of long passes are kept meanwhile; by default nowhere.
     """
     alone = model.forcing.attention == "encoder"
-    names = default_scores(encoder_alone=alone) if scores is None else list(scores)
-    check_scores(names, encoder_alone=alone)
-    heads = all_heads(running_heads(model.forcing))
-    if not heads:
-        raise InputError("the model has no attention heads left")
-    if not any(pair.source.text for pair in pairs):
-        raise InputError("heads cannot be measured on a corpus without words")
+    names = default_scores(encoder_alone=alone) if scores is None else scores
     options = replace(options or ProfileOptions(), **changes)
-    pairs, options = _without_skipped(pairs, options)
-    survey = Survey(model.forcing, model.reader, pairs, options, sums or Sums())
-    model_heads = all_heads(head_counts(model.forcing.model))
-    first_names = dict(zip(model_heads, head_names(model.forcing.model), strict=True))
-    names_of_heads = {head: first_names[head] for head in heads}
-    signature = {"sentences": len(pairs)}
-    measured = Profile(list(names_of_heads.values()), options=options, signature=signature)
-    for name, finding in _findings(survey, names).items():
-        measured.add(name, finding, names_of_heads)
-    return measured
-
-
-def _without_skipped(
-    pairs: Sequence[Pair], options: ProfileOptions
-) -> tuple[Sequence[Pair], ProfileOptions]:
-    """The pairs, and the gold, without pairs that were skipped as too long."""
-    if not any(pair.skipped for pair in pairs):
-        return pairs, options
-    if options.gold is not None:
-        both = zip(pairs, options.gold, strict=True)
-        options = replace(options, gold=[gold for pair, gold in both if not pair.skipped])
-    return [pair for pair in pairs if not pair.skipped], options
-
-
-def _findings(survey: Survey, names: Sequence[str]) -> dict[str, Finding]:
-    """What each score says, those that only look at attention after one pass for all of them."""
-    watchers = {}
-    for name in names:
-        if HEAD_SCORES[name].watches:
-            watchers[name] = HEAD_SCORES[name].measure(survey)
-    if watchers:
-        watch(
-            survey.forcing,
-            survey.pairs,
-            list(watchers.values()),
-            max_tokens=survey.options.max_tokens,
-            sums=survey.sums,
-        )
-    findings = {}
-    for name, score in HEAD_SCORES.items():  # in the order of the table
-        if name in names:
-            measured = watchers[name].result() if score.watches else score.measure(survey)
-            findings[name] = measured if isinstance(measured, Finding) else Finding(measured)
-    return findings
+    in_memory = ChunkReader([model], PAIRS)
+    findings: dict[str, Finding] = {}
+    for measure in head_measures(names, options, encoder_alone=alone):
+        items = measure.items(pairs)
+        with bar(measure.name, total=len(items)) as shown:
+            findings |= measure_here(measure, in_memory, items, shown.update)
+    return profile_of(findings, options)
 
 
 def head_ranks(

@@ -2,69 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.head_scores import RARE_TOP
-from fairseq_normalign.heads.profiling import Survey
+from fairseq_normalign.heads.head_scores import RARE_TOP, ProfileOptions
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
+from fairseq_normalign.host.raw_corpus import ChunkReader
+from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.frequencies import Frequencies
+
+FIRST_PAIRS = 1000  # that tell whether counts are of words or of pieces
 
 
 class RareTokens(NamedTuple):
     """How frequent source tokens are, and below what a sentence has a token that is rare."""
 
-    frequencies: Frequencies
     reader: PairReader
-    bar: float
+    frequencies: Mapping[str, float]
+    of_words: bool = False  # and not of pieces
+    bar: float | None = None  # None: all sentences count
 
     def counts(self, pairs: Sequence[Pair]) -> Tensor:
         """How frequent each source token of some pairs is, (B, S); 0 for padding."""
         counts = []
         for pair in pairs:
             pieces, words = spelled(pair.source, self.reader)
-            counts.append(torch.tensor(self.frequencies(pieces, words)))
+            tokens = words if self.of_words else pieces
+            counts.append(torch.tensor([self.frequencies.get(token, 0.0) for token in tokens]))
         return pad_sequence(counts, batch_first=True)
 
     def examined(self, counts: Tensor, keys: Tensor) -> Tensor:
         """The sentences whose rarest token is rare enough, (B,), by counts and words (B, S)."""
-        return (keys & (counts < self.bar)).any(1)
+        return keys.any(1) if self.bar is None else (keys & (counts < self.bar)).any(1)
 
 
-def rare_tokens(survey: Survey) -> RareTokens | str:
-    """The criterion of a survey; a reason if nothing can be said by it.
+def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) -> dict[str, Any]:
+    """What ``RareTokens`` must know, as JSON holds it; or why nothing can be said.
 
-    What the survey's options name, and what then cannot be used, is refused.
+    What the options name, and what then cannot be used, is refused.
     """
-    options = survey.options
-    top = RARE_TOP if options.rare_top is None else options.rare_top
-    sentences = [without_marks(pair.source, survey.reader) for pair in survey.pairs]
-    counts, name = options.counts, options.counts_name
-    if counts is None:
-        counts = dictionary_counts(survey.reader.task.source_dictionary)
-        name = "the dictionary"
+    pairs = [pair for pair in models.pairs(first)[0] if not pair.skipped]
+    sentences = [without_marks(pair.source, models.reader) for pair in pairs]
+    counts = counts_of(models.reader, options)
+    name = "the dictionary" if options.counts is None else options.counts_name
     try:
         frequencies = Frequencies(counts, name, sentences)
     except InputError as error:
         if options.counts is not None:
             raise
-        return f"{error}; name counts of the source"
+        return {"unusable": f"{error}; name counts of the source"}
+    top = top_of(options)
     if top >= len(counts):
         reason = f"{name} has {len(counts)} types, all among the {top} most frequent"
-        return unusable(survey, reason)
-    return RareTokens(frequencies, survey.reader, frequencies.bar(top))
+        return {"unusable": unusable(options, reason)}
+    return {"of_words": frequencies.of_words, "bar": frequencies.bar(top) if top else None}
 
 
-def unusable(survey: Survey, reason: str) -> str:
+def rare_tokens(
+    reader: PairReader, options: ProfileOptions, prepared: Mapping[str, Any]
+) -> RareTokens | None:
+    """The criterion that was prepared; None if nothing can be said by it."""
+    if "unusable" in prepared:
+        return None
+    counts = counts_of(reader, options)
+    return RareTokens(reader, counts, prepared["of_words"], prepared["bar"])
+
+
+def counts_of(reader: PairReader, options: ProfileOptions) -> Mapping[str, float]:
+    """How often tokens are in the training data, by default as the dictionary says."""
+    if options.counts is not None:
+        return options.counts
+    return dictionary_counts(reader.task.source_dictionary)
+
+
+def top_of(options: ProfileOptions) -> int:
+    """How many of the most frequent tokens are not rare."""
+    return RARE_TOP if options.rare_top is None else options.rare_top
+
+
+def unusable(options: ProfileOptions, reason: str) -> str:
     """Why the criterion says nothing, with what can be done; refused if the options ask for it."""
-    top = survey.options.rare_top
-    if top is not None:
-        raise InputError(f"--rare-top {top}: {reason}; expected fewer")
+    if options.rare_top is not None:
+        raise InputError(f"--rare-top {options.rare_top}: {reason}; expected fewer")
     return f"{reason}; --rare-top N takes fewer, and 0 all sentences"
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,10 @@ class Entry(NamedTuple):
     def open_heads(self) -> list[Head]:
         """The heads whose gate is not closed at test time."""
         return [head for head, state in self.heads.items() if state.gate > 0]
+
+    def count_open(self, kind: str) -> int:
+        """How many of these are of one kind of attention."""
+        return sum(head.kind == kind for head in self.open_heads())
 
 
 @dataclass(frozen=True)
@@ -82,12 +87,10 @@ class GateLog(Result):
         go = [head for head in last.heads if head not in set(stay)]
         rows: list[list[Cell]] = []
         for entry in self.entries:
-            opened = by_kind(entry.open_heads())
             row: list[Cell] = [entry.updates, len(entry.open_heads())]
-            row += [len(opened.get(kind, [])) for kind in kinds]
+            row += [entry.count_open(kind) for kind in kinds]
             row += [mean_relevance(entry, stay), mean_relevance(entry, go)]
-            row += [agreement(entry, entry, entry.heads), agreement(entry, first, entry.heads)]
-            rows.append(row)
+            rows.append([*row, agreement(entry, entry), agreement(entry, first)])
         columns = ["updates", "open", *kinds, "stay", "go", "ρ now", "ρ first"]
         decimals = [0] * (2 + len(kinds)) + [3, 3, 2, 2]
         return Table(columns, rows, decimals=decimals, name="gates")
@@ -96,10 +99,7 @@ class GateLog(Result):
         """How many heads of each kind are open at test time."""
         curves = []
         for kind in by_kind(self.entries[-1].heads):
-            points = []
-            for entry in self.entries:
-                opened = [head for head in entry.open_heads() if head.kind == kind]
-                points.append(Point(entry.updates, len(opened)))
+            points = [Point(entry.updates, entry.count_open(kind)) for entry in self.entries]
             curves.append(Curve(KINDS[kind].title, points))
         axes = ("Heads whose gate is open", "updates", "heads")
         return Curves(*axes, curves, decimals=0, zero=True, drawn=True)
@@ -107,13 +107,14 @@ class GateLog(Result):
     def _curves(self, kind: str, heads: Sequence[Head], name: str) -> Curves:
         """One of SHOWN for every head; heads that are closed in the end are dashed."""
         layers = sorted({head.layer for head in heads})
+        left = self.entries[-1].open_heads()
         curves = []
         for head in heads:
-            points = []
-            for entry in self.entries:
-                points.append(Point(entry.updates, getattr(entry.heads[head], name)))
-            is_closed = not self.entries[-1].heads[head].gate > 0
-            curves.append(Curve(str(head), points, is_closed, layers.index(head.layer)))
+            values = [getattr(entry.heads[head], name) for entry in self.entries]
+            points = [
+                Point(entry.updates, y) for entry, y in zip(self.entries, values, strict=True)
+            ]
+            curves.append(Curve(str(head), points, head not in left, layers.index(head.layer)))
         return Curves(
             f"{KINDS[kind].title}: {SHOWN[name]}",
             "updates",
@@ -155,12 +156,12 @@ def _parsed(line: str, where: str) -> Entry:
         fields = parse_json(line)
         heads = {}
         for name, state in fields["heads"].items():
-            numbers = [_number(state, key) for key in GatedHead._fields]
+            numbers = [state[key] for key in GatedHead._fields]
+            if not all(type(value) in (int, float) and 0 <= value <= 1 for value in numbers):
+                raise ValueError(f"{name}: expected numbers from 0 to 1")
             heads[parse_head(name)] = GatedHead(*numbers)
         updates, sentences = (operator.index(fields[key]) for key in ("updates", "sentences"))
-        if not isinstance(fields["rules"], str):
-            raise TypeError("rules are no text")
-        return Entry(updates, sentences, fields["rules"], heads)
+        return Entry(updates, sentences, str(fields["rules"]), heads)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{where}: not a line of --log-relevance ({error}); expected JSON with updates, "
@@ -168,50 +169,34 @@ def _parsed(line: str, where: str) -> Entry:
         ) from None
 
 
-def _number(state: dict, key: str) -> float:
-    value = state[key]
-    if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise TypeError(f"{key} is no number from 0 to 1")
-    return float(value)
-
-
 def mean_relevance(entry: Entry, heads: Collection[Head]) -> float | None:
     """The mean relevance of some heads; None without any."""
-    if not heads:
-        return None
-    return float(np.mean([entry.heads[head].relevance for head in heads]))
+    return fmean(entry.heads[head].relevance for head in heads) if heads else None
 
 
-def agreement(opened: Entry, explained: Entry, heads: Iterable[Head]) -> float | None:
-    """Spearman's ρ of P(g ≠ 0) in one entry and relevance in another, over some heads.
+def agreement(opened: Entry, explained: Entry) -> float | None:
+    """Spearman's ρ of P(g ≠ 0) in one entry and relevance in another, over all heads.
 
     P(g ≠ 0) instead of the gate, which is the same, 0 or 1, for many heads.
     """
-    heads = list(heads)
-    probabilities = np.array([opened.heads[head].open for head in heads])
-    relevances = np.array([explained.heads[head].relevance for head in heads])
-    return spearman(probabilities, relevances)
+    probabilities = [state.open for state in opened.heads.values()]
+    relevances = [explained.heads[head].relevance for head in opened.heads]
+    return spearman(np.array(probabilities), np.array(relevances))
 
 
 def summary(entries: Sequence[Entry]) -> str:
     """The last entry in one line."""
     first, last = entries[0], entries[-1]
     opened = last.open_heads()
-    closed = [head for head in last.heads if head not in set(opened)]
-    parts = [f"open {len(opened)} ({_shown(mean_relevance(last, opened))})"]
-    parts.append(f"closed {len(closed)} ({_shown(mean_relevance(last, closed))})")
-    now = _signed(agreement(last, last, last.heads))
-    before = _signed(agreement(last, first, last.heads))
+    closed = last.heads.keys() - set(opened)
+    of_open, of_closed = (_shown(mean_relevance(last, heads), ".3f") for heads in (opened, closed))
+    now, before = (_shown(agreement(last, entry), "+.2f") for entry in (last, first))
     return (
         f"relevance of gated heads at {last.updates} updates, on {last.sentences} sentences: "
-        f"{', '.join(parts)}; rank correlation of P(open) with it {now}, with that at "
-        f"{first.updates} updates {before}"
+        f"open {len(opened)} ({of_open}), closed {len(closed)} ({of_closed}); rank correlation of "
+        f"P(open) with it {now}, with that at {first.updates} updates {before}"
     )
 
 
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}"
+def _shown(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)

@@ -21,25 +21,21 @@ SETTINGS = {"positional": "positional", "syntactic": "margin", "rare": "rare", "
 OWN = ("checkpoint", "version")  # settings that may differ between models
 
 
-class Role(NamedTuple):
-    function: str  # one of FUNCTIONS
-    label: str  # as tables show it
-
-
 class Model(NamedTuple):
     """The heads of one model and what they do."""
 
     name: str
-    heads: Mapping[Head, Sequence[Role]]
+    heads: Mapping[Head, Sequence[tuple[str, str]]]  # roles: one of FUNCTIONS, and its label
     measured: Sequence[str] = FUNCTIONS  # what heads were examined for
 
-    def by_category(self, kind: str) -> dict[str, list[Sequence[Role]]]:
-        """The roles of each head of a kind; one of several functions is counted as such."""
-        categories: dict[str, list[Sequence[Role]]] = {name: [] for name in CATEGORIES}
+    def by_category(self, kind: str) -> dict[str, list[int]]:
+        """The number of roles of each head of a kind; one of several functions counts as such."""
+        categories: dict[str, list[int]] = {name: [] for name in CATEGORIES}
         for head, roles in self.heads.items():
             if head.kind == kind:
-                functions = {role.function for role in roles} or {NONE}
-                categories[functions.pop() if len(functions) == 1 else SEVERAL].append(roles)
+                functions = {function for function, _ in roles} or {NONE}
+                name = SEVERAL if len(functions) > 1 else functions.pop()
+                categories[name].append(len(roles))
         return categories
 
 
@@ -63,18 +59,17 @@ class RoleComparison(Result):
 
     def _counts(self, kind: str) -> Grid:
         """How many heads of each model do what, and how many roles these have if more."""
-        values: list[list[float | None]] = []
-        marks = []
+        values, marks = [], []
         for model in self.models:
             categories = model.by_category(kind)
-            heads, more = [], []
-            for name, members in categories.items():
-                roles = sum(map(len, members))
+            heads: list[float | None] = [sum(map(len, categories.values()))]
+            more = [""]
+            for name, roles in categories.items():
                 is_known = name in (*model.measured, SEVERAL, NONE)
-                heads.append(len(members) if is_known else None)
-                more.append(f"({roles} roles)" if roles > len(members) else "")
-            values.append([sum(map(len, categories.values())), *heads])
-            marks.append(["", *more])
+                heads.append(len(roles) if is_known else None)
+                more.append(f"({sum(roles)} roles)" if sum(roles) > len(roles) else "")
+            values.append(heads)
+            marks.append(more)
         return Grid(
             f"{KINDS[kind].title}: heads by function",
             "model",
@@ -96,9 +91,8 @@ class RoleComparison(Result):
         for head in sorted(heads):
             row: list[Cell] = [str(head)]
             for model in self.models:
-                roles = model.heads.get(head)
-                labels = ", ".join(role.label for role in roles or ())
-                row.append(REMOVED if roles is None else labels)
+                labels = [label for _, label in model.heads.get(head, ())]
+                row.append(", ".join(labels) if head in model.heads else REMOVED)
             rows.append(row)
         columns = ["head", *(model.name for model in self.models)]
         return Table(columns, rows, "What each head does", name=f"{kind}.roles")
@@ -110,16 +104,20 @@ def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
     names = [str(result.signature.get("checkpoint")) for result in results]
     if len(set(names)) < len(names):
         names = short_names(paths)
-    models = []
+    models, with_encoder = [], {}
     for path, name, result in zip(paths, names, results, strict=True):
         measured = [own for own in FUNCTIONS if SETTINGS[own] in result.signature]
-        models.append(Model(name, _heads(path, result), measured))
-    _check_measured_alike(paths, models, results)
+        model = Model(name, _heads(path, result), measured)
+        models.append(model)
+        # One whose encoder has no heads left was examined for nothing that only those can do.
+        if any(head.kind == "encoder" for head in model.heads):
+            with_encoder[path] = result.signature
+    _check_measured_alike(with_encoder)
     shared = {name: own for name, own in results[0].signature.items() if name not in OWN}
     return RoleComparison(models, {"checkpoints": "+".join(names), **shared}, kinds)
 
 
-def _heads(path: str, result: StoredResult) -> dict[Head, list[Role]]:
+def _heads(path: str, result: StoredResult) -> dict[Head, list[tuple[str, str]]]:
     """The roles of each head."""
     tables = result.tables()
     if result.kind != "heads" or not {"heads", "roles"} <= tables.keys() or "layers" in tables:
@@ -127,30 +125,21 @@ def _heads(path: str, result: StoredResult) -> dict[Head, list[Role]]:
             f"{name_of(path)}: not the heads of one model; pass what `normalign heads -o` wrote"
         )
     try:
-        heads: dict[Head, list[Role]] = {}
+        heads: dict[Head, list[tuple[str, str]]] = {}
         for row in tables["heads"].rows:
             heads[parse_head(str(row[0]))] = []
         for head, function, label in tables["roles"].rows:
             known = FUNCTIONS[FUNCTIONS.index(str(function))]
-            heads[parse_head(str(head))].append(Role(known, str(label)))
+            heads[parse_head(str(head))].append((known, str(label)))
     except DAMAGE as error:
         raise InputError(f"{name_of(path)}: damaged ({type(error).__name__}: {error})") from None
     return heads
 
 
-def _check_measured_alike(
-    paths: Sequence[str], models: Sequence[Model], results: Sequence[StoredResult]
-) -> None:
-    """Refuses roles that were measured in different ways.
-
-    A model whose encoder has no heads left was examined for nothing that only those can do.
-    """
-    with_encoder = []
-    for path, model, result in zip(paths, models, results, strict=True):
-        if any(head.kind == "encoder" for head in model.heads):
-            with_encoder.append((path, result.signature))
-    for path, signature in with_encoder:
-        first_path, first = with_encoder[0]
+def _check_measured_alike(signatures: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuses roles that were measured in different ways, by the signatures of files."""
+    for path, signature in signatures.items():
+        first_path, first = next(iter(signatures.items()))
         shared = [name for name in first if name in signature and name not in OWN]
         for name in dict.fromkeys([*shared, *SETTINGS.values()]):
             if first.get(name) != signature.get(name):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,16 +29,27 @@ from fairseq_normalign.heads.attention_pass import (
     maxima,
     watch,
 )
-from fairseq_normalign.heads.head_scores import RARE_TOP
+from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import Survey
-from fairseq_normalign.heads.rare_tokens import RareTokens, rare_tokens, unusable
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.rare_tokens import (
+    FIRST_PAIRS,
+    RareTokens,
+    prepared_rare,
+    rare_tokens,
+    top_of,
+    unusable,
+)
 from fairseq_normalign.host.pairs import Pair, Sentence
+from fairseq_normalign.host.raw_corpus import ChunkReader
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
+from fairseq_normalign.runs.chunks import Chunk
 
 # Raganato and Tiedemann (2018); their fourth is `last`.
 PATTERNS = {"itself": 0, "previous": -1, "next": 1}
 RANKS = {"rarest": 1, "two rarest": 2}
+UNITS = ("tokens", "sentences", "chance")
 MOVED = 0.1  # share of the test tokens that change places in our control
 
 
@@ -127,81 +139,80 @@ def rare_influence(relevance: np.ndarray, words: np.ndarray, rare: np.ndarray) -
     return float((of_rare[told] / means[told]).mean())
 
 
-class Positions:
-    """Relative positions of the maxima of some heads, as they come."""
+def place_of(offset):
+    """Where 0, -1, 1, -2, 2, … are counted: at 0, 1, 2, 3, 4, …, so that arrays can be added."""
+    return 2 * abs(offset) - (offset < 0)
 
-    def __init__(self) -> None:
-        self.counts: list[Counter] = []
 
-    def add(self, relative: Tensor) -> None:
-        """Adds positions relative to the query, (H, N), as :func:`offsets` gives them."""
-        self.counts = self.counts or [Counter() for _ in relative]
-        for counter, of_head in zip(self.counts, relative, strict=True):
-            positions, cases = of_head.unique(return_counts=True)
-            counter.update(dict(zip(positions.tolist(), cases.tolist(), strict=True)))
+def position_counts(relative: np.ndarray) -> np.ndarray:
+    """How often each head has each relative position, (H, M), by ``place_of``.
 
-    def favourite(self, head: int) -> tuple[int, float] | None:
-        """The most frequent position and its share; None without any case."""
-        for position, _ in self.counts[head].most_common(1):
-            return position, self.share(head, position)
-        return None
+    Args:
+        relative: positions relative to the query, (H, N), as :func:`offsets` gives them.
+    """
+    places = place_of(relative)
+    width = places.max(initial=place_of(1)) + 1
+    counts = [np.bincount(of_head, minlength=width) for of_head in places]
+    return np.array(counts, dtype=np.int64).reshape(len(relative), width)
 
-    def share(self, head: int, offset: int) -> float:
-        counts = self.counts[head]
-        return counts[offset] / max(1, sum(counts.values()))
+
+def favourite(counts: np.ndarray) -> tuple[int, float]:
+    """The most frequent position of a head and its share; of several, the nearest.
+
+    Args:
+        counts: of the head, (M,).
+    """
+    place = int(counts.argmax())
+    distance = (place + 1) // 2
+    return -distance if place % 2 else distance, float(counts[place] / counts.sum())
 
 
 class PositionWatcher:
     """Relative positions of maxima in self-attention; in the encoder, also the last token."""
 
-    KEPT = ("positions", "last")
-
-    def __init__(self, survey: Survey) -> None:
-        self.threshold = survey.options.positional_threshold
-        self.positions: dict[tuple[str, int], Positions] = defaultdict(Positions)
-        self.last = Tally()
+    def __init__(self, options: ProfileOptions):
+        self.threshold = options.positional_threshold
+        self.tally = Tally()
 
     def __call__(self, seen: Seen) -> None:
         kind, _ = seen.attention
+        weights = seen.recorded.weights
         if kind != "cross":
-            self.positions[seen.attention].add(offsets(seen.recorded.weights, seen.cells))
+            counts = position_counts(offsets(weights, seen.cells).cpu().numpy())
+            self.tally.join_heads("positions", seen.attention, counts)
         if kind == "encoder":
-            hits, cases = last_hits(seen.recorded.weights, seen.cells)
-            self.last.add(seen.attention, hits.cpu(), cases)
+            hits, cases = last_hits(weights, seen.cells)
+            self.tally.add(seen.attention, hits.cpu(), cases, "last")
 
     def result(self) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         details = {}
-        for attention, positions in self.positions.items():
-            for number in range(len(positions.counts)):
-                head = Head(*attention, number)
-                favourite = positions.favourite(number)
-                if favourite is not None:
-                    offset, share = favourite
-                    patterns = self._patterns(head, positions)
-                    details[head] = {"offset": offset, "share": share, "patterns": patterns}
+        last = self.tally.means("last")
+        for head, counts in self.tally.by_head("positions").items():
+            if not counts.any():
+                continue
+            patterns = {}
+            for name, offset in PATTERNS.items():
+                if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that is later
+                    patterns[name] = float(counts[place_of(offset)] / counts.sum())
+            if head in last:
+                patterns["last"] = last[head]
+            offset, share = favourite(counts)
+            details[head] = {"offset": offset, "share": share, "patterns": patterns}
         settings = {"positional": self.threshold} if details else {}
-        return Finding(details={"positions": details}, settings=settings)
-
-    def _patterns(self, head: Head, positions: Positions) -> dict[str, float]:
-        shares = {}
-        for name, offset in PATTERNS.items():
-            if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that comes later
-                shares[name] = positions.share(head.head, offset)
-        last = self.last.means()
-        if head in last:
-            shares["last"] = last[head]
-        return shares
+        return Finding(facts={"positions": details}, settings=settings)
 
 
 class RareWatcher:
-    """How often encoder heads look at the rarest tokens of the sentence."""
+    """How often encoder heads look at the rarest tokens of the sentence.
 
-    KEPT = ("tallies",)
+    Args:
+        tally: where it is counted.
+        of: what the counts are called.
+    """
 
-    def __init__(self, tokens: RareTokens):
-        self.tokens = tokens
-        self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
+    def __init__(self, tokens: RareTokens, tally: Tally, of: str = "as it is"):
+        self.tokens, self.tally, self.of = tokens, tally, of
         self.batch: Sequence[Pair] | None = None
 
     def __call__(self, seen: Seen) -> None:
@@ -216,22 +227,19 @@ class RareWatcher:
             rare = rarest(self.counts, keys, rank=rank)
             hits = rare_hits(seen.recorded.weights, seen.cells, rare, sentences)
             for unit, (sums, cases) in hits.items():
-                self.tallies[name, unit].add(seen.attention, sums.cpu(), cases)
-
-    def sentences(self) -> int:
-        """How many sentences were looked at."""
-        return max(self.tallies["rarest", "sentences"].cases.values(), default=0)
-
-    def details(self) -> dict[Head, dict]:
-        """For each head, rank and unit (tokens, sentences, chance) the mean."""
-        means: dict[Head, dict] = defaultdict(dict)
-        for (rank, unit), tally in self.tallies.items():
-            for head, mean in tally.means().items():
-                means[head].setdefault(rank, {})[unit] = mean
-        return dict(means)
+                self.tally.add(seen.attention, sums.cpu(), cases, f"{self.of}/{name}/{unit}")
 
 
-class RareRole:
+def rare_shares(tally: Tally, of: str = "as it is") -> dict[Head, dict]:
+    """For each head, rank and unit (tokens, sentences, chance) the mean."""
+    means: dict[Head, dict] = {}
+    for rank, unit in product(RANKS, UNITS):
+        for head, mean in tally.means(f"{of}/{rank}/{unit}").items():
+            means.setdefault(head, {}).setdefault(rank, {})[unit] = mean
+    return means
+
+
+class RareRole(HeadMeasure):
     """Maxima on rare tokens, and a control: the same after some tokens have changed places.
 
     Only sentences count whose rarest token is not among the most frequent (Voita et al., 2019). If
@@ -239,68 +247,44 @@ class RareRole:
     said, and refused if the options ask for it.
     """
 
-    KEPT = ("tallies",)
+    pairs_per_chunk = 200
+    first_pairs = FIRST_PAIRS
 
-    def __init__(self, survey: Survey):
-        self.survey = survey
-        self.watcher: RareWatcher | None = None
-        tokens = rare_tokens(survey)
-        if isinstance(tokens, str):
-            _tell(tokens)
-        else:
-            self.watcher = RareWatcher(tokens)
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+        options = self.options
+        file = None if options.counts is None else Path(options.counts_name).name
+        known = {"frequencies": file or "dictionary", "seed": options.seed}
+        return {**prepared_rare(models, first, options), **known}
 
-    def __call__(self, seen: Seen) -> None:
-        if self.watcher is not None:
-            self.watcher(seen)
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        options = self.options
+        tokens = rare_tokens(models.reader, options, prepared)
+        if tokens is None:
+            return
+        encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
+        watcher, control = RareWatcher(tokens, tally), RareWatcher(tokens, tally, "moved")
+        watch(encoder, pairs.values(), [watcher], max_tokens=options.max_tokens)
+        moved = moved_pairs(pairs, seed=options.seed)
+        watch(encoder, moved, [control], max_tokens=options.max_tokens)
 
-    @property
-    def tallies(self) -> dict[tuple[str, str], Tally]:
-        """The sums of the watcher; none if nothing is measured."""
-        return {} if self.watcher is None else self.watcher.tallies
-
-    @tallies.setter
-    def tallies(self, tallies: dict[tuple[str, str], Tally]) -> None:
-        if self.watcher is not None:
-            self.watcher.tallies = tallies
-
-    def result(self) -> Finding:
-        if self.watcher is None:
-            return Finding()
-        rare = self.watcher.details()
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
+        rare = rare_shares(tally)
         if not rare:
-            top = self._top()
+            top = top_of(self.options)
             reason = f"the rarest token of every sentence is among the {top} most frequent"
-            _tell(unusable(self.survey, reason))
+            why = prepared.get("unusable") or unusable(self.options, reason)
+            warnings.warn(f"no rare-token roles: {why}", stacklevel=2)
             return Finding()
-        options = self.survey.options
-        control = RareWatcher(self.watcher.tokens)
-        pairs = list(moved_pairs(self.survey.pairs, seed=options.seed))
-        watch(
-            self.survey.forcing,
-            pairs,
-            [control],
-            max_tokens=options.max_tokens,
-            sums=self.survey.sums,
-            name="attention-moved",
-        )
-        own = options.counts is None
+        examined = tally.by_head("as it is/rarest/sentences").values()
         settings = {
-            "frequencies": "dictionary" if own else Path(options.counts_name).name,
-            "rare-top": self._top(),
-            "rare-sentences": self.watcher.sentences(),
-            "seed": options.seed,
-            "rare": options.rare_threshold,
+            "frequencies": prepared["frequencies"],
+            "rare-top": top_of(self.options),
+            "rare-sentences": max(int(cases) for _, cases in examined),
+            "seed": prepared["seed"],
+            "rare": self.options.rare_threshold,
         }
-        return Finding(details={"rare": rare, "rare_moved": control.details()}, settings=settings)
-
-    def _top(self) -> int:
-        top = self.survey.options.rare_top
-        return RARE_TOP if top is None else top
-
-
-def _tell(reason: str) -> None:
-    warnings.warn(f"no rare-token roles: {reason}", stacklevel=2)
+        facts = {"rare": rare, "rare_moved": rare_shares(tally, "moved")}
+        return Finding(facts=facts, settings=settings)
 
 
 def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:
@@ -319,6 +303,6 @@ def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:
     return pair._replace(source=Sentence(pair.source.tokens[order], words, pair.source.text))
 
 
-def moved_pairs(pairs: Iterable[Pair], *, seed: int = 1) -> Iterator[Pair]:
-    generator = random.Random(seed)
-    return (moved(pair, generator) for pair in pairs)
+def moved_pairs(pairs: Mapping[int, Pair], *, seed: int = 1) -> list[Pair]:
+    """Pairs by line, all moved: the same for a seed and a line, whoever works on it."""
+    return [moved(pair, random.Random(f"{seed} {line}")) for line, pair in pairs.items()]

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from fairseq_normalign.attention.extract import to_words
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import record_heads, running_heads
+from fairseq_normalign.heads.attention_pass import Tally, record_heads, running_heads
 from fairseq_normalign.heads.head_scores import MARGINS
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import Survey
-from fairseq_normalign.host.batches import map_batches, text_of_batch
-from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, examined
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
+from fairseq_normalign.heads.roles import favourite, position_counts
+from fairseq_normalign.host.batches import map_batches
+from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
+from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
-from fairseq_normalign.names import all_heads
-from fairseq_normalign.progress import bar
-from fairseq_normalign.runs.chunks import cut
+from fairseq_normalign.names import Head
+from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.treebank import Tree
 
 RELATIONS = {"nsubj": ("nsubj",), "obj": ("obj", "dobj"), "amod": ("amod",), "advmod": ("advmod",)}
 DIRECTIONS = ("{}→head", "head→{}")
 MIN_CASES = 30  # fewer say nothing
-WINDOW = 200  # trees sorted by length at a time
 
 
 def maximum_spanning_tree(scores: np.ndarray, root: int) -> np.ndarray:
@@ -93,10 +93,10 @@ def _cycle(heads: np.ndarray, root: int) -> list[int]:
     return []
 
 
-def attachments(heads: Iterable[int], gold: Sequence[int]) -> int:
+def attachments(heads: ArrayLike, gold: Sequence[int]) -> int:
     """How many words have their gold head. The root, which is given, does not count."""
-    pairs = zip(heads, gold, strict=True)
-    return sum(head == gold_head for head, gold_head in pairs if gold_head >= 0)
+    expected = np.asarray(gold)
+    return int(((np.asarray(heads) == expected) & (expected >= 0)).sum())
 
 
 # Every word hangs on the next, or on the one before.
@@ -105,22 +105,21 @@ BASELINES = {"left-branching": 1, "right-branching": -1}
 
 def branching(gold: Sequence[int], offset: int) -> int:
     """How many words have the neighbour at ``offset`` as their gold head."""
-    return attachments([place + offset for place in range(len(gold))], gold)
+    return attachments(np.arange(len(gold)) + offset, gold)
 
 
-class Accuracy(NamedTuple):
-    """How often the maximum of a word is the other end of its relation, in one direction."""
+class Relation(NamedTuple):
+    """The other ends of a relation, in one direction, and the best relative position for them."""
 
-    cases: int
-    offset: int | None  # the most frequent relative position of the other end
-    baseline: float | None  # its share
-    heads: list[float]  # (H,), empty without cases
+    cases: int = 0
+    offset: int | None = None  # the most frequent relative position of the other end
+    baseline: float | None = None  # its share
 
-    def beats_baseline(self, head: int, margin: str) -> bool:
-        """Whether a head is above the baseline by a margin; see ``criteria.MARGINS``."""
+    def is_found(self, accuracy: float, margin: str) -> bool:
+        """Whether an accuracy is above the baseline by a margin; see ``head_scores.MARGINS``."""
         if self.cases < MIN_CASES or self.baseline is None:
             return False
-        return self.heads[head] >= MARGINS[margin](self.baseline)
+        return accuracy >= MARGINS[margin](self.baseline)
 
 
 def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
@@ -136,118 +135,114 @@ def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
                 yield from_head.format(relation), head, dependent
 
 
-class Syntax:
-    """Relations and trees in the weights of some heads, as sentences come."""
+class Syntax(HeadMeasure):
+    """Relations and trees in the weights of all encoder heads, between words.
 
-    KEPT = ("hits", "offsets", "attached", "branching", "words")
+    An item is a tree.
+    """
 
-    def __init__(self) -> None:
-        names = [way.format(relation) for relation, way in product(RELATIONS, DIRECTIONS)]
-        self.hits: dict[str, np.ndarray] = {name: np.zeros(1) for name in names}  # (H,)
-        self.offsets: dict[str, Counter[int]] = {name: Counter() for name in names}
-        self.attached = np.zeros(1)  # (H,)
-        self.branching: Counter[str] = Counter()
-        self.words = 0
+    pairs_per_chunk = 200
+    first_pairs = EXAMINED_PAIRS
 
-    def add(self, weights: np.ndarray, tree: Tree) -> None:
-        """Adds a sentence.
+    def items(self, pairs: Sequence[Any]) -> Sequence[Tree]:
+        if not self.options.trees:
+            raise InputError("syntactic roles and UAS need a treebank; expected trees")
+        return self.options.trees
 
-        Args:
-            weights: between its words, (H, N, N): what a word gives to all pieces of another,
-                averaged over its own.
-        """
-        maxima = weights.argmax(2)  # (H, N)
-        for name, query, other in ends(tree):
-            self.hits[name] = self.hits[name] + (maxima[:, query] == other)
-            self.offsets[name][other - query] += 1
-        induced = [
-            attachments(maximum_spanning_tree(head, tree.root), tree.heads) for head in weights
-        ]
-        self.attached = self.attached + np.array(induced)
-        self.branching.update(
-            {name: branching(tree.heads, offset) for name, offset in BASELINES.items()}
+    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[list[Pair], dict[str, Any]]:
+        pairs = []
+        for number, tree in enumerate(chunk.items, chunk.first + 1):
+            where = f"line {number} ({tree.where})"
+            pairs.append(models.reader.pair(tree.words, None, where))
+        return pairs, {}
+
+    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+        models.reader.examine(self.pairs(models, first)[0], "treebank")
+        return {"trees": len(self.options.trees)}
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        if not names_of(prepared, "encoder"):
+            return
+        encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
+        run = partial(_weights_between_words, encoder)
+        weights = map_batches(pairs.values(), run, max_tokens=self.options.max_tokens)
+        for line, of_tree in zip(pairs, weights, strict=True):
+            add_tree(tally, of_tree, self.options.trees[line])
+
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
+        heads = list(names_of(prepared, "encoder").values())
+        if not heads:
+            warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
+            return Finding()
+        found = relations(tally)
+        for relation in RELATIONS:
+            if not found[DIRECTIONS[0].format(relation)].cases:
+                text = f"{self.options.trees_name}: no sentence has the relation {relation!r}"
+                warnings.warn(text, stacklevel=2)
+        scores, branching = attachment_scores(tally)
+        accurate: dict[Head, dict[str, float]] = {head: {} for head in heads}
+        for name, shares in accuracies(tally).items():
+            for head, share in zip(heads, shares, strict=True):
+                accurate[head][name] = share
+        settings = {"trees": prepared["trees"], "margin": self.options.syntactic_margin}
+        return Finding(
+            dict(zip(heads, scores, strict=True)),
+            {"accuracies": accurate, "relations": found, "branching": branching},
+            settings,
         )
-        self.words += len(tree.words) - 1
-
-    def accuracies(self) -> dict[str, Accuracy]:
-        """Of every relation and direction."""
-        return {name: _accuracy(hits, self.offsets[name]) for name, hits in self.hits.items()}
-
-    def missing(self) -> list[str]:
-        """Relations that no sentence has."""
-        return [
-            relation for relation in RELATIONS if not self.offsets[DIRECTIONS[0].format(relation)]
-        ]
-
-    def attachment_scores(self) -> tuple[list[float], dict[str, float]]:
-        """UAS of the trees of every head, and of the baselines.
-
-        Punctuation counts; the root, which is given, does not.
-        An arc is as good as the weight that the dependent gives to its head (Raganato and
-        Tiedemann, 2018).
-        """
-        words = max(1, self.words)
-        baselines = {name: self.branching[name] / words for name in BASELINES}
-        return (self.attached / words).tolist(), baselines
 
 
-def _accuracy(hits: np.ndarray, offsets: Counter[int]) -> Accuracy:
-    cases = sum(offsets.values())
-    if not cases:
-        return Accuracy(0, None, None, [])
-    offset, count = offsets.most_common(1)[0]
-    return Accuracy(cases, offset, count / cases, (hits / cases).tolist())
-
-
-def syntax(survey: Survey) -> Finding:
-    """Relations and trees in the weights of all encoder heads, between words."""
-    options = survey.options
-    if not options.trees:
-        raise InputError("syntactic roles and UAS need a treebank; expected trees")
-    forcing = TeacherForcing(survey.forcing.model, survey.reader.task, attention="encoder")
-    heads = all_heads(running_heads(forcing))
-    if not heads:
-        warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
-        return Finding()
-    measured = measure_syntax(forcing, survey)
-    for relation in measured.missing():
-        warnings.warn(
-            f"{options.trees_name}: no sentence has the relation {relation!r}", stacklevel=2
-        )
-    scores, branching = measured.attachment_scores()
-    attached = dict(zip(heads, scores, strict=True))
-    places = {head: place for place, head in enumerate(heads)}
-    facts = {"relations": measured.accuracies(), "branching": branching}
-    settings = {"trees": len(options.trees), "margin": options.syntactic_margin}
-    return Finding(attached, {"parsed": places}, facts, settings)
-
-
-def measure_syntax(forcing: TeacherForcing, survey: Survey) -> Syntax:
-    """The trees as all encoder heads see them, in the order of ``all_heads``.
+def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:
+    """Adds a sentence.
 
     Args:
-        forcing: looks at the encoder, as ``TeacherForcing(…, attention="encoder")``.
+        weights: between its words, (H, N, N): what a word gives to all pieces of another,
+            averaged over its own.
     """
-    trees = survey.options.trees
-    pairs = list(examined(_sentences(trees, survey.reader), survey.reader, name="treebank"))
-    run = partial(_weights_between_words, forcing)
-    measured = Syntax()
-    this_pass = survey.sums.begin("trees", [measured], unit="sentences")
-    windows = (window.items for window in cut(zip(trees, pairs, strict=True), WINDOW))
-    with bar("trees", total=this_pass.left(len(trees)), unit="sentences") as shown:
-        for window in this_pass.over(windows, text=text_of_batch, size=len):
-            of_window = [pair for _, pair in window]
-            weights = map_batches(of_window, run, max_tokens=survey.options.max_tokens)
-            for (tree, _), of_tree in zip(window, weights, strict=True):
-                measured.add(of_tree, tree)
-                shown.update()
-    return measured
+    maxima = weights.argmax(2)  # (H, N)
+    for name, query, other in ends(tree):
+        tally.join(f"{name}.hits.sum", (maxima[:, query] == other).astype(int))
+        tally.join(f"{name}.offsets.sum", position_counts(np.array([[other - query]])))
+    induced = []
+    for head in weights:
+        induced.append(attachments(maximum_spanning_tree(head, tree.root), tree.heads))
+    tally.join("attached.sum", np.array(induced, dtype=np.int64))
+    tally.join("branching.sum", [branching(tree.heads, way) for way in BASELINES.values()])
+    tally.join("words.sum", [len(tree.words) - 1])
 
 
-def _sentences(trees: Sequence[Tree], reader: PairReader) -> Iterator[Pair]:
-    """The sentences of a treebank, which have no target."""
-    for number, tree in enumerate(trees, 1):
-        yield reader.pair(tree.words, None, f"line {number} ({tree.where})")
+def relations(tally: Tally) -> dict[str, Relation]:
+    """Of every relation and direction, how often it was there, and where."""
+    found = {}
+    for relation, way in product(RELATIONS, DIRECTIONS):
+        name = way.format(relation)
+        found[name] = Relation()
+        if f"{name}.offsets.sum" in tally.arrays:
+            (counts,) = tally.arrays[f"{name}.offsets.sum"]
+            found[name] = Relation(int(counts.sum()), *favourite(counts))
+    return found
+
+
+def accuracies(tally: Tally) -> dict[str, list[float]]:
+    """How often the maximum of a word is the other end of its relation, for each head, (H,)."""
+    shares = {}
+    for name, (cases, _, _) in relations(tally).items():
+        if cases:
+            shares[name] = (tally.arrays[f"{name}.hits.sum"] / cases).tolist()
+    return shares
+
+
+def attachment_scores(tally: Tally) -> tuple[list[float], dict[str, float]]:
+    """UAS of the trees of every head, and of the baselines.
+
+    Punctuation counts; the root, which is given, does not.
+    An arc is as good as the weight that the dependent gives to its head (Raganato and
+    Tiedemann, 2018).
+    """
+    words = max(1, int(tally.arrays["words.sum"][0]))
+    baselines = (tally.arrays["branching.sum"] / words).tolist()
+    scores = (tally.arrays["attached.sum"] / words).tolist()
+    return scores, dict(zip(BASELINES, baselines, strict=True))
 
 
 def _weights_between_words(forcing: TeacherForcing, batch: list[Pair]) -> Iterator[np.ndarray]:

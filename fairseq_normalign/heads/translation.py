@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import read_lines
+from fairseq_normalign.heads.comparison import Texts
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
@@ -18,15 +18,6 @@ from fairseq_normalign.host.translate import Translator, reference
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import InMemory, read_together
 from fairseq_normalign.text.words import TextFile
-
-TOKENIZERS = tuple(BLEU.TOKENIZERS)
-
-
-class Texts(NamedTuple):
-    """Two parallel files of text."""
-
-    source: str
-    target: str
 
 
 def read_corpus(
@@ -57,35 +48,20 @@ def transposed(tuples: Iterable[tuple], count: int) -> list[list]:
     return [list(column) for column in zip(*tuples, strict=True)] or [[]] * count
 
 
-def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
-    """sacrebleu's BLEU with one of its tokenisers."""
-    if tokenize not in TOKENIZERS:
-        expected = ", ".join(TOKENIZERS)
-        raise InputError(f"unknown tokeniser {tokenize!r}; expected one of sacrebleu's: {expected}")
-    tokenised = tokenize == "none"  # whoever says so need not be warned of it
-    try:
-        return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenised)
-    except (ImportError, OSError, RuntimeError) as error:  # it may need packages, or the web
-        reason = " ".join(str(error).split())
-        raise InputError(f"sacrebleu's tokeniser {tokenize}: {reason}") from None
-
-
 def translation_metrics(
     tokenize: str = "13a", *, lowercase: bool = False
 ) -> dict[str, BLEU | CHRF]:
-    """sacrebleu's BLEU and chrF."""
-    bleu = bleu_metric(tokenize, lowercase=lowercase)
+    """sacrebleu's BLEU, with one of its tokenisers, and chrF."""
+    if tokenize not in BLEU.TOKENIZERS:
+        expected = ", ".join(BLEU.TOKENIZERS)
+        raise InputError(f"unknown tokeniser {tokenize!r}; expected one of sacrebleu's: {expected}")
+    tokenised = tokenize == "none"  # whoever says so need not be warned of it
+    try:
+        bleu = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenised)
+    except (ImportError, OSError, RuntimeError) as error:  # it may need packages, or the web
+        reason = " ".join(str(error).split())
+        raise InputError(f"sacrebleu's tokeniser {tokenize}: {reason}") from None
     return {"BLEU": bleu, "chrF": CHRF(lowercase=lowercase)}
-
-
-class Stopwatch(NamedTuple):
-    """What a model generated, and in how many seconds of process time."""
-
-    tokens: int = 0
-    seconds: float = 0.0
-
-    def plus(self, tokens: int, seconds: float) -> Stopwatch:
-        return Stopwatch(self.tokens + tokens, self.seconds + seconds)
 
 
 def side_by_side(
@@ -98,7 +74,7 @@ def side_by_side(
     """
     batches = list(numbered_batches(pairs, max_tokens=max_tokens))
     texts = [[""] * len(pairs) for _ in translators]
-    watches = [Stopwatch()] * len(translators)
+    tokens, seconds = [0] * len(translators), [0.0] * len(translators)
     for translate in translators:
         translate([pair for _, pair in batches[0]])
     with bar("translation", total=len(pairs), unit="sentences") as shown:
@@ -106,10 +82,11 @@ def side_by_side(
             for model, translate in enumerate(translators):
                 start = time.process_time()
                 hypotheses = translate([pair for _, pair in batch])
-                spent = time.process_time() - start
-                watches[model] = watches[model].plus(sum(map(len, hypotheses)), spent)
+                seconds[model] += time.process_time() - start
+                tokens[model] += sum(map(len, hypotheses))
                 for (place, pair), hypothesis in zip(batch, hypotheses, strict=True):
                     if not pair.skipped:
                         texts[model][place] = translate.text(hypothesis)
             shown.update(len(batch))
-    return texts, [watch.tokens / watch.seconds for watch in watches]
+    speeds = [count / spent for count, spent in zip(tokens, seconds, strict=True)]
+    return texts, speeds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -74,19 +73,3 @@ def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def text_of(pairs: Iterable[Pair]) -> bytes:
-    """What a model reads of some pairs, and what it is counted by."""
-    lines = []
-    for pair in pairs:
-        sides = []
-        for sentence in (pair.source, pair.target):
-            sides += [sentence.tokens.tolist(), sentence.words, sentence.text]
-        lines.append(json.dumps(sides))
-    return "\n".join([*lines, ""]).encode()
-
-
-def text_of_batch(numbered: Iterable[tuple[int, Pair]]) -> bytes:
-    """The same of a batch of numbered pairs."""
-    return text_of(pair for _, pair in numbered)

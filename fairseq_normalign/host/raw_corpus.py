@@ -346,7 +346,12 @@ class Notes:
         self.unknown = np.zeros((2, 2), int)
 
     def add(self, notes: Mapping[str, Any]) -> None:
-        """The notes of a chunk; refuses one whose long pairs were dealt with in another way."""
+        """The notes of a chunk; refuses one whose long pairs were dealt with in another way.
+
+        Where a corpus is gone through several times, one measure tells.
+        """
+        if not notes:
+            return
         count, places = notes["too_long"]
         if count and notes["policy"] != self.reader.too_long:
             raise InputError(

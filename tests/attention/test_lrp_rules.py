@@ -16,10 +16,8 @@ from fairseq_normalign.attention.lrp_rules import (
     EPS,
     RULES,
     AttnLRP,
-    Contributions,
     Epsilon,
     Voita,
-    by_position,
     contributions,
     head_shares,
     rule_set,
@@ -334,14 +332,3 @@ def test_contributions():
     quarters = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
     np.testing.assert_allclose(contributed.source_entropy, [math.log(2), quarters, math.log(2)])
     np.testing.assert_allclose(contributed.prefix_entropy, [0.0, math.log(2), math.nan])
-
-
-def test_means_by_position_are_over_the_sentences_that_reach_it():
-    entropies = np.array([1.0, 2.0, 3.0])
-    undefined = np.array([np.nan])
-    long = Contributions(np.array([0.5, 0.25, 1.0]), entropies, entropies)
-    short = Contributions(np.array([0.25]), undefined, undefined)
-    assert [len(part) for part in by_position([])] == [0, 0, 0]
-    means = by_position([long, short])
-    assert means.source.tolist() == [0.375, 0.25, 1.0]
-    assert means.source_entropy.tolist() == [1.0, 2.0, 3.0]

@@ -123,20 +123,9 @@ REFUSED = {
     "gold alone": (["--gold", "x"], "--gold, --gold-source and --gold-target go together"),
     "gold texts alone": (["--gold-source", "x", "--gold-target", "y"], "--gold, .* go together"),
     "no sentences": (["--limit", "0"], "--limit: '0': expected a number from 1"),
-    "no beam": (["--beam", "0"], "--beam: '0': expected a number from 1"),
     "no search": (["--score-reference"], "--score-reference translates nothing"),
-    "no picture": (
-        ["--plot", "x.txt"],
-        r"--plot x\.txt: expected a name that ends in \.png, \.pdf, \.svg",
-    ),
-    "no folder": (["-o", "none/x.json"], r"none/x\.json: cannot be written: no such directory"),
-    "no folder for the picture": (
-        ["--plot", "none/x.png"],
-        r"none/x\.png: cannot be written: no such directory",
-    ),
     "an input as output": (["-o", "a.pt"], r"a\.pt: would overwrite the input a\.pt"),
     "no such model": (["--path", "c.pt"], r"c\.pt: no such checkpoint"),
-    "a typo": (["--lenpenn", "1"], "unknown option --lenpenn"),
 }
 
 
@@ -165,25 +154,11 @@ def test_defaults(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("paths", "options", "message"),
-    [
-        (["none.pt"], [], r"none\.pt: no such checkpoint"),
-        ([], ["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
-        (
-            [],
-            ["--gold", "none", "--gold-source", "none", "--gold-target", "none"],
-            "none: no such file",
-        ),
-    ],
-)
-def test_bad_input_exits_2_and_leaves_the_old_file(
-    paths, options, message, corpus, checkpoint, tmp_path
-):
+def test_bad_input_exits_2_and_leaves_the_old_file(corpus, checkpoint, tmp_path):
     output = tmp_path / "old.json"
     output.write_text("old\n")
-    done = evaluate(corpus, [checkpoint, *paths], *options, "-o", output, check=False)
+    done = evaluate(corpus, [checkpoint], "--gen-subset", "none", "-o", output, check=False)
     assert done.returncode == 2, done.stderr
-    assert re.search(message, done.stderr.splitlines()[-1]), done.stderr
+    assert "no subset 'none' of src-tgt in" in done.stderr.splitlines()[-1]
     assert (done.stdout, output.read_text()) == ("", "old\n")
     assert [path.name for path in tmp_path.iterdir()] == ["old.json"]

@@ -164,7 +164,6 @@ BAD = {
         ["--gold", "{tmp}/gold"],
         "line counts differ: .*gold has 1, the corpus has 40 lines",
     ),
-    "no such file": (["--conllu", "none"], "none: no such file"),
     "no decoder": (
         ["--attention", "encoder", "--ablation"],
         "ablation needs the decoder, which is left out",
@@ -180,13 +179,6 @@ BAD = {
     "no rare token": (
         ["--frequencies", "{tmp}/all", "--rare-top", "99999"],
         r"--rare-top 99999: .*all has \d+ types, all among the 99999 most frequent; expected fewer",
-    ),
-    "negative rare": (["--rare-top", "-1"], "--rare-top: '-1': expected a number from 0"),
-    "nothing": (["--limit", "0"], "--limit: '0': expected a number from 1"),
-    "no sentence": (["--ablation-bleu", "-1"], "--ablation-bleu: '-1': expected a number from 1"),
-    "other picture": (
-        ["--plot", "x.jpg"],
-        r"--plot x\.jpg: expected a name that ends in \.png, \.pdf, \.svg",
     ),
 }
 

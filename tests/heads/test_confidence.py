@@ -28,55 +28,32 @@ def attention(kind, heads=3):
     return weights, seen, queries, keys, causal
 
 
-def slow_confidence(weights, queries, keys, causal, eos):
-    maxima = []
-    for b, line in enumerate(queries.tolist()):
-        for t, query in enumerate(line):
-            candidates = [
-                s for s, key in enumerate(keys[b].tolist()) if key >= 0 and not (causal and s > t)
-            ]
-            if query == PAD or not candidates or (eos == "both" and query == MARK):
-                continue
-            maxima.append([max(head[t][s] for s in candidates) for head in weights[b].tolist()])
-    return torch.tensor(maxima)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("eos", ["key", "both"])
-def test_confidence_equals_the_slow_twin(kind, eos):
-    weights, seen, *rest = attention(kind)
-    sums, cases = confidences(weights, seen, eos=eos)
-    expected = slow_confidence(weights, *rest, eos)
-    assert cases == len(expected)
-    torch.testing.assert_close(sums, expected.sum(0), rtol=1e-4, atol=1e-5)
-
-
-def slow_entropy(weights, queries, keys, causal, eos):
-    """−Σ p ln p over the words that a query sees, p = α / Σ α, for each query that counts."""
+def slow(weights, queries, keys, causal, eos, of_row):
+    """A number for each query that counts and each head, of the weights of the words it sees."""
     by_query = []
     for b, line in enumerate(queries.tolist()):
         for t, query in enumerate(line):
-            candidates = [
-                s for s, key in enumerate(keys[b].tolist()) if key >= 0 and not (causal and s > t)
-            ]
-            if query == PAD or not candidates or (eos == "both" and query == MARK):
+            words = [s for s, key in enumerate(keys[b].tolist()) if key >= 0]
+            words = [s for s in words if not (causal and s > t)]
+            if query == PAD or not words or (eos == "both" and query == MARK):
                 continue
-            of_heads = []
-            for head in weights[b].tolist():
-                total = sum(head[t][s] for s in candidates)
-                shares = [head[t][s] / total for s in candidates]
-                of_heads.append(-sum(share * math.log(share) for share in shares))
-            by_query.append(of_heads)
+            by_query.append([of_row([head[t][s] for s in words]) for head in weights[b].tolist()])
     return torch.tensor(by_query)
+
+
+def entropy(row):
+    """−Σ p ln p, p = α / Σ α."""
+    return -sum(weight / sum(row) * math.log(weight / sum(row)) for weight in row)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("eos", ["key", "both"])
-def test_entropy_equals_the_slow_twin(kind, eos):
+@pytest.mark.parametrize(("function", "of_row"), [(confidences, max), (entropies, entropy)])
+def test_means_equal_the_slow_twin(kind, eos, function, of_row):
     weights, seen, *rest = attention(kind)
-    sums, cases = entropies(weights, seen, eos=eos)
-    expected = slow_entropy(weights, *rest, eos)
-    assert cases == len(expected) == confidences(weights, seen, eos=eos)[1]
+    sums, cases = function(weights, seen, eos=eos)
+    expected = slow(weights, *rest, eos, of_row)
+    assert cases == len(expected)
     torch.testing.assert_close(sums, expected.sum(0), rtol=1e-4, atol=1e-5)
 
 

@@ -6,26 +6,22 @@ from itertools import product
 import pytest
 import torch
 from fairseq.data import indexed_dataset
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads import evaluation, translation
+from fairseq_normalign.heads import translation
+from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
 from fairseq_normalign.heads.evaluation import (
-    GoldTexts,
+    Loaded,
     aer_scores,
+    check_alike,
     compare,
     open_heads,
     open_names,
 )
-from fairseq_normalign.heads.translation import (
-    Texts,
-    read_corpus,
-    side_by_side,
-    translation_metrics,
-)
+from fairseq_normalign.heads.translation import read_corpus, side_by_side, translation_metrics
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.compat import without_leftovers
@@ -33,8 +29,8 @@ from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.translate import Translator
 from fairseq_normalign.text.links import GoldFile
 from tests.conftest import ToyTask, build_model
+from tests.stored import OPTIONS, state
 
-SIZES = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": 2}
 SOURCE = ["w1 w2 w3", "w4 w5", "w5 w6 w7 w8 w9", "w2 w2 w1 w7"]
 # Capitals and blanks stay as they are.
 TARGET = ["w3 w2 w1 w1", "W5 w4", "w9 w8 w7", "w1 w7 w20  w20"]
@@ -44,41 +40,13 @@ SHORT = {"max_len_a": 0, "max_len_b": 8}
 
 def save(path, *, heads: int = 4, noise: float = 0.0, languages: str = "ab") -> str:
     """A random model as a checkpoint."""
-    options = {}
-    for name, value in SIZES.items():
-        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
-    options.update(
-        encoder_attention_heads=heads, decoder_attention_heads=heads, share_all_embeddings=True
-    )
-    options.update(max_source_positions=64, max_target_positions=64)
-    model = build_model(**options).state_dict()
+    own = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
+    own |= dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    stored = state(args=Namespace(**{**OPTIONS, **own}))
     torch.manual_seed(2)
-    model = {name: value + noise * torch.randn_like(value) for name, value in model.items()}
-    args = Namespace(**options)
-    ARCH_CONFIG_REGISTRY["transformer"](args)  # a checkpoint has every option
-    task = {
-        "_name": "translation",
-        "source_lang": languages[0],
-        "target_lang": languages[1],
-        "left_pad_source": True,
-    }
-    cfg = {
-        "task": {**task, "data": "elsewhere"},
-        "model": {**vars(args), "_name": "transformer"},
-        "criterion": {},
-    }
-    history = [
-        {
-            "criterion_name": "x",
-            "num_updates": 7,
-            "optimizer_name": "Adam",
-            "lr_scheduler_state": {"best": 0},
-        }
-    ]
-    torch.save(
-        {"model": model, "args": None, "cfg": cfg, "optimizer_history": history, "extra_state": {}},
-        path,
-    )
+    for value in stored["model"].values():
+        value += noise * torch.randn_like(value)
+    torch.save(stored, path)
     return str(path)
 
 
@@ -262,15 +230,15 @@ def test_models_of_two_directions_are_refused(folder, paths, texts):
 
 
 def test_other_dictionaries_are_refused():
-    readers = [PairReader(ToyTask(symbols)) for symbols in (30, 31)]
+    readers = {"a.pt": PairReader(ToyTask(30)), "b.pt": PairReader(ToyTask(31))}
     with pytest.raises(
         InputError, match=r"b\.pt: its dictionaries or language tokens are not those of a\.pt"
     ):
-        evaluation._check_alike(["a.pt", "b.pt"], readers)
+        check_alike([Loaded(path, None, reader) for path, reader in readers.items()])
 
 
 def test_bad_corpora(folder, texts):
-    empty, model, reader = str(folder / "empty"), build_model(), PairReader(ToyTask())
+    empty, reader = str(folder / "empty"), PairReader(ToyTask())
     with pytest.raises(InputError, match="empty: nothing to translate"):
         read_corpus(Texts(empty, empty), reader)
     with pytest.raises(InputError, match=r"line counts differ: .*t\.a has 4, .*empty has 0 lines"):
@@ -278,7 +246,8 @@ def test_bad_corpora(folder, texts):
     with pytest.raises(InputError, match="no subset 'valid' of a-b"):
         read_corpus("valid", reader)
     with pytest.raises(InputError, match="empty: no gold in it, and no sentences in its texts"):
-        aer_scores([model], [reader], GoldTexts(GoldFile(empty), empty, empty))
+        gold = GoldTexts(GoldFile(empty), empty, empty)
+        aer_scores([Loaded("a.pt", build_model(), reader)], gold, EvaluateOptions())
 
 
 def test_bad_tokenisers(monkeypatch):
@@ -287,10 +256,11 @@ def test_bad_tokenisers(monkeypatch):
     ):
         translation_metrics("14a")
 
-    def missing(**options):
-        raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
+    class Missing(translation.BLEU):
+        def __init__(self, **options):
+            raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
 
-    monkeypatch.setattr(translation, "BLEU", missing)
+    monkeypatch.setattr(translation, "BLEU", Missing)
     with pytest.raises(
         InputError, match=r"tokeniser ja-mecab: needs extra packages\. pip install them$"
     ):

@@ -6,24 +6,21 @@ from itertools import product, starmap
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.attention.extract import argmax
+from fairseq_normalign.attention.lrp_rules import Contributions
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import running_heads
-from fairseq_normalign.heads.loss_scores import (
-    ablated,
-    ablation,
-    gradient_importance,
-    losses,
-    token_loss,
-)
+from fairseq_normalign.heads.attention_pass import Tally, running_heads
+from fairseq_normalign.heads.loss_scores import ablated, losses, summed_loss
 from fairseq_normalign.heads.profiling import head_ranks, profile
+from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -64,6 +61,10 @@ def forcing(task):
 
 def ready(forcing) -> ReadyModel:
     return ReadyModel(forcing, PairReader(ToyTask(), scheme="subword_nmt"))
+
+
+def scored(forcing, pairs, name, **options):
+    return profile(ready(forcing), pairs, [name], **options).scores[name]
 
 
 def alone(forcing, pair):
@@ -151,7 +152,7 @@ def slow_importance(forcing, pairs, head):
 
 @pytest.mark.parametrize("max_tokens", [1, 4000])
 def test_importance_is_the_derivative_by_a_multiplier(forcing, pairs, max_tokens):
-    by_head = gradient_importance(forcing, pairs, max_tokens=max_tokens)
+    by_head = scored(forcing, pairs, "importance", max_tokens=max_tokens)
     assert set(by_head) == set(starmap(Head, product(KINDS, (0, 1), range(4))))
     for head, importance in by_head.items():
         assert importance == pytest.approx(
@@ -161,25 +162,76 @@ def test_importance_is_the_derivative_by_a_multiplier(forcing, pairs, max_tokens
 
 
 def test_importance_of_a_frozen_model(forcing, pairs):
-    expected = gradient_importance(forcing, pairs)
+    expected = scored(forcing, pairs, "importance")
     forcing.model.requires_grad_(False)
-    assert gradient_importance(forcing, pairs) == pytest.approx(expected, rel=1e-4)
+    assert scored(forcing, pairs, "importance") == pytest.approx(expected, rel=1e-4)
 
 
-def test_losses_are_those_of_pairs_alone(forcing, pairs):
-    with torch.no_grad():
-        alone = torch.cat([losses(forcing, [pair]) for pair in pairs])
-        torch.testing.assert_close(losses(forcing, pairs), alone, rtol=1e-4, atol=1e-5)
-    tokens = [len(pair.target.tokens) for pair in pairs]
-    assert token_loss(forcing, pairs, max_tokens=1) == pytest.approx(
-        losses(forcing, pairs).sum().item() / sum(tokens), rel=1e-4
-    )
+def test_the_loss_is_the_cross_entropy(forcing, pairs):
+    together = losses(forcing, pairs)
+    total = together.sum().item()
+    assert summed_loss(forcing, pairs, max_tokens=1) == pytest.approx(total, rel=1e-4)
+    for pair, loss in zip(pairs, together, strict=True):
+        start = torch.tensor([forcing.start])
+        read = torch.cat([start, pair.target.tokens[:-1]])[None]
+        logits = forcing.model(pair.source.tokens[None], None, read)[0][0]
+        expected = F.cross_entropy(logits, pair.target.tokens, reduction="sum")
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_loss_of_an_adaptive_softmax(pairs):
+    """Its own function for all tokens gives the same, but no gradients."""
+    task = ToyTask()
+    model = build_model(task=task, adaptive_softmax_cutoff="8,20,30")
+    forcing = TeacherForcing(model, task)
+    sources, read, target = forcing.tensors(pairs)
+    output = model(sources, sources.ne(forcing.pad).sum(1), read)
+    log_probs = model.decoder.adaptive_softmax.get_log_prob(output[0], None)
+    of_target = log_probs.gather(2, target[..., None])[..., 0].masked_fill(target.eq(1), 0)
+    torch.testing.assert_close(losses(forcing, pairs), -of_target.sum(1), rtol=1e-4, atol=1e-5)
+    scores = scored(forcing, pairs, "importance")
+    assert all(score > 0 for score in scores.values())
+
+
+def test_importance_where_decoders_attend_to_both_sides(pairs):
+    task = ToyTask()
+    forcing = TeacherForcing(build_model(task=task, cross_self_attention=True), task)
+    assert all(score > 0 for score in scored(forcing, pairs, "importance").values())
+
+
+def test_padding_has_no_part_however_unlikely_it_is(forcing, pairs):
+    expected = losses(forcing, pairs)
+    forcing.model.decoder.output_projection.bias = torch.nn.Parameter(torch.zeros(34))
+    forcing.model.decoder.output_projection.bias.data[forcing.pad] = -torch.inf
+    assert losses(forcing, pairs).isfinite().all()
+    assert (losses(forcing, pairs) <= expected).all()
+
+
+def test_a_model_that_has_translated_gives_the_same(forcing, pairs):
+    """Three pairs, which must not be taken for the three beams of one."""
+    expected = losses(forcing, pairs)
+    forcing.model.decoder.set_beam_size(3)  # what beam search leaves in BART
+    torch.testing.assert_close(losses(forcing, pairs), expected, rtol=1e-4, atol=1e-5)
+    assert forcing.model.decoder.layers[0].encoder_attn.beam_size == 3
+
+
+def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs):
+    forcing.model.encoder.embed_tokens.weight.data[pairs[2].source.tokens[2]] = torch.nan
+    with pytest.raises(InputError, match=r"^line 3: the model gives numbers that are not finite"):
+        losses(forcing, pairs)
+
+
+def test_gradients_that_overflow_are_refused(forcing, pairs, monkeypatch):
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *args: [g * torch.inf for g in grad(*args)])
+    with pytest.raises(InputError, match="the model gives numbers that are not finite"):
+        scored(forcing, pairs, "importance")
 
 
 def test_ablation_is_the_loss_without_the_head(forcing, pairs):
     tokens = sum(len(pair.target.tokens) for pair in pairs)
     whole = sum(scaled_loss(forcing, pair, Head("encoder", 0, 0), 1).item() for pair in pairs)
-    for head, change in ablation(forcing, pairs).items():
+    for head, change in scored(forcing, pairs, "ablation").items():
         off = sum(scaled_loss(forcing, pair, head, 0).item() for pair in pairs)
         assert change == pytest.approx((off - whole) / tokens, rel=1e-4, abs=1e-4), head
 
@@ -227,13 +279,6 @@ def test_no_head_is_left(task, pairs):
     forcing = TeacherForcing(model, task)
     with pytest.raises(InputError, match="the model has no attention heads left"):
         profile(ready(forcing), pairs)
-    assert ablation(forcing, pairs) == {}
-
-
-def test_all_scores_have_every_head(forcing, pairs):
-    heads = list(starmap(Head, product(KINDS, (0, 1), range(4))))
-    for by in ("norm", "confidence", "relevance", "importance"):
-        assert list(head_ranks(ready(forcing), pairs, by)) == heads
 
 
 def mode(pooled: bool) -> str:
@@ -309,7 +354,7 @@ def test_unknown_scores_and_empty_corpora(forcing, task):
         pairs = list(text_pairs([("w1", "")], PairReader(task)))
         head_ranks(ready(forcing), pairs, "confidence")
     with pytest.raises(InputError, match="the loss needs target sentences"):
-        token_loss(forcing, list(text_pairs([("w1", None)], PairReader(task))))
+        scored(forcing, list(text_pairs([("w1", None)], PairReader(task))), "ablation")
 
 
 @pytest.mark.parametrize("asked", ["input", "output", None])
@@ -373,3 +418,24 @@ def test_the_encoder_alone(task):
     forcing = TeacherForcing(random_model(task), task, attention="encoder")
     sources = list(text_pairs([("w1 w2", None), ("w3", None)], PairReader(task)))
     assert {head.kind for head in head_ranks(ready(forcing), sources, "norm")} == {"encoder"}
+
+
+def test_means_of_batches():
+    tally = Tally()
+    tally.add(("encoder", 0), np.array([1.0, 2.0]), 2)
+    tally.add(("encoder", 0), np.array([5.0, 1.0]), 1)
+    tally.add(("cross", 1), np.array([]), 3)
+    tally.add(("decoder", 0), np.array([0.0]), 0)
+    assert tally.means() == {Head("encoder", 0, 0): 2.0, Head("encoder", 0, 1): 1.0}
+
+
+def test_means_by_position_are_over_the_sentences_that_reach_it():
+    tally = Tally()
+    assert [len(part) for part in by_position(tally)] == [0, 0, 0]
+    entropies = np.array([1.0, 2.0, 3.0])
+    undefined = np.array([np.nan])
+    add_contributions(tally, Contributions(np.array([0.5, 0.25, 1.0]), entropies, entropies))
+    add_contributions(tally, Contributions(np.array([0.25]), undefined, undefined))
+    means = by_position(tally)
+    assert means.source.tolist() == [0.375, 0.25, 1.0]
+    assert means.source_entropy.tolist() == [1.0, 2.0, 3.0]

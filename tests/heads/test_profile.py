@@ -1,11 +1,13 @@
 """What is shown of the heads of a pruned model, and of several models."""
 
+import numpy as np
 import pytest
 
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, Profile
-from fairseq_normalign.heads.syntax import Accuracy
+from fairseq_normalign.heads.syntax import Relation
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.result import stored_result
 from fairseq_normalign.results.several import together
@@ -34,11 +36,11 @@ def profile():
         },
         rare={ENCODER[0]: rare(0.2), ENCODER[1]: rare(0.6)},
         rare_moved={ENCODER[0]: rare(0.3), ENCODER[1]: rare(0.4)},
-        relations={
-            "nsubj→head": Accuracy(50, 1, 0.3, [0.1, 0.2, 0.4]),
-            "obj→head": Accuracy(0, None, None, []),
+        relations={"nsubj→head": Relation(50, 1, 0.3), "obj→head": Relation()},
+        accuracies={
+            head: {"nsubj→head": share}
+            for head, share in zip(ENCODER, (0.1, 0.2, 0.4), strict=True)
         },
-        parsed={head: place for place, head in enumerate(ENCODER)},
         branching={"left-branching": 0.25},
         steps={CROSS[0]: "output"},
         signature={"sentences": 7},
@@ -147,18 +149,13 @@ def test_roles_depend_on_thresholds(profile):
     )
 
 
-def test_heads_get_their_first_names_everywhere():
-    places = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
-    names = {places[0]: Head("encoder", 0, 2), places[1]: Head("encoder", 0, 3)}
+def test_heads_get_their_first_names():
+    names = {Head("encoder", 0, 0): Head("encoder", 0, 2), Head("encoder", 0, 1): ENCODER[0]}
+    tally = Tally({"mean.encoder.0.sum": np.array([[1.0, 2], [6, 4]])}, names)
     measured = Profile(list(names.values()))
-    details = {"parsed": {places[0]: 0, places[1]: 1}}
-    finding = Finding(
-        {places[0]: 0.5, Head("cross", 0, 0): 1.0}, details, {"branching": {"a": 1.0}}
-    )
-    measured.add("UAS", finding, names)
-    assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5}}
-    assert measured.parsed == {Head("encoder", 0, 2): 0, Head("encoder", 0, 3): 1}
-    assert measured.branching == {"a": 1.0}
+    measured.add("UAS", Finding(tally.means(), {"branching": {"a": 1.0}}, {"trees": 3}))
+    assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5, ENCODER[0]: 1.5}}
+    assert (measured.branching, measured.signature) == ({"a": 1.0}, {"trees": 3})
 
 
 HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 0)]

@@ -14,6 +14,7 @@ from fairseq_normalign.heads.relevance_log import (
     summary,
 )
 from fairseq_normalign.names import Head
+from tests.conftest import run
 
 HEADS = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 1, 0), Head("cross", 1, 1)]
 
@@ -46,10 +47,13 @@ def test_bad_lines(tmp_path):
         ): r"relevance\.jsonl:2: not a line .*'x\.1' is no head",
         as_line(END).replace(": 50,", ": 5.5,"): "2: not a line of --log-relevance",
         as_line(END).replace(": 50,", ": NaN,"): r"2: not a line .*NaN is no JSON",
-        as_line(END).replace('"gate": 0.5', '"gate": "0"'): "gate is no number from 0 to 1",
-        as_line(END).replace('"gate": 0.5', '"gate": 1.5'): "gate is no number from 0 to 1",
+        as_line(END).replace(
+            '"gate": 0.5', '"gate": "0"'
+        ): "cross.2.1: expected numbers from 0 to 1",
+        as_line(END).replace(
+            '"gate": 0.5', '"gate": 1.5'
+        ): "cross.2.1: expected numbers from 0 to 1",
         as_line(END).replace('"sentences": 7', '"sentences": "7"'): "2: not a line of --log",
-        as_line(END).replace(f'"rules": "{END.rules}"', '"rules": 3'): "rules are no text",
         as_line(START): r"relevance\.jsonl:2: 0 updates after 0; expected more with every line",
         as_line(other): r"relevance\.jsonl:2: other heads than in line 1",
     }
@@ -64,9 +68,9 @@ def test_means_and_agreement():
     assert mean_relevance(END, END.open_heads()) == pytest.approx(0.875)
     assert mean_relevance(END, []) is None
     # Ranks of P(open) 4 1 3 2, of relevance now 4 1 3 2, at the start 3 2 1 4.
-    assert agreement(END, END, HEADS) == pytest.approx(1)
-    assert agreement(END, START, HEADS) == pytest.approx(1 - 6 * (1 + 1 + 4 + 4) / (4 * 15))
-    assert agreement(START, END, HEADS) is None  # all are equally open
+    assert agreement(END, END) == pytest.approx(1)
+    assert agreement(END, START) == pytest.approx(1 - 6 * (1 + 1 + 4 + 4) / (4 * 15))
+    assert agreement(START, END) is None  # all are equally open
 
 
 def test_the_summary():
@@ -103,3 +107,33 @@ def test_a_curve_for_each_head():
     assert [point.y for point in gates.blocks[1].curves[1].points] == [0.9, 0.2]
     assert gates.blocks[1].colours == ["layer 2"]
     assert log.figure().get_supxlabel() == "Dashed: closed in the end."
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "relevance.jsonl"
+    path.write_text(f"{as_line(START)}\n{as_line(END)}\n")
+    return path
+
+
+def test_command(log, tmp_path):
+    done = run("normalign", "gates", log, "--plot", tmp_path / "x.png", "-f", "csv")
+    assert done.stdout.startswith("updates,open,encoder,cross,stay,go,ρ now,ρ first\n0,4,2,2,0.4")
+    assert done.stderr == "sentences:7|rules:voita-pooled\n"
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["none"], "normalign gates: none: No such file or directory"),
+        (["{tmp}/empty"], "empty: is empty; expected a line for each validation"),
+        (["{tmp}/relevance.jsonl", "-o", "{tmp}/relevance.jsonl"], "would overwrite the input"),
+    ],
+)
+def test_bad_input(options, message, log, tmp_path):
+    (tmp_path / "empty").touch()
+    words = [option.format(tmp=tmp_path) for option in options]
+    done = run("normalign", "gates", *words, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr

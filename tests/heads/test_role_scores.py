@@ -8,20 +8,15 @@ import torch
 
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import watch
+from fairseq_normalign.heads.attention_pass import Tally, watch
 from fairseq_normalign.heads.profiling import profile
-from fairseq_normalign.heads.rare_tokens import (
-    RareTokens,
-    dictionary_counts,
-    without_marks,
-)
-from fairseq_normalign.heads.roles import RareWatcher, moved, moved_pairs
+from fairseq_normalign.heads.rare_tokens import dictionary_counts
+from fairseq_normalign.heads.roles import RareWatcher, moved, moved_pairs, rare_shares
 from fairseq_normalign.heads.syntax import between_words
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
-from fairseq_normalign.text.frequencies import Frequencies
 from fairseq_normalign.text.treebank import Tree
 from tests.conftest import ToyTask, build_model
 
@@ -79,19 +74,21 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
     assert set(details[Head("decoder", 0, 0)]["patterns"]) == {"itself", "previous"}
 
 
-class AlwaysRarest(Frequencies):
-    """Frequencies by which the token that a head looks at is the rarest.
-
-    They are made from the head's own weights.
-    """
+class AlwaysRarest:
+    """By which the token that a head looks at is the rarest; made from the head's own weights."""
 
     def __init__(self, favourites):
         self.favourites = favourites
 
-    def __call__(self, pieces, words):
-        return [
-            0.0 if place == self.favourites[len(pieces)] else 5.0 for place in range(len(pieces))
-        ]
+    def counts(self, pairs):
+        counts = []
+        for pair in pairs:
+            counts.append(torch.full((len(pair.source.tokens),), 5.0))
+            counts[-1][self.favourites[len(pair.source.tokens)]] = 0
+        return torch.nn.utils.rnn.pad_sequence(counts, batch_first=True)
+
+    def examined(self, counts, keys):
+        return keys.any(1)
 
 
 def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
@@ -103,10 +100,10 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
         favourite = int(weights.sum(0).argmax())
         favourites[words + 1] = favourite
         hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
-    always = AlwaysRarest({**favourites, 2: 0, 1: 0})
-    watcher = RareWatcher(RareTokens(always, reader, float("inf")))
+    tally = Tally()
+    watcher = RareWatcher(AlwaysRarest({**favourites, 2: 0, 1: 0}), tally)
     watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
-    details = watcher.details()
+    details = rare_shares(tally)
     assert {head.kind for head in details} == {"encoder"}
     shares = details[Head("encoder", 0, 1)]
     assert shares["rarest"]["sentences"] == 1
@@ -121,12 +118,9 @@ COUNTS = {f"w{number}": 100 - number for number in range(30)}
 
 def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):
     """w0 to w5 are frequent: only the first sentence has others, and chance is that of it."""
-    sentences = [without_marks(pair.source, reader) for pair in pairs]
-    frequencies = Frequencies(COUNTS, "counts", sentences)
-    watcher = RareWatcher(RareTokens(frequencies, reader, frequencies.bar(6)))
-    watch(TeacherForcing(build_model(task=task), task), pairs, [watcher])
-    assert watcher.sentences() == 1
-    shares = watcher.details()[Head("encoder", 0, 1)]
+    measured = rare_profile(task, reader, pairs, counts=COUNTS, rare_top=6)
+    assert measured.signature["rare-sentences"] == 1
+    shares = measured.rare[Head("encoder", 0, 1)]
     assert shares["rarest"]["chance"] == pytest.approx(1 / 12, rel=1e-4)  # w20
     # Pieces that were never counted, w1@@, are the rarest of all, and come first.
     assert shares["two rarest"]["chance"] == pytest.approx(2 / 12, rel=1e-4)
@@ -183,8 +177,10 @@ def test_a_tenth_of_the_tokens_is_moved_two_at_least(pairs):
         assert source.words[-1] == -1
         places = sum(a != b for a, b in zip(source.words, pair.source.words, strict=True))
         assert places == number or pair is pairs[0]  # two pieces of a word may change places there
-    again = [pair.source.words for pair in moved_pairs(pairs, seed=3)]
-    assert again == [pair.source.words for pair in moved_pairs(pairs, seed=3)]
+    by_line = dict(enumerate(pairs))
+    words = [pair.source.words for pair in moved_pairs(by_line, seed=3)]
+    (alone,) = moved_pairs({1: pairs[1]}, seed=3)
+    assert alone.source.words == words[1]  # whatever stands before it
 
 
 def test_counts_of_a_dictionary(task):
@@ -212,12 +208,13 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
     model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
     sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
     measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
-    heads = list(measured.parsed)
+    heads = list(measured.accuracies)
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
         (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
         for head in heads:
             hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
-    assert measured.relations["nsubj→head"].heads == [hits[head] / 2 for head in heads]
+    for head in heads:
+        assert measured.accuracies[head]["nsubj→head"] == hits[head] / 2
     assert set(measured.scores["UAS"]) == set(heads)

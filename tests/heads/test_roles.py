@@ -6,9 +6,11 @@ import torch
 
 from fairseq_normalign.heads.attention_pass import cells
 from fairseq_normalign.heads.roles import (
-    Positions,
+    favourite,
     last_hits,
     offsets,
+    place_of,
+    position_counts,
     rare_hits,
     rare_influence,
     rarest,
@@ -58,13 +60,17 @@ def test_positions_equal_the_slow_twin():
 
 
 def test_a_head_that_looks_back():
-    positions = Positions()
-    for batch in (WORDS[:1], WORDS[1:]):
-        positions.add(offsets(looking_at(lambda t, last: t - 1, batch), cells(batch, batch)))
+    relative = offsets(looking_at(lambda t, last: t - 1), cells(WORDS, WORDS))
+    (counts,) = position_counts(relative.numpy())
     # First words have none before them, and then look at themselves.
-    assert positions.favourite(0) == (-1, 6 / 8)
-    assert positions.share(0, 0) == 2 / 8
-    assert positions.share(0, 1) == 0
+    assert favourite(counts) == (-1, 6 / 8)
+    assert [counts[place_of(offset)] for offset in (-1, 0, 1)] == [6, 2, 0]
+
+
+def test_the_nearest_of_several_favourites():
+    (counts,) = position_counts(np.array([[2, -3, 2, -3, 0]]))
+    assert counts.tolist() == [1, 0, 0, 0, 2, 2]
+    assert favourite(counts) == (2, 2 / 5)
 
 
 def test_a_head_of_the_decoder_that_looks_back():
@@ -77,11 +83,9 @@ def test_a_head_of_the_decoder_that_looks_back():
 
 
 def test_positions_without_any_case():
-    positions = Positions()
     alone = torch.tensor([[0, MARK]])
-    positions.add(offsets(torch.rand(1, 2, 2, 2), cells(alone, alone)))
-    assert positions.favourite(1) is None
-    assert positions.share(1, 0) == 0
+    relative = offsets(torch.rand(1, 2, 2, 2), cells(alone, alone))
+    assert position_counts(relative.numpy()).tolist() == [[0, 0, 0]] * 2
 
 
 def test_the_last_token_is_eos():

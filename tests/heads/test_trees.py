@@ -5,14 +5,18 @@ from itertools import product
 import numpy as np
 import pytest
 
+from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.syntax import (
     MIN_CASES,
-    Accuracy,
-    Syntax,
+    Relation,
+    accuracies,
+    add_tree,
+    attachment_scores,
     attachments,
     branching,
     ends,
     maximum_spanning_tree,
+    relations,
 )
 from fairseq_normalign.text.treebank import Tree
 
@@ -109,32 +113,33 @@ def weights_of(targets):
 
 
 def test_relations_and_trees():
-    syntax = Syntax()
+    tally = Tally()
     towards_heads = [1, 3, 3, 3, 3]
     back = [0, 0, 1, 2, 3]
-    syntax.add(np.concatenate([weights_of(towards_heads), weights_of(back)]), TREE)
-    syntax.add(
+    add_tree(tally, np.concatenate([weights_of(towards_heads), weights_of(back)]), TREE)
+    add_tree(
+        tally,
         np.concatenate([weights_of([1, 1]), weights_of([0, 0])]),
         Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""),
     )
-    accuracies = syntax.accuracies()
-    assert accuracies["nsubj→head"] == Accuracy(2, 2, 0.5, [1.0, 0.0])
-    # Of two verbs that look back, one has its subject there.
-    assert accuracies["head→nsubj"].heads == [0.0, 0.5]
-    assert accuracies["obj→head"] == Accuracy(1, -1, 1.0, [1.0, 1.0])
-    scores, baselines = syntax.attachment_scores()
+    found = relations(tally)
+    assert found["nsubj→head"] == Relation(2, 1, 0.5)  # 1 and 2: the first
+    assert found["obj→head"] == Relation(1, -1, 1.0)
+    shares = accuracies(tally)
+    assert shares["nsubj→head"] == [1.0, 0.0]
+    assert shares["head→nsubj"] == [0.0, 0.5]  # of two verbs that look back, one has it there
+    assert shares["obj→head"] == [1.0, 1.0]
+    scores, baselines = attachment_scores(tally)
     # The second: fish → eat, and dogs → eat, as the root is given.
     assert scores == [1.0, pytest.approx(2 / 5)]
     assert baselines == {"left-branching": 3 / 5, "right-branching": 1 / 5}
-    assert syntax.missing() == []
 
 
 def test_relations_that_are_missing():
-    syntax = Syntax()
-    syntax.add(weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert syntax.missing() == ["obj", "amod", "advmod"]
-    assert syntax.accuracies()["head→obj"] == Accuracy(0, None, None, [])
-    assert not syntax.accuracies()["head→obj"].beats_baseline(0, "relative")
+    tally = Tally()
+    add_tree(tally, weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
+    assert relations(tally)["head→obj"] == Relation()
+    assert "head→obj" not in accuracies(tally)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +152,12 @@ def test_relations_that_are_missing():
     ],
 )
 def test_margins(baseline, accuracy, margin, beats):
-    assert Accuracy(MIN_CASES, 1, baseline, [accuracy]).beats_baseline(0, margin) is beats
-    assert not Accuracy(MIN_CASES - 1, 1, baseline, [accuracy]).beats_baseline(0, margin)
+    assert Relation(MIN_CASES, 1, baseline).is_found(accuracy, margin) is beats
+    assert not Relation(MIN_CASES - 1, 1, baseline).is_found(accuracy, margin)
 
 
 def test_no_heads():
-    syntax = Syntax()
-    syntax.add(np.empty((0, 2, 2)), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert syntax.accuracies()["nsubj→head"].heads == []
-    assert syntax.attachment_scores()[0] == []
+    tally = Tally()
+    add_tree(tally, np.empty((0, 2, 2)), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
+    assert accuracies(tally)["nsubj→head"] == []
+    assert attachment_scores(tally)[0] == []

@@ -1,4 +1,4 @@
-"""Commands that were killed go on, and the result is bit for bit that of an unbroken run."""
+"""Commands resume, and are divided: the result is bit for bit that of an unbroken run."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_normalign.heads import alignment_scores, syntax
-from fairseq_normalign.runs import sums
 from fairseq_normalign.runs.folder import RunFolder
 from tests.conftest import run
 from tests.stored import OPTIONS, state
@@ -19,6 +17,11 @@ WORDS = [f"w{number}" for number in range(30)]
 
 DIVIDED = {
     "export": ("--path", "one.pt", "--quantity", "head-norms", "--chunk", "6"),
+    "heads": (
+        *("--path", "one.pt", "--relevance", "epsilon", "--relevance-mode", "pooled"),
+        *("--ablation", "4", "--ablation-bleu", "2", "--gold", "gold", "--rare-top", "5"),
+        *("--conllu", "trees", "--conllu-apart", "--chunk", "9"),
+    ),
     "mixing": ("--path", "one.pt", "two.pt", "--chunk", "5"),
     "stats": ("--path", "one.pt", "--mixing", "--chunk", "7"),
 }
@@ -47,77 +50,11 @@ def place(tmp_path_factory):
     return folder
 
 
-COMMANDS = {
-    "heads": (
-        *("--path", "one.pt", "--relevance", "epsilon", "--relevance-mode", "pooled"),
-        *("--ablation", "4", "--ablation-bleu", "2", "--gold", "gold", "--rare-top", "5"),
-        *("--conllu", "trees", "--conllu-apart"),
-    ),
-}
-
-
 def command(place, name, output, *more, text="text.a"):
-    words = [place / word if word in FILES else word for word in {**COMMANDS, **DIVIDED}[name]]
+    words = [place / word if word in FILES else word for word in DIVIDED[name]]
     words = ["normalign", name, place, "--cpu", *words, "--max-tokens", "16"]
     words += ["--source-file", place / text, "--target-file", place / "text.b"]
     return [*words, *more, "-o", output]
-
-
-class Killed(BaseException):
-    """What no command handles."""
-
-
-@pytest.fixture
-def break_off(monkeypatch):
-    """Runs a command that keeps its sums after every step, until it has kept some of a pass."""
-
-    def run_until(words, *, of_pass=None, kept=2):
-        left = kept
-        keep = sums.SumsFolder.keep
-
-        def keep_some(self, name, contents):
-            nonlocal left
-            if of_pass in (name, None):
-                if left == 0:
-                    raise Killed
-                left -= 1
-            keep(self, name, contents)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(sums, "EVERY", 0.0)
-            patched.setattr(sums.SumsFolder, "keep", keep_some)
-            with pytest.raises(Killed):
-                run(*words)
-
-    return run_until
-
-
-PASSES = {
-    "heads": (
-        *("attention", "relevance", "importance", "ablation", "AER", "attention-moved"),
-        *("trees", "ablation-by-BLEU"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_is_killed_goes_on(place, name, tmp_path, break_off, monkeypatch):
-    for module in (alignment_scores, syntax):
-        monkeypatch.setattr(module, "WINDOW", 2)
-    expected, output = tmp_path / "expected.json", tmp_path / "out.json"
-    whole = run(*command(place, name, expected))
-    assert list(tmp_path.iterdir()) == [expected]
-    words = command(place, name, output)
-    for of_pass in PASSES[name]:
-        break_off(words, of_pass=of_pass)
-        assert not output.exists()
-        assert Path(f"{output}.run", f"sums-{of_pass}").exists()
-    done = run(*words)
-    for of_pass in PASSES[name]:
-        assert f"{of_pass.replace('-', ' ')}: " in done.stderr
-    assert output.read_bytes() == expected.read_bytes()
-    assert done.stdout == whole.stdout
-    assert sorted(tmp_path.iterdir()) == [expected, output]
 
 
 @pytest.fixture(params=DIVIDED)
