@@ -65,6 +65,10 @@ KINDS = {
         short="d-e",
     ),
 }
+
+# The analyses of Kobayashi et al. (2021): W weights, N norms; RES with the residual, LN with the
+# layer norm.
+ANALYSES = ("ATTN-W", "ATTN-N", "ATTNRES-W", "ATTNRES-N", "ATTNRESLN-N")
 ALL, NONE = "all", "none"  # of the heads
 NUMBER = "([1-9][0-9]{0,8})"
 

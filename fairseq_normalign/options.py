@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from fairseq_normalign.decimals import decimal
 
 Options = TypeVar("Options")
-SHOWN_DEFAULT = "(default"  # a help text that has it already
 
 
 def option(
@@ -48,18 +47,21 @@ def option(
         hidden: ``--help`` does not show it.
         in_signature: whether results say it; an option that moves no number need not be said.
     """
-    declared = {
-        "help": help,
-        "kind": kind,
-        "choices": choices,
-        "metavar": metavar,
-        "many": many,
-        "alone": alone,
-        "short": short,
-        "group": group,
-        "hidden": hidden,
-        "in_signature": in_signature,
-    }
+    shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
+    if shown not in (None, False, "") and "(default" not in help:
+        help = f"{help} (default: {shown})"
+    argument: dict[str, Any] = {"help": argparse.SUPPRESS if hidden else help.replace("%", "%%")}
+    if default is False:
+        argument |= {"action": "store_true"}
+    elif choices is not None:
+        argument |= {"choices": tuple(choices)}
+    else:
+        argument |= {"type": kind or str, "metavar": metavar or "VALUE"}
+    if many:
+        argument |= {"nargs": "+"}
+    if alone is not None:
+        argument |= {"nargs": "?", "const": alone}
+    declared = {"argument": argument, "short": short, "group": group, "in_signature": in_signature}
     if isinstance(default, (list, dict, set)):
         return field(default_factory=lambda: type(default)(default), metadata=declared)
     return field(default=default, metadata=declared)
@@ -72,49 +74,14 @@ def add_flags(parser: argparse.ArgumentParser, options: type) -> None:
         title = own.metadata["group"]
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        groups[title].add_argument(*_flags(own), **_argument(own))
+        flags = filter(None, [own.metadata["short"], "--" + own.name.replace("_", "-")])
+        made = own.default_factory
+        default = own.default if made is MISSING else made()
+        groups[title].add_argument(*flags, default=default, **own.metadata["argument"])
 
 
 def _declared(options: type) -> list[Field]:
-    return [own for own in fields(options) if "help" in own.metadata]
-
-
-def _flags(own: Field) -> list[str]:
-    short = own.metadata["short"]
-    long = "--" + own.name.replace("_", "-")
-    return [short, long] if short else [long]
-
-
-def _argument(own: Field) -> dict[str, Any]:
-    """What argparse is told of a field."""
-    said = own.metadata
-    default = default_of(own)
-    text = said["help"]
-    if default not in (None, False, [], ()) and SHOWN_DEFAULT not in text:
-        shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
-        text = f"{text} (default: {shown})"
-    argument = {
-        "dest": own.name,
-        "default": default,
-        "help": argparse.SUPPRESS if said["hidden"] else text.replace("%", "%%"),
-    }
-    if default is False:
-        return {**argument, "action": "store_true"}
-    if said["many"]:
-        argument["nargs"] = "+"
-    if said["alone"] is not None:
-        argument |= {"nargs": "?", "const": said["alone"]}
-    for name, value in (("type", said["kind"]), ("choices", said["choices"])):
-        if value is not None:
-            argument[name] = tuple(value) if name == "choices" else value
-    if said["choices"] is None:
-        argument["metavar"] = said["metavar"] or "VALUE"
-    return argument
-
-
-def default_of(own: Field) -> Any:
-    """What a field is unless it is given."""
-    return own.default_factory() if own.default_factory is not MISSING else own.default
+    return [own for own in fields(options) if "argument" in own.metadata]
 
 
 def read_options(options: type[Options], args: argparse.Namespace, **others: Any) -> Options:
@@ -142,6 +109,11 @@ def signature_of(options: Any) -> dict[str, object]:
 def positive(text: str) -> int:
     """A number from 1."""
     return _whole(text, 1)
+
+
+def layer(text: str) -> int | str:
+    """A layer from 1, or ``auto``."""
+    return text if text == "auto" else positive(text)
 
 
 def from_0(text: str) -> int:

@@ -98,8 +98,8 @@ def soft_alignments(
     families = families_for("".join([*sentences.source, *sentences.target]))
     for place, (row, column) in enumerate(places):
         axes = grid[row, column]
-        _name_words(axes, sentences, families)
-        _name_outer_axes(axes, sentences, below=(row + 1, column) not in places, left=column == 0)
+        below = (row + 1, column) not in places
+        _name_axes(axes, sentences, families, below=below, left=column == 0)
         if place == len(flat) and reference is not None:
             draw_reference(axes, reference)
         else:
@@ -107,7 +107,10 @@ def soft_alignments(
     for empty, axes in np.ndenumerate(grid):
         if empty not in places:
             axes.set_axis_off()
-    _add_scale(figure, grid)
+    (image,) = grid[0, 0].images
+    scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.8, aspect=30, pad=0.02)
+    scale.set_label("share of the row's maximum", fontsize=8)
+    scale.ax.tick_params(labelsize=8)
     figure.suptitle(title, fontsize=11)
     return figure
 
@@ -139,9 +142,15 @@ def _size(rows: int, columns: int, sentences: Sentences) -> tuple[float, float]:
     return width, height
 
 
-def _name_words(axes: Axes, sentences: Sentences, families: Sequence[str]) -> None:
-    """Words at the cells, and lines between them; a ``$`` is a word like others."""
-    source, target, *_ = sentences
+def _name_axes(
+    axes: Axes, sentences: Sentences, families: Sequence[str], *, below: bool, left: bool
+) -> None:
+    """Words at the cells, and lines between them; a ``$`` is a word like others.
+
+    Args:
+        below, left: whether no other panel has words and titles there.
+    """
+    source, target, source_title, target_title = sentences
     look: dict[str, Any] = {
         "fontsize": sentences.points,
         "fontfamily": list(families),
@@ -153,18 +162,9 @@ def _name_words(axes: Axes, sentences: Sentences, families: Sequence[str]) -> No
     axes.set_yticks(np.arange(0.5, len(target) - 1), minor=True)
     axes.grid(which="minor", color="0.85", linewidth=0.5)
     axes.tick_params(which="both", length=0)
-    axes.set_xlim(-0.5, len(source) - 0.5)
-    axes.set_ylim(len(target) - 0.5, -0.5)
-    axes.set_aspect("equal")
-
-
-def _name_outer_axes(axes: Axes, sentences: Sentences, *, below: bool, left: bool) -> None:
-    """Words and titles only where no other panel has them."""
     axes.tick_params(which="major", labelbottom=below, labelleft=left)
-    if below:
-        axes.set_xlabel(sentences.source_title)
-    if left:
-        axes.set_ylabel(sentences.target_title)
+    axes.set(xlabel=source_title if below else "", ylabel=target_title if left else "")
+    axes.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
 
 
 def draw_panel(axes: Axes, panel: Panel, gold: Gold | None) -> None:
@@ -196,14 +196,6 @@ def _cell(link: Link, **look: Any) -> Rectangle:
     source, target = link
     corner = source - FRAME / 2, target - FRAME / 2
     return Rectangle(corner, FRAME, FRAME, edgecolor="black", **look)
-
-
-def _add_scale(figure: Figure, grid: np.ndarray) -> None:
-    """The scale of the colours, once for all panels."""
-    (image,) = grid[0, 0].images
-    scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.8, aspect=30, pad=0.02)
-    scale.set_label("share of the row's maximum", fontsize=8)
-    scale.ax.tick_params(labelsize=8)
 
 
 def families_for(text: str) -> list[str]:

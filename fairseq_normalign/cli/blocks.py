@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.output import show
 from fairseq_normalign.cli.runs import Task, check_run_options
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.categories import DEFAULT, PRESETS, parse_categories
-from fairseq_normalign.layers.ranks import SOURCES
+from fairseq_normalign.files import short_names
+from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.measure import prepared_job
+from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.raw_corpus import ChunkReader
     from fairseq_normalign.layers.block_survey import Blocks, BlockSurvey, Counted
+    from fairseq_normalign.results.result import Result
 
 ATTENTIONS = {"all": "cross", "encoder": "encoder", "decoder": "decoder"}
 
@@ -51,11 +53,6 @@ def add_block_options(parser: argparse.ArgumentParser) -> None:
         help="tokens of a sentence, special ones included; longer ones are too long, as if the "
         "model took no more (default: what the model takes)",
     )
-    add_mask_options(parser)
-    add_token_options(parser)
-
-
-def add_mask_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("masks", "of masked language models, such as BERT")
     group.add_argument(
         "--mask-share",
@@ -67,9 +64,6 @@ def add_mask_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=int, default=0, metavar="N", help="which ones (default: %(default)s)"
     )
-
-
-def add_token_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("tokens")
     named = [f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items()]
     group.add_argument(
@@ -152,17 +146,16 @@ def block_task(args: argparse.Namespace, measure: Blocks, folder: RunFolder | No
     attention = ATTENTIONS[args.attention]
     model = load(args, attention=attention)
     need_target = attention != "encoder" and not model.forcing.is_language_model
-    corpus = raw_corpus(args, [model], need_target=need_target)
-    reader = chunk_reader(args, model, corpus.kind)
-    items = islice(corpus.items, args.limit)
+    kind, every, total, names = raw_corpus(args, [model], need_target=need_target)
+    reader = chunk_reader(args, model, kind)
+    items = islice(every, args.limit)
     first = list(islice(items, EXAMINED_PAIRS))
     reader.examine(first)
-    total = corpus.total
     if total is not None and args.limit is not None:
         total = min(total, args.limit)
     job = prepared_job(measure, reader, chain(first, items), folder, total)
-    notes = Notes(reader, corpus.names)
-    return Task([job], reader, partial(load_reader, args, corpus.kind), notes, "blocks")
+    notes = Notes(reader, names)
+    return Task([job], reader, partial(load_reader, args, kind), notes, "blocks")
 
 
 def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:
@@ -190,6 +183,30 @@ def read_counts(args: argparse.Namespace) -> dict[str, Counted]:
         return {}
     counted = [Counted(read_frequencies(path), path) for path in args.frequencies]
     return {"source": counted[0], "target": counted[-1]}
+
+
+def show_blocks(
+    args: argparse.Namespace,
+    made: Mapping[str, Made],
+    result_of: Callable[[BlockSurvey, Mapping[str, Any]], Result],
+    more: Mapping[str, Any],
+    **measured: bool,
+) -> None:
+    """Writes and prints what came out, of several models their mean.
+
+    Args:
+        result_of: makes a result of what was found and the signature.
+        more: of the signature.
+        measured: mixing, statistics.
+    """
+    from fairseq_normalign.results.several import together
+
+    surveys = [made[each.name].result(each) for each in measures_of(args, {}, **measured)]
+    signature = {**signature_of(args, surveys[0]), **more}
+    of_models = {}
+    for name, survey in zip(short_names(args.path), surveys, strict=True):
+        of_models[name] = result_of(survey, signature)
+    show(together(of_models, signature), args)
 
 
 def signature_of(args: argparse.Namespace, survey: BlockSurvey) -> dict[str, Any]:

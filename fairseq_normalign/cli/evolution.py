@@ -8,11 +8,9 @@ from dataclasses import replace
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.evolution_plan import EvolutionOptions, plan_of
-from fairseq_normalign.layers.token_table import ReadText
 from fairseq_normalign.options import add_flags, read_options
 from fairseq_normalign.progress import bar
 
@@ -71,29 +69,23 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.host.options import complete
     from fairseq_normalign.layers.evolution import measured
-    from fairseq_normalign.layers.model_part import load_part, texts_of
+    from fairseq_normalign.layers.model_part import read_corpus
 
     complete(args)
     measuring = read_options(EvolutionOptions, args, seed=args.seed, max_tokens=args.max_tokens)
-    parts = [load_part(args, path, args.part) for path in args.path]
-    pairs = texts_of(args, parts, args.limit)
-    texts = []
-    for name, part, read in zip(short_names(args.path), parts, pairs, strict=True):
-        texts.append(ReadText(name, part.states, part.reader, read))
+    texts = read_corpus(args)
     plan = plan_of(texts, measuring)
     with bar("states", total=plan.sentences * len(texts), unit="sentences") as shown:
         result = measured(texts, plan, measuring, progress=shown.update)
     signature = {
         "checkpoints": ",".join(text.name for text in texts),
         "parts": ",".join(text.states.part for text in texts),
-        "sentences": sum(not pair.skipped for pair in pairs[0]),
+        "sentences": sum(not pair.skipped for pair in texts[0].pairs),
         **result.signature,
         **options.policy_for_long_pairs(args),
     }
-    result = replace(result, signature=signature)
-    write_result_files(result, args)
     if args.plot_words:
         from fairseq_normalign.results.figure import save
 
         save(result.words_figure(), args.plot_words)
-    print_result(result, args)
+    show(replace(result, signature=signature), args)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
 from fairseq_normalign.cli import options, shell
 from fairseq_normalign.cli.runs import Task, add_run_options, check_run_options, run_command
+from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.names import KINDS
@@ -94,12 +95,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-gigabytes",
-        type=options.gigabytes,
+        type=gigabytes_above_0,
         default=10,
         metavar="N",
         help="refuse to write a file larger than this (default: %(default)s)",
     )
     add_run_options(parser)
+
+
+def gigabytes_above_0(text: str) -> float:
+    try:
+        value = decimal(text)
+    except ValueError:
+        value = 0.0
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
+    return value
 
 
 def main(args: argparse.Namespace) -> None:

@@ -11,14 +11,12 @@ from fairseq_normalign.cli.blocks import (
     add_block_options,
     block_tasks,
     check_block_options,
-    measures_of,
-    signature_of,
+    show_blocks,
 )
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_output_options
 from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.names import ANALYSES
 from fairseq_normalign.runs.measure import Made
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
@@ -81,15 +79,9 @@ def main(args: argparse.Namespace) -> None:
 def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
     """Writes and prints what came out."""
     from fairseq_normalign.layers.mixing import MixingResult
-    from fairseq_normalign.results.several import together
 
-    measures = measures_of(args, {}, mixing=True, statistics=False)
-    measured = [made[measure.name].result(measure) for measure in measures]
-    signature = {**signature_of(args, measured[0]), "average": args.average}
-    of_models = {}
-    for name, survey in zip(short_names(args.path), measured, strict=True):
-        analyses = analyses_of(args)
-        of_models[name] = MixingResult(survey.mixing, signature, analyses, args.average)
-    result = together(of_models, signature)
-    write_result_files(result, args)
-    print_result(result, args)
+    def result_of(survey, signature):
+        return MixingResult(survey.mixing, signature, analyses_of(args), args.average)
+
+    measured = {"mixing": True, "statistics": False}
+    show_blocks(args, made, result_of, {"average": args.average}, **measured)

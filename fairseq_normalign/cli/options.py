@@ -11,15 +11,15 @@ import argparse
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.options import from_0 as from_0
+from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
 from fairseq_normalign.options import share as share
 
@@ -27,6 +27,11 @@ MAX_TOKENS = 4000
 PICTURES = (".png", ".pdf", ".svg")
 TOO_LONG = ("fail", "skip", "truncate")
 OURS = {"help", "quiet"}  # of every command
+BPE_FILES = {
+    "sentencepiece_model": "sentencepiece",
+    "bpe_codes": "subword_nmt",
+    "bpe_vocab_file": "bert",
+}
 
 AddOptions = Callable[[argparse.ArgumentParser], Any]
 Check = Callable[[argparse.Namespace], None]
@@ -69,12 +74,6 @@ def model_parser(
         help="the folder of dictionaries and binarised data",
     )
     group = parser.add_argument_group("model", "as in fairseq-generate")
-    add_path_option(group, several=several)
-    add_fairseq_options(group)
-    return parser
-
-
-def add_path_option(group: Any, *, several: bool = False) -> None:
     group.add_argument(
         "--path",
         metavar="CHECKPOINT",
@@ -82,10 +81,48 @@ def add_path_option(group: Any, *, several: bool = False) -> None:
         nargs="+" if several else None,
         help="the checkpoint, or several that share dictionaries" if several else "the checkpoint",
     )
+    add_fairseq_options(group)
+    return parser
+
+
+# fairseq's own options that people need most, with what they take; fairseq parses them once more.
+OF_FAIRSEQ = {
+    "--user-dir": ("DIR", "another plugin; ours is always there"),
+    "--model-overrides": ("DICT", "changes of the model's options"),
+    "--bpe": ("NAME", "splits text into pieces: sentencepiece, …"),
+    "--sentencepiece-model": ("FILE", "of --bpe sentencepiece, for both languages"),
+    "--bpe-codes": ("FILE", "of --bpe subword_nmt or fastbpe, for both languages"),
+    "--bpe-vocab-file": ("FILE", "of --bpe bert: vocab.txt (see normalign import)"),
+    "--tokenizer": ("NAME", "splits text into words: moses, …"),
+}
+OF_SIDES = {
+    "--source-bpe-codes": ("FILE", "BPE codes of the source language"),
+    "--source-sentencepiece-model": ("FILE", "SentencePiece model of the source language"),
+    "--target-bpe-codes": ("FILE", "BPE codes of the target language"),
+    "--target-sentencepiece-model": ("FILE", "SentencePiece model of the target language"),
+}
+OF_CORPUS = {
+    "--source-file": (
+        "FILE",
+        "source text, split into words at blanks; or into pieces, with --remove-bpe NAME and no "
+        "--bpe",
+    ),
+    "--target-file": ("FILE", "target text"),
+    "--hypotheses": (
+        "FILE",
+        "translations to align: one a line, or the output of fairseq-generate (which has the "
+        "source too)",
+    ),
+}
+
+
+def add_table(group: Any, table: Mapping[str, tuple[str, str]]) -> None:
+    """Options that take one value: flags, what stands for the value in help, and help."""
+    for flag, (metavar, help) in table.items():
+        group.add_argument(flag, metavar=metavar, help=help)
 
 
 def add_fairseq_options(group: Any) -> None:
-    """fairseq's own options that people need most; fairseq parses them once more."""
     group.add_argument(
         "--gen-subset", default="test", help="a binarised subset (default: %(default)s)"
     )
@@ -97,21 +134,9 @@ def add_fairseq_options(group: Any) -> None:
     )
     group.add_argument("--cpu", action="store_true", help="use no GPU")
     group.add_argument("--fp16", action="store_true", help="half precision")
-    group.add_argument("--user-dir", metavar="DIR", help="another plugin; ours is always there")
     group.add_argument("-s", "--source-lang", metavar="L", help="source language")
     group.add_argument("-t", "--target-lang", metavar="L", help="target language")
-    group.add_argument("--model-overrides", metavar="DICT", help="changes of the model's options")
-    group.add_argument("--bpe", metavar="NAME", help="splits text into pieces: sentencepiece, …")
-    group.add_argument(
-        "--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece, for both languages"
-    )
-    group.add_argument(
-        "--bpe-codes", metavar="FILE", help="of --bpe subword_nmt or fastbpe, for both languages"
-    )
-    group.add_argument(
-        "--bpe-vocab-file", metavar="FILE", help="of --bpe bert: vocab.txt (see normalign import)"
-    )
-    group.add_argument("--tokenizer", metavar="NAME", help="splits text into words: moses, …")
+    add_table(group, OF_FAIRSEQ)
     group.add_argument(
         "--remove-bpe",
         "--post-process",
@@ -127,19 +152,7 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "corpus", "a binarised --gen-subset of DATA, or two text files of words"
     )
-    group.add_argument(
-        "--source-file",
-        metavar="FILE",
-        help="source text, split into words at blanks; or into pieces, with --remove-bpe NAME and "
-        "no --bpe",
-    )
-    group.add_argument("--target-file", metavar="FILE", help="target text")
-    group.add_argument(
-        "--hypotheses",
-        metavar="FILE",
-        help="translations to align: one a line, or the output of fairseq-generate (which has the "
-        "source too)",
-    )
+    add_table(group, OF_CORPUS)
     add_segmentation_options(group)
     add_too_long_option(group)
 
@@ -160,15 +173,7 @@ def policy_for_long_pairs(args: argparse.Namespace) -> dict[str, str]:
 
 
 def add_segmentation_options(group: Any) -> None:
-    for side in ("source", "target"):
-        group.add_argument(
-            f"--{side}-bpe-codes", metavar="FILE", help=f"BPE codes of the {side} language"
-        )
-        group.add_argument(
-            f"--{side}-sentencepiece-model",
-            metavar="FILE",
-            help=f"SentencePiece model of the {side} language",
-        )
+    add_table(group, OF_SIDES)
 
 
 def add_gold_options(group: Any, help: str) -> None:
@@ -250,12 +255,7 @@ def data_before_paths(argv: Sequence[str]) -> list[str]:
 
 def refuse_lone_bpe_files(args: argparse.Namespace) -> None:
     """Refuses the file of a BPE without the BPE, which fairseq would call an unknown option."""
-    of_bpes = {
-        "sentencepiece_model": "sentencepiece",
-        "bpe_codes": "subword_nmt",
-        "bpe_vocab_file": "bert",
-    }
-    for name, bpe in of_bpes.items():
+    for name, bpe in BPE_FILES.items():
         if getattr(args, name, None) and args.bpe is None:
             flag = "--" + name.replace("_", "-")
             raise InputError(f"{flag} is the file of a BPE; expected --bpe {bpe} with it")
@@ -291,17 +291,15 @@ def _is_in_plugin(name: str, folder: Path) -> bool:
 
 def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
     """``--reverse-path``, and where its dictionaries are."""
-    group.add_argument(
-        "--reverse-path",
-        metavar="CHECKPOINT",
-        help=f"the model of the other direction, {purpose}",
-    )
-    group.add_argument(
-        "--reverse-data",
-        metavar="DATA",
-        help="the folder of its dictionaries, if they are others (default: its own folder if "
-        "normalign import made it, else DATA)",
-    )
+    table = {
+        "--reverse-path": ("CHECKPOINT", f"the model of the other direction, {purpose}"),
+        "--reverse-data": (
+            "DATA",
+            "the folder of its dictionaries, if they are others (default: its own folder if "
+            "normalign import made it, else DATA)",
+        ),
+    }
+    add_table(group, table)
 
 
 def check_reverse_options(args: argparse.Namespace) -> None:
@@ -330,10 +328,12 @@ def check_files(args: argparse.Namespace) -> None:
     for path in _named(args, CHECKPOINTS):
         if ":" not in path and not Path(path).exists():
             raise InputError(f"{path}: no such checkpoint")
-    for path in _named(args, INPUTS):
-        if path != "-" and "://" not in path and not Path(path).exists():
-            raise InputError(f"{path}: no such file")
-    check_streams(args)
+    inputs = _named(args, INPUTS)
+    missing = [path for path in inputs if not (path == "-" or "://" in path or Path(path).exists())]
+    if missing:
+        raise InputError(f"{missing[0]}: no such file")
+    if inputs.count("-") > 1:
+        raise InputError("stdin ('-') can be read only once; expected a file for all but one")
     check_user_dir(args.user_dir)
     outputs = _named(args, OUTPUTS)
     for output in outputs:
@@ -349,13 +349,6 @@ def check_picture(option: str, path: str) -> None:
     if not path.endswith(PICTURES):
         expected = ", ".join(PICTURES)
         raise InputError(f"{option} {path}: expected a name that ends in {expected}")
-
-
-def check_streams(args: argparse.Namespace) -> None:
-    """Refuses to read a pipe or stdin more than once."""
-    named = _named(args, INPUTS)
-    if named.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; expected a file for all but one")
 
 
 def check_user_dir(folder: str | None) -> None:
@@ -403,19 +396,3 @@ def _named(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
         if value is not None:
             values += value if isinstance(value, list) else [value]
     return values
-
-
-def gigabytes(text: str) -> float:
-    """A number above 0 on the command line."""
-    try:
-        value = decimal(text)
-    except ValueError:
-        value = 0.0
-    if not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
-    return value
-
-
-def layer(text: str) -> int | str:
-    """A layer from 1, or ``auto``, on the command line."""
-    return text if text == "auto" else positive(text)

@@ -45,6 +45,12 @@ def check_outputs(args: argparse.Namespace, *inputs: str) -> None:
         check_picture("--plot", args.plot)
 
 
+def show(result: Result, args: argparse.Namespace) -> None:
+    """The result as the options ask for it."""
+    write_result_files(result, args)
+    print_result(result, args)
+
+
 def write_result_files(result: Result, args: argparse.Namespace) -> None:
     """The files that the options ask for, before anything is printed."""
     from fairseq_normalign.results.result import write_result

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
-from fairseq_normalign.text.treebank import Tree, lowercased, read_conllu
+from fairseq_normalign.text.treebank import lowercased, read_conllu
 from fairseq_normalign.version import __version__
 
 DESCRIPTION = """How well a linear classifier reads a word's part of speech (UPOS) from the states
@@ -57,20 +57,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     from fairseq_normalign.host.options import complete
-    from fairseq_normalign.layers.model_part import load_part, read_sentences
+    from fairseq_normalign.layers.model_part import read_sentences
     from fairseq_normalign.layers.probing import ProbingResult, probe
 
-    trees = read_trees(args)
+    trees = list(islice(read_conllu(args.conllu), args.limit))
+    if args.lowercase:
+        trees = list(map(lowercased, trees))
     complete(args)
     words = [tree.words for tree in trees]
     models = []
     with bar("states", total=len(trees) * len(args.path), unit="sentences") as shown:
         for name, path in zip(short_names(args.path), args.path, strict=True):
-            part = load_part(args, path)
             measured = probe(
-                name,
-                part.states,
-                read_sentences(args, part, words),
+                read_sentences(args, name, path, words),
                 trees,
                 test_share=args.test_share,
                 seed=args.seed,
@@ -88,12 +87,4 @@ def main(args: argparse.Namespace) -> None:
         **options.policy_for_long_pairs(args),
         "version": __version__,
     }
-    result = ProbingResult(models, signature)
-    write_result_files(result, args)
-    print_result(result, args)
-
-
-def read_trees(args: argparse.Namespace) -> list[Tree]:
-    """The first sentences of the treebank."""
-    trees = list(islice(read_conllu(args.conllu), args.limit))
-    return [lowercased(tree) for tree in trees] if args.lowercase else trees
+    show(ProbingResult(models, signature), args)

@@ -23,11 +23,12 @@ from fairseq_normalign.alignment.browser import (
     shares_of,
     system_of_links,
 )
-from fairseq_normalign.alignment.method_errors import error_table, passes
+from fairseq_normalign.alignment.evidence import every_evidence
+from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
-from fairseq_normalign.alignment.sentence_views import every_evidence, sentence_views
 from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
@@ -38,8 +39,7 @@ from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
-from fairseq_normalign.layers.mixing import MixingResult
-from fairseq_normalign.layers.statistics import StatisticsResult
+from fairseq_normalign.layers.categories import DEFAULT
 from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.results.page import Included
@@ -151,8 +151,7 @@ class Gatherer:
     def _error_rates(self, material: Material) -> dict[str, Evidence]:
         """Measures error rates by gold; returns what is shown first of each method."""
         of_gold, methods, options = gold(self.args), self.args.methods, self.align
-        runs = None if material.total is None else material.total * len(passes(methods))
-        with bar(f"{material.name}, error rates", total=runs) as progress:
+        with bar(f"{material.name}, error rates", total=material.total) as progress:
             table = error_table(
                 material.model,
                 self._counted(chain(material.first, material.rest)),
@@ -189,7 +188,7 @@ class Gatherer:
         for method in self.args.methods:
             aligner = NormAligner(*material.model, self.align, method=method)
             decided, _ = aligner.decide_on(material.first)
-            choices[method] = decided.place
+            choices[method] = decided.decision
         return choices
 
     def _browse(
@@ -231,19 +230,9 @@ class Gatherer:
         )
         with bar(f"{material.name}, blocks", total=len(pairs)) as progress:
             survey = survey_blocks(material.model, pairs, options, progress=progress.update)
-        signature = {
-            "checkpoints": material.name,
-            "sentences": survey.sentences,
-            "categories": "pieces",
-            "ranks": options.ranks,
-            "version": __version__,
-        }
-        if options.mixing:
-            mixing = MixingResult(survey.mixing, signature)
-            self.included.append(Included(material.name, mixing))
-        if options.statistics:
-            statistics = StatisticsResult(survey.statistics, signature)
-            self.included.append(Included(material.name, statistics))
+        made = {"checkpoints": material.name, "sentences": survey.sentences}
+        made |= {"categories": DEFAULT, "ranks": options.ranks}
+        self.included += [Included(material.name, result) for result in survey.results(made)]
 
     def add_links(self, paths: Sequence[str]) -> None:
         """Files of links, to browse beside the models; with gold, error rates on all pairs."""
@@ -302,9 +291,13 @@ class Gatherer:
 def _views(
     aligner: NormAligner, pairs: Sequence[Pair], evidences: Sequence[Evidence]
 ) -> Iterator[View]:
-    for of_pair in sentence_views(aligner, pairs, evidences):
-        shares = [shares_of(aligned.soft, null=aligned.null) for aligned in of_pair]
-        yield View(shares, [aligned.links for aligned in of_pair])
+    for softs in aligner.evidences_many(pairs, evidences):
+        shares, links = [], []
+        for evidence, soft in zip(evidences, softs, strict=True):
+            null = aligner.options.null and method_of(evidence.method).eos
+            shares.append(shares_of(soft, null=null))
+            links.append(aligner.links_of(soft, evidence.method))
+        yield View(shares, links)
 
 
 def gathered(args: argparse.Namespace, budget: int) -> tuple[Gatherer, Table]:

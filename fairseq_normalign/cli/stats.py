@@ -11,13 +11,11 @@ from fairseq_normalign.cli.blocks import (
     add_block_options,
     block_tasks,
     check_block_options,
-    measures_of,
-    signature_of,
+    show_blocks,
 )
-from fairseq_normalign.cli.output import add_output_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_output_options
 from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
 from fairseq_normalign.runs.measure import Made
 
 DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
@@ -51,17 +49,11 @@ def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
     """Writes and prints what came out."""
     from fairseq_normalign.layers.mixing import MixingResult
     from fairseq_normalign.layers.statistics import StatisticsResult
-    from fairseq_normalign.results.several import together
 
-    measures = measures_of(args, {}, mixing=args.mixing, statistics=True)
-    measured = [made[measure.name].result(measure) for measure in measures]
-    if not measured[0].statistics:
-        raise InputError("the model has no attention heads left")
-    signature = signature_of(args, measured[0])
-    of_models = {}
-    for name, survey in zip(short_names(args.path), measured, strict=True):
+    def result_of(survey, signature):
+        if not survey.statistics:
+            raise InputError("the model has no attention heads left")
         mixing = MixingResult(survey.mixing, signature) if args.mixing else None
-        of_models[name] = StatisticsResult(survey.statistics, signature, mixing)
-    result = together(of_models, signature)
-    write_result_files(result, args)
-    print_result(result, args)
+        return StatisticsResult(survey.statistics, signature, mixing)
+
+    show_blocks(args, made, result_of, {}, mixing=args.mixing, statistics=True)

@@ -1,18 +1,102 @@
-"""The attention blocks of a model on a corpus, batch by batch."""
+"""The attention blocks of a model on a corpus, batch by batch, and the tokens that they see."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.recorder import recorded_blocks
+from fairseq_normalign.heads.attention_pass import PADDING, read_words
 from fairseq_normalign.host.attention_modules import Name, attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches
-from fairseq_normalign.host.pairs import Pair
+from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.layers.tokens import TokenBatch, TokenTable, token_batches
+from fairseq_normalign.layers.categories import Categories, Ranks, Token
 from fairseq_normalign.names import KINDS
+from fairseq_normalign.text.words import without_mark
+
+MARK = -1  # in the place of a word: special tokens
+
+
+class TokenBatch(NamedTuple):
+    """The tokens of one side of a batch, padded on the right."""
+
+    categories: Tensor  # from 0; -1 for padding, (B, T)
+    ranks: Tensor  # 1 is the most frequent; nan for padding and what is left out, (B, T)
+    special: Tensor  # belongs to no word, (B, T)
+
+
+class TokenTable:
+    """Looks up the tokens of one side, each kind of token once."""
+
+    def __init__(self, side: Side, categories: Categories, ranks: Ranks):
+        self.side, self.categories, self.ranks = side, categories, ranks
+        self._tokens: dict[tuple[int, bool, bool], tuple[Token, int]] = {}
+
+    def token(self, index: int, is_special: bool, continues: bool) -> tuple[Token, int]:
+        """A token and its category."""
+        key = index, is_special, continues
+        if key not in self._tokens:
+            (symbol,) = self.side.symbols([index])
+            letters = without_mark(symbol, self.side.segmentation.scheme)
+            token = Token(index, symbol, letters, is_special, continues)
+            self._tokens[key] = token, self.categories.index(token)
+        return self._tokens[key]
+
+    def batch(self, ids: Tensor, words: Tensor, sentences: Sequence[Sentence]) -> TokenBatch:
+        """The tokens of a batch.
+
+        Args:
+            ids: what the model reads, (B, T).
+            words: the word of each token, -1 for special ones, -2 for padding, (B, T).
+            sentences: that the words are of.
+        """
+        rows = zip(ids.tolist(), words.tolist(), sentences, strict=True)
+        known = torch.tensor([self._known(*row) for row in rows])  # (B, T, 2)
+        return TokenBatch(known[..., 0].long(), known[..., 1], words == MARK)
+
+    def _known(
+        self, ids: Sequence[int], words: Sequence[int], sentence: Sentence
+    ) -> list[tuple[float, float]]:
+        """The category and the rank of each token of a sentence."""
+        known = []
+        before = PADDING
+        for index, word in zip(ids, words, strict=True):
+            if word == PADDING:
+                known.append((-1.0, float("nan")))
+                continue
+            token, category = self.token(index, word == MARK, word >= 0 and word == before)
+            text = token.symbol if word == MARK else sentence.text[word]
+            known.append((float(category), self.ranks(token, text)))
+            before = word
+        return known
+
+
+def memberships(categories: Tensor, number: int) -> Tensor:
+    """1 where a token is of a category, (B, T, K+1) for K categories and overall, the last one.
+
+    Args:
+        categories: of each token, from 0; -1 for padding, (B, T).
+    """
+    of_category = categories.unsqueeze(-1) == torch.arange(number, device=categories.device)
+    of_any = categories.ge(0).unsqueeze(-1)
+    return torch.cat([of_category, of_any], dim=-1).double()
+
+
+def divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Means; nan where there is nothing."""
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def arrays_of(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Those whose names begin so, by the rest of their names."""
+    start = f"{name}."
+    return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
 
 
 class BlockBatch(NamedTuple):
@@ -23,14 +107,12 @@ class BlockBatch(NamedTuple):
     places: Sequence[str]  # what errors call each sentence
     lines: Sequence[int]  # in the corpus, from 0
 
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds of attention that there are."""
-        return list(dict.fromkeys(kind for kind, _ in self.blocks))
-
-    def layers(self, kind: str) -> dict[int, Block]:
-        """The blocks of one kind of attention, by layer from 0."""
-        return {layer: block for (name, layer), block in self.blocks.items() if name == kind}
+    def by_kind(self) -> dict[str, dict[int, Block]]:
+        """The blocks of each kind of attention, by layer from 0."""
+        kinds: dict[str, dict[int, Block]] = {}
+        for kind, layer in sorted(self.blocks, key=lambda name: name[1]):
+            kinds.setdefault(kind, {})[layer] = self.blocks[kind, layer]
+        return {kind: kinds[kind] for kind, _ in self.blocks}
 
     def queries(self, kind: str) -> TokenBatch:
         return self.tokens[KINDS[kind].queries]
@@ -67,8 +149,12 @@ def _run(
     """The blocks of a batch; nothing of it stays when the next one is run."""
     blocks = recorded_blocks(forcing, batch, running_kinds(forcing))
     device = next(forcing.model.parameters()).device
+    source, target, _ = forcing.tensors(batch)
     tokens = {}
-    for side, of_side in token_batches(forcing, tables, batch).items():
+    for side, name in texts_of(forcing).items():
+        ids = source if name == "source" else target
+        sentences = [getattr(pair, name) for pair in batch]
+        of_side = tables[side].batch(ids.cpu(), read_words(batch, name), sentences)
         tokens[side] = TokenBatch(*(known.to(device) for known in of_side))
     return BlockBatch(blocks, tokens, [pair.where for pair in batch], lines)
 
@@ -81,9 +167,13 @@ def running_kinds(forcing: TeacherForcing) -> list[str]:
     return [kind for kind in KINDS if kind in there]
 
 
-def sides_of(kinds: Iterable[str]) -> list[str]:
-    """The sides whose tokens some kinds of attention see."""
-    sides = {}
-    for kind in kinds:
-        sides[KINDS[kind].queries] = sides[KINDS[kind].keys] = True
-    return list(sides)
+def texts_of(forcing: TeacherForcing) -> dict[str, str]:
+    """The sides that the attentions see, and where their text is in pairs.
+
+    A language model's decoder reads the source.
+    """
+    texts = {}
+    for kind in running_kinds(forcing):
+        for side in (KINDS[kind].queries, KINDS[kind].keys):
+            texts[side] = "source" if forcing.is_language_model else side
+    return texts

@@ -12,14 +12,22 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
-from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
+from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
+    TokenTable,
     block_batches,
     running_kinds,
-    sides_of,
+    texts_of,
 )
-from fairseq_normalign.layers.categories import DEFAULT, PRESETS, Categories
+from fairseq_normalign.layers.categories import (
+    DEFAULT,
+    PRESETS,
+    Categories,
+    RankByCount,
+    Ranks,
+    rank_by_id,
+)
 from fairseq_normalign.layers.mixing import (
     Mixing,
     MixingResult,
@@ -33,17 +41,11 @@ from fairseq_normalign.layers.statistics import (
     statistics_of,
     weights_say,
 )
-from fairseq_normalign.layers.tokens import (
-    TokenTable,
-    are_of_words,
-    ranks_of,
-    text_side,
-    vocabulary,
-)
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.chunks import Chunk, Partial
 from fairseq_normalign.runs.joins import Gathered, merged
 from fairseq_normalign.runs.measure import measure_here
+from fairseq_normalign.text.frequencies import Frequencies
 from fairseq_normalign.version import __version__
 
 EXAMINED = 100  # pairs that tell whether frequencies are of pieces or of words
@@ -86,9 +88,9 @@ class BlockSurvey:
     mixing: Mapping[str, Mixing]
     statistics: Mapping[str, Statistics]
 
-    def results(self) -> list[Result]:
+    def results(self, signature: Mapping[str, object]) -> list[Result]:
         """What was measured, as results that show themselves."""
-        signature = {"sentences": self.sentences, "version": __version__}
+        signature = {**signature, "sentences": self.sentences, "version": __version__}
         shown: list[Result] = []
         if self.mixing:
             shown.append(MixingResult(self.mixing, signature))
@@ -97,7 +99,7 @@ class BlockSurvey:
         return shown
 
     def _repr_html_(self) -> str:
-        return "\n".join(result._repr_html_() for result in self.results())
+        return "\n".join(result._repr_html_() for result in self.results({}))
 
 
 class Blocks:
@@ -119,22 +121,35 @@ class Blocks:
         """Whether frequencies are of words, and what the weights of the model say."""
         kinds = running_kinds(models.forcing)
         pairs = [pair for pair in models.pairs(first)[0] if not pair.skipped]
-        texts = texts_of(models.forcing)
-        self.options.categories.check_vocabulary(vocabulary(models.reader, list(texts.values())))
+        symbols: list[str] = []
         of_words = {}
-        for side, name in texts.items():
+        for side, name in texts_of(models.forcing).items():
+            reader: Side = getattr(models.reader, name)
+            symbols += reader.symbols(range(len(reader.dictionary)))
             sentences = [getattr(pair, name) for pair in pairs]
-            of_words[side] = self._are_of_words(getattr(models.reader, name), sentences)
+            of_words[side] = self._are_of_words(reader, sentences)
+        self.options.categories.check_vocabulary(symbols)
         say = weights_say(models.forcing.model, kinds) if self.options.statistics else {}
         return {"kinds": kinds, "of_words": of_words, "weights": say}
 
+    def _counted(self, side: Side) -> Counted | None:
+        """The counts that ranks come from, if not from the order of the dictionary."""
+        if side.name in self.options.frequencies:
+            return self.options.frequencies[side.name]
+        if self.options.ranks == "ids":
+            return None
+        return Counted(side.vocabulary.counts, f"the {side.name} dictionary")
+
     def _are_of_words(self, side: Side, sentences: Sequence[Sentence]) -> bool:
-        options = self.options
-        counted = options.frequencies.get(side.name)
-        if counted is None and options.ranks == "ids":
+        """Whether counts are of words rather than of pieces, by some sentences of the corpus."""
+        counted = self._counted(side)
+        if counted is None:
             return False
-        counted = counted or Counted(side.vocabulary.counts, f"the {side.name} dictionary")
-        return are_of_words(side, counted.counts, counted.name, sentences)
+        spelled = []
+        for sentence in sentences:
+            words = [sentence.text[word] for word in sentence.words if word >= 0]
+            spelled.append((side.pieces(sentence), words))
+        return Frequencies(counted.counts, counted.name, spelled).of_words
 
     def chunk(
         self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
@@ -167,9 +182,10 @@ class Blocks:
         tables = {}
         for side, name in texts_of(models.forcing).items():
             reader = getattr(models.reader, name)
-            counted = self.options.frequencies.get(name)
-            counts = None if counted is None else counted.counts
-            ranks = ranks_of(reader, self.options.ranks, counts, of_words=of_words[side])
+            counted = self._counted(reader)
+            ranks: Ranks = rank_by_id
+            if counted is not None:
+                ranks = RankByCount(counted.counts, of_words=of_words[side])
             tables[side] = TokenTable(reader, self.options.categories, ranks)
         return tables
 
@@ -217,8 +233,3 @@ def survey_blocks(
     """
     in_memory = ChunkReader([model], PAIRS)
     return measure_here(Blocks(options or BlockOptions()), in_memory, pairs, progress)
-
-
-def texts_of(forcing: TeacherForcing) -> dict[str, str]:
-    """The sides that the attentions see, and where their text is in pairs."""
-    return {side: text_side(forcing, side) for side in sides_of(running_kinds(forcing))}

@@ -1,15 +1,18 @@
-"""Categories of tokens, such as special ones and punctuation.
+"""Categories of tokens, such as special ones and punctuation, and how frequent tokens are.
 
 This module imports no PyTorch: ``--help`` reads it.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -77,14 +80,6 @@ class Categories:
                 )
 
 
-def _is_special(token: Token) -> bool:
-    return token.is_special
-
-
-def _continues(token: Token) -> bool:
-    return token.continues
-
-
 def _is_punctuation(token: Token) -> bool:
     """Whether all letters are punctuation marks or symbols, by Unicode."""
     return bool(token.letters) and all(
@@ -92,7 +87,7 @@ def _is_punctuation(token: Token) -> bool:
     )
 
 
-def _is_stop(token: Token) -> bool:
+def _is_period_or_comma(token: Token) -> bool:
     return token.letters in (".", ",")
 
 
@@ -103,20 +98,20 @@ def _is_one_of(symbols: Sequence[str], token: Token) -> bool:
 CLS = Category("[CLS]", partial(_is_one_of, ("[CLS]", "<s>")))
 SEP = Category("[SEP]", partial(_is_one_of, ("[SEP]", "</s>")))
 MASK = Category("[MASK]", partial(_is_one_of, ("[MASK]", "<mask>")))
-SPECIAL = Category("special", _is_special)
-STOPS = Category("period/comma", _is_stop)
+SPECIAL = Category("special", attrgetter("is_special"))
+PERIOD_COMMA = Category("period/comma", _is_period_or_comma)
 
 PRESETS = {
     "pieces": Categories(
         (
             SPECIAL,
             Category("punctuation", _is_punctuation),
-            Category("continuation", _continues),
+            Category("continuation", attrgetter("continues")),
         ),
         "word",
     ),
-    "marks": Categories((SPECIAL, STOPS), "other"),
-    "bert-2020": Categories((CLS, SEP, STOPS), "other"),  # Kobayashi et al., 2020
+    "marks": Categories((SPECIAL, PERIOD_COMMA), "other"),
+    "bert-2020": Categories((CLS, SEP, PERIOD_COMMA), "other"),  # Kobayashi et al., 2020
     "bert-2021": Categories((MASK, CLS, SEP), "Normal"),  # Kobayashi et al., 2021
 }
 DEFAULT = "pieces"
@@ -153,3 +148,61 @@ def _parse(text: str) -> Category:
 
 def _fits(expression: re.Pattern[str], token: Token) -> bool:
     return expression.fullmatch(token.symbol) is not None
+
+
+LEFT_OUT = math.nan
+# The four tokens that count as the most frequent ones (Kobayashi et al., 2020, footnotes 5 and 6),
+# which are the comma, the period, [SEP] and [CLS]; here </s> or whatever else ends or begins a
+# sentence or names its language is in the place of the latter.
+STOPS = {",": 1.0, ".": 2.0}
+FIRST_MARKS = {"[CLS]": 4.0, "<s>": 4.0}
+OTHER_MARK = 3.0
+MASKS = ("<mask>", "[MASK]")  # of whose words a model sees nothing
+NO_WORDS = ("<unk>", "[UNK]", *MASKS, "<pad>", "[PAD]")
+
+SOURCES = {
+    "ids": "the order of the dictionary, which is that of the tokenizer's ids",
+    "counts": "the counts in the dictionary",
+}
+
+
+# The rank of a token that is a piece of a word, 1 for the most frequent; nan if it is left out.
+Ranks = Callable[[Token, str], float]
+
+
+def rank_by_id(token: Token, word: str) -> float:
+    """The order of the dictionary, with the exceptions of Kobayashi et al. (2020).
+
+    Single characters are left out, whose ids say nothing of frequency in BERT's vocabulary.
+    """
+    if token.symbol in NO_WORDS:
+        return LEFT_OUT
+    if token.is_special:
+        return FIRST_MARKS.get(token.symbol, OTHER_MARK)
+    if token.letters in STOPS:
+        return STOPS[token.letters]
+    if len(token.letters) < 2:
+        return LEFT_OUT
+    return len(STOPS) + 2.0 + token.number
+
+
+class RankByCount:
+    """The order of counts; equal counts have equal ranks. Special tokens are the most frequent.
+
+    Args:
+        counts: of pieces or of words.
+        of_words: whether they are of words: a piece is as frequent as its word.
+    """
+
+    def __init__(self, counts: Mapping[str, float], *, of_words: bool = False):
+        self.counts, self.of_words = counts, of_words
+        self.ascending = sorted(counts.values())
+
+    def __call__(self, token: Token, word: str) -> float:
+        if token.is_special:
+            return LEFT_OUT if token.symbol in NO_WORDS else 0.0
+        if token.symbol in (MASKS if self.of_words else NO_WORDS):
+            return LEFT_OUT
+        count = self.counts.get(word if self.of_words else token.symbol, 0.0)
+        more_frequent = len(self.ascending) - bisect.bisect_right(self.ascending, count)
+        return 1.0 + more_frequent

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, Plan, plan_of
 from fairseq_normalign.layers.geometry import (
     View,
@@ -28,8 +29,7 @@ from fairseq_normalign.layers.geometry import (
     shuffled_view,
     view_of,
 )
-from fairseq_normalign.layers.state_pass import Progress, kept_states, states_with_and_without
-from fairseq_normalign.layers.token_table import ReadText
+from fairseq_normalign.layers.token_table import ReadText, Tokens
 from fairseq_normalign.results.blocks import (
     Block,
     Cell,
@@ -39,8 +39,8 @@ from fairseq_normalign.results.blocks import (
     Grid,
     Note,
     Row,
+    Table,
     by_layer,
-    without_empty,
 )
 from fairseq_normalign.results.result import Result
 
@@ -64,7 +64,7 @@ LEGEND = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Evolution:
     """What was measured of one model; a number for each layer from 0, unless it says otherwise.
 
@@ -77,23 +77,22 @@ class Evolution:
         change: PWCCA distance to the layer below, from layer 1, by group of tokens.
         shuffled_change: that of all tokens if they change places.
         influence: PWCCA distance that hiding a token makes, from layer 1, by its group.
-        layers: PWCCA distances between all layers.
         planes: states of words by their first two principal components, and their variance.
     """
 
     name: str
     part: str
-    identity: list[float] = field(default_factory=list)
-    left: list[float] = field(default_factory=list)
-    right: list[float] = field(default_factory=list)
-    position: list[float] = field(default_factory=list)
-    information: list[float] = field(default_factory=list)
-    shuffled_information: list[float] = field(default_factory=list)
-    change: dict[str, list[float]] = field(default_factory=dict)
-    shuffled_change: list[float] = field(default_factory=list)
-    influence: dict[str, list[float]] = field(default_factory=dict)
-    layers: Matrix = field(default_factory=list)
-    planes: list[tuple[np.ndarray, float]] = field(default_factory=list)
+    identity: Sequence[float]
+    left: Sequence[float]
+    right: Sequence[float]
+    position: Sequence[float]
+    information: Sequence[float]
+    shuffled_information: Sequence[float]
+    change: Mapping[str, Sequence[float]]
+    shuffled_change: Sequence[float]
+    influence: Mapping[str, Sequence[float]]
+    layers: Matrix  # PWCCA distances between all layers
+    planes: Sequence[tuple[np.ndarray, float]]
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,10 @@ class EvolutionResult(Result):
         return found
 
     def blocks(self) -> list[Block]:
-        blocks: list[Block] = []
+        blocks: list[Block] = [self._table(model) for model in self.models]
         by_group: list[Block] = []
         maps: list[Block] = []
         for model in self.models:
-            blocks.append(self._table(model))
             if model.change:
                 title = f"{model.name}: change by frequency"
                 by_group.append(_groups(title, model.change, decimals=3))
@@ -147,57 +145,56 @@ class EvolutionResult(Result):
             if model.layers:
                 maps.append(_distances_map(f"{model.name}: distances of layers", model.layers))
         blocks.append(Row([*map(self._curves, MEASURES), self._information()]))
-        blocks += [Row(by_group)] if by_group else []
-        if self.between:
-            blocks.append(self._between())
+        if by_group:
+            blocks.append(Row(by_group))
+        between = []  # distances of the same layer in two models
         for (first, second), matrix in self.between.items():
+            between.append(by_layer(f"{first} – {second}", np.diagonal(matrix).tolist()))
             maps.append(_distances_map(f"{first} – {second}: distances", matrix, first, second))
-        blocks += [Row(maps)] if maps else []
+        if between:
+            title = "PWCCA distance between models, layer by layer"
+            blocks.append(Curves(title, "layer", "PWCCA distance", between, 3, zero=True))
+        if maps:
+            blocks.append(Row(maps))
         return [*blocks, Note(LEGEND.format(ceiling=self.ceiling))]
 
     def _table(self, model: Evolution) -> Block:
         """What neighbours and clusters say of each layer, and what chance would."""
-        rows: list[list[Cell]] = [["random", *map(self.random.get, MEASURES), *[None] * 4]]
-        change = [None, *model.change.get(ALL, ())]
-        shuffled = [None, *model.shuffled_change]
-        for layer in range(len(model.identity)):
-            row: list[Cell] = [str(layer), *(getattr(model, name)[layer] for name in MEASURES)]
-            row += [model.information[layer], model.shuffled_information[layer]]
-            row += [
-                of_layer[layer] if len(of_layer) > 1 else None for of_layer in (change, shuffled)
-            ]
-            rows.append(row)
-        columns = ["layer", *MEASURES, "information", "shuffled", "change", "shuffled change"]
+        columns: dict[str, list[Cell]] = {}
+        for name in MEASURES:
+            columns[name] = [self.random[name], *getattr(model, name)]
+        columns["information"] = [None, *model.information]
+        columns["shuffled"] = [None, *model.shuffled_information]
+        if model.change:
+            columns["change"] = [None, None, *model.change[ALL]]
+            columns["shuffled change"] = [None, None, *model.shuffled_change]
+        names = ["random", *map(str, range(len(model.identity)))]
+        rows = [list(row) for row in zip(names, *columns.values(), strict=True)]
+        title = f"{model.name}, {model.part}"
         decimals = [0, 3, 3, 3, 2, 2, 2, 3, 3]
-        return without_empty(columns, rows, f"{model.name}, {model.part}", decimals)
+        return Table(["layer", *columns], rows, title, decimals[: 1 + len(columns)])
 
     def _curves(self, name: str) -> Curves:
         """One measure of neighbours in all models, and that of neighbours drawn at random."""
         curves = [by_layer(model.name, getattr(model, name)) for model in self.models]
-        chance = [self.random[name]] * max(len(curve.points) for curve in curves)
-        curves.append(by_layer("random", chance, dashed=True))
+        curves.append(by_layer("random", [self.random[name]] * self._depth, dashed=True))
         return Curves(name, "layer", MEASURES[name], curves, 3, zero=True, drawn=True)
+
+    @property
+    def _depth(self) -> int:
+        """The layers of the deepest model, that of embeddings counted."""
+        return max(len(model.identity) for model in self.models)
 
     def _information(self) -> Curves:
         curves = []
         for place, model in enumerate(self.models):
+            name, shuffled = f"{model.name}, shuffled", model.shuffled_information
             curves.append(by_layer(model.name, model.information, colour=place))
-            shuffled = by_layer(
-                f"{model.name}, shuffled", model.shuffled_information, dashed=True, colour=place
-            )
-            curves.append(shuffled)
-        most = [self.ceiling] * max(len(curve.points) for curve in curves)
+            curves.append(by_layer(name, shuffled, dashed=True, colour=place))
+        most = [self.ceiling] * self._depth
         curves.append(by_layer("ceiling", most, dashed=True, colour=len(self.models)))
         meaning = "information of tokens in clusters, nats"
         return Curves("information", "layer", meaning, curves, zero=True, drawn=True)
-
-    def _between(self) -> Curves:
-        """Distances of the same layer in two models."""
-        curves = []
-        for names, matrix in self.between.items():
-            curves.append(by_layer(" – ".join(names), np.diagonal(matrix).tolist()))
-        title = "PWCCA distance between models, layer by layer"
-        return Curves(title, "layer", "PWCCA distance", curves, 3, zero=True)
 
     def words_figure(self) -> Figure:
         """States of words by their first two principal components: models × layers."""
@@ -255,22 +252,16 @@ def measured(
         evolution, views[text.name] = _measure(text, plan, options, progress)
         models.append(evolution)
     between = {}
-    for first, second in combinations(texts, 2):
-        matrix = _distances(views[first.name], views[second.name])
-        if matrix:
-            between[first.name, second.name] = matrix
+    for first, second in combinations(views, 2):
+        if plan.views:
+            between[first, second] = _distances(views[first], views[second])
     pictured = []
     for word, occurrences in plan.words.items():
         pictured += [word] * len(occurrences)
     types = len(np.unique(plan.tokens.types[plan.sample]))
-    return EvolutionResult(
-        models,
-        _random(plan),
-        float(np.log(min(types, plan.clusters))),
-        between,
-        pictured,
-        _signature(plan, options, types),
-    )
+    ceiling = float(np.log(min(types, plan.clusters)))
+    signature = _signature(plan, options, types)
+    return EvolutionResult(models, _random(plan), ceiling, between, pictured, signature)
 
 
 def _signature(plan: Plan, options: EvolutionOptions, types: int) -> dict[str, Any]:
@@ -291,13 +282,13 @@ def _signature(plan: Plan, options: EvolutionOptions, types: int) -> dict[str, A
 
 def _random(plan: Plan) -> dict[str, float]:
     """What neighbours drawn at random would give."""
-    tokens, sample = plan.tokens, plan.sample
-    sentences, types = tokens.sentences[sample], tokens.types[sample]
+    sampled = plan.sampled
+    everywhere = np.zeros(len(sampled.types))
     return {
-        "identity": random_share(sentences, np.zeros(len(sample)), types),
-        "left": random_share(sentences, types, tokens.left[sample]),
-        "right": random_share(sentences, types, tokens.right[sample]),
-        "position": random_distance(sentences, types, tokens.positions[sample]),
+        "identity": random_share(sampled.sentences, everywhere, sampled.types),
+        "left": random_share(sampled.sentences, sampled.types, sampled.left),
+        "right": random_share(sampled.sentences, sampled.types, sampled.right),
+        "position": random_distance(sampled.sentences, sampled.types, sampled.positions),
     }
 
 
@@ -305,99 +296,121 @@ def _measure(
     text: ReadText, plan: Plan, options: EvolutionOptions, progress: Progress
 ) -> tuple[Evolution, list[View]]:
     """What is to be known of one model, and its views of all tokens by layer."""
-    evolution = Evolution(text.name, text.states.part)
+    run: dict[str, Any] = {"max_tokens": options.max_tokens, "progress": progress}
     kept = plan.kept
-    states = kept_states(
-        text, plan.tokens, kept, max_tokens=options.max_tokens, progress=progress
-    )  # (L + 1, N, C)
+    states = kept_states(text, plan.tokens, kept, **run)  # (L + 1, N, C)
     rows_of_sample = np.searchsorted(kept, plan.sample)
+    layers, planes = [], []
     for of_layer in states:
-        _add_neighbours(evolution, of_layer[rows_of_sample], plan, options)
-        _add_information(evolution, of_layer[rows_of_sample], plan, options)
+        sampled = of_layer[rows_of_sample]
+        layers.append({**_neighbours(sampled, plan, options), **_known(sampled, plan, options)})
         if plan.words:
-            evolution.planes.append(principal_plane(_word_states(of_layer, kept, plan)))
-    views = _add_change(evolution, states, plan, options)
-    del states
-    _add_influence(evolution, text, plan, options, progress)
-    return evolution, views
-
-
-def _add_change(
-    evolution: Evolution, states: Tensor, plan: Plan, options: EvolutionOptions
-) -> list[View]:
-    """Change by group; returns the views of all tokens by layer."""
+            planes.append(principal_plane(_word_states(of_layer, kept, plan)))
     of_all: list[View] = []
+    change = {}
     for name, places in plan.views.items():
-        rows = np.searchsorted(plan.kept, places)
+        rows = np.searchsorted(kept, places)
         views = [view_of(of_layer[rows]) for of_layer in states]
-        evolution.change[name] = [pwcca_distance(below, above) for below, above in pairwise(views)]
-        if name == ALL:
-            of_all = views
-            evolution.shuffled_change = _shuffled_steps(views, options)
-            evolution.layers = _distances(views, views)
-    return of_all
+        change[name] = [pwcca_distance(below, above) for below, above in pairwise(views)]
+        of_all = of_all or views  # the first group is that of all tokens
+    del states
+    rng = np.random.default_rng([options.seed, 5])
+    shuffled_change = []  # of tokens that change places at random
+    for below, above in pairwise(of_all):
+        shuffled_change.append(pwcca_distance(below, shuffled_view(above, rng)))
+    influence = {}
+    for name, (hidden, others) in plan.hidden.items():
+        usual = kept_states(text, plan.tokens, others, **run)[1:]
+        run_silently = {**run, "progress": None}
+        without = kept_states(text, plan.tokens, others, hidden=hidden, **run_silently)
+        of_layers = zip(usual, without, strict=True)
+        influence[name] = [pwcca_distance(view_of(x), view_of(y)) for x, y in of_layers]
+    evolution = Evolution(
+        name=text.name,
+        part=text.states.part,
+        **{name: [of_layer[name] for of_layer in layers] for name in layers[0]},
+        change=change,
+        shuffled_change=shuffled_change,
+        influence=influence,
+        layers=_distances(of_all, of_all),
+        planes=planes,
+    )
+    return evolution, of_all
 
 
-def _add_influence(
-    evolution: Evolution,
-    text: ReadText,
-    plan: Plan,
-    options: EvolutionOptions,
-    progress: Progress,
-) -> None:
-    """Influence by the group of the token that is hidden."""
-    for name, hidden in plan.hidden.items():
-        usual, without = states_with_and_without(
-            text,
-            plan.tokens,
-            hidden.by_sentence,
-            hidden.others,
-            max_tokens=options.max_tokens,
-            progress=progress,
-        )
-        layers = zip(usual, without, strict=True)
-        evolution.influence[name] = [pwcca_distance(view_of(x), view_of(y)) for x, y in layers]
-
-
-def _add_neighbours(
-    evolution: Evolution, states: Tensor, plan: Plan, options: EvolutionOptions
-) -> None:
+def _neighbours(states: Tensor, plan: Plan, options: EvolutionOptions) -> dict[str, float]:
     """Neighbours of one layer: among all tokens, and among those of the same type."""
-    tokens, sample = plan.tokens, plan.sample
-    sentences, types = tokens.sentences[sample], tokens.types[sample]
-    among_all = nearest(states, sentences, np.zeros(len(sample)), options.neighbours)
-    evolution.identity.append(share_alike(among_all, types))
-    of_type = nearest(states, sentences, types, options.neighbours)
-    evolution.left.append(share_alike(of_type, tokens.left[sample]))
-    evolution.right.append(share_alike(of_type, tokens.right[sample]))
-    evolution.position.append(mean_distance(of_type, tokens.positions[sample]))
+    sampled = plan.sampled
+    everywhere = np.zeros(len(sampled.types))
+    among_all = nearest(states, sampled.sentences, everywhere, options.neighbours)
+    of_type = nearest(states, sampled.sentences, sampled.types, options.neighbours)
+    return {
+        "identity": share_alike(among_all, sampled.types),
+        "left": share_alike(of_type, sampled.left),
+        "right": share_alike(of_type, sampled.right),
+        "position": mean_distance(of_type, sampled.positions),
+    }
 
 
-def _add_information(
-    evolution: Evolution, states: Tensor, plan: Plan, options: EvolutionOptions
-) -> None:
+def _known(states: Tensor, plan: Plan, options: EvolutionOptions) -> dict[str, float]:
     """Mutual information of one layer; every layer has the same random numbers."""
     rng = np.random.default_rng([options.seed, 4])
-    _, types = np.unique(plan.tokens.types[plan.sample], return_inverse=True)
+    _, types = np.unique(plan.sampled.types, return_inverse=True)
     clusters = kmeans(states, plan.clusters, rng)
-    evolution.information.append(mutual_information(types, clusters))
-    evolution.shuffled_information.append(shuffled_information(types, clusters, rng))
+    return {
+        "information": mutual_information(types, clusters),
+        "shuffled_information": shuffled_information(types, clusters, rng),
+    }
 
 
 def _word_states(states: Tensor, kept: np.ndarray, plan: Plan) -> Tensor:
     """A state for each occurrence of a word: the mean of its pieces'."""
     means = []
-    for occurrences in plan.words.values():
-        for pieces in occurrences:
-            means.append(states[np.searchsorted(kept, pieces)].mean(0))
+    for pieces in chain(*plan.words.values()):
+        means.append(states[np.searchsorted(kept, pieces)].mean(0))
     return torch.stack(means)
-
-
-def _shuffled_steps(views: Sequence[View], options: EvolutionOptions) -> list[float]:
-    """The distance of each layer to the one below if its tokens change places at random."""
-    rng = np.random.default_rng([options.seed, 5])
-    return [pwcca_distance(below, shuffled_view(above, rng)) for below, above in pairwise(views)]
 
 
 def _distances(first: Sequence[View], second: Sequence[View]) -> Matrix:
     return [[pwcca_distance(x, y) for y in second] for x in first]
+
+
+def kept_states(
+    text: ReadText,
+    tokens: Tokens,
+    kept: np.ndarray,
+    *,
+    hidden: Mapping[int, int] | None = None,
+    max_tokens: int,
+    progress: Progress | None = None,
+) -> Tensor:
+    """The states of some tokens by layer, from 0: (L + 1, N, C).
+
+    Memory is that of the tokens that are kept, however long the text is.
+
+    Args:
+        kept: places in ``tokens``, ascending.
+        hidden: for each sentence a token that each layer alone does not see, as its place in
+            ``tokens``; then the layers are those from 1, (L, N, C).
+    """
+    states = text.states
+    sentences, positions = tokens.sentences[kept], tokens.positions[kept]
+    needed = np.unique(sentences).tolist()
+    layers = len(states.layers) + (hidden is None)
+    found = torch.empty(layers, len(kept), states.width)
+    pairs = [text.pairs[sentence] for sentence in needed]
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
+        batch = [pair for _, pair in numbered]
+        numbers = [needed[place] for place, _ in numbered]
+        if hidden is None:
+            of_layers = states.run(batch)
+        else:
+            positions_hidden = [tokens.positions[hidden[sentence]] for sentence in numbers]
+            read = zip(batch, positions_hidden, strict=True)
+            of_layers = states.run_without(batch, [text.places(pair)[at] for pair, at in read])
+        for row, (sentence, pair) in enumerate(zip(numbers, batch, strict=True)):
+            rows = slice(*np.searchsorted(sentences, [sentence, sentence + 1]).tolist())
+            places = np.array(text.places(pair))[positions[rows]].tolist()
+            for layer, of_batch in enumerate(of_layers):
+                found[layer, rows] = of_batch[row, places].float().cpu()
+    return found

@@ -85,6 +85,12 @@ class Plan:
     words: dict[str, list[np.ndarray]]  # the pieces of each occurrence
 
     @property
+    def sampled(self) -> Tokens:
+        """The tokens of the sample."""
+        symbols, *columns = self.tokens
+        return Tokens(symbols, *(column[self.sample] for column in columns))
+
+    @property
     def kept(self) -> np.ndarray:
         """All tokens whose usual states are needed."""
         places = [self.sample, *self.views.values()]
@@ -108,7 +114,14 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
         check_same_pieces(first, other)
     tokens = tokens_of(first)
     sample = _sample(tokens, options)
-    clusters = _clusters(sample, options)
+    clusters = options.clusters
+    if clusters is None:
+        types = len(sample) // options.occurrences
+        clusters = max(2 * types, len(sample) // PER_CLUSTER)
+    elif clusters > len(sample):
+        raise InputError(
+            f"--clusters {clusters}: more than the {len(sample)} tokens; expected fewer"
+        )
     quota = _view_tokens(texts, options)
     words = {word: _occurrences(word, first, tokens, options) for word in options.words}
     groups = _groups(first, tokens, options)
@@ -116,44 +129,33 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
     causal = any(text.states.causal for text in texts)
     hidden = {}
     if views and not options.no_influence:
-        hidden = _hidden(tokens, views, groups, causal, options)
+        candidates = {ANY: np.arange(len(tokens.types))}
+        candidates |= {name: places for name, places in groups.items() if name in views}
+        hidden = _hidden(tokens, candidates, quota, causal, options)
     return Plan(tokens, sample, clusters, views, hidden, causal, words)
 
 
 def _sample(tokens: Tokens, options: EvolutionOptions) -> np.ndarray:
     """As many tokens of each of the most frequent types."""
-    if options.occurrences <= options.neighbours:
+    quota = options.occurrences
+    if quota <= options.neighbours:
         raise InputError(
-            f"--occurrences {options.occurrences}: a token has no {options.neighbours} neighbours "
-            "of its type; expected more than --neighbours"
+            f"--occurrences {quota}: a token has no {options.neighbours} neighbours of its type; "
+            "expected more than --neighbours"
         )
     rng = np.random.default_rng([options.seed, 0])
-    quota = options.occurrences
     sample = balanced(tokens.types, most=options.types, quota=quota, rng=rng)
     types = len(sample) // quota
+    found = f"the text has {types} types of tokens that come {quota} times"
     if types < 2:
-        raise InputError(
-            f"the text has {types} types of tokens that come {quota} times; expected 2 or more: a "
-            "longer text, or fewer --occurrences"
-        )
+        raise InputError(f"{found}; expected 2 or more: a longer text, or fewer --occurrences")
     if types < options.types:
-        warnings.warn(
-            f"the text has {types} types of tokens that come {quota} times, not "
-            f"{options.types}: neighbours and clusters are of these",
-            stacklevel=2,
-        )
+        _warn(f"{found}, not {options.types}: neighbours and clusters are of these")
     return sample
 
 
-def _clusters(sample: np.ndarray, options: EvolutionOptions) -> int:
-    if options.clusters is None:
-        types = len(sample) // options.occurrences
-        return max(2 * types, len(sample) // PER_CLUSTER)
-    if options.clusters > len(sample):
-        raise InputError(
-            f"--clusters {options.clusters}: more than the {len(sample)} tokens; expected fewer"
-        )
-    return options.clusters
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=2)
 
 
 def _view_tokens(texts: Sequence[ReadText], options: EvolutionOptions) -> int:
@@ -176,10 +178,7 @@ def _views(
     """As many tokens of all frequencies, and of each group, for PWCCA."""
     rng = np.random.default_rng([options.seed, 1])
     if len(tokens.types) < quota:
-        warnings.warn(
-            f"no PWCCA: the text has {len(tokens.types)} tokens; expected {quota} or more",
-            stacklevel=2,
-        )
+        _warn(f"no PWCCA: the text has {len(tokens.types)} tokens; expected {quota} or more")
         return {}
     views = {ALL: some(np.arange(len(tokens.types)), quota, rng)}
     few = []
@@ -189,64 +188,51 @@ def _views(
         else:
             few.append(f"{name} ({len(places)})")
     if few:
-        warnings.warn(
-            f"groups of frequency with fewer than {quota} tokens are left out: {', '.join(few)}",
-            stacklevel=2,
-        )
+        _warn(f"groups of frequency with fewer than {quota} tokens are left out: {', '.join(few)}")
     return views
 
 
 def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> dict[str, np.ndarray]:
     """The tokens of each group of frequency, rarest first; none if the dictionary has no counts."""
-    frequencies = _frequencies(text, tokens, options)
-    if frequencies is None:
-        return {}
-    bounds = list(options.bounds) or equal_bounds(frequencies, options.groups)
-    numbers = group_numbers(frequencies, bounds)
-    groups = {}
-    for number, name in enumerate(group_names(bounds)):
-        groups[name] = np.flatnonzero(numbers == number)
-    return groups
-
-
-def _frequencies(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> np.ndarray | None:
-    """How frequent each token is in the training data, (N,)."""
     spelled = []
     for pair in text.pairs:
         words = text.text(pair)
         spelled.append((text.pieces(pair), [words[word] for word in text.piece_words(pair)]))
     if options.frequencies:
         counts = read_frequencies(options.frequencies)
-        of_tokens = Frequencies(counts, options.frequencies, spelled)
+        frequency = Frequencies(counts, options.frequencies, spelled)
     else:
+        counts = getattr(text.reader, text.side).vocabulary.counts
         try:
-            of_tokens = Frequencies(text.dictionary_counts, "the dictionary", spelled)
+            frequency = Frequencies(dict(counts), "the dictionary", spelled)
         except InputError as error:
-            warnings.warn(f"no groups of frequency: {error}", stacklevel=2)
-            return None
-    by_sentence = [of_tokens(pieces, words) for pieces, words in spelled]
+            _warn(f"no groups of frequency: {error}")
+            return {}
+    by_sentence = [frequency(pieces, words) for pieces, words in spelled]
     places = zip(tokens.sentences.tolist(), tokens.positions.tolist(), strict=True)
-    return np.array([by_sentence[sentence][position] for sentence, position in places])
+    of_tokens = np.array([by_sentence[sentence][position] for sentence, position in places])
+    bounds = list(options.bounds) or equal_bounds(of_tokens, options.groups)
+    numbers = np.digitize(of_tokens, bounds)  # 0 below the first bound
+    return {name: np.flatnonzero(numbers == n) for n, name in enumerate(group_names(bounds))}
 
 
 def _hidden(
     tokens: Tokens,
-    views: Mapping[str, np.ndarray],
-    groups: Mapping[str, np.ndarray],
+    candidates: Mapping[str, np.ndarray],
+    quota: int,
     causal: bool,
     options: EvolutionOptions,
 ) -> dict[str, Hidden]:
-    """A token of each group to be hidden, in sentences that have one of each."""
-    quota = len(views[ALL])
-    candidates = {ANY: np.arange(len(tokens.types))}
-    for name, places in groups.items():
-        if name in views:
-            candidates[name] = places
-    of_all_groups = set(tokens.sentences.tolist())
+    """A token of each group to be hidden, in sentences that have one of each.
+
+    Args:
+        candidates: all tokens, and those of each group.
+    """
+    of_all_groups = np.unique(tokens.sentences)
     for places in candidates.values():
-        of_all_groups &= set(tokens.sentences[places].tolist())
+        of_all_groups = np.intersect1d(of_all_groups, tokens.sentences[places])
     rng = np.random.default_rng([options.seed, 2])
-    order = rng.permutation(sorted(of_all_groups))
+    order = rng.permutation(of_all_groups)
     per_sentence = max(OTHERS, 2 * quota // max(1, len(order)))
     hidden = {}
     few = []
@@ -257,10 +243,9 @@ def _hidden(
         else:
             few.append(f"{name} ({len(drawn.others)})")
     if few:
-        warnings.warn(
+        _warn(
             f"influence is not measured where fewer than {quota} other tokens show it: "
-            f"{', '.join(few)}",
-            stacklevel=2,
+            f"{', '.join(few)}"
         )
     return hidden
 
@@ -280,14 +265,13 @@ def _draw_hidden(
     """
     by_sentence: dict[int, int] = {}
     others: list[int] = []
-    of_sentence = np.split(candidates, np.flatnonzero(np.diff(tokens.sentences[candidates])) + 1)
-    candidates_of = {int(tokens.sentences[places[0]]): places for places in of_sentence}
+    of_candidates = tokens.sentences[candidates]  # ascending
     for sentence in sentences.tolist():
         if len(others) >= quota:
             break
-        first, end = np.searchsorted(tokens.sentences, [sentence, sentence + 1])
-        token = int(rng.choice(candidates_of[sentence]))
-        members = np.arange(first, end)
+        around = [sentence, sentence + 1]
+        token = int(rng.choice(candidates[slice(*np.searchsorted(of_candidates, around))]))
+        members = np.arange(*np.searchsorted(tokens.sentences, around))
         rest = members[members > token] if causal else members[members != token]
         by_sentence[sentence] = token
         others += some(rest, per_sentence, rng).tolist()
@@ -347,11 +331,6 @@ def equal_bounds(frequencies: np.ndarray, groups: int) -> list[float]:
     shares = np.arange(1, groups) / groups
     cuts = np.unique(np.quantile(frequencies, shares, method="higher"))
     return [float(cut) for cut in cuts if cut > frequencies.min()]
-
-
-def group_numbers(frequencies: np.ndarray, bounds: Sequence[float]) -> np.ndarray:
-    """The group of each token, (N,): 0 below the first bound, 1 from there to the second, …"""
-    return np.searchsorted(np.asarray(bounds), frequencies, side="right")
 
 
 def group_names(bounds: Sequence[float]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,13 +51,15 @@ def share_alike(neighbours: np.ndarray, labels: np.ndarray) -> float:
 
     Tokens whose label is ``NONE`` count neither as tokens nor as neighbours.
     """
-    counted = (neighbours != NONE) & _labelled(labels, labels[neighbours])
-    return _mean(labels[neighbours] == labels[:, None], counted)
+    others = labels[neighbours]
+    counted = (neighbours != NONE) & _labelled(labels, others)
+    return _mean([_row_means(others == labels[:, None], counted)])
 
 
 def mean_distance(neighbours: np.ndarray, positions: np.ndarray) -> float:
     """|pos − pos'| between a token and its neighbours, mean over tokens."""
-    return _mean(np.abs(positions[neighbours] - positions[:, None]), neighbours != NONE)
+    distances = np.abs(positions[neighbours] - positions[:, None])
+    return _mean([_row_means(distances, neighbours != NONE)])
 
 
 def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) -> float:
@@ -66,7 +68,7 @@ def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) 
     for rows, others, allowed in _comparisons(sentences, groups):
         counted = allowed & _labelled(labels[rows], labels[others])
         means.append(_row_means(labels[others] == labels[rows, None], counted))
-    return _nanmean(np.concatenate(means))
+    return _mean(means)
 
 
 def random_distance(sentences: np.ndarray, groups: np.ndarray, positions: np.ndarray) -> float:
@@ -74,7 +76,7 @@ def random_distance(sentences: np.ndarray, groups: np.ndarray, positions: np.nda
     means = []
     for rows, others, allowed in _comparisons(sentences, groups):
         means.append(_row_means(np.abs(positions[others] - positions[rows, None]), allowed))
-    return _nanmean(np.concatenate(means))
+    return _mean(means)
 
 
 def _comparisons(
@@ -88,25 +90,19 @@ def _comparisons(
             yield rows, members, sentences[rows, None] != sentences[members]
 
 
-def _mean(values: np.ndarray, counts: np.ndarray) -> float:
-    return _nanmean(_row_means(values, counts))
-
-
-def _nanmean(values: np.ndarray) -> float:
-    """The mean of what is a number; 0 if nothing is."""
-    return 0.0 if np.isnan(values).all() else float(np.nanmean(values))
-
-
 def _labelled(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Whether both a token and another one have a label, (N,) and (M,) or (N, M) → (N, M)."""
     return (labels[:, None] != NONE) & (others != NONE)
 
 
-def _row_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The mean of each row over what counts; nan where nothing does."""
-    numbers = counts.sum(1)
-    sums = (values * counts).sum(1)
-    return np.divide(sums, numbers, out=np.full(len(sums), np.nan), where=numbers > 0)
+def _row_means(values: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:
+    """The mean of each row over what counts; masked where nothing does."""
+    return np.ma.masked_array(values, ~counted).mean(1)
+
+
+def _mean(means: Sequence[np.ma.MaskedArray]) -> float:
+    """The mean of what is not masked; 0 if all is."""
+    return float(np.ma.filled(np.ma.concatenate(means).mean(), 0.0))
 
 
 def kmeans(states: Tensor, clusters: int, rng: np.random.Generator) -> np.ndarray:

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.layers.analyses import ANALYSES
-from fairseq_normalign.layers.block_pass import BlockBatch
+from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
 from fairseq_normalign.layers.categories import OVERALL, Categories
-from fairseq_normalign.layers.means import add_means, macro, micro
-from fairseq_normalign.names import KINDS
+from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.results.blocks import (
     Block,
     Cell,
@@ -37,7 +36,7 @@ ALIKE = 1e-5  # ratios that differ by rounding alone have no order
 class Mixing:
     """Mixing ratios of one kind of attention, by Kobayashi et al. (2021); all from 0 to 1.
 
-    Axes: L layers; the five analyses of ``attention.block.ANALYSES``; K+1 categories, the last one
+    Axes: L layers; the five analyses of ``names.ANALYSES``; K+1 categories, the last one
     all tokens.
     """
 
@@ -60,9 +59,9 @@ class Mixing:
 
 def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
     """Adds the mixing ratios of all blocks on a batch."""
-    for number, kind in enumerate(batch.kinds):
+    for number, (kind, blocks) in enumerate(batch.by_kind().items()):
         layers = []
-        for _, block in sorted(batch.layers(kind).items()):
+        for block in blocks.values():
             layers.append(mixing_ratios(block))
             check_finite(layers[-1].transpose(0, 1), batch.places)
         ratios = torch.stack(layers)  # (L, 5, B, T)
@@ -77,34 +76,53 @@ def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> Non
         sums.sample(f"{name}.ranked", draws, rows.cpu().numpy().__getitem__)
 
 
+def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
+    """Adds a batch to what the means of some quantities need, by category and overall.
+
+    Args:
+        values: of layers, quantities and tokens, (L, Q, B, T).
+        categories: of each token, from 0; -1 for padding, (B, T).
+        number: of categories.
+    """
+    members = memberships(categories, number)  # (B, T, K+1)
+    counts = members.sum(1)  # (B, K+1)
+    by_sentence = torch.einsum("lqbt,btk->lqbk", values.double(), members)
+    sums.add(f"{name}.micro.sum", by_sentence.sum(2).cpu().numpy())
+    macro = (by_sentence / counts.clamp(min=1)).sum(2)
+    sums.add(f"{name}.macro.sum", macro.cpu().numpy())
+    sums.add(f"{name}.tokens.sum", counts.sum(0).long().cpu().numpy())
+    sums.add(f"{name}.sentences.sum", counts.gt(0).sum(0).cpu().numpy())
+    of_tokens = values.transpose(0, 1)[:, :, categories >= 0].flatten(1)  # (Q, L·N)
+    if of_tokens.shape[1]:
+        sums.add(f"{name}.low", of_tokens.amin(1).cpu().numpy())
+        sums.add(f"{name}.high", of_tokens.amax(1).cpu().numpy())
+
+
 def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:
     """What was found of one kind of attention."""
-    name = f"mixing.{kind}"
-    occurrences = arrays[f"{name}.ranked.sample"][:, 1:]  # rank, special, ratios
-    words = occurrences[occurrences[:, 1] == 0]
+    own = arrays_of(arrays, f"mixing.{kind}")
+    occurrences = own["ranked.sample"][:, 1:]  # rank, special, ratios
     return Mixing(
         categories=[*categories.names, OVERALL],
-        tokens=arrays[f"{name}.tokens.sum"],
-        macro=macro(arrays, name),
-        micro=micro(arrays, name),
-        low=arrays[f"{name}.low"],
-        high=arrays[f"{name}.high"],
+        tokens=own["tokens.sum"],
+        macro=divided(own["macro.sum"], own["sentences.sum"]),
+        micro=divided(own["micro.sum"], own["tokens.sum"]),
+        low=own["low"],
+        high=own["high"],
         rho=_rhos(occurrences),
-        rho_without_specials=_rhos(words),
+        rho_without_specials=_rhos(occurrences[occurrences[:, 1] == 0]),
         ranked=len(occurrences),
-        ranked_of=int(arrays[f"{name}.ranked.sum"][0]),
+        ranked_of=int(own["ranked.sum"][0]),
     )
 
 
 def _rhos(occurrences: np.ndarray) -> list[float | None]:
     """Spearman's ρ of frequency rank and ratio for each analysis; None where all are alike."""
-    return [_rho(occurrences[:, 0], ratios) for ratios in occurrences[:, 2:].T]
-
-
-def _rho(ranks: np.ndarray, ratios: np.ndarray) -> float | None:
-    if not len(ratios) or np.ptp(ratios) < ALIKE:
-        return None
-    return spearman(ranks, ratios)
+    rhos: list[float | None] = []
+    for ratios in occurrences[:, 2:].T:
+        differ = len(ratios) and np.ptp(ratios) >= ALIKE
+        rhos.append(spearman(occurrences[:, 0], ratios) if differ else None)
+    return rhos
 
 
 AVERAGES = {

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fairseq_normalign.attention.states import PARTS, States
+from fairseq_normalign.files import short_names
 from fairseq_normalign.host.attention_modules import layers_of
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fitted
-from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.layers.token_table import ReadText
 
 
-class Part(NamedTuple):
-    """One part of a model, and how the model reads text."""
-
-    states: States
-    reader: PairReader
-
-    @property
-    def forcing(self) -> TeacherForcing:
-        return self.states.forcing
-
-
-def load_part(args: argparse.Namespace, path: str, part: str | None = None) -> Part:
-    """A part of the model of ``path``; by default its encoder, or else its decoder."""
+def load_part(args: argparse.Namespace, name: str, path: str, part: str | None = None) -> ReadText:
+    """A part of the model of ``path``, by default its encoder, or else its decoder; no text yet."""
     model, task = load_single(path, args.data, dict(args.model_overrides))
     if args.fp16:
         model = model.half()
@@ -37,22 +27,24 @@ def load_part(args: argparse.Namespace, path: str, part: str | None = None) -> P
         there = [name for name in PARTS if layers_of(getattr(model, name, None))]
         part = there[0] if there else PARTS[0]
     forcing = TeacherForcing(model.to(args.device), task, attention=part)
-    return Part(States(forcing), PairReader.from_args(task, args))
+    return ReadText(name, States(forcing), PairReader.from_args(task, args), [])
 
 
-def texts_of(
-    args: argparse.Namespace, parts: Sequence[Part], limit: int | None
-) -> list[list[Pair]]:
+def read_corpus(args: argparse.Namespace) -> list[ReadText]:
     """The first sentences of the corpus that the options name, as each model reads them."""
+    models = zip(short_names(args.path), args.path, strict=True)
+    parts = [load_part(args, name, path, args.part) for name, path in models]
     need_target = not all(part.states.reads_source for part in parts)
     same_way = [False] * len(parts)
-    read = corpus(args, parts, swapped=same_way, need_target=need_target, limit=limit)
-    return [list(pairs) for pairs in read.streams]
+    read = corpus(args, parts, swapped=same_way, need_target=need_target, limit=args.limit)
+    streams = zip(parts, read.streams, strict=True)
+    return [part._replace(pairs=list(pairs)) for part, pairs in streams]
 
 
 def read_sentences(
-    args: argparse.Namespace, part: Part, sentences: Sequence[Sequence[str]]
-) -> list[Pair]:
+    args: argparse.Namespace, name: str, path: str, sentences: Sequence[Sequence[str]]
+) -> ReadText:
     """Sentences of words as a model reads them that needs no target."""
+    part = load_part(args, name, path)
     pairs = text_pairs(((words, None) for words in sentences), part.reader, name="treebank")
-    return fitted(pairs, part.forcing.limits, args.too_long)
+    return part._replace(pairs=fitted(pairs, part.forcing.limits, args.too_long))

@@ -12,11 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import numbered_batches
-from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.layers.state_pass import Progress
+from fairseq_normalign.host.batches import Progress, numbered_batches
+from fairseq_normalign.layers.token_table import ReadText
 from fairseq_normalign.progress import over
 from fairseq_normalign.results.blocks import Block, Cell, Curves, Table, by_layer
 from fairseq_normalign.results.result import Result
@@ -113,12 +111,16 @@ class Split:
     ) -> None:
         rng = np.random.default_rng([seed, 0])
         drawn = rng.permutation(np.unique(sentences))
-        held_out = drawn[: round(test_share * len(drawn))]
-        in_test = np.isin(sentences, held_out)
+        in_test = np.isin(sentences, drawn[: round(test_share * len(drawn))])
         counts = Counter(np.array(tags)[~in_test].tolist())
         self.tags = sorted(tag for tag, count in counts.items() if count >= 2)
+        left_out = sorted(set(tags) - set(self.tags))
+        if left_out:
+            warnings.warn(
+                f"tags with fewer than 2 words to learn from are left out: {', '.join(left_out)}",
+                stacklevel=2,
+            )
         numbers = {tag: number for number, tag in enumerate(self.tags)}
-        self._say_left_out(tags)
         labels = np.array([numbers.get(tag, -1) for tag in tags])
         self.train = np.flatnonzero(~in_test & (labels >= 0))
         self.test = np.flatnonzero(in_test & (labels >= 0))
@@ -131,14 +133,6 @@ class Split:
         self.train_labels = torch.from_numpy(labels[self.train])
         self.test_labels = torch.from_numpy(labels[self.test])
 
-    def _say_left_out(self, tags: Sequence[str]) -> None:
-        left_out = sorted(set(tags) - set(self.tags))
-        if left_out:
-            warnings.warn(
-                f"tags with fewer than 2 words to learn from are left out: {', '.join(left_out)}",
-                stacklevel=3,
-            )
-
     @property
     def majority(self) -> float:
         """The accuracy of the tag that is most frequent in what is learned from."""
@@ -147,54 +141,39 @@ class Split:
 
 
 def probe(
-    name: str,
-    states: States,
-    pairs: Sequence[Pair],
+    text: ReadText,
     trees: Sequence[Tree],
     *,
     test_share: float = 0.2,
     seed: int = 1,
     max_tokens: int = 4000,
-    progress: Progress = lambda sentences: None,
+    progress: Progress | None = None,
 ) -> Probing:
     """Accuracies of a classifier for each layer.
 
     Args:
-        name: of the model.
-        pairs: the sentences of the trees as the model reads them.
+        text: the sentences of the trees as a model reads them.
     """
-    sentences, tags = tagged_words(states, pairs, trees)
-    split = Split(sentences, tags, test_share, seed)
-    of_layers = word_states(states, pairs, max_tokens=max_tokens, progress=progress)
-    shuffled_labels = split.train_labels[
-        torch.from_numpy(np.random.default_rng([seed, 1]).permutation(len(split.train)))
-    ]
-    accuracy: list[float] = []
-    shuffled: list[float] = []
-    for of_layer in over(of_layers, f"{name} classifiers", unit="layers"):
+    split = Split(*tagged_words(text, trees), test_share, seed)
+    of_layers = word_states(text, max_tokens=max_tokens, progress=progress)
+    order = np.random.default_rng([seed, 1]).permutation(len(split.train))
+    shuffled_labels = split.train_labels[torch.from_numpy(order)]
+    accuracies: tuple[list[float], list[float]] = ([], [])
+    for of_layer in over(of_layers, f"{text.name} classifiers", unit="layers"):
         known, other = of_layer[split.train], of_layer[split.test]
-        for labels, results in ((split.train_labels, accuracy), (shuffled_labels, shuffled)):
+        for labels, found in zip((split.train_labels, shuffled_labels), accuracies, strict=True):
             classifier = train(known, labels, len(split.tags))
-            results.append(classifier.accuracy(other, split.test_labels))
-    return Probing(
-        name,
-        accuracy,
-        shuffled,
-        split.majority,
-        len(split.train),
-        len(split.test),
-        split.tags,
-    )
+            found.append(classifier.accuracy(other, split.test_labels))
+    words = len(split.train), len(split.test)
+    return Probing(text.name, *accuracies, split.majority, *words, split.tags)
 
 
-def tagged_words(
-    states: States, pairs: Sequence[Pair], trees: Sequence[Tree]
-) -> tuple[np.ndarray, list[str]]:
+def tagged_words(text: ReadText, trees: Sequence[Tree]) -> tuple[np.ndarray, list[str]]:
     """The sentence and the tag of each word that the model reads a piece of."""
     sentences = []
     tags = []
-    for number, (pair, tree) in enumerate(zip(pairs, trees, strict=True)):
-        for word in _words(states, pair):
+    for number, (pair, tree) in enumerate(zip(text.pairs, trees, strict=True)):
+        for word in sorted(set(text.piece_words(pair))):
             if tree.tags[word] == NO_TAG:
                 raise InputError(f"{tree.where}: word {word + 1} has no tag; expected UPOS")
             sentences.append(number)
@@ -202,27 +181,21 @@ def tagged_words(
     return np.array(sentences), tags
 
 
-def _words(states: States, pair: Pair) -> list[int]:
-    """The words of a sentence that the model reads a piece of, ascending."""
-    return sorted({word for word in states.words(pair) if word >= 0})
-
-
 def word_states(
-    states: States, pairs: Sequence[Pair], *, max_tokens: int, progress: Progress
+    text: ReadText, *, max_tokens: int = 4000, progress: Progress | None = None
 ) -> Tensor:
     """A state for each word by layer, the mean of its pieces': (L + 1, N, C)."""
-    words_of = [_words(states, pair) for pair in pairs]
-    starts = np.cumsum([0, *map(len, words_of)])
+    states = text.states
+    starts = np.cumsum([0, *(len(set(text.piece_words(pair))) for pair in text.pairs)])
     of_layers = torch.empty(len(states.layers) + 1, int(starts[-1]), states.width)
-    for batch in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
+    for batch in numbered_batches(text.pairs, max_tokens=max_tokens, progress=progress):
         batch_states = states.run([pair for _, pair in batch])
         for row, (number, pair) in enumerate(batch):
-            read = states.words(pair)
-            for place, word in enumerate(words_of[number]):
-                pieces = [piece for piece, of_word in enumerate(read) if of_word == word]
+            read = np.array(states.words(pair))
+            for place, word in enumerate(sorted(set(text.piece_words(pair))), starts[number]):
+                pieces = np.flatnonzero(read == word).tolist()
                 for layer, of_batch in enumerate(batch_states):
-                    mean = of_batch[row, pieces].float().mean(0).cpu()
-                    of_layers[layer, starts[number] + place] = mean
+                    of_layers[layer, place] = of_batch[row, pieces].float().mean(0).cpu()
     return of_layers
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +25,10 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import BlockBatch
+from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
 from fairseq_normalign.layers.categories import Categories
-from fairseq_normalign.layers.means import divided, memberships
 from fairseq_normalign.layers.mixing import MixingResult
-from fairseq_normalign.layers.moments import Moments, pooled
 from fairseq_normalign.layers.weight_and_norm import (
-    by_category,
     expansion_rate,
     received_weights,
     singular_values,
@@ -47,15 +46,31 @@ from fairseq_normalign.results.blocks import (
     chosen_from,
 )
 from fairseq_normalign.results.result import Result
-from fairseq_normalign.runs.joins import Draws, Gathered, moments_of
+from fairseq_normalign.runs.joins import Draws, Gathered, joined_moments, moments_of
 
 
-class Affine(NamedTuple):
-    """What f is as a map, of each head and of all heads with b_O."""
+class Lengths(NamedTuple):
+    """Of vectors, for each of Q heads or layers, (Q,) each."""
 
-    singular: list[np.ndarray]  # of each head, falling
-    rates: list[float]  # of each head
-    rate: float  # of the attention
+    mean: np.ndarray
+    deviation: np.ndarray  # of the population
+    variation: np.ndarray  # deviation / mean; nan where the mean is 0
+    low: np.ndarray
+    high: np.ndarray
+
+
+def lengths_of(moments: np.ndarray) -> Lengths:
+    """From count, mean, Σ (x - mean)², smallest and largest, (5, Q); see ``runs.joins``."""
+    count, mean, squares, low, high = moments
+    deviation = np.sqrt(squares / np.maximum(1, count))
+    return Lengths(mean, deviation, deviation / np.where(mean == 0, np.nan, mean), low, high)
+
+
+def pooled(moments: Iterable[np.ndarray]) -> Lengths:
+    """All quantities of some moments as one."""
+    columns = np.concatenate(list(moments), axis=1)
+    single = [columns[:, [place]] for place in range(columns.shape[1])]
+    return lengths_of(reduce(joined_moments, single))
 
 
 class Relation(NamedTuple):
@@ -72,12 +87,14 @@ class LayerStatistics:
 
     layer: int  # from 0
     heads: list[Head]
-    transformed: Moments  # ‖f(x)‖, of each head
-    inputs: Moments  # ‖x‖
+    transformed: Lengths  # ‖f(x)‖, of each head
+    inputs: Lengths  # ‖x‖
     weights: np.ndarray  # Σ α over the keys of a category, (H, K): they add up to 1
     weighted: np.ndarray  # Σ ‖α f(x)‖ over the keys of a category, (H, K)
     by_category: np.ndarray  # mean ‖f(x)‖ of a category, (H, K); nan without tokens
-    affine: Affine
+    singular: list[list[float]]  # values of f as a map, of each head, falling
+    rates: list[float]  # expansion of f, of each head
+    rate: float  # of all heads together, with b_O
 
 
 @dataclass(frozen=True)
@@ -86,30 +103,31 @@ class Statistics:
 
     categories: list[str]  # K
     layers: list[LayerStatistics]
-    transformed: Moments  # ‖f(x)‖ of all heads and layers together
-    inputs: Moments  # ‖x‖ of all layers
+    transformed: Lengths  # ‖f(x)‖ of all heads and layers together
+    inputs: Lengths  # ‖x‖ of all layers
     cells: list[Relation]  # α and ‖f(x)‖ of single cells, by category
     rank_weights: Relation  # frequency rank and α
     rank_norms: Relation  # frequency rank and ‖f(x)‖
     sampled_cells: list[np.ndarray]  # α and ‖f(x)‖, (N, 2), by category: for pictures
     occurrences: np.ndarray  # rank, category, α, ‖f(x)‖, (N, 4)
 
+    @property
+    def shown(self) -> list[int]:
+        """The places of the categories that have tokens."""
+        return [place for place, relation in enumerate(self.cells) if relation.of]
+
 
 def add_statistics(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
     """Adds α and ‖f(x)‖ of all attentions that have heads, on a batch."""
-    for number, kind in enumerate(batch.kinds):
+    for number, (kind, of_kind) in enumerate(batch.by_kind().items()):
         blocks = {}
-        for layer, block in sorted(batch.layers(kind).items()):
+        for layer, block in of_kind.items():
             if block.recorded.weights.shape[1]:
                 blocks[layer] = block
                 check_finite(block.recorded.norms.transformed, batch.places)
         keys = batch.keys(kind)
-        tokens = SeenTokens(
-            batch.queries(kind).categories >= 0,
-            keys.categories,
-            keys.ranks,
-            KINDS[kind].causal,
-        )
+        queries = batch.queries(kind).categories >= 0
+        tokens = SeenTokens(queries, keys.categories, keys.ranks, KINDS[kind].causal)
         draws = Draws(batch.lines, len(KINDS) + number)
         add_attentions(sums, f"statistics.{kind}", blocks, tokens, len(categories.names), draws)
 
@@ -179,13 +197,14 @@ def _add_layer(
         sums.add(f"{name}.inputs.moments", moments_of(lengths.unsqueeze(0).cpu().numpy()))
     members = memberships(categories, number)[..., :-1]  # (B, S, K)
     counts = members.sum(1)  # (B, K)
-    means = by_category(norms, members) / counts.clamp(min=1).unsqueeze(1)
-    for quantity, values in {
-        "weights": by_category(weights, members),  # Σ α over the keys, mean over queries
-        "weighted": by_category(weights * norms, members),  # the same of ‖α f(x)‖
-        "by_category": means,  # mean ‖f(x)‖ over the keys
-    }.items():
-        sums.add(f"{name}.{quantity}.sum", values.sum(0).cpu().numpy())
+    means = members / counts.clamp(min=1).unsqueeze(1)
+    for quantity, values, shares in (
+        ("weights", weights, members),  # Σ α over the keys, mean over queries
+        ("weighted", weights * norms, members),  # the same of ‖α f(x)‖
+        ("by_category", norms, means),  # mean ‖f(x)‖ over the keys
+    ):
+        of_category = torch.einsum("bhs,bsk->hk", values.double(), shares)
+        sums.add(f"{name}.{quantity}.sum", of_category.cpu().numpy())
     sums.add(f"{name}.sentences.sum", np.array([len(categories)]))
     sums.add(f"{name}.having.sum", counts.gt(0).sum(0).cpu().numpy())
 
@@ -223,23 +242,21 @@ def statistics_of(
     Args:
         known: of each layer that has heads, what its weights say (``weights_say``).
     """
-    name = f"statistics.{kind}"
-    layers = []
-    for layer, of_layer in known.items():
-        layers.append(_layer_statistics(arrays, kind, int(layer), of_layer))
-    rows = arrays[f"{name}.occurrences.sample"][:, 1:]
-    of_rows = int(arrays[f"{name}.occurrences.sum"][0])
+    own = arrays_of(arrays, f"statistics.{kind}")
+    layers = [_layer_statistics(own, kind, number, known[number]) for number in known]
+    rows = own["occurrences.sample"][:, 1:]
+    of_rows = int(own["occurrences.sum"][0])
     cells, relations = [], []
     for category in range(len(categories.names)):
-        points = arrays[f"{name}.cells-{category}.sample"][:, 1:]
-        seen = int(arrays[f"{name}.cells-{category}.sum"][0])
+        points = own[f"cells-{category}.sample"][:, 1:]
         cells.append(points)
+        seen = int(own[f"cells-{category}.sum"][0])
         relations.append(_relation(points[:, 0], points[:, 1], seen))
     return Statistics(
         categories=categories.names,
         layers=layers,
-        transformed=pooled(layer.transformed for layer in layers),
-        inputs=pooled(layer.inputs for layer in layers),
+        transformed=pooled(own[f"{number}.transformed.moments"] for number in known),
+        inputs=pooled(own[f"{number}.inputs.moments"] for number in known),
         cells=relations,
         rank_weights=_relation(rows[:, 0], rows[:, 2], of_rows),
         rank_norms=_relation(rows[:, 0], rows[:, 3], of_rows),
@@ -253,21 +270,19 @@ def _relation(first: np.ndarray, second: np.ndarray, seen: int) -> Relation:
 
 
 def _layer_statistics(
-    arrays: Mapping[str, np.ndarray], kind: str, layer: int, known: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray], kind: str, number: str, known: Mapping[str, Any]
 ) -> LayerStatistics:
     """What was gathered of one attention, and what its parameters tell."""
-    name = f"statistics.{kind}.{layer}"
-    sentences = arrays[f"{name}.sentences.sum"]
-    singular = [np.array(of_head) for of_head in known["singular"]]
+    own, layer = arrays_of(arrays, number), int(number)
+    heads = [Head(kind, layer, head) for head in known["heads"]]
     return LayerStatistics(
-        layer,
-        [Head(kind, layer, number) for number in known["heads"]],
-        Moments(arrays[f"{name}.transformed.moments"]),
-        Moments(arrays[f"{name}.inputs.moments"]),
-        arrays[f"{name}.weights.sum"] / sentences,
-        arrays[f"{name}.weighted.sum"] / sentences,
-        divided(arrays[f"{name}.by_category.sum"], arrays[f"{name}.having.sum"]),
-        Affine(singular, known["rates"], known["rate"]),
+        layer=layer,
+        transformed=lengths_of(own["transformed.moments"]),
+        inputs=lengths_of(own["inputs.moments"]),
+        weights=own["weights.sum"] / own["sentences.sum"],
+        weighted=own["weighted.sum"] / own["sentences.sum"],
+        by_category=divided(own["by_category.sum"], own["having.sum"]),
+        **{**known, "heads": heads},
     )
 
 
@@ -276,45 +291,44 @@ def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, A
     known: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     for (kind, layer), attention in attentions(model).items():
         if kind in known and head_count(attention):
-            f = affine(attention)
-            singular = [of_head.tolist() for of_head in f.singular]
             numbers = list(head_numbers(attention))
-            known[kind][str(layer)] = {**f._asdict(), "singular": singular, "heads": numbers}
+            known[kind][str(layer)] = {**affine(attention), "heads": numbers}
     return known
 
 
-def affine(attention) -> Affine:
-    """Singular values and expansion rates of f, gates included."""
+def affine(attention) -> dict[str, Any]:
+    """Singular values and expansion rates of f, gates included: of each head, and of all."""
     values = value_projection(attention)
     width = head_width(attention)
-    weight, bias = values.weight.detach(), values.bias
-    if bias is not None:
-        bias = bias.detach()
+    weight = values.weight.detach()
+    bias = weight.new_zeros(len(weight)) if values.bias is None else values.bias.detach()
     out = out_weight(attention).detach()
-    model_width = weight.shape[1]
     singular, rates = [], []
     for head in range(head_count(attention)):
         part = slice(head * width, (head + 1) * width)
-        of_head = singular_values(weight[part], None if bias is None else bias[part], out[:, part])
-        singular.append(of_head.cpu().numpy())
-        rates.append(expansion_rate(of_head, model_width))
+        of_head = singular_values(weight[part], bias[part], out[:, part])
+        singular.append(of_head.tolist())
+        rates.append(expansion_rate(of_head, weight.shape[1]))
     shift = out_bias(attention)
     together = singular_values(weight, bias, out, None if shift is None else shift.detach())
-    return Affine(singular, rates, expansion_rate(together, model_width))
+    return {
+        "singular": singular,
+        "rates": rates,
+        "rate": expansion_rate(together, weight.shape[1]),
+    }
 
 
-LENGTHS = ("mean", "deviation", "CV", "min", "max")
 POINTS = 400  # of a cloud
 SMALLEST = 1e-4  # weight that a cloud shows
-BY_CATEGORY: dict[str, Callable[[LayerStatistics], np.ndarray]] = {
-    "Σ α over the keys of a category": lambda layer: layer.weights,
-    "Σ ‖αf(x)‖ over the keys of a category": lambda layer: layer.weighted,
-    "‖f(x)‖, mean over the keys of a category": lambda layer: layer.by_category,
+BY_CATEGORY = {  # (H, K) of a layer
+    "Σ α over the keys of a category": attrgetter("weights"),
+    "Σ ‖αf(x)‖ over the keys of a category": attrgetter("weighted"),
+    "‖f(x)‖, mean over the keys of a category": attrgetter("by_category"),
 }
-BY_HEAD: dict[str, Callable[[LayerStatistics], Sequence[float]]] = {
-    "mean ‖f(x)‖": lambda layer: layer.transformed.mean.tolist(),
-    "coefficient of variation of ‖f(x)‖": lambda layer: layer.transformed.variation.tolist(),
-    "expansion rate": lambda layer: layer.affine.rates,
+BY_HEAD = {  # (H,) of a layer
+    "mean ‖f(x)‖": attrgetter("transformed.mean"),
+    "coefficient of variation of ‖f(x)‖": attrgetter("transformed.variation"),
+    "expansion rate": attrgetter("rates"),
 }
 
 
@@ -351,7 +365,7 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     return [
         Row(categories),
         Row(heads),
-        _lengths_table(kind, measured),
+        _norms_table(kind, measured),
         _relations_table(kind, measured),
         _heads_table(kind, measured),
         _singular_values(kind, measured),
@@ -359,32 +373,21 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     ]
 
 
-def _shown_categories(measured: Statistics) -> list[int]:
-    """The places of the categories that have tokens."""
-    return [place for place, relation in enumerate(measured.cells) if relation.of]
-
-
-def _category_map(
-    title: str, measured: Statistics, value: Callable[[LayerStatistics], np.ndarray]
-) -> Grid:
+def _category_map(title: str, measured: Statistics, value: Callable) -> Grid:
     """A row for each layer, a column for each category; means over heads."""
-    kept = _shown_categories(measured)
-    values = [_numbers(value(layer).mean(0)[kept]) for layer in measured.layers]
+    values = [_numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
     rows = [str(layer.layer + 1) for layer in measured.layers]
-    columns = [measured.categories[place] for place in kept]
+    columns = [measured.categories[place] for place in measured.shown]
     return Grid(title, "layer", "category", rows, columns, values, numbers=True)
 
 
-def _head_map(
-    title: str, measured: Statistics, value: Callable[[LayerStatistics], Sequence[float]]
-) -> Grid:
-    count = 1 + max(head.head for layer in measured.layers for head in layer.heads)
+def _head_map(title: str, measured: Statistics, value: Callable) -> Grid:
+    count = 1 + max(layer.heads[-1].head for layer in measured.layers)
     values = []
     for layer in measured.layers:
-        row: list[float | None] = [None] * count
-        for head, number in zip(layer.heads, _numbers(value(layer)), strict=True):
-            row[head.head] = number
-        values.append(row)
+        numbers = [head.head for head in layer.heads]
+        known = dict(zip(numbers, _numbers(value(layer)), strict=True))
+        values.append([known.get(head) for head in range(count)])
     rows = [str(layer.layer + 1) for layer in measured.layers]
     columns = [str(head + 1) for head in range(count)]
     return Grid(title, "layer", "head", rows, columns, values, absent="removed")
@@ -394,31 +397,27 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
     return [None if math.isnan(value) else float(value) for value in values]
 
 
-def _lengths_of(moments: Moments, place: int = 0) -> list[float | None]:
-    """Mean, deviation, CV, min and max of one quantity."""
-    columns = (moments.mean, moments.deviation, moments.variation, moments.low, moments.high)
-    return _numbers(column[place] for column in columns)
-
-
-def _lengths_table(kind: str, measured: Statistics) -> Table:
+def _norms_table(kind: str, measured: Statistics) -> Table:
     """Norms of x for each layer, of f(x) for each head, and of both for all; expansion rates."""
     rows: list[list[Cell]] = []
+
+    def add(name: str, lengths: Lengths, place: int, rate: float | None) -> None:
+        rows.append([name, *_numbers(column[place] for column in lengths), rate])
+
     for layer in measured.layers:
-        inputs = _lengths_of(layer.inputs)
-        rows.append([f"‖x‖, layer {layer.layer + 1}", *inputs, layer.affine.rate])
+        add(f"‖x‖, layer {layer.layer + 1}", layer.inputs, 0, layer.rate)
         for place, head in enumerate(layer.heads):
-            transformed = _lengths_of(layer.transformed, place)
-            rows.append([f"‖f(x)‖, {head}", *transformed, layer.affine.rates[place]])
-    rows.append(["‖x‖, all", *_lengths_of(measured.inputs), None])
-    rows.append(["‖f(x)‖, all", *_lengths_of(measured.transformed), None])
-    columns = ["norm", *LENGTHS, "expansion rate"]
+            add(f"‖f(x)‖, {head}", layer.transformed, place, layer.rates[place])
+    add("‖x‖, all", measured.inputs, 0, None)
+    add("‖f(x)‖, all", measured.transformed, 0, None)
+    columns = ["norm", "mean", "deviation", "CV", "min", "max", "expansion rate"]
     return Table(columns, rows, "Norms of vectors", name=f"{kind}.norms")
 
 
 def _relations_table(kind: str, measured: Statistics) -> Table:
     """α with ‖f(x)‖ by category, and frequency rank with both."""
     relations = {}
-    for place in _shown_categories(measured):
+    for place in measured.shown:
         relations[f"α, ‖f(x)‖: {measured.categories[place]}"] = measured.cells[place]
     relations["frequency rank, α"] = measured.rank_weights
     relations["frequency rank, ‖f(x)‖"] = measured.rank_norms
@@ -442,8 +441,8 @@ def _heads_table(kind: str, measured: Statistics) -> Table:
 def _singular_values(kind: str, measured: Statistics) -> Table:
     rows: list[list[Cell]] = []
     for layer in measured.layers:
-        for head, values in zip(layer.heads, layer.affine.singular, strict=True):
-            rows += [[str(head), number, value] for number, value in enumerate(values.tolist(), 1)]
+        for head, values in zip(layer.heads, layer.singular, strict=True):
+            rows += [[str(head), number, value] for number, value in enumerate(values, 1)]
     columns = ["head", "number", "singular value"]
     name = f"{kind}.singular-values"
     return Table(columns, rows, "Singular values of f", name=name, hidden=True)
@@ -451,20 +450,20 @@ def _singular_values(kind: str, measured: Statistics) -> Table:
 
 def _clouds(measured: Statistics) -> list[Block]:
     """α and ‖f(x)‖ of single cells, and of occurrences of tokens over their frequency rank."""
-    cells, by_rank = [], {2: [], 3: []}  # type: tuple[list[Cloud], dict[int, list[Cloud]]]
-    for place in _shown_categories(measured):
+    cells, weights, norms = [], [], []
+    for place in measured.shown:
         name = measured.categories[place]
         points = measured.sampled_cells[place]
         cells.append(Cloud(name, _some(points[points[:, 0] >= SMALLEST])))
         of_category = measured.occurrences[measured.occurrences[:, 1] == place]
-        for column, clouds in by_rank.items():
-            if len(of_category):
-                clouds.append(Cloud(name, _some(of_category[:, [0, column]])))
+        if len(of_category):
+            weights.append(Cloud(name, _some(of_category[:, [0, 2]])))
+            norms.append(Cloud(name, _some(of_category[:, [0, 3]])))
     rank = "frequency rank"
     return [
         Clouds("α and ‖f(x)‖ of single cells", "α", "‖f(x)‖", cells, log_x=True),
-        Clouds("Frequency rank and α", rank, "mean α", by_rank[2], log_x=True),
-        Clouds("Frequency rank and ‖f(x)‖", rank, "mean ‖f(x)‖", by_rank[3], log_x=True),
+        Clouds("Frequency rank and α", rank, "mean α", weights, log_x=True),
+        Clouds("Frequency rank and ‖f(x)‖", rank, "mean ‖f(x)‖", norms, log_x=True),
     ]
 
 

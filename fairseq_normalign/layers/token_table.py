@@ -12,6 +12,7 @@ from fairseq_normalign.errors import InputError
 if TYPE_CHECKING:
     from fairseq_normalign.attention.states import States
     from fairseq_normalign.host.pairs import Pair, PairReader
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 BOUNDARY = -1  # as NONE of ``layers.geometry``: before the first and after the last token
 
@@ -25,19 +26,22 @@ class ReadText(NamedTuple):
     pairs: Sequence[Pair]
 
     @property
+    def forcing(self) -> TeacherForcing:
+        return self.states.forcing
+
+    @property
     def side(self) -> str:
         return "source" if self.states.reads_source else "target"
 
-    def pieces(self, pair: Pair) -> list[str]:
-        """The pieces that belong to words, as they are read."""
-        read = self.states.tokens(pair)
-        tokens = [read[place] for place in self.places(pair)]
-        return self.reader.symbols(tokens, self.side)
-
     def places(self, pair: Pair) -> list[int]:
-        """Where the model reads them."""
+        """Where the model reads the pieces that belong to words."""
         words = self.states.words(pair)
         return [place for place, word in enumerate(words) if word >= 0]
+
+    def pieces(self, pair: Pair) -> list[str]:
+        """These pieces."""
+        read = self.states.tokens(pair)
+        return self.reader.symbols([read[place] for place in self.places(pair)], self.side)
 
     def piece_words(self, pair: Pair) -> list[int]:
         """The word of each of them, from 0."""
@@ -46,17 +50,6 @@ class ReadText(NamedTuple):
     def text(self, pair: Pair) -> list[str]:
         """The words themselves."""
         return self.states.sentence(pair).text
-
-    @property
-    def unknown(self) -> str:
-        """What pieces that the dictionary lacks are called."""
-        dictionary = getattr(self.reader, self.side).dictionary
-        return self.reader.symbols([dictionary.unk()], self.side)[0]
-
-    @property
-    def dictionary_counts(self) -> dict[str, float]:
-        """How often pieces were in the training data, by the dictionary."""
-        return dict(getattr(self.reader, self.side).vocabulary.counts)
 
 
 class Tokens(NamedTuple):
@@ -79,33 +72,24 @@ def tokens_of(text: ReadText) -> Tokens:
         types = [numbers.setdefault(piece, len(numbers)) for piece in text.pieces(pair)]
         count = len(types)
         around = [BOUNDARY, *types, BOUNDARY]
-        columns = (
-            types,
-            [sentence] * count,
-            range(count),
-            text.piece_words(pair),
-            around[:count],
-            around[2:],
-        )
+        words = text.piece_words(pair)
+        columns = (types, [sentence] * count, range(count), words, around[:count], around[2:])
         of_sentences.append(np.array(columns, dtype=np.int64))
-    columns_of_text = np.concatenate(of_sentences, axis=1)
-    known = columns_of_text[0] != numbers.get(text.unknown, BOUNDARY)
-    return Tokens(list(numbers), *columns_of_text[:, known])
+    table = np.concatenate(of_sentences, axis=1)
+    dictionary = getattr(text.reader, text.side).dictionary
+    (unknown,) = text.reader.symbols([dictionary.unk()], text.side)
+    known = table[0] != numbers.get(unknown, BOUNDARY)
+    return Tokens(list(numbers), *table[:, known])
 
 
 def check_same_pieces(first: ReadText, other: ReadText) -> None:
     """Refuses two models that split a text in different ways."""
     pairs = zip(first.pairs, other.pairs, strict=True)
     for number, (pair, other_pair) in enumerate(pairs, 1):
-        pieces, other_pieces = first.pieces(pair), other.pieces(other_pair)
-        if pieces != other_pieces:
+        spelled = [" ".join(first.pieces(pair)), " ".join(other.pieces(other_pair))]
+        if spelled[0] != spelled[1]:
+            ours, theirs = (repr(text if len(text) <= 40 else text[:39] + "…") for text in spelled)
             raise InputError(
-                f"sentence {number}: {first.name} reads {_short(pieces)} and {other.name} "
-                f"{_short(other_pieces)}; expected models that read the same pieces"
+                f"sentence {number}: {first.name} reads {ours} and {other.name} {theirs}; "
+                "expected models that read the same pieces"
             )
-
-
-def _short(pieces: Sequence[str]) -> str:
-    """The first pieces of a sentence, for a message."""
-    text = " ".join(pieces)
-    return repr(text if len(text) <= 40 else text[:39] + "…")

@@ -72,8 +72,3 @@ def received_weights(recorded: Recorded, queries: Tensor) -> Tensor:
     dtype = torch.promote_types(recorded.weights.dtype, torch.float32)
     shares = queries.to(dtype) / queries.sum(1, keepdim=True)
     return torch.einsum("bhts,bt->bhs", recorded.weights.to(dtype), shares)
-
-
-def by_category(values: Tensor, members: Tensor) -> Tensor:
-    """Sums over the keys of each category, (B, H, S) and (B, S, K) → (B, H, K)."""
-    return torch.einsum("bhs,bsk->bhk", values.double(), members)

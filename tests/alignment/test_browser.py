@@ -16,7 +16,6 @@ from fairseq_normalign.alignment.browser import (
     View,
     packed_error_rates,
     quality_within,
-    rounded,
     rounding_note,
     sample_places,
     shares_of,
@@ -52,18 +51,6 @@ def test_cells_are_those_of_the_slow_twin(of_heads):
             quality = Quality(127, 0) if evidence.head is None else of_heads
             expected += slow_cells(shares, links, quality)
         assert list(unpacked(text)) == expected
-
-
-def test_shares_are_off_by_half_a_step_at_most():
-    shares = np.random.default_rng(1).dirichlet(np.ones(9), 20)
-    cells = rounded(shares, [(3, 4)], Quality(127, 0.0))
-    assert np.abs((cells & 127) / 127 - shares).max() <= 0.5 / 127 + 1e-9
-    assert np.argwhere(cells & 128).tolist() == [[4, 3]]
-
-
-def test_a_share_of_everything_and_small_ones():
-    cells = rounded(np.array([[1.0, 0.0], [0.98, 0.02]]), [], Quality(31, 0.05))
-    assert cells.tolist() == [[31, 0], [30, 0]]
 
 
 def test_shares_with_and_without_the_end_of_the_sentence():

@@ -82,11 +82,6 @@ def test_words_and_axis_titles_stand_at_the_outside():
     assert [label.get_text() for label in below.get_xticklabels()] == ["das", "kostet", "5$"]
 
 
-def test_one_word_each():
-    figure = soft_alignments([[Panel("a", np.ones((1, 1)))]], Sentences(["a"], ["b"]))
-    assert len(figure.axes) == 2
-
-
 @pytest.mark.parametrize("words", [4, 40, 200])
 def test_cells_of_long_sentences_shrink_and_words_with_them(words):
     sentences = Sentences(["w"] * words, ["w"])
@@ -108,11 +103,6 @@ def test_pictures_are_written_with_any_words(ending, tmp_path):
     assert contents.startswith(beginnings[ending])
     if ending == ".svg":
         assert "שלום" in contents.decode()
-
-
-def test_the_usual_font_is_asked_first():
-    assert families_for("straße – год שלום") == ["DejaVu Sans"]
-    assert families_for("") == ["DejaVu Sans"]
 
 
 def test_letters_that_no_font_has_are_told():

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_normalign.attention.block import Block, LayerNorm, mixing_ratios, pair_norms
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.names import ANALYSES
 
 B, H, T, C = 2, 3, 4, 6
 D = C // H

@@ -94,13 +94,6 @@ def test_the_decoder_of_a_translation_model(folder):
     assert ": influence" not in done.stdout
 
 
-def test_another_seed_draws_other_tokens(folder):
-    first, again, other = (
-        evolution(folder, *SMALL, "--no-influence", "--seed", seed).stdout for seed in (3, 3, 4)
-    )
-    assert first == again != other
-
-
 REFUSED = {
     "--part encoder": (
         ["language.pt"],

@@ -80,13 +80,6 @@ def test_batching_and_binarised_data_change_nothing(corpus, checkpoint, text, tm
             np.testing.assert_allclose(first.array, second.array, rtol=1e-4, atol=1e-5)
 
 
-def test_the_estimate_is_the_size_of_the_file(corpus, checkpoint, text, tmp_path):
-    options = ["--quantity", "head-vectors", "--dtype", "float16"]
-    done = export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *text, *options)
-    estimate = float(re.search(r"([0-9.e-]+) GB", done.stderr).group(1))
-    assert (tmp_path / "x.npz").stat().st_size / 1e9 == pytest.approx(estimate, rel=0.02)
-
-
 def test_encoder_attention_of_source_text_alone(corpus, checkpoint, text, tmp_path):
     options = [*text[:2], *text[4:], "--attention", "encoder", "--quantity", "weights"]
     export(corpus / "data-bin", checkpoint, tmp_path / "x.npz", *options)
@@ -181,10 +174,3 @@ def test_bad_input_exits_2_and_leaves_the_old_file(case, corpus, checkpoint, tmp
     assert "Traceback" not in done.stderr
     assert output.read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
-
-
-def test_roberta_has_no_cross_attention(roberta, text, tmp_path):
-    done = export(roberta, roberta / "checkpoint_last.pt", tmp_path / "x.npz", *text, check=False)
-    assert done.returncode == 2
-    message = "RobertaModel has no source–target attention; it has encoder self-attention"
-    assert done.stderr == f"normalign export: {message}\n"

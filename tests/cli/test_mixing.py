@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.names import ANALYSES
 from fairseq_normalign.results.result import read_result
 from fairseq_normalign.results.tables import tables_of
 from tests.conftest import run
@@ -54,24 +54,6 @@ def test_tables_of_all_attentions(folder):
         assert choice in signature
 
 
-def test_json_has_all_analyses_of_each_model(folder, tmp_path):
-    mixing(folder, "-o", tmp_path / "x.json", path=("one.pt", "two.pt"))
-    written = read_result(tmp_path / "x.json")
-    assert (written.kind, written.signature["average"]) == ("mixing", "macro")
-    (choice,) = written.blocks()
-    assert [option.name for option in choice.options] == ["mean of all", "one.pt", "two.pt"]
-    tables = tables_of(choice.options[1].blocks)
-    tokens = {row[1]: row[2] for row in tables["tokens"].rows if row[0] == "encoder"}
-    assert tokens == {
-        **{"special": 3, "punctuation": 0, "continuation": 0, "word": 8},
-        "overall": 11,
-    }
-    by_layer = tables["encoder.ATTNRES-N.macro"]
-    assert list(by_layer.columns) == ["layer", "special", "word", "overall"]
-    assert len(by_layer.rows) == 2
-    assert 0 < by_layer.rows[0][2] < 100
-
-
 def test_several_checkpoints_give_mean_and_deviation(folder, tmp_path):
     done = mixing(folder, "-o", tmp_path / "x.json", path=("one.pt", "two.pt"))
     (choice,) = read_result(tmp_path / "x.json").blocks()
@@ -105,14 +87,6 @@ def test_formats(folder, form):
         assert json.loads(printed)["kind"] == "mixing"
 
 
-def test_frequencies_of_a_file_for_several_checkpoints(folder, tmp_path):
-    (tmp_path / "counts.txt").write_text("".join(f"w{n} {n}\n" for n in range(30)))
-    files = [tmp_path / "counts.txt"] * 2
-    done = mixing(folder, "--frequencies", *files, path=("one.pt", "two.pt"))
-    assert "ranks:counts.txt+counts.txt" in done.stderr
-    assert "±" in done.stdout
-
-
 def test_what_becomes_of_long_sentences_is_told(folder):
     cut = mixing(folder, "--max-length", "3", "--too-long", "truncate")
     assert "|sentences:3|max-length:3|too-long:truncate|" in cut.stderr
@@ -128,15 +102,6 @@ def test_blank_lines_are_no_sentences(folder, tmp_path):
     done = run("normalign", "mixing", folder, "--path", folder / "one.pt", *texts, "--cpu")
     assert done.stdout == mixing(folder).stdout
     assert "|sentences:3|" in done.stderr
-
-
-def test_the_encoder_alone(folder):
-    done = run(
-        *("normalign", "mixing", folder, "--path", folder / "one.pt", "--cpu"),
-        *("--source-file", folder / "text.a", "--attention", "encoder"),
-    )
-    assert "encoder self-attention" in done.stdout
-    assert "decoder" not in done.stdout
 
 
 REFUSED = {

@@ -272,11 +272,3 @@ def test_a_refused_file_leaves_the_old_page(folder, tmp_path):
     assert "odd.json: not a result, or one of normalign 0.2" in done.stderr
     assert page.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.json", "x.html"]
-
-
-def test_the_page_does_not_replace_what_it_shows(folder, tmp_path):
-    page = tmp_path / "x.html"
-    page.write_text(json.dumps(HEADS.json()))
-    done = run("normalign", "report", "--include", page, "-o", page, check=False)
-    assert done.returncode == 2
-    assert "would overwrite the input" in done.stderr

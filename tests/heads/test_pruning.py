@@ -263,7 +263,7 @@ def test_alignments_by_a_head_of_a_pruned_model(ready):
     assert aligner.signature()["head"] == 4
     recording = recorded(small.forcing, pairs, layers=[1], values=False)
     weights = recording["cross", 1].weights  # (B, H, T, S)
-    (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.place])
+    (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.evidence])
     words = len(pairs[0].target.text)
     expected = weights[0, 1, 1 : words + 1, : len(pairs[0].source.text)]
     torch.testing.assert_close(torch.tensor(soft.words), expected)

@@ -18,12 +18,14 @@ from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers import block_pass
-from fairseq_normalign.layers.analyses import ANALYSES
+from fairseq_normalign.layers.block_pass import divided
 from fairseq_normalign.layers.block_survey import BlockOptions, Counted, survey_blocks
 from fairseq_normalign.layers.categories import PRESETS, parse_categories
-from fairseq_normalign.names import KINDS
+from fairseq_normalign.layers.mixing import add_means
+from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
+from fairseq_normalign.runs.joins import Gathered
 from tests.conftest import ToyTask, build_model
 
 LINES = [
@@ -132,20 +134,6 @@ def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
                 assert mixing.rho[place] == pytest.approx(expected, abs=0.02)
 
 
-def test_extremes_and_mean(model, pairs):
-    mixing = survey_blocks(model, pairs).mixing["encoder"]
-    ratios = []
-    for pair in pairs:
-        blocks, _ = alone(model, pair)
-        ratios.append(
-            torch.cat([mixing_ratios(blocks["encoder", layer])[:, 0] for layer in range(2)], dim=1)
-        )
-    together = torch.cat(ratios, dim=1).numpy()
-    np.testing.assert_allclose(mixing.mean, together.mean(1), atol=1e-5)
-    np.testing.assert_allclose(mixing.low, together.min(1), atol=1e-5)
-    np.testing.assert_allclose(mixing.high, together.max(1), atol=1e-5)
-
-
 def test_the_encoder_alone_needs_no_target(model, task, pairs):
     encoder = ready(model.forcing.model, task, "encoder")
     sources = list(text_pairs([(source, None) for source, _ in LINES], encoder.reader))
@@ -154,11 +142,6 @@ def test_the_encoder_alone_needs_no_target(model, task, pairs):
     with_source = [pair for pair in pairs if pair.source.text]
     with_targets = survey_blocks(model, with_source).mixing["encoder"]
     np.testing.assert_allclose(found["encoder"].macro, with_targets.macro, atol=1e-5)
-
-
-def test_the_decoder_alone(model, task, pairs):
-    found = survey_blocks(ready(model.forcing.model, task, "decoder"), pairs).mixing
-    assert set(found) == {"decoder"}
 
 
 def test_layers_without_heads_mix_nothing(task, pairs):
@@ -292,7 +275,7 @@ def test_heads_keep_their_names_and_headless_layers_are_absent(task, pairs):
     assert set(found) == {"encoder", "decoder"}
     (layer,) = found["encoder"].layers
     assert list(map(str, layer.heads)) == ["encoder.2.3"]
-    assert len(layer.affine.rates) == len(layer.affine.singular) == 1
+    assert len(layer.rates) == len(layer.singular) == 1
 
 
 def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
@@ -305,7 +288,7 @@ def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
     layer = survey_blocks(ready(network, task), pairs, options).statistics["encoder"].layers[0]
     assert layer.transformed.mean[3] == 0
     assert layer.transformed.mean[2] > 0
-    assert layer.affine.singular[3][1:] == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
+    assert max(layer.singular[3][1:]) == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
 
 
 def test_a_language_model_reads_the_source(task):
@@ -342,3 +325,24 @@ def roberta_task(task):
     masked.dictionary = task.source_dictionary
     masked.cfg = task.args
     return masked
+
+
+def test_micro_and_macro_means():
+    sums = Gathered()
+    # Two sentences, of three tokens and of one, and another batch with one more.
+    values = torch.tensor([[[1.0, 2.0, 6.0], [4.0, 99.0, 99.0]]])
+    both = torch.cat([values, -values]).unsqueeze(0)
+    add_means(sums, "x", both, torch.tensor([[0, 1, 1], [1, -1, -1]]), 3)
+    add_means(sums, "x", torch.tensor([[[[3.0]], [[-3.0]]]]), torch.tensor([[1]]), 3)
+    arrays = sums.arrays
+    found = (
+        divided(arrays["x.micro.sum"], arrays["x.tokens.sum"])[0],
+        divided(arrays["x.macro.sum"], arrays["x.sentences.sum"])[0],
+    )
+    np.testing.assert_allclose(found[0][0], [1, (2 + 6 + 4 + 3) / 4, np.nan, 16 / 5])
+    np.testing.assert_allclose(found[1][0], [1, (4 + 4 + 3) / 3, np.nan, (3 + 4 + 3) / 3])
+    np.testing.assert_allclose(found[1][1], -found[1][0])
+    assert arrays["x.tokens.sum"].tolist() == [1, 4, 0, 5]
+    assert arrays["x.sentences.sum"].tolist() == [1, 3, 0, 3]
+    assert arrays["x.low"].tolist() == [1, -6]
+    assert arrays["x.high"].tolist() == [6, -1]

@@ -1,11 +1,19 @@
+import math
+
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.categories import PRESETS, Token, parse_categories
+from fairseq_normalign.layers.categories import (
+    PRESETS,
+    RankByCount,
+    Token,
+    parse_categories,
+    rank_by_id,
+)
 
 
-def token(symbol, *, special=False, continues=False):
-    return Token(7, symbol, symbol.replace("▁", ""), special, continues)
+def token(symbol, *, index=50, special=False, continues=False):
+    return Token(index, symbol, symbol.replace("▁", ""), special, continues)
 
 
 PIECES = [
@@ -48,16 +56,12 @@ def test_the_first_pattern_that_matches_a_whole_token_wins():
     assert found == [0, 1, 3, 2, 3]
 
 
-def test_without_patterns_it_is_the_preset():
-    assert parse_categories("marks", []) is PRESETS["marks"]
-
-
 WRONG = {
     "nothing": "--category nothing: expected NAME=REGEX",
     "=x": "--category =x: expected NAME=REGEX",
     "a=": "--category a=: expected NAME=REGEX",
     "a=[": r"--category a=\[: unterminated character set.*; expected a regular expression",
-    "other=x": "--category other: this name is taken",
+    "other=x": "--category other: this name is taken; expected another",
 }
 
 
@@ -67,24 +71,37 @@ def test_wrong_patterns(text):
         parse_categories("pieces", [text])
 
 
-def test_a_name_is_given_once():
-    with pytest.raises(InputError, match="--category a: this name is taken; expected another"):
-        parse_categories("pieces", ["a=x", "a=y"])
+# Kobayashi et al. (2020), footnotes 5 and 6.
+BY_ID = [
+    (token("▁,"), 1),
+    (token("."), 2),
+    (token("</s>", special=True), 3),
+    (token("[SEP]", special=True), 3),
+    (token("[CLS]", special=True), 4),
+    (token("▁go", index=10), 14),
+    (token("▁going", index=11), 15),
+    (token("▁a"), math.nan),
+    (token("▁"), math.nan),
+    (token("<unk>", index=3), math.nan),
+    (token("[MASK]", special=True), math.nan),
+]
 
 
-def test_a_category_of_nothing_in_the_dictionary():
-    categories = parse_categories("pieces", ["a=x", "b=y"])
-    categories.check_vocabulary(["x", "y"])
-    with pytest.raises(InputError, match="--category b=y: matches no token of the dictionary"):
-        categories.check_vocabulary(["x", "xy"])
-    PRESETS["pieces"].check_vocabulary([])
+@pytest.mark.parametrize(("given", "rank"), BY_ID)
+def test_rank_by_id(given, rank):
+    assert rank_by_id(given, "") == pytest.approx(rank, nan_ok=True)
 
 
-def test_a_category_of_too_few_tokens():
-    categories = parse_categories("pieces", ["a=x"])
-    categories.check_counts([2, 0])
-    with pytest.raises(InputError, match="--category a=x: matches no token of the corpus; exp"):
-        categories.check_counts([0, 9])
-    with pytest.raises(InputError, match="a=x: matches one token of the corpus; expected two"):
-        categories.check_counts([1, 9])
-    PRESETS["pieces"].check_counts([0, 1, 0, 9])
+def test_rank_by_count_of_pieces():
+    ranks = RankByCount({"▁a": 9, "b": 5, "c": 5, "▁d": 1})
+    found = [ranks(token(symbol), "") for symbol in ("▁a", "b", "c", "▁d", "e")]
+    assert found == [1, 2, 2, 4, 5]
+    assert ranks(token("</s>", special=True), "") == 0
+    assert math.isnan(ranks(token("<unk>"), ""))
+
+
+def test_rank_by_count_of_words():
+    ranks = RankByCount({"go": 9, "going": 5}, of_words=True)
+    assert ranks(token("ing"), "going") == 2
+    assert ranks(token("<unk>"), "go") == 1
+    assert math.isnan(ranks(token("[MASK]"), "go"))

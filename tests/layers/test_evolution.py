@@ -11,9 +11,13 @@ from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.layers.evolution import Evolution, EvolutionResult, evolution
+from fairseq_normalign.layers.evolution import (
+    Evolution,
+    EvolutionResult,
+    evolution,
+    kept_states,
+)
 from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, plan_of
-from fairseq_normalign.layers.state_pass import kept_states, states_with_and_without
 from fairseq_normalign.layers.token_table import BOUNDARY, ReadText, tokens_of
 from tests.conftest import ToyTask, build_model
 
@@ -83,14 +87,13 @@ def test_all_models_have_the_same_tokens(make):
         assert list(here) == list(there)
 
 
-@pytest.mark.parametrize("max_tokens", [12, 4000])
 @pytest.mark.parametrize("make", [translation, language, masked])
-def test_states_that_are_kept_are_those_of_sentences_alone(make, max_tokens):
+def test_states_that_are_kept_are_those_of_sentences_alone(make):
     text = make(texts=lines(12))
     tokens = tokens_of(text)
     kept = np.array([0, 3, 9, 10, len(tokens.types) - 1])
     done = []
-    states = kept_states(text, tokens, kept, max_tokens=max_tokens, progress=done.append)
+    states = kept_states(text, tokens, kept, max_tokens=12, progress=done.append)
     assert sum(done) == len(np.unique(tokens.sentences[kept]))
     for row, place in enumerate(kept):
         pair = text.pairs[tokens.sentences[place]]
@@ -99,36 +102,17 @@ def test_states_that_are_kept_are_those_of_sentences_alone(make, max_tokens):
             torch.testing.assert_close(states[layer, row], alone[0, read], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("max_tokens", [12, 4000])
-def test_states_without_a_token_are_those_of_sentences_alone(max_tokens):
+def test_states_without_a_token_are_those_of_sentences_alone():
     text = translation(texts=lines(6))
     tokens = tokens_of(text)
     starts = np.searchsorted(tokens.sentences, range(6))
     hidden = {sentence: int(starts[sentence]) + 1 for sentence in range(6)}
     kept = starts + 2
-    usual, without = states_with_and_without(
-        text, tokens, hidden, kept, max_tokens=max_tokens, progress=lambda done: None
-    )
+    found = kept_states(text, tokens, kept, hidden=hidden, max_tokens=12)
     for sentence, pair in enumerate(text.pairs):
-        alone = text.states.run([pair])[1:]
-        alone_without = text.states.run_without([pair], [1])
-        for layer in range(2):
+        for layer, alone in enumerate(text.states.run_without([pair], [1])):
             close = {"rtol": 1e-4, "atol": 1e-5}
-            torch.testing.assert_close(usual[layer, sentence], alone[layer][0, 2], **close)
-            expected = alone_without[layer][0, 2]
-            torch.testing.assert_close(without[layer, sentence], expected, **close)
-
-
-def test_batches_change_nothing():
-    one, other = (
-        evolution([translation()], max_tokens=size, **SMALL).models[0] for size in (30, 4000)
-    )
-    for name in ("identity", "left", "right", "position", "information"):
-        assert getattr(one, name) == pytest.approx(getattr(other, name), abs=0.02)
-    for name in one.change:
-        assert one.change[name] == pytest.approx(other.change[name], abs=1e-4)
-    for name in one.influence:
-        assert one.influence[name] == pytest.approx(other.influence[name], abs=1e-4)
+            torch.testing.assert_close(found[layer, sentence], alone[0, 2], **close)
 
 
 def test_three_kinds_of_models_side_by_side():
@@ -168,15 +152,6 @@ def test_an_edge_of_the_sentence_is_no_neighbour():
     assert found.models[0].left == found.models[0].right == [1, 1, 1]
 
 
-def test_a_model_is_no_different_from_itself():
-    texts = [translation(), translation(name="again")]
-    found = evolution(texts, no_influence=True, **SMALL)
-    matrix = found.between["translation", "again"]
-    assert np.diag(matrix) == pytest.approx(np.zeros(3), abs=1e-6)
-    assert matrix[0][2] > 0.001
-    assert not found.models[0].influence
-
-
 def test_a_token_that_nobody_looks_at_has_no_influence():
     text = translation()
     with torch.no_grad():
@@ -185,14 +160,6 @@ def test_a_token_that_nobody_looks_at_has_no_influence():
     for first, second in model.influence.values():
         assert first == pytest.approx(0, abs=1e-6)
         assert second > 0.001
-
-
-def test_the_seed_decides():
-    plans = [plan_of([translation()], EvolutionOptions(seed=seed, **SMALL)) for seed in (1, 1, 2)]
-    samples = [plan.sample.tolist() for plan in plans]
-    assert samples[0] == samples[1] != samples[2]
-    kept = [plan.kept.tolist() for plan in plans]
-    assert kept[0] == kept[1] != kept[2]
 
 
 def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
@@ -211,15 +178,6 @@ def test_groups_begin_at_bounds():
     counts = {f"w{number}": 1000 - 4 - number for number in range(30)}
     for place in found.views["<990"]:
         assert counts[found.tokens.symbols[found.tokens.types[place]]] < 990
-
-
-def test_a_dictionary_without_counts_is_told():
-    task = ToyTask()
-    text = read_text(build_model(task=task), task, "encoder")
-    with pytest.warns(UserWarning, match="no groups of frequency: the dictionary: all counts are"):
-        plan = plan_of([text], EvolutionOptions(**SMALL))
-    assert list(plan.views) == [ALL]
-    assert list(plan.hidden) == [ANY]
 
 
 def test_groups_that_are_too_small_are_told():
@@ -256,11 +214,6 @@ def test_what_is_refused(message):
         evolution([translation()], **{**SMALL, **REFUSED[message]})
 
 
-def test_fewer_types_than_asked_are_told():
-    with pytest.warns(UserWarning, match=r"the text has \d+ types .* 20 times, not 99"):
-        plan_of([translation()], EvolutionOptions(**{**SMALL, "types": 99}))
-
-
 def test_models_must_read_the_same_pieces():
     other = translation(texts=["w1 w2 w3"] * 150, name="other")
     message = "sentence 1: translation reads '.*' and other 'w1 w2 w3'; expected models that read"
@@ -269,9 +222,11 @@ def test_models_must_read_the_same_pieces():
 
 
 def made_up(name: str, count: int, **more) -> Evolution:
-    shares = {key: [0.5] * count for key in ("identity", "left", "right")}
-    information = {"information": [1.25] * count, "shuffled_information": [0.125] * count}
-    return Evolution(name, "encoder", position=[2.0] * count, **shares, **information, **more)
+    names = ("identity", "left", "right", "position", "information", "shuffled_information")
+    numbers = zip(names, [0.5, 0.5, 0.5, 2.0, 1.25, 0.125], strict=True)
+    by_layer = {key: [number] * count for key, number in numbers}
+    nothing = {"change": {}, "shuffled_change": [], "influence": {}, "layers": []}
+    return Evolution(name, "encoder", **{**nothing, **by_layer, **more})
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from fairseq_normalign.layers.probing import (
     train,
     word_states,
 )
+from fairseq_normalign.layers.token_table import ReadText
 from fairseq_normalign.text.treebank import Tree
 from tests.conftest import ToyTask, build_model
 from tests.layers.test_evolution import lines
@@ -37,20 +38,22 @@ def tree(sentence: str) -> Tree:
 
 @pytest.fixture
 def model():
+    """A function that reads sentences."""
     task = ToyTask()
     states = States(TeacherForcing(build_model(task=task), task, attention="encoder"))
-    return states, PairReader(task, scheme="subword_nmt")
+    reader = PairReader(task, scheme="subword_nmt")
 
+    def read(*sentences):
+        pairs = text_pairs([(sentence, None) for sentence in sentences], reader)
+        return ReadText("tiny", states, reader, list(pairs))
 
-def read(reader, trees):
-    return list(text_pairs([(" ".join(tree.words), None) for tree in trees], reader))
+    return read
 
 
 def test_what_embeddings_know_is_read_and_shuffled_tags_are_not(model):
-    states, reader = model
     trees = [tree(line) for line in lines(150)]
     done = []
-    measured = probe("tiny", states, read(reader, trees), trees, progress=done.append)
+    measured = probe(model(*lines(150)), trees, progress=done.append)
     assert sum(done) == 150
     assert len(measured.accuracy) == len(measured.shuffled) == 3
     assert measured.accuracy[0] > 0.9
@@ -60,16 +63,15 @@ def test_what_embeddings_know_is_read_and_shuffled_tags_are_not(model):
     assert measured.tags == sorted(TAGS)
     words = sum(len(tree.words) for tree in trees)
     assert measured.train_words + measured.test_words == words
-    again = probe("tiny", states, read(reader, trees), trees, max_tokens=40)
+    again = probe(model(*lines(150)), trees, max_tokens=40)
     assert measured.accuracy == pytest.approx(again.accuracy, abs=0.02)
 
 
 def test_a_word_is_the_mean_of_its_pieces(model):
-    states, reader = model
-    pairs = list(text_pairs([("w1@@ w2 w3", None), ("w4@@ w5@@ w6", None)], reader))
-    of_layers = word_states(states, pairs, max_tokens=4000, progress=lambda done: None)
+    text = model("w1@@ w2 w3", "w4@@ w5@@ w6")
+    of_layers = word_states(text)
     assert of_layers.shape == (3, 3, 16)
-    for layer, of_batch in enumerate(states.run(pairs)):
+    for layer, of_batch in enumerate(text.states.run(text.pairs)):
         slow = [of_batch[0, :2].mean(0), of_batch[0, 2], of_batch[1, :3].mean(0)]
         torch.testing.assert_close(of_layers[layer], torch.stack(slow), rtol=1e-4, atol=1e-5)
 
@@ -103,10 +105,9 @@ def test_too_little_to_learn(tags, share):
 
 
 def test_a_treebank_without_tags(model):
-    states, reader = model
     untagged = tree("w1 w2")._replace(tags=["NOUN", "_"], where="x.conllu:7")
     with pytest.raises(InputError, match=r"x\.conllu:7: word 2 has no tag; expected UPOS"):
-        tagged_words(states, read(reader, [untagged]), [untagged])
+        tagged_words(model("w1 w2"), [untagged])
 
 
 @pytest.fixture
@@ -151,31 +152,6 @@ def test_no_step_in_any_direction_makes_it_smaller(labelled):
         for sign in (1, -1):
             moved = probe._replace(weight=probe.weight + sign * step)
             assert float(objective(moved, states, labels)) > lowest - 1e-5
-
-
-def test_classes_that_lie_apart_are_read_without_error():
-    labels = torch.arange(3).repeat(20)
-    states = torch.eye(3)[labels] + 0.01 * torch.randn(60, 3)
-    assert train(states, labels, 3).accuracy(states, labels) == 1
-
-
-def test_training_twice_gives_the_same(labelled):
-    first, second = (train(*labelled, 3) for _ in range(2))
-    torch.testing.assert_close(first.weight, second.weight, rtol=0, atol=0)
-
-
-def test_noise_tells_nothing():
-    random = torch.Generator().manual_seed(0)
-    states = torch.randn(2000, 4, generator=random)
-    labels = torch.randint(4, (2000,), generator=random)
-    probe = train(states[:1000], labels[:1000], 4)
-    assert probe.accuracy(states[1000:], labels[1000:]) == pytest.approx(0.25, abs=0.05)
-
-
-def test_a_neuron_that_never_changes_is_no_trouble(labelled):
-    states, labels = labelled
-    states[:, 0] = 7
-    assert train(states, labels, 3).logits(states).isfinite().all()
 
 
 def test_accuracies_are_shown_in_percent():

@@ -6,14 +6,12 @@ import torch
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.layers.moments import Moments
-from fairseq_normalign.layers.statistics import SeenTokens, add_attentions
+from fairseq_normalign.layers.statistics import SeenTokens, add_attentions, lengths_of, pooled
 from fairseq_normalign.layers.weight_and_norm import (
     expansion_rate,
-    received_weights,
     singular_values,
 )
-from fairseq_normalign.runs.joins import Draws, Gathered
+from fairseq_normalign.runs.joins import Draws, Gathered, moments_of
 
 B, H, T, S, C, D = 2, 3, 3, 4, 6, 2
 
@@ -128,7 +126,7 @@ def test_sums_by_category_add_up_to_one(case):
 def test_lengths(case):
     block, tokens = case
     found, f = gathered({0: block}, tokens), slow_f(block)
-    transformed = Moments(found["x.0.transformed.moments"])
+    transformed = lengths_of(found["x.0.transformed.moments"])
     places = list(places_of(tokens))
     of_tokens = torch.stack([f[b, :, s] for b, s, _ in places], dim=1).double().numpy()
     np.testing.assert_allclose(transformed.mean, of_tokens.mean(1), rtol=1e-4)
@@ -178,12 +176,17 @@ def test_occurrences_are_means_over_queries_heads_and_layers(case):
     np.testing.assert_allclose(found["x.occurrences.sample"][:, 1:], expected, rtol=1e-4)
 
 
-def test_received_weights_leave_out_padding(case):
-    block, tokens = case
-    received = received_weights(block.recorded, tokens.queries)
-    torch.testing.assert_close(received.sum(-1), torch.ones(B, H), rtol=1e-4, atol=0)
-
-
 def test_no_heads_are_no_cells():
     tokens = SeenTokens(QUERIES, QUERIES.long(), QUERIES.float(), True)
     assert not gathered({}, tokens)
+
+
+def test_pooled_lengths():
+    values = [np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([[7.0, 1.0, 4.0]])]
+    together = np.concatenate([part.ravel() for part in values])
+    found = pooled(map(moments_of, values))
+    np.testing.assert_allclose(found.mean, [together.mean()])
+    np.testing.assert_allclose(found.deviation, [together.std()])
+    np.testing.assert_allclose(found.variation, [together.std() / together.mean()])
+    assert (found.low, found.high) == ([1], [7])
+    assert np.isnan(lengths_of(moments_of(np.zeros((1, 3)))).variation).all()

@@ -29,12 +29,6 @@ def test_settings_of_the_user_do_not_count():
     assert to_hex(axes.lines[0].get_color()) == COLOURS[0]
 
 
-def test_settings_of_the_user_come_back():
-    with mpl.rc_context({"font.size": 30}):
-        drawn()
-        assert mpl.rcParams["font.size"] == 30
-
-
 def brightness(colour):
     """Relative luminance (WCAG 2.2)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]

@@ -45,12 +45,6 @@ def test_soft_without_words_numbers_them():
     assert cells(html) == ["", "0", "1", "&lt;/s&gt;", "0", "50", "50", "0"]
 
 
-def test_soft_of_nothing():
-    html = Soft(np.zeros((1, 1)), np.zeros(1))._repr_html_()
-    assert cells(html)[-2:] == ["0", "0"]
-    assert cells(Soft(np.zeros((0, 0)), np.zeros(0))._repr_html_()) == ["", "&lt;/s&gt;"]
-
-
 def test_long_sentences_are_cut_and_the_caption_says_so():
     html = Soft(np.ones((MOST + 5, 3)), np.zeros(MOST + 5))._repr_html_()
     assert html.count("<tr>") == MOST + 1

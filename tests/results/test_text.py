@@ -42,7 +42,3 @@ def test_wide_and_combining_characters_keep_the_columns():
     lines = columns([["日本.txt", "1"], ["cafe\u0301.txt", "10"], ["abc.txt", "5"]])
     assert {display_width(line) for line in lines} == {len("日本.txt") + 2 + 4}
     assert lines[1] == "cafe\u0301.txt  10"
-
-
-def test_no_rows():
-    assert columns([]) == []

@@ -5,7 +5,7 @@ const PAINTERS = {
   note: (block) => html("p", { class: block.urgent ? "note urgent" : "note" }, block.text),
   facts: drawFacts,
   table: (block) => block.hidden ? document.createDocumentFragment() : drawTable(block),
-  clouds: () => document.createDocumentFragment(),
+  clouds: drawClouds,
   curves: drawCurves,
   grid: drawGrid,
   row: (block) => html("div", { class: "row" }, block.blocks.map(drawBlock)),
@@ -465,12 +465,9 @@ function wholeTicks(first, last) {
 }
 
 function drawCurves(block) {
-  if (!block.curves.some((curve) => curve.points.length)) {
-    return html("p", { class: "note" }, `${block.title}: nothing was measured.`);
-  }
+  if (!block.curves.some((curve) => curve.points.length)) return nothingMeasured(block);
   const axes = axesOf(block);
-  const { width, height } = CHART;
-  const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const picture = chartPicture();
   picture.append(...drawnAxes(block, axes));
   const groups = block.curves.map((curve, number) => drawnCurve(curve, colourOf(curve, number), axes));
   if (groups.length <= MOST_NAMED) widenLower(groups);
@@ -489,11 +486,44 @@ function drawCurves(block) {
   const dashes = block.curves.some((curve) => curve.dashed) ? block.dashes : "";
   const notes = [mark, dashes].filter(Boolean).map((text) => html("p", { class: "note" }, text));
   const table = () => drawTable(curvesAsTable(block, axes));
+  return chartFigure(block, frame, legend(block, groups, kept), notes, asTable(table));
+}
+
+function chartFigure(block, frame, ...below) {
   const caption = html("figcaption", { dir: "auto" }, block.title);
   const isTold = block.title.endsWith(block.y_title);
   const yTitle = isTold ? null : html("p", { class: "y-title", dir: "auto" }, block.y_title);
-  const names = legend(block, groups, kept);
-  return html("figure", { class: "wide" }, caption, about(block), yTitle, frame, names, notes, asTable(table));
+  return html("figure", { class: "wide" }, caption, about(block), yTitle, frame, ...below);
+}
+
+function chartPicture() {
+  const viewBox = `0 0 ${CHART.width} ${CHART.height}`;
+  return svg("svg", { class: "chart", viewBox, "aria-hidden": "true" });
+}
+
+function nothingMeasured(block) {
+  return html("p", { class: "note" }, `${block.title}: nothing was measured.`);
+}
+
+// Clouds of points: curves without lines. On a logarithmic axis, 0 has no place.
+function drawClouds(block) {
+  const placed = ([x, y]) => ({ x: block.log_x ? Math.log10(x) : x, y });
+  const curves = block.clouds.map((cloud) => {
+    const points = cloud.points.filter(([x]) => x > 0 || !block.log_x).map(placed);
+    return { name: cloud.name, points };
+  });
+  if (!curves.some((curve) => curve.points.length)) return nothingMeasured(block);
+  const asCurves = { ...block, curves, colours: block.clouds.map((cloud) => cloud.name) };
+  const axes = axesOf(asCurves);
+  if (block.log_x) axes.horizontal = axes.horizontal.map(([x]) => [x, String(Number((10 ** x).toPrecision(2)))]);
+  const picture = chartPicture();
+  picture.append(...drawnAxes(block, axes));
+  const groups = curves.map((curve, number) => {
+    const dots = curve.points.map(({ x, y }) => svg("circle", { cx: axes.across(x).toFixed(1), cy: axes.up(y).toFixed(1), r: 2, class: "dot" }));
+    return svg("g", { class: `curve cloud c${number % COLOURS}` }, dots);
+  });
+  picture.append(...groups);
+  return chartFigure(block, html("div", { class: "charted" }, picture), legend(asCurves, groups, { number: null }));
 }
 
 function colourOf(curve, number) {
