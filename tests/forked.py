@@ -36,6 +36,7 @@ def _command(words: list[str], folder: Path, streams: list[Path]) -> None:
     sys.stdin = os.fdopen(0, closefd=False)
     os.chdir(folder)
     torch.set_num_threads(1)
+    multiprocessing.set_start_method("fork", force=True)  # for readers of data, as in a new process
     sys.argv = words
     (script,) = entry_points(group="console_scripts", name=words[0])
     try:
