@@ -33,10 +33,17 @@ def test_there_are_lines_of_every_kind():
     assert {line.words[1] for line in OURS} <= set(COMMANDS)
 
 
+def place_nothing(args, names, *, several: bool) -> None:
+    assert 0 < len(names) <= (1 if args.path else 3) or args.path
+    args.path = args.path or (["model.pt"] if several else "model.pt")
+    args.data = names[0] if names else None
+
+
 @pytest.mark.parametrize("line", OURS, ids=name)
 def test_our_command_lines_parse(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(options, "check_files", lambda args: None)  # they are the reader's own
+    monkeypatch.setattr(options, "place_model", place_nothing)
     for word in line.words:  # but for files behind a name, as in links:FILE
         if re.fullmatch(r"(reverse:)?(links|aligner):[\w.]+", word):
             Path(word.rpartition(":")[2]).touch()
