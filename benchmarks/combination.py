@@ -12,29 +12,29 @@ from benchmarks.models import SMALL, TINY, Shape, texts
 from benchmarks.norms import build_aligner, forward_only
 from benchmarks.timing import Row, cost, interleaved
 from fairseq_normalign import CombinedAligner
+from fairseq_normalign.alignment.aligner import DecidedAligner
 from fairseq_normalign.alignment.learned import CLUES
 from fairseq_normalign.host.pairs import Pair
 
 
-def build_combined(shape: Shape, pairs: Sequence[tuple[str, str]]) -> CombinedAligner:
+def build_combined(shape: Shape, pairs: Sequence[tuple[str, str]]) -> DecidedAligner:
     """Two random models that have learned; every clue counts, as it does on real models."""
     forward, backward = build_aligner(shape), build_aligner(shape)
     with torch.no_grad():  # a model is not its own reverse model
         next(backward.forcing.model.parameters()).mul_(1.001)
     combined = CombinedAligner(forward, backward)
     decided = combined.decide(pairs)
-    assert decided.model is not None
-    decided.model = decided.model._replace(clue_weights=np.ones(len(CLUES)))
-    return decided
+    model = decided.decision.model._replace(clue_weights=np.ones(len(CLUES)))
+    return DecidedAligner(combined, decided.decision._replace(model=model))
 
 
-def forward(combined: CombinedAligner, streams: Sequence[list[Pair]]) -> None:
+def forward(combined: DecidedAligner, streams: Sequence[list[Pair]]) -> None:
     """The forward passes of both models alone."""
-    for aligner, pairs in zip(combined.aligners, streams, strict=True):
+    for aligner, pairs in zip(combined.models, streams, strict=True):
         forward_only(aligner.forcing, pairs, aligner.options.batch_tokens)
 
 
-def align(combined: CombinedAligner, streams: Sequence[list[Pair]]) -> None:
+def align(combined: DecidedAligner, streams: Sequence[list[Pair]]) -> None:
     for soft in combined.run(*streams):
         combined.links(soft)
 

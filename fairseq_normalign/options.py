@@ -93,6 +93,11 @@ def positive(text: str) -> int:
     return _whole(text, 1)
 
 
+def layer(text: str) -> int | str:
+    """A layer from 1, or ``auto``."""
+    return text if text == "auto" else positive(text)
+
+
 def from_0(text: str) -> int:
     """A number from 0."""
     return _whole(text, 0)

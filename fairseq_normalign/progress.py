@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Protocol, TypeVar
 
 EVERY = 30.0  # seconds between two lines where there is no terminal
@@ -73,24 +74,23 @@ def over(items: Collection[Item], title: str = "", *, unit: str = "pairs") -> It
             shown.update()
 
 
-@contextmanager
-def quiet(silent: bool = True) -> Iterator[None]:
+def quiet(silent: bool = True) -> AbstractContextManager[None]:
     """Within it, nothing is shown; ``quiet(False)`` changes nothing."""
-    token = _quiet.set(silent or is_quiet())
-    try:
-        yield
-    finally:
-        _quiet.reset(token)
+    return _within(_quiet, silent or is_quiet())
+
+
+def one_pulse() -> AbstractContextManager[None]:
+    """Within it, lines come every half minute, whichever bar they are of."""
+    return _within(_pulse, Pulse())
 
 
 @contextmanager
-def one_pulse() -> Iterator[None]:
-    """Within it, lines come every half minute, whichever bar they are of."""
-    token = _pulse.set(Pulse())
+def _within(variable: ContextVar, value: object) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _pulse.reset(token)
+        variable.reset(token)
 
 
 def is_quiet() -> bool:
@@ -144,16 +144,11 @@ class Lines:
         parts = [f"{self.done}{of_total} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
-        parts.append(f"{_clock_time(spent)} so far")
+        parts.append(f"{timedelta(seconds=round(spent))} so far")
         if self.total and 0 < self.done < self.total:
-            parts.append(f"{_clock_time(spent / self.done * (self.total - self.done))} left")
+            left = spent / self.done * (self.total - self.done)
+            parts.append(f"{timedelta(seconds=round(left))} left")
         if self.note:
             parts.append(self.note)
         text = ", ".join(parts)
         return f"{self.title}: {text}" if self.title else text
-
-
-def _clock_time(seconds: float) -> str:
-    """``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

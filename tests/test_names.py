@@ -17,10 +17,6 @@ COUNTS = {("encoder", 0): 2, ("cross", 0): 0, ("cross", 1): 1}
 HEADS = all_heads(COUNTS)
 
 
-def test_names_count_from_one():
-    assert [str(head) for head in all_heads(COUNTS)] == ["encoder.1.1", "encoder.1.2", "cross.2.1"]
-
-
 @pytest.mark.parametrize("text", ["all", "none", "encoder.1.2", "encoder.1.1 cross.2.1"])
 def test_round_trip(text):
     assert format_heads(parse_heads(text, HEADS), HEADS) == text
@@ -34,16 +30,11 @@ def test_parsed_in_the_order_of_the_model():
 
 
 @pytest.mark.parametrize(
-    "text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1"]
+    "text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1", " "]
 )
 def test_what_is_no_head_is_named(text):
-    with pytest.raises(InputError, match=r"encoder\.1\.1|is no head"):
+    with pytest.raises(InputError, match=r"encoder\.1\.1|is no head|no heads are named"):
         parse_heads(text, HEADS)
-
-
-def test_an_empty_text_names_no_heads():
-    with pytest.raises(InputError, match="no heads are named"):
-        parse_heads(" ", HEADS)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +79,6 @@ def test_the_table_of_kinds_is_that_of_fairseqs_models():
             assert f"{kind.prefix(layer)}out_proj.weight" in names
     attentions = [name for name in names if name.endswith("attn.out_proj.weight")]
     assert len(attentions) == 2 * len(KINDS)
-
-
-def test_what_kinds_of_attention_look_at():
-    assert list(KINDS) == ["encoder", "decoder", "cross"]
-    assert [kind.self_attention for kind in KINDS.values()] == [True, True, False]
-    assert [name for name, kind in KINDS.items() if kind.causal] == ["decoder"]
-    cross = KINDS["cross"]
-    assert (cross.side, cross.queries, cross.keys) == ("decoder", "target", "source")
 
 
 def test_heads_by_kind_are_in_the_order_of_kinds():

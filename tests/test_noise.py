@@ -72,15 +72,6 @@ def test_workers_are_as_silent(root, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_logging_is_put_back_after_an_import_that_fails(root, monkeypatch):
-    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
-    level = root.level
-    with pytest.raises(ImportError), noise.first_import():
-        as_fairseq_does(root)
-        raise ImportError
-    assert root.level == level
-
-
 def test_logging_of_who_imported_fairseq_is_left_alone(root, monkeypatch):
     monkeypatch.setitem(sys.modules, "fairseq", object())
     with noise.first_import():

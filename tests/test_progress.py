@@ -98,11 +98,6 @@ def test_a_command_has_one_pulse(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("first: 1 of 1 pairs, 100 %")
 
 
-def test_a_short_run_tells_nothing(capsys):
-    assert list(progress.over([1, 2], "ablation", unit="heads")) == [1, 2]
-    assert capsys.readouterr().err == ""
-
-
 def test_terminal_shows_a_bar_with_the_time_left(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
@@ -116,13 +111,6 @@ def test_terminal_shows_a_bar_with_the_time_left(monkeypatch):
     assert "<" in text  # elapsed<left
 
 
-def test_a_short_run_draws_no_bar(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    assert list(progress.over([1, 2], "bootstrap", unit="samples")) == [1, 2]
-    assert terminal.getvalue() == ""
-
-
 def test_quiet_shows_nothing(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
@@ -132,8 +120,3 @@ def test_quiet_shows_nothing(monkeypatch):
             assert progress.is_quiet()
     assert not progress.is_quiet()
     assert terminal.getvalue() == ""
-
-
-def test_not_quiet_changes_nothing():
-    with progress.quiet(False):
-        assert not progress.is_quiet()

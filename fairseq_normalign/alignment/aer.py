@@ -157,13 +157,12 @@ def bootstrap(counts: np.ndarray, *, samples: int = 1000, seed: int = 12345) -> 
         (samples,) or (samples, E).
     """
     counts = np.asarray(counts, dtype=np.float64)
-    by_sentence = counts.reshape(len(counts), math.prod(counts.shape[1:]))
     random = np.random.default_rng(seed)
     size = len(counts)
     totals = np.empty((samples, *counts.shape[1:]))
     for sample in over(totals, "bootstrap", unit="samples"):  # memory stays at N
         drawn = np.bincount(random.integers(size, size=size), minlength=size)
-        sample[:] = (drawn @ by_sentence).reshape(sample.shape)
+        sample[:] = np.tensordot(drawn, counts, axes=1)
     return aers(totals)
 
 

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from typing import Any
 
 import numpy as np
 
+from fairseq_normalign.alignment.evidence import AUTO as AUTO
+from fairseq_normalign.alignment.evidence import AlignOptions
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     choose_layers,
-    decisive_pairs,
+    decisive_samples,
     warn_of_noise,
 )
-from fairseq_normalign.attention.extract import (
-    MERGES,
-    PIECE_ARGMAX,
-    check_extract,
-    confidences,
-    links_of,
-    row_shares,
-)
+from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links_of, row_shares
 from fairseq_normalign.attention.methods import full_spec, method_of
-from fairseq_normalign.attention.soft import (
-    EOS,
-    STEPS,
-    SUM_AND_MEAN,
-    Choice,
-    Evidence,
-    Merges,
-    Soft,
-)
+from fairseq_normalign.attention.soft import Choice, Evidence, Soft
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import WINDOW, map_batches
@@ -45,116 +32,17 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
 from fairseq_normalign.text.links import Link
 
-AUTO = "auto"
 Text = str | Sequence[str]  # a line, or a list of words
 Progress = Callable[[int], object]
 
 
-@dataclass(frozen=True)
-class AlignOptions:
-    """Every choice of one model that moves AER.
-
-    Args:
-        method: a name in ``methods.METHODS``, perhaps with a number, as in ``lrp-epsilon:0.001``.
-        layer: decoder layer, from 1; ``auto`` decides without gold (see ``layer_choice``).
-        head: head of that layer, from 1 as in the model that no head was removed from; all of them
-            by default.
-        step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where
-            it predicts it; ``auto`` decides without gold.
-        eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``:
-            </s> is left out.
-        extract: how links are taken from the soft alignment: a name in
-            ``attention.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``; or
-            ``piece-argmax``, which links pieces, and words any of whose pieces are linked. By
-            default the method's own rule, which is ``argmax`` of most methods.
-        source_merge: how source pieces become words: ``sum``, ``mean`` or ``max``.
-        target_merge: the same of target pieces.
-        batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
-    """
-
-    method: str = "norms"
-    layer: int | str = AUTO
-    head: int | None = None
-    step: str = AUTO
-    eos: str = "null"
-    extract: str | None = None
-    source_merge: str = "sum"
-    target_merge: str = "mean"
-    batch_tokens: int = 4000
-
-    def __post_init__(self) -> None:
-        method = method_of(self.method)
-        self._check_choice("step", (*STEPS, AUTO))
-        self._check_choice("eos", EOS)
-        self._check_choice("source_merge", tuple(MERGES))
-        self._check_choice("target_merge", tuple(MERGES))
-        check_extract(self.rule)
-        if self.by_pieces and self.merges != SUM_AND_MEAN:
-            raise InputError(
-                f"extract {self.rule} links pieces before they are merged; expected no "
-                f"source_merge or target_merge with it, not {self.merges}"
-            )
-        if not method.layers and (self.layer != AUTO or self.head is not None):
-            raise InputError(
-                f"method {self.method} explains the whole model; expected no layer with it, and "
-                "no head"
-            )
-        if self.step not in (*method.steps, AUTO):
-            raise InputError(
-                f"method {self.method} cannot answer for step {self.step}; expected step "
-                f"{' or '.join(method.steps)}"
-            )
-        if self.layer == AUTO and self.head is not None:
-            raise InputError(f"head {self.head} of which layer? layer auto chooses whole layers")
-
-    def _check_choice(self, name: str, choices: Sequence[str]) -> None:
-        value = getattr(self, name)
-        if value not in choices:
-            raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
-
-    @property
-    def merges(self) -> Merges:
-        return Merges(self.source_merge, self.target_merge)
-
-    @property
-    def rule(self) -> str:
-        """How links are taken."""
-        return self.rule_of(self.method)
-
-    def rule_of(self, method: str) -> str:
-        """How links of another method would be taken: in its own way, if none is named."""
-        return method_of(method).extract if self.extract is None else self.extract
-
-    @property
-    def by_pieces(self) -> bool:
-        """Whether links are taken from pieces instead of words."""
-        return self.rule == PIECE_ARGMAX
-
-    def extraction(self, method: str | None = None) -> dict[str, str]:
-        """How soft alignments, perhaps of another method, become links, as signatures tell it."""
-        method = method or self.method
-        rule = self.rule_of(method)
-        return {
-            "eos": self.eos if method_of(method).eos else "skip",
-            "merge": "none" if rule == PIECE_ARGMAX else str(self.merges),
-            "extract": rule,
-        }
-
-    @property
-    def null(self) -> bool:
-        """Whether </s> may win, and then there is no link."""
-        return self.eos == "null"
-
-
 class Aligner(ABC):
-    """What all aligners can do with sentence pairs that are read already.
+    """Aligns texts, or sentence pairs that are read already.
 
     Pairs come in one stream for each model: a :class:`NormAligner` has one, a ``CombinedAligner``
-    of two models two.
+    of two models two. Streams of other aligners' links may follow, sets of (source, target) for
+    each pair, if the aligner takes them.
     """
-
-    # How far the words of the pairs that decided agree, above chance; None if nobody asked.
-    agreement: float | None = None
 
     @property
     @abstractmethod
@@ -162,28 +50,7 @@ class Aligner(ABC):
         """The aligner of each model, which has its ``forcing`` and ``reader``."""
 
     @abstractmethod
-    def decide_on(self, *streams: Iterable[Pair]) -> tuple[Aligner, list[Iterable[Pair]]]:
-        """An aligner that leaves nothing open, decided on the first pairs; and all pairs again."""
-
-    def decide(self, pairs: Iterable[tuple[Text, Text]]) -> Aligner:
-        """An aligner that leaves nothing open, decided on the first of some pairs of texts."""
-        return self.decide_on(*self.read(pairs))[0]
-
-    @property
-    @abstractmethod
-    def sample_size(self) -> int:
-        """How many of the first pairs decide what is left open."""
-
-    @abstractmethod
-    def decision(self) -> dict[str, Any]:
-        """What was decided, as JSON holds it; of an aligner that has decided."""
-
-    @abstractmethod
-    def with_decision(self, decision: dict[str, Any]) -> Aligner:
-        """This aligner with what it leaves open taken from another one's decision."""
-
-    @abstractmethod
-    def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
+    def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
         """The soft alignment of each pair, in input order. Streams.
 
         Args:
@@ -200,13 +67,16 @@ class Aligner(ABC):
 
     @abstractmethod
     def signature(self) -> dict[str, Any]:
-        """Every choice that moves AER; of an aligner that has decided."""
+        """Every choice that moves AER, once nothing is open."""
 
-    @abstractmethod
-    def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
-        """Pairs of texts (source, target) as the streams that the other methods take."""
+    def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Any]]:
+        """Pairs of texts (source, target) as each model reads them."""
+        forward, backward = tee(pairs)
+        swapped = ((target, source) for source, target in backward)
+        both = zip((forward, swapped), self.models, strict=False)
+        return [text_pairs(texts, model.reader) for texts, model in both]
 
-    def links_many(self, *streams: Iterable[Pair]) -> Iterator[list[Link]]:
+    def links_many(self, *streams: Iterable[Any]) -> Iterator[list[Link]]:
         """Links (source, target) of each pair, 0-based, in input order."""
         return map(self.links, self.run(*streams))
 
@@ -214,9 +84,15 @@ class Aligner(ABC):
         """Links ``(source, target)``, 0-based, of one pair of sentences: text or lists of words."""
         return next(self.align_many([(source, target)]))
 
-    def align_many(self, pairs: Iterable[tuple[Text, Text]]) -> Iterator[list[Link]]:
-        """Links of each pair of texts, in input order. Holds a few thousand pairs at a time."""
-        return self.links_many(*self.read(pairs))
+    def align_many(
+        self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
+    ) -> Iterator[list[Link]]:
+        """Links of each pair of texts, in input order. Holds a few thousand pairs at a time.
+
+        Args:
+            links: those of other aligners, if the aligner takes them.
+        """
+        return self.links_many(*self.read(pairs), *links)
 
     def soft(self, source: Text, target: Text) -> Soft:
         """The soft alignment of one pair: ``words`` (T, S), and ``null`` (T,), what </s> gets."""
@@ -230,7 +106,110 @@ class Aligner(ABC):
         return self.run(*self.read(pairs))
 
 
-class NormAligner(Aligner):
+class OpenAligner(Aligner):
+    """An aligner that may leave something open: what it decides is a value of its own.
+
+    ``decide`` and ``decide_on`` return a :class:`DecidedAligner`. Whoever aligns without deciding
+    before has the first pairs decide: the decision is remembered for later pairs.
+    """
+
+    remembered: Any = None  # a decision
+    link_streams = 0  # how many streams of other aligners' links it takes
+    decided_on = SAMPLE  # how many of the first pairs decide
+
+    @abstractmethod
+    def decision_on(self, first: Sequence[list[Any]]) -> tuple[Any, float | None]:
+        """What the first pairs decide, and how far their words agree, above chance, if known."""
+
+    @abstractmethod
+    def run_by(
+        self, decision: Any, streams: Sequence[Iterable[Any]], progress: Progress | None
+    ) -> Iterator[Soft]:
+        """As :meth:`run`, with everything decided."""
+
+    @abstractmethod
+    def signature_by(self, decision: Any) -> dict[str, Any]:
+        """As :meth:`signature`, with everything decided."""
+
+    @abstractmethod
+    def as_json(self, decision: Any) -> dict[str, Any]:
+        """A decision as JSON holds it."""
+
+    @abstractmethod
+    def from_json(self, contents: Mapping[str, Any]) -> Any:
+        """The decision of another process; refuses one that the options forbid."""
+
+    @property
+    def sample_size(self) -> int:
+        """How many of the first pairs are to decide what is open."""
+        return self.decided_on if self.remembered is None else 0
+
+    def decide(
+        self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
+    ) -> DecidedAligner:
+        """Decides on the first of some pairs of texts."""
+        return self.decide_on(*self.read(pairs), *links)[0]
+
+    def decide_on(self, *streams: Iterable[Any]) -> tuple[DecidedAligner, list[Iterable[Any]]]:
+        """Decides on the first pairs; returns all pairs again."""
+        models = len(self.models)
+        if len(streams) != models + self.link_streams:
+            raise InputError(
+                f"{len(streams)} streams; expected {models + self.link_streams}: pairs for each "
+                f"of {models} models, and links of {self.link_streams} other aligners"
+            )
+        if self.remembered is not None:
+            return DecidedAligner(self, self.remembered), list(streams)
+        rests = [iter(stream) for stream in streams]
+        first = [list(islice(rest, self.decided_on)) for rest in rests]
+        decided = DecidedAligner(self, *self.decision_on(first))
+        return decided, list(map(chain, first, rests))
+
+    def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
+        decided, again = self.decide_on(*streams)
+        self.remembered = decided.decision
+        return decided.run(*again, progress=progress)
+
+    def signature(self) -> dict[str, Any]:
+        if self.remembered is None:
+            raise ValueError("nothing is decided yet; expected decide(pairs) before")
+        return self.signature_by(self.remembered)
+
+
+class DecidedAligner(Aligner):
+    """An aligner that leaves nothing open.
+
+    Args:
+        aligner: has the models.
+        decision: what it left open.
+        agreement: how far the words of the pairs that decided agree, above chance; None if nobody
+            asked.
+    """
+
+    def __init__(self, aligner: OpenAligner, decision: Any, agreement: float | None = None):
+        self.aligner, self.decision, self.agreement = aligner, decision, agreement
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.aligner!r}, {self.signature()})"
+
+    @property
+    def models(self) -> Sequence[NormAligner]:
+        return self.aligner.models
+
+    def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
+        return self.aligner.run_by(self.decision, streams, progress)
+
+    def links(self, soft: Soft) -> list[Link]:
+        return self.aligner.links(soft)
+
+    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+        return self.aligner.confidences(soft, links)
+
+    def signature(self) -> dict[str, Any]:
+        return self.aligner.signature_by(self.decision)
+
+
+class NormAligner(OpenAligner):
     """Aligns words by what a translation Transformer's source–target attention adds up.
 
     Examples:
@@ -242,7 +221,7 @@ class NormAligner(Aligner):
 
     What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
     pairs are aligned in the same way. ``decide(pairs)`` returns an aligner that knows its layer and
-    step.
+    step. A decision is an ``Evidence``.
 
     Args:
         options: see ``AlignOptions``; or name them one by one.
@@ -253,16 +232,13 @@ class NormAligner(Aligner):
         forcing: TeacherForcing,
         reader: PairReader,
         options: AlignOptions | None = None,
-        *,
-        evidence: Evidence | None = None,
         **changes: Any,
     ):
-        _check_names(changes)
         if not forcing.layers_with_heads():
             raise InputError("the source–target attention has no heads left: nothing to align by")
         self.forcing, self.reader = forcing, reader
         self.options = replace(options or AlignOptions(), **changes)
-        self.evidence = evidence or self._named_evidence()  # None while something is open
+        self.remembered = self._named_evidence()
 
     @classmethod
     def from_checkpoint(
@@ -270,12 +246,6 @@ class NormAligner(Aligner):
         path: str,
         data: str,
         *,
-        bpe: str | None = None,
-        model: str | None = None,
-        source_model: str | None = None,
-        target_model: str | None = None,
-        scheme: str | None = None,
-        tokenizer: str | None = None,
         device: str = "cpu",
         overrides: dict | None = None,
         **options: Any,
@@ -285,49 +255,44 @@ class NormAligner(Aligner):
         Args:
             path: the checkpoint.
             data: the directory with ``dict.*.txt``.
-            bpe: fairseq's name of the model's BPE, if texts are to be split into pieces.
-            model: the BPE's file (SentencePiece model or BPE codes).
-            source_model: the same for the source alone, if each side has its own.
-            target_model: the same for the target.
-            scheme: how pieces join to words, if texts are split into pieces already.
-            tokenizer: fairseq's name of a tokeniser, if texts are not split into words yet.
             device: where to run.
             overrides: options to change in the checkpoint's configuration.
-            options: see ``AlignOptions``.
+            options: those of ``AlignOptions``, and how texts are read: ``bpe``, ``model``,
+                ``scheme``, ``tokenizer`` and others (see ``PairReader.from_names``).
         """
+        own = {field.name for field in fields(AlignOptions)}
+        choices = {name: value for name, value in options.items() if name in own}
+        reading = {name: value for name, value in options.items() if name not in own}
         network, task = load_single(path, data, overrides)
-        reader = PairReader.from_names(
-            task,
-            bpe=bpe,
-            model=model,
-            source_model=source_model,
-            target_model=target_model,
-            scheme=scheme,
-            tokenizer=tokenizer,
-        )
-        return cls(TeacherForcing(network.to(device), task), reader, **options)
+        reader = PairReader.from_names(task, **reading)
+        return cls(TeacherForcing(network.to(device), task), reader, **choices)
 
     def __repr__(self) -> str:
-        options = self.options
-        choices = {"method": options.method, "layer": options.layer, "step": options.step}
-        if self.evidence is not None:
-            choices = self.signature()
-        shown = "|".join(f"{name}:{value}" for name, value in choices.items())
-        return f"{type(self).__name__}({type(self.forcing.model).__name__}, {shown})"
+        return f"{type(self).__name__}({type(self.forcing.model).__name__}, {self.options})"
 
     @property
     def models(self) -> Sequence[NormAligner]:
         return [self]
 
+    @property
+    def evidence(self) -> Evidence | None:
+        """Where the alignment comes from; None while something is open."""
+        return self.remembered
+
+    @property
+    def languages(self) -> str:
+        """``de-en``, for messages."""
+        return "-".join(map(str, languages_of(self.reader.task)))
+
     def _named_evidence(self) -> Evidence | None:
         """What the options name, checked against the model; None if they leave something open."""
+        method, head = self.options.method, self.options.head
         layer = self._named_layer()
-        steps = method_of(self.options.method).steps
+        steps = method_of(method).steps
         step = steps[0] if len(steps) == 1 else self.options.step
-        if step == AUTO or (layer is None and method_of(self.options.method).layers):
+        if step == AUTO or (layer is None and method_of(method).layers):
             return None
-        head = None if self.options.head is None else int(self.options.head) - 1
-        return Evidence(self.options.method, layer, step, head)
+        return Evidence(method, layer, step, None if head is None else int(head) - 1)
 
     def _named_layer(self) -> int | None:
         """The layer that the options name, from 0."""
@@ -335,49 +300,14 @@ class NormAligner(Aligner):
             return None
         return checked_layer(self.forcing, self.options.layer, self.options.head)
 
-    def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
-        return [text_pairs(pairs, self.reader)]
+    def decision_on(self, first: Sequence[list[Pair]]) -> tuple[Evidence, float]:
+        (pairs,) = decisive_samples([self], first)
+        return self.decision_by(self.choice(pairs))
 
-    def decide_on(self, *streams: Iterable[Pair]) -> tuple[NormAligner, list[Iterable[Pair]]]:
-        (pairs,) = streams
-        if self.evidence is not None:
-            return self, [pairs]
-        rest = iter(pairs)
-        first = list(islice(rest, SAMPLE))
-        choice = self.choice(decisive_pairs(first, self.reader, self.forcing))
-        return self.decided(choice), [chain(first, rest)]
-
-    @property
-    def sample_size(self) -> int:
-        return SAMPLE if self.evidence is None else 0
-
-    def decision(self) -> dict[str, Any]:
-        return self.place._asdict()
-
-    def with_decision(self, decision: dict[str, Any]) -> NormAligner:
-        evidence = Evidence(**decision)
-        if evidence.method != self.options.method:
-            raise InputError(f"method {evidence.method}; expected {self.options.method}")
-        decided: dict[str, Any] = {
-            "layer": AUTO if evidence.layer is None else evidence.layer + 1,
-            "head": None if evidence.head is None else evidence.head + 1,
-            "step": evidence.step,
-        }
-        for name, value in decided.items():
-            named = getattr(self.options, name)
-            if str(named) not in (AUTO, str(value)):
-                raise InputError(f"{name} {value}; expected {named}, as the options say")
-        if NormAligner(self.forcing, self.reader, self.options, **decided).evidence != evidence:
-            raise InputError("leaves something open; expected layer and step")
-        return NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
-
-    def decided(self, choice: Choice) -> NormAligner:
-        """This aligner with what its options leave open taken from a choice."""
+    def decision_by(self, choice: Choice) -> tuple[Evidence, float]:
+        """What the options leave open, taken from a choice; and how far words agree."""
         step = choice.step if self.options.step == AUTO else self.options.step
-        evidence = Evidence(self.options.method, choice.layers[step], step)
-        decided = NormAligner(self.forcing, self.reader, self.options, evidence=evidence)
-        decided.agreement = choice.agreement
-        return decided
+        return Evidence(self.options.method, choice.layers[step], step), choice.agreement
 
     def choice(self, pairs: Sequence[Pair]) -> Choice:
         """The best layer and step, among those that the options leave open, without gold."""
@@ -394,23 +324,31 @@ class NormAligner(Aligner):
         warn_of_noise(choice.agreement, len(pairs), self.languages)
         return choice
 
-    @property
-    def languages(self) -> str:
-        """``de-en``, for messages."""
-        return "-".join(map(str, languages_of(self.reader.task)))
+    def as_json(self, decision: Evidence) -> dict[str, Any]:
+        return decision._asdict()
 
-    def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
-        aligner, (pairs,) = self.decide_on(*streams)
-        self.evidence = aligner.evidence  # what was decided stays
-        for (soft,) in self.evidences_many(pairs, [aligner.place], progress=progress):
+    def from_json(self, contents: Mapping[str, Any]) -> Evidence:
+        evidence = Evidence(**contents)
+        for name, value in _named(evidence).items():
+            named = getattr(self.options, name)
+            if str(named) not in (AUTO, str(value)):
+                raise InputError(f"{name} {value}; expected {named}, as the options say")
+        self.check(evidence)
+        return evidence
+
+    def check(self, evidence: Evidence) -> None:
+        """Refuses an evidence that the model has not."""
+        if NormAligner(self.forcing, self.reader, **_named(evidence)).evidence != evidence:
+            raise InputError("leaves something open; expected layer and step")
+
+    def run_by(
+        self,
+        decision: Evidence,
+        streams: Sequence[Iterable[Pair]],
+        progress: Progress | None,
+    ) -> Iterator[Soft]:
+        for (soft,) in self.evidences_many(streams[0], [decision], progress=progress):
             yield soft
-
-    @property
-    def place(self) -> Evidence:
-        """Where the alignment comes from; of an aligner that has decided."""
-        if self.evidence is None:
-            raise ValueError("layer and step are not decided yet; expected decide(pairs) before")
-        return self.evidence
 
     def evidences_many(
         self,
@@ -440,7 +378,11 @@ class NormAligner(Aligner):
         )
 
     def links(self, soft: Soft) -> list[Link]:
-        return links_of(soft, self.options.rule, null=self.options.null)
+        return self.links_of(soft, self.options.method)
+
+    def links_of(self, soft: Soft, method: str) -> list[Link]:
+        """Links of a soft alignment of another method."""
+        return links_of(soft, self.options.rule_of(method), null=self.options.null)
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
         return confidences(soft.words, links, null=self._null(soft))
@@ -452,8 +394,8 @@ class NormAligner(Aligner):
     def _null(self, soft: Soft) -> np.ndarray | None:
         return soft.null if self.options.null else None
 
-    def signature(self) -> dict[str, Any]:
-        method, layer, step, head = self.place
+    def signature_by(self, decision: Evidence) -> dict[str, Any]:
+        method, layer, step, head = decision
         options = self.options
         open_step = options.step == AUTO and len(method_of(method).steps) > 1
         return {
@@ -465,16 +407,20 @@ class NormAligner(Aligner):
         }
 
 
+def _named(evidence: Evidence) -> dict[str, Any]:
+    """An evidence as options name it."""
+    method, layer, step, head = evidence
+    return {
+        "method": method,
+        "layer": AUTO if layer is None else layer + 1,
+        "head": None if head is None else head + 1,
+        "step": step,
+    }
+
+
 def _marked(auto: bool, value: object) -> str | object:
     """A value as signatures show it: what was decided without gold is marked."""
     return f"auto:{value}" if auto else value
-
-
-def _check_names(options: dict[str, Any]) -> None:
-    known = [field.name for field in fields(AlignOptions)]
-    for name in options:
-        if name not in known:
-            raise InputError(f"unknown option {name!r}; expected one of: {', '.join(known)}")
 
 
 def checked_layer(forcing: TeacherForcing, layer: int | str, head: int | None = None) -> int:

@@ -120,8 +120,8 @@ class Corpus:
     @property
     def widths(self) -> tuple[int, int]:
         """Those of queries, with their neighbours, and keys."""
-        place = next(iter(self.states.places.values()))
-        return 3 * place.queries[1], place.keys[1]
+        _, queries, keys = next(iter(self.states.places.values()))
+        return 3 * queries[1], keys[1]
 
     def batches(self, numbers: Sequence[int], max_tokens: int) -> list[list[int]]:
         """Pairs of similar length together."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fairseq_normalign.alignment.aer import Counts, ends, percent
 from fairseq_normalign.attention.soft import Choice, Evidence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.method_cost import Costs
 
 Column = tuple[str, str]  # method and step
+Group = TypeVar("Group")
 MARKS = (
     "* marks the layer of lowest AER, + the layer that is chosen without gold. Best by gold: the "
     "layer and step of lowest AER, which gold alone can tell."
@@ -80,23 +82,22 @@ class ErrorTable(Result):
     def layer_means(self) -> dict[Column, float]:
         """For each method and step the mean AER of the layers, of methods that have layers."""
         columns: dict[Column, list[float]] = {}
-        for evidence, aer in self.aers.items():
-            if evidence.layer is not None and evidence.head is None:
-                columns.setdefault((evidence.method, evidence.step), []).append(aer)
+        for evidence, aer in self._of_layers().items():
+            if evidence.layer is not None:
+                columns.setdefault(column_of(evidence), []).append(aer)
         return {column: fmean(aers) for column, aers in columns.items()}
 
     @property
     def findings(self) -> list[str]:
         best = min(map(self.choice, self.choices), key=self.aers.__getitem__)
         aer = self._aer(best)
-        if aer is None:
-            return []
-        return [
-            f"AER is {aer:.1f} % by {best.method} (layer {place_name(best)}, chosen without gold)."
-        ]
+        told = f"by {best.method} (layer {place_name(best)}, chosen without gold)."
+        return [] if aer is None else [f"AER is {aer:.1f} % {told}"]
 
     def blocks(self) -> list[Block]:
-        blocks: list[Block] = [*self.advice_notes()]
+        blocks: list[Block] = []
+        for said in self.advice:
+            blocks.append(Note(f"Is the gold read right? {said}.", urgent=True))
         blocks += [self._layers(), self._curves(), self._methods(), Note(MARKS)]
         if self.costs is not None:
             cost = COST.format(pairs=self.costs.pairs, tokens=self.costs.batch_tokens)
@@ -104,10 +105,6 @@ class ErrorTable(Result):
         maps = self._head_maps()
         blocks += [Row(on_one_scale(maps))] if maps else []
         return [*blocks, self._cells()]
-
-    def advice_notes(self) -> list[Note]:
-        """What looks wrong with the gold."""
-        return [Note(f"Is the gold read right? {said}.", urgent=True) for said in self.advice]
 
     def _of_layers(self) -> dict[Evidence, float]:
         """AERs without those of single heads."""
@@ -119,21 +116,24 @@ class ErrorTable(Result):
         Methods of the whole model have a column of their own, called all.
         """
         aers = self._of_layers()
-        best = best_of_columns(aers)
+        best = lowest(aers, column_of)
         layers = list(dict.fromkeys(evidence.layer for evidence in aers))
         means = self.layer_means()
         names, values, marks = [], [], []
-        for method, step in dict.fromkeys((evidence.method, evidence.step) for evidence in aers):
+        for column in best:
+            method, step = column
             places = [Evidence(method, layer, step) for layer in layers]
             of_row = [self._aer(place) for place in places]
-            of_row += [percent(means.get((method, step), math.nan))] if means else []
             marks_of_row = []
             for place in places:
                 is_chosen = place in aers and self.chosen(place)
-                marks_of_row.append("*" * (place in best) + "+" * is_chosen)
+                marks_of_row.append("*" * (place == best[column]) + "+" * is_chosen)
+            if means:
+                of_row.append(percent(means.get(column, math.nan)))
+                marks_of_row.append("")
             names.append(f"{method}, {step}")
             values.append(of_row)
-            marks.append([*marks_of_row, ""] if means else marks_of_row)
+            marks.append(marks_of_row)
         columns = ["all" if layer is None else str(layer + 1) for layer in layers]
         columns += ["mean"] if means else []
         return Grid(
@@ -159,7 +159,7 @@ class ErrorTable(Result):
                 layer = "all" if evidence.layer is None else str(evidence.layer + 1)
                 is_chosen = evidence == self.choice(evidence.method)
                 point = Point(layer, aer, *ends(self.intervals.get(evidence)), marked=is_chosen)
-                points.setdefault((evidence.method, evidence.step), []).append(point)
+                points.setdefault(column_of(evidence), []).append(point)
         methods = list(self.choices)
         curves = []
         for (method, step), of_method in points.items():
@@ -182,13 +182,17 @@ class ErrorTable(Result):
 
     def _methods(self) -> Table:
         """A row for each method: what is chosen without gold, its score, the best, the cost."""
-        best = best_of_methods(self.aers)
+        best = lowest(self._of_layers(), attrgetter("method"))
         rows: list[list[Cell]] = []
         for method in self.choices:
             place = self.choice(method)
             row: list[Cell] = [method, place_name(place), *self._score(place)]
             row += [place_name(best[method]), self._aer(best[method])]
-            rows.append([*row, *self._cost(method)])
+            if self.costs is None:
+                row += [None, None, None]
+            else:
+                row += [self.costs.forwards(method), *self.costs.methods[method]]
+            rows.append(row)
         if self.costs is not None:
             rows.append(["(forward pass)", *[None] * 8, 1.0, *self.costs.forward])
         columns = ["method", "chosen", "AER", "95 % from", "to", "P", "R", "best by gold"]
@@ -203,17 +207,12 @@ class ErrorTable(Result):
         ratios = [percent(counts.precision), percent(counts.recall)]
         return [self._aer(evidence), *ends(self.intervals.get(evidence)), *ratios]
 
-    def _cost(self, method: str) -> list[Cell]:
-        if self.costs is None:
-            return [None, None, None]
-        return [self.costs.forwards(method), *self.costs.methods[method]]
-
     def _head_maps(self) -> list[Grid]:
         """A map of layers and heads for each method and step."""
         by_column: dict[Column, dict[tuple[int, int], Evidence]] = {}
         for evidence in self.scores:
             if evidence.layer is not None and evidence.head is not None:
-                column = by_column.setdefault((evidence.method, evidence.step), {})
+                column = by_column.setdefault(column_of(evidence), {})
                 column[evidence.layer, evidence.head] = evidence
         maps = []
         for (method, step), cells in by_column.items():
@@ -248,7 +247,7 @@ class ErrorTable(Result):
 
     def _cells(self) -> Table:
         """All that is known of each layer, head, method and step, for programs."""
-        best = set(best_of_methods(self.aers).values())
+        best = set(lowest(self._of_layers(), attrgetter("method")).values())
         rows: list[list[Cell]] = []
         for evidence, counts in self.scores.items():
             method, layer, step, head = evidence
@@ -267,21 +266,17 @@ def place_name(evidence: Evidence) -> str:
     return f"{layer} {evidence.step}"
 
 
-def best_of_columns(aers: Mapping[Evidence, float]) -> set[Evidence]:
-    """For each method and step the evidence of lowest AER, the first one of equals."""
-    best: dict[Column, Evidence] = {}
-    for evidence, aer in aers.items():
-        column = evidence.method, evidence.step
-        if column not in best or aer < aers[best[column]]:
-            best[column] = evidence
-    return set(best.values())
+def column_of(evidence: Evidence) -> Column:
+    return evidence.method, evidence.step
 
 
-def best_of_methods(aers: Mapping[Evidence, float]) -> dict[str, Evidence]:
-    """For each method the layer and step of lowest AER, the first one of equals; heads apart."""
-    best: dict[str, Evidence] = {}
+def lowest(
+    aers: Mapping[Evidence, float], group_of: Callable[[Evidence], Group]
+) -> dict[Group, Evidence]:
+    """For each group the evidence of lowest AER, the first one of equals."""
+    best: dict[Group, Evidence] = {}
     for evidence, aer in aers.items():
-        method = evidence.method
-        if evidence.head is None and (method not in best or aer < aers[best[method]]):
-            best[method] = evidence
+        group = group_of(evidence)
+        if group not in best or aer < aers[best[group]]:
+            best[group] = evidence
     return best

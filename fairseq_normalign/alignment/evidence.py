@@ -1,16 +1,25 @@
-"""Evidences by name, and the ways to combine them. Imports no PyTorch: ``--help`` reads it."""
+"""What links are taken from, and how: the options of aligners, and evidences by name.
+
+Imports no PyTorch: ``--help`` reads it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from fairseq_normalign.alignment.combine import MEANS
+from fairseq_normalign.attention.extract import MERGES, PIECE_ARGMAX, RULES, check_extract
 from fairseq_normalign.attention.methods import A_FILE, METHODS, method_of
-from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence, Merges
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.options import layer as layer_number
+from fairseq_normalign.options import option, positive
 
+AUTO = "auto"
 COMBINATIONS = (*MEANS, "learned")
 LINKS = re.compile(r"(?P<reverse>reverse:)?links:(?P<path>.+)")
 OF_FILES = "|".join(name for name, method in METHODS.items() if method.default == A_FILE)
@@ -22,6 +31,116 @@ PARTS = re.compile(
     r"(\*(?P<weight>[0-9]{1,9}(\.[0-9]{1,9})?))?"
 )
 FORM = "[reverse:]METHOD[.LAYER[.HEAD]].input|output[*WEIGHT] or [reverse:]links:FILE"
+
+
+choice = partial(option, group="alignment")
+
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """Every choice of one model that moves AER.
+
+    Args:
+        method: a name in ``methods.METHODS``, perhaps with a number, as in ``lrp-epsilon:0.001``.
+        layer: decoder layer, from 1; ``auto`` decides without gold (see ``layer_choice``).
+        head: head of that layer, from 1 as in the model that no head was removed from; all of them
+            by default.
+        step: ``input`` takes a target word's alignment where the decoder reads it, ``output`` where
+            it predicts it; ``auto`` decides without gold.
+        eos: ``null``: a target word that takes most from the source's </s> gets no link; ``skip``:
+            </s> is left out.
+        extract: how links are taken from the soft alignment: a name in
+            ``attention.extract.EXTRACTORS``, perhaps with a number, as in ``threshold:0.3``; or
+            ``piece-argmax``, which links pieces, and words any of whose pieces are linked. By
+            default the method's own rule, which is ``argmax`` of most methods.
+        source_merge: how source pieces become words: ``sum``, ``mean`` or ``max``.
+        target_merge: the same of target pieces.
+        batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
+    """
+
+    method: str = choice("norms", f"what is compared: {', '.join(METHODS)}", metavar="NAME")
+    layer: int | str = choice(AUTO, "decoder layer, from 1, or auto", layer_number, metavar="N")
+    head: int | None = choice(
+        None,
+        "one head of the layer, from 1; a pruned model's have the numbers that they had in the "
+        "full one (default: all)",
+        positive,
+        metavar="N",
+    )
+    step: str = choice(
+        AUTO,
+        "take a word's alignment where the decoder reads it or where it predicts it",
+        choices=(*STEPS, AUTO),
+    )
+    eos: str = choice(
+        "null",
+        "null: a word that takes most from </s> gets no link; skip: </s> is left out",
+        choices=EOS,
+    )
+    extract: str | None = choice(
+        None,
+        f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a number "
+        "(default: argmax; piece-argmax of shift-att; grow with --combine learned, relative with "
+        "a mean)",
+        metavar="NAME",
+    )
+    source_merge: str = choice("sum", "source pieces to words", choices=MERGES)
+    target_merge: str = choice("mean", "target pieces to words", choices=MERGES)
+    batch_tokens: int = 4000
+
+    def __post_init__(self) -> None:
+        method = method_of(self.method)
+        known: Mapping[str, Iterable[str]] = {
+            "step": (*STEPS, AUTO),
+            "eos": EOS,
+            "source_merge": MERGES,
+            "target_merge": MERGES,
+        }
+        for name, choices in known.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+        check_extract(self.rule_of(self.method))
+        if self.rule_of(self.method) == PIECE_ARGMAX and self.merges != SUM_AND_MEAN:
+            raise InputError(
+                f"extract {PIECE_ARGMAX} links pieces before they are merged; expected no "
+                f"source_merge or target_merge with it, not {self.merges}"
+            )
+        if not method.layers and (self.layer != AUTO or self.head is not None):
+            raise InputError(
+                f"method {self.method} explains the whole model; expected no layer with it, and "
+                "no head"
+            )
+        if self.step not in (*method.steps, AUTO):
+            raise InputError(
+                f"method {self.method} cannot answer for step {self.step}; expected step "
+                f"{' or '.join(method.steps)}"
+            )
+        if self.layer == AUTO and self.head is not None:
+            raise InputError(f"head {self.head} of which layer? layer auto chooses whole layers")
+
+    @property
+    def merges(self) -> Merges:
+        return Merges(self.source_merge, self.target_merge)
+
+    @property
+    def null(self) -> bool:
+        """Whether </s> may win, and then there is no link."""
+        return self.eos == "null"
+
+    def rule_of(self, method: str) -> str:
+        """How links of a method are taken: in its own way, if none is named."""
+        return method_of(method).extract if self.extract is None else self.extract
+
+    def extraction(self, method: str | None = None) -> dict[str, str]:
+        """How soft alignments, perhaps of another method, become links, as signatures tell it."""
+        method = method or self.method
+        rule = self.rule_of(method)
+        return {
+            "eos": self.eos if method_of(method).eos else "skip",
+            "merge": "none" if rule == PIECE_ARGMAX else str(self.merges),
+            "extract": rule,
+        }
 
 
 class LinksFile(NamedTuple):
@@ -37,6 +156,30 @@ class Weighted(NamedTuple):
     evidence: Evidence
     reverse: bool = False
     weight: float = 1.0
+
+
+class Heads(Protocol):
+    """What a model tells of its source–target attention."""
+
+    @property
+    def head_numbers(self) -> Sequence[Sequence[int]]: ...
+
+    def layers_with_heads(self) -> list[int]: ...
+
+
+def every_evidence(model: Heads, methods: Iterable[str], *, heads: bool) -> list[Evidence]:
+    """By method, layer, head and step: whole layers, and single heads if asked for."""
+    evidences = []
+    for name in methods:
+        method = method_of(name)
+        layers: list[int | None] = [*model.layers_with_heads()] if method.layers else [None]
+        for number in layers:
+            places: list[int | None] = [None]
+            if heads and method.heads and number is not None:
+                places += model.head_numbers[number]
+            for head in places:
+                evidences += [Evidence(name, number, step, head) for step in method.steps]
+    return evidences
 
 
 def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinksFile]]:
@@ -64,11 +207,8 @@ def parse_evidence(text: str) -> Weighted:
         raise InputError(f"bad evidence {text!r}; expected {wanted}")
     if parts["step"] not in method.steps:
         raise InputError(f"bad evidence {text!r}; expected step {' or '.join(method.steps)}")
-    evidence = Evidence(
-        parts["method"], _from_one(parts["layer"]), parts["step"], _from_one(parts["head"])
+    number, head = (
+        None if part is None else int(part) - 1 for part in parts.group("layer", "head")
     )
+    evidence = Evidence(parts["method"], number, parts["step"], head)
     return Weighted(evidence, parts["reverse"] is not None, float(parts["weight"] or 1))
-
-
-def _from_one(number: str | None) -> int | None:
-    return None if number is None else int(number) - 1

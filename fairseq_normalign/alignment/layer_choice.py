@@ -9,15 +9,15 @@ from functools import partial
 from itertools import islice
 
 from fairseq_normalign.alignment.agreement import above_chance, agreement, consistency
+from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
-from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import SUM_AND_MEAN, Choice, Evidence, Merges, Soft
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.errors import InputError, MissingSubset
+from fairseq_normalign.errors import MissingSubset
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import Link
 
@@ -52,6 +52,24 @@ def decisive_pairs(
         )
         return first
     return [pair for pair in valid if forcing.takes(pair)]
+
+
+def decisive_samples(
+    models: Sequence[Model], first: Sequence[list[Pair]], what: str = LAYER_AND_STEP
+) -> Sequence[list[Pair]]:
+    """Pairs to decide on, the same in both directions if there are two models.
+
+    Args:
+        first: the first pairs of the corpus, as each model reads them.
+        what: is decided, for messages.
+    """
+    samples = [
+        decisive_pairs(pairs, model.reader, model.forcing, what)
+        for model, pairs in zip(models, first, strict=True)
+    ]
+    forward = [(pair.source.text, pair.target.text) for pair in samples[0]]
+    backward = [(pair.target.text, pair.source.text) for pair in samples[-1]]
+    return samples if len(models) == 1 or forward == backward else first
 
 
 def warn_of_noise(agreement: float, pairs: int, name: str) -> None:
@@ -92,7 +110,10 @@ def choose_layers(
         layers: the candidates, from 0; all that have heads by default.
         null: whether a word that takes most from </s> has no link.
     """
-    vote = LayerVote(layer_candidates(forcing, method, layers), null=null)
+    candidates = every_evidence(forcing, [method], heads=False)
+    if layers is not None:
+        candidates = [evidence for evidence in candidates if evidence.layer in layers]
+    vote = LayerVote(candidates, null=null)
     run = partial(soft_alignments, forcing, evidences=vote.candidates, merges=merges)
     with bar("choosing a layer", total=len(pairs)) as shown:
         for softs in map_batches(pairs, run, max_tokens=batch_tokens, progress=shown.update):
@@ -122,8 +143,7 @@ class LayerVote:
         for evidence, soft in zip(self.candidates, softs, strict=True):
             of_eos = soft.null if self.null else None
             self.links[evidence].append(set(argmax(soft.words, null=of_eos)))
-            if soft.texts is None:
-                raise ValueError("a soft alignment votes with its words; expected texts")
+            assert soft.texts is not None
             source, target = soft.texts
             self.mutual[evidence].update(
                 (source[s], target[t]) for s, t in mutual_argmax(soft.words)
@@ -144,20 +164,3 @@ class LayerVote:
         """How many words choose each other, those that do so again elsewhere up to twice."""
         mutual = self.mutual[evidence]
         return mutual.total() + consistency(mutual)
-
-
-def layer_candidates(
-    forcing: TeacherForcing, spec: str, layers: Sequence[int] | None = None
-) -> list[Evidence]:
-    """The layers and steps that a method has in a model, or has at some of its layers."""
-    method = method_of(spec)
-    if not method.layers:
-        return [Evidence(spec, None, step) for step in method.steps]
-    if layers is None:
-        layers = forcing.layers_with_heads()
-        if not layers:
-            raise InputError("the source–target attention has no heads left: nothing to align by")
-    candidates = []
-    for layer in layers:
-        candidates += [Evidence(spec, layer, step) for step in method.steps]
-    return candidates

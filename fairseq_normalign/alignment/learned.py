@@ -117,9 +117,9 @@ class LearnedLinks(NamedTuple):
     def from_json(cls, contents: dict[str, Any]) -> LearnedLinks:
         """Reads what :meth:`as_json` has made."""
         return cls(
-            LinkModel(np.array(contents["weights"]), contents["bias"]),
-            np.array(contents["link_weights"]),
-            np.array(contents["clue_weights"]),
+            LinkModel(np.array(contents["weights"], float), float(contents["bias"])),
+            np.array(contents["link_weights"], float),
+            np.array(contents["clue_weights"], float).reshape(len(CLUES)),
             Lexicon.from_json(contents["lexicon"]),
         )
 
@@ -140,7 +140,7 @@ def learn_links(
         lexicon: one that was counted before. The weights are learned as without it.
         count: in how many pairs the lexicon is counted at most.
     """
-    informed = _informed(_votes(sample, groups))
+    informed = _informed(sample, groups)
     views = _views(informed)
     voters = list(chain.from_iterable(views))
     size = 1 + max(chain.from_iterable(group.evidences for group in groups))
@@ -163,14 +163,18 @@ def learn_links(
     return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicon or lexicons[0])
 
 
-def _votes(sample: Sequence[Example], groups: Sequence[Group]) -> dict[Vote, float]:
-    """The evidence of each group that foretells words best, and how well it does."""
+def _informed(sample: Sequence[Example], groups: Sequence[Group]) -> list[Vote]:
+    """The evidence of each group that foretells words best; without those that know too little.
+
+    If none knows anything, all of them.
+    """
     votes = {}
     for group in groups:
         gains = {place: _gain(sample, place) for place in group.evidences}
         best = max(gains, key=gains.__getitem__)
         votes[Vote(group, best)] = gains[best]
-    return votes
+    bar = INFORMED * max(votes.values())
+    return [vote for vote, gain in votes.items() if gain >= bar or bar <= 0]
 
 
 def _gain(sample: Sequence[Example], place: int) -> float:
@@ -179,12 +183,6 @@ def _gain(sample: Sequence[Example], place: int) -> float:
         links = relative(example.shares[place], share=AGREED_SHARE)
         linked.append((example.source, example.target, links))
     return word_gain(linked)
-
-
-def _informed(votes: dict[Vote, float]) -> list[Vote]:
-    """Those that know something; all, if none does."""
-    bar = INFORMED * max(votes.values())
-    return [vote for vote, gain in votes.items() if gain >= bar or bar <= 0]
 
 
 def _views(votes: Sequence[Vote]) -> list[list[Vote]]:

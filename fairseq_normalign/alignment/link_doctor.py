@@ -93,7 +93,9 @@ def diagnose(
     confused = _confused_marks(links, golds, total, flags)
     if total.aer < SUSPICIOUS or total.links < ENOUGH:
         return confused
-    change, better = _best_change(links, golds)
+    aers = {change: _score(change, links, golds).aer for change in CHANGES}
+    change = min(aers, key=lambda change: math.inf if math.isnan(aers[change]) else aers[change])
+    better = aers[change]
     if better >= min(total.aer - GAIN, PLAUSIBLE):
         return confused or _too_long(links, golds)
     first_words = any(0 in link for link in itertools.chain.from_iterable(links))
@@ -110,14 +112,6 @@ def _score(change: Change, links: Sequence[Set[Link]], golds: Sequence[Gold]) ->
     elif change.line < 0:
         links, golds = links[1:], golds[:-1]
     return sum(map(count, map(change.apply, links), golds), Counts())
-
-
-def _best_change(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> tuple[Change, float]:
-    """The change that makes AER lowest; the first of several."""
-    aers = {change: _score(change, links, golds).aer for change in CHANGES}
-    defined = {change: aer for change, aer in aers.items() if not math.isnan(aer)}
-    best = min(defined, key=defined.__getitem__)
-    return best, defined[best]
 
 
 def _reasons(change: Change, read: Conventions, flags: Flags, starts_late: bool) -> list[str]:

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_normalign.alignment.aligner import Aligner
+from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
 from fairseq_normalign.host.lengths import TooLong
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.runs.chunks import Chunk, Partial
+from fairseq_normalign.runs.chunks import Chunk, Partial, digest
 from fairseq_normalign.runs.engines import Progress
-from fairseq_normalign.runs.folder import DAMAGE, read_json
+from fairseq_normalign.runs.folder import DAMAGE
 from fairseq_normalign.runs.measure import Appended
+from fairseq_normalign.strict_json import parse_json
 from fairseq_normalign.text.links import format_links
 
 
@@ -28,14 +29,14 @@ class Aligning:
         reader: turns chunks into what the aligner takes.
     """
 
-    def __init__(self, aligner: Aligner, reader: ChunkReader):
+    def __init__(self, aligner: OpenAligner, reader: ChunkReader):
         self.aligner, self.reader = aligner, reader
-        self._decided: tuple[Any, Aligner] | None = None
+        self._decided: tuple[Any, DecidedAligner] | None = None
 
-    def decided(self, decision: dict[str, Any]) -> Aligner:
+    def decided(self, prepared: Mapping[str, Any]) -> DecidedAligner:
         """The aligner that leaves nothing open; made once, as a lexicon may be large."""
-        if self._decided is None or self._decided[0] is not decision:
-            self._decided = decision, self.aligner.with_decision(decision)
+        if self._decided is None or self._decided[0] is not prepared:
+            self._decided = prepared, decided_by(self.aligner, prepared, "the run")
         return self._decided[1]
 
 
@@ -69,11 +70,11 @@ class Links(Appended):
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
         too_long = TooLong()
         if self.decision is not None and Path(self.decision).exists():
-            decided = read_decision(self.decision, models.aligner)
+            decided = decided_by(models.aligner, _stored(self.decision), self.decision)
         else:
             decided, _ = models.aligner.decide_on(*models.reader.streams(first, too_long))
         return {
-            "decision": decided.decision(),
+            "decision": models.aligner.as_json(decided.decision),
             "signature": {**decided.signature(), **self.signed},
             "agreement": decided.agreement,
             "policy": models.reader.too_long if too_long.count else None,  # for the long ones
@@ -82,7 +83,7 @@ class Links(Appended):
     def chunk(
         self, models: Aligning, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
     ) -> Partial:
-        aligner = models.decided(prepared["decision"])
+        aligner = models.decided(prepared)
         streams, notes = models.reader.read(chunk)
         lines = []
         for soft in aligner.run(*streams, progress=progress):
@@ -108,22 +109,31 @@ def keep_decision(path: str | None, prepared: Mapping[str, Any], models: Alignin
     text = json.dumps({"decision": prepared["decision"]}, indent=1, allow_nan=False)
     with contextlib.suppress(FileExistsError):  # another run, or shard, has it, too
         new_file(real_path(path), text)
-    if read_decision(path, models.aligner).decision() != prepared["decision"]:
+    aligner = models.aligner
+    stored = decided_by(aligner, _stored(path), path)
+    if digest(aligner.as_json(stored.decision)) != digest(prepared["decision"]):
         raise InputError(
             f"{path}: differs from what this run has decided when it was begun; expected the same "
             "command, or --restart"
         )
 
 
-def read_decision(path: str, aligner: Aligner) -> Aligner:
-    """The aligner with what another run has decided."""
+def _stored(path: str) -> Any:
+    """JSON in a file; None if there is none."""
     try:
-        decision = read_json(Path(path))["decision"]
-        return aligner.with_decision(decision)
+        return parse_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def decided_by(aligner: OpenAligner, contents: Any, where: str) -> DecidedAligner:
+    """The aligner with a decision that was stored."""
+    try:
+        return DecidedAligner(aligner, aligner.from_json(contents["decision"]))
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{where}: {error}") from None
     except DAMAGE:
         raise InputError(
-            f"{path}: is not what such a run decides; expected a file that --decision has written "
+            f"{where}: is not what such a run decides; expected a file that --decision has written "
             "with the same models and method"
         ) from None

@@ -122,7 +122,8 @@ class ScoresResult(Result):
             if system.interval is not None:
                 row["95 % from"], row["to"] = aer.ends(system.interval)
             if self.systems[-1].p is not None:
-                row["p"] = _p_value(system.p)
+                is_undefined = system.p is not None and math.isnan(system.p)
+                row["p"] = UNDEFINED if is_undefined else system.p  # None: compared with none
             rows.append({**row, **measures})
         decimals = [3 if name == "p" else self.width for name in rows[0]]
         values = [list(row.values()) for row in rows]
@@ -144,37 +145,29 @@ class ScoresResult(Result):
         """AERs with their intervals, to be drawn."""
         points = []
         for name, system in zip(self._names(), self.systems, strict=True):
-            points += _points({name: system.counts}, system.interval)
-        return _curves("AER by system", "system", [Curve("", points)])
+            points += _points({name: system.counts}, *aer.ends(system.interval))
+        return _curves("system", [Curve("", points)])
 
     def _bands(self) -> list[Curves]:
         """AERs by band, as of length, to be drawn."""
         pictures = []
         for kind in self.systems[0].bands:
-            curves = []
-            for name, system in zip(self._names(), self.systems, strict=True):
-                curves.append(Curve(name, _points(system.bands[kind])))
-            pictures.append(_curves(f"AER by {kind}", kind, curves))
+            named = zip(self._names(), self.systems, strict=True)
+            curves = [Curve(name, _points(system.bands[kind])) for name, system in named]
+            pictures.append(_curves(kind, curves))
         return pictures
 
 
-def _p_value(p: float | None) -> Cell:
-    """None for the first system, which is compared with none."""
-    return UNDEFINED if p is not None and math.isnan(p) else p
-
-
 def _points(
-    counts: Mapping[str, Counts], interval: tuple[float, float] | None = None
+    counts: Mapping[str, Counts], low: float | None = None, high: float | None = None
 ) -> list[Point]:
     points = []
     for name, of_name in counts.items():
-        aer_in_percent = percent(of_name.aer)
-        if aer_in_percent is not None:
-            points.append(
-                Point(name, aer_in_percent, *aer.ends(interval), note=f"{of_name.links} links")
-            )
+        ratio = percent(of_name.aer)
+        if ratio is not None:
+            points.append(Point(name, ratio, low, high, note=f"{of_name.links} links"))
     return points
 
 
-def _curves(title: str, x_title: str, curves: Sequence[Curve]) -> Curves:
-    return Curves(title, x_title, "AER in %", curves, decimals=1, drawn=True)
+def _curves(x_title: str, curves: Sequence[Curve]) -> Curves:
+    return Curves(f"AER by {x_title}", x_title, "AER in %", curves, decimals=1, drawn=True)

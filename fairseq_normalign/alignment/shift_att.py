@@ -6,35 +6,33 @@ The method of one model is in ``attention.methods``; an aligner here has one of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, product, tee
+from itertools import product, tee
 from typing import Any
 
 import numpy as np
 
 from fairseq_normalign.alignment.agreement import Alignments, agreement
-from fairseq_normalign.alignment.aligner import Aligner, NormAligner, Progress, Text
-from fairseq_normalign.alignment.layer_choice import SAMPLE
+from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
+from fairseq_normalign.alignment.evidence import every_evidence
+from fairseq_normalign.alignment.layer_choice import decisive_samples
 from fairseq_normalign.alignment.symmetrize import symmetrize
-from fairseq_normalign.alignment.two_models import (
-    check_directions,
-    check_same_sentences,
-    decisive_samples,
-    read_both,
-)
+from fairseq_normalign.alignment.two_models import check_directions, check_same_sentences
 from fairseq_normalign.attention.methods import SHIFT_ATT
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.text.links import Link
 
+Evidences = Sequence[Evidence]  # of the model, and of the reverse model
+NAMES = ("forward", "backward")
 HEURISTIC, VARIANT = "grow-diag", "lilt"  # of the published code
 
 
-class ShiftAttAligner(Aligner):
+class ShiftAttAligner(OpenAligner):
     """Aligns words by Shift-Att of two models of opposite directions, symmetrised.
 
     The layers are those whose links agree most, one of each model: no gold is needed. What is
-    decided on the first pairs stays so.
+    decided on the first pairs stays so. A decision is an ``Evidence`` of each model.
 
     Args:
         forward: an aligner of the model that translates source to target, by ``shift-att``.
@@ -47,6 +45,8 @@ class ShiftAttAligner(Aligner):
             if aligner.options.method != SHIFT_ATT:
                 raise InputError(f"method {aligner.options.method}; expected {SHIFT_ATT}")
         check_directions(self.aligners)
+        named = forward.evidence, backward.evidence
+        self.remembered = None if None in named else named
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aligners})"
@@ -55,69 +55,46 @@ class ShiftAttAligner(Aligner):
     def models(self) -> Sequence[NormAligner]:
         return self.aligners
 
-    def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Pair]]:
-        return read_both(pairs, self.aligners)
-
-    def decide_on(self, *streams: Iterable[Pair]) -> tuple[ShiftAttAligner, list[Iterable[Pair]]]:
-        if all(aligner.evidence is not None for aligner in self.aligners):
-            return self, list(streams)
-        rests = [iter(stream) for stream in streams]
-        first = [list(islice(rest, SAMPLE)) for rest in rests]
-        layers = self._agreeing_layers(decisive_samples(self.aligners, first))
-        decided = []
-        for aligner, layer in zip(self.aligners, layers, strict=True):
-            evidence = Evidence(SHIFT_ATT, layer, "input")
-            decided.append(
-                NormAligner(aligner.forcing, aligner.reader, aligner.options, evidence=evidence)
-            )
-        return ShiftAttAligner(*decided), list(map(chain, first, rests))
-
-    @property
-    def sample_size(self) -> int:
-        return max(aligner.sample_size for aligner in self.aligners)
-
-    def decision(self) -> dict[str, Any]:
-        forward, backward = (aligner.decision() for aligner in self.aligners)
-        return {"forward": forward, "backward": backward}
-
-    def with_decision(self, decision: dict[str, Any]) -> ShiftAttAligner:
-        forward, backward = self.aligners
-        return ShiftAttAligner(
-            forward.with_decision(decision["forward"]), backward.with_decision(decision["backward"])
-        )
-
-    def _agreeing_layers(self, samples: Sequence[list[Pair]]) -> tuple[int, int]:
+    def decision_on(self, first: Sequence[list[Pair]]) -> tuple[Evidences, None]:
+        samples = decisive_samples(self.aligners, first)
         forward, backward = map(_links_by_layer, self.aligners, samples)
         swapped = {}
         for layer, alignments in backward.items():
             swapped[layer] = [_swapped(links) for links in alignments]
-        return agreeing_layers(forward, swapped)
+        layers = agreeing_layers(forward, swapped)
+        return [Evidence(SHIFT_ATT, layer, "input") for layer in layers], None
 
-    def run(self, *streams: Iterable[Pair], progress: Progress | None = None) -> Iterator[Soft]:
+    def as_json(self, decision: Evidences) -> dict[str, Any]:
+        return {name: place._asdict() for name, place in zip(NAMES, decision, strict=True)}
+
+    def from_json(self, contents: Mapping[str, Any]) -> Evidences:
+        both = zip(self.aligners, NAMES, strict=True)
+        return [aligner.from_json(contents[name]) for aligner, name in both]
+
+    def run_by(
+        self,
+        decision: Evidences,
+        streams: Sequence[Iterable[Pair]],
+        progress: Progress | None,
+    ) -> Iterator[Soft]:
         """Soft alignments that are 0 where there is no link.
 
         Elsewhere they are the mean of what the two words take of each other, as shares.
         """
-        decided, again = self.decide_on(*streams)
-        self.aligners = decided.aligners  # what was decided stays
         forward, backward = self.aligners
-        pairs, again[0] = tee(again[0])
-        of_forward = forward.evidences_many(again[0], [forward.place])
-        of_backward = backward.evidences_many(again[1], [backward.place], progress=progress)
-        both = zip(pairs, of_forward, of_backward, strict=True)
-        for pair, (soft,), (reverse_soft,) in both:
-            check_same_sentences([soft.words, reverse_soft.words.T], pair.where)
-            yield self._symmetrized(soft, reverse_soft)
+        pairs, again = tee(streams[0])
+        of_forward = forward.evidences_many(again, decision[:1])
+        of_backward = backward.evidences_many(streams[1], decision[1:], progress=progress)
+        for pair, (soft,), (reverse,) in zip(pairs, of_forward, of_backward, strict=True):
+            check_same_sentences([soft.words, reverse.words.T], pair.where)
+            yield self._symmetrized(soft, reverse)
 
-    def _symmetrized(self, soft: Soft, reverse_soft: Soft) -> Soft:
+    def _symmetrized(self, soft: Soft, reverse: Soft) -> Soft:
         forward, backward = self.aligners
         links = symmetrize(
-            set(forward.links(soft)),
-            _swapped(backward.links(reverse_soft)),
-            HEURISTIC,
-            variant=VARIANT,
+            set(forward.links(soft)), _swapped(backward.links(reverse)), HEURISTIC, variant=VARIANT
         )
-        shares = (forward.shares(soft) + backward.shares(reverse_soft).T) / 2
+        shares = (forward.shares(soft) + backward.shares(reverse).T) / 2
         linked = np.zeros_like(shares)
         for source, target in links:
             # A link is a link, even of a share that is too small for a float.
@@ -132,8 +109,8 @@ class ShiftAttAligner(Aligner):
         """For each link the mean of the shares that the two words have of each other."""
         return [float(soft.words[target, source]) for source, target in links]
 
-    def signature(self) -> dict[str, Any]:
-        forward, backward = (aligner.signature() for aligner in self.aligners)
+    def signature_by(self, decision: Evidences) -> dict[str, Any]:
+        forward, backward = map(NormAligner.signature_by, self.aligners, decision)
         return {
             **forward,
             "reverse-layer": backward["layer"],
@@ -161,11 +138,9 @@ def agreeing_layers(
 
 def _links_by_layer(aligner: NormAligner, pairs: Iterable[Pair]) -> dict[int, list[set[Link]]]:
     """Links of each layer that may be chosen: the one that the options name, or all."""
+    evidences = every_evidence(aligner.forcing, [SHIFT_ATT], heads=False)
     if aligner.evidence is not None:
         evidences = [aligner.evidence]
-    else:
-        layers = aligner.forcing.layers_with_heads()
-        evidences = [Evidence(SHIFT_ATT, layer, "input") for layer in layers]
     by_layer: dict[int, list[set[Link]]] = {evidence.layer or 0: [] for evidence in evidences}
     for softs in aligner.evidences_many(pairs, evidences):
         for links, soft in zip(by_layer.values(), softs, strict=True):

@@ -8,7 +8,7 @@ import operator
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, refuse_unwritable, whole_file
@@ -35,7 +35,9 @@ def signed_file(path: str | Path, options: Mapping[str, object]) -> Iterator[Tex
         with whole_file(path) as file:
             yield file
             Path(os.path.realpath(beside)).unlink(missing_ok=True)
-        json.dump(_contents(path, options), signature, indent=1, allow_nan=False)
+        # A later file is told by its size.
+        contents = {"signature": dict(options), "size": Path(path).stat().st_size}
+        json.dump(contents, signature, indent=1, allow_nan=False)
 
 
 def refuse_unsignable(path: str | Path) -> None:
@@ -50,18 +52,13 @@ def _signature_path(path: str | Path) -> Path:
     return Path(f"{os.path.realpath(path)}.json")
 
 
-def _contents(path: str | Path, options: Mapping[str, object]) -> dict[str, Any]:
-    """The signature, and the alignment's size, by which a later file is told from it."""
-    return {"signature": dict(options), "size": Path(path).stat().st_size}
-
-
 def _refuse_other_json(beside: Path, path: str | Path) -> None:
     """Somebody's own FILE.json is not to be lost."""
     try:
         _read(beside)
     except FileNotFoundError:
         return
-    except (OSError, InputError):
+    except InputError:
         raise InputError(
             f"{beside}: is no signature, and would be overwritten by that of {path}; expected "
             "another name for the output"
@@ -77,21 +74,11 @@ def made_with(path: str | Path) -> dict[str, object]:
         return {}
     for beside in dict.fromkeys([_signature_path(path), Path(f"{path}.json")]):
         if beside.is_file():
-            options, signed_size = _read_or_refuse(beside)
-            if signed_size is None or not _has_other_size(Path(path), signed_size):
+            options, size = _read(beside)
+            alignment = Path(path)
+            if not alignment.is_file() or size in (None, alignment.stat().st_size):
                 return options
     return {}
-
-
-def _has_other_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size != size
-
-
-def _read_or_refuse(beside: Path) -> tuple[dict[str, object], int | None]:
-    try:
-        return _read(beside)
-    except OSError as error:
-        raise InputError(f"{beside}: {error.strerror or error}") from None
 
 
 def _read(beside: Path) -> tuple[dict[str, object], int | None]:
@@ -101,6 +88,10 @@ def _read(beside: Path) -> tuple[dict[str, object], int | None]:
         if size is not None:
             size = operator.index(size)
         return dict(made["signature"]), size
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{beside}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{beside}: not the signature of an alignment; expected JSON with a dict 'signature'"

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from typing import NamedTuple
+from math import prod
+from os import SEEK_END
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.attention.trained_head import HeadStates
 from fairseq_normalign.errors import InputError
-
-
-class _Place(NamedTuple):
-    """Where the states of a pair are, in numbers from the start of the file."""
-
-    start: int
-    queries: tuple[int, int]  # T, Q
-    keys: tuple[int, int]  # S, K
 
 
 class StateStore:
@@ -30,20 +24,15 @@ class StateStore:
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the store)
-        self.places: dict[int, _Place] = {}
-        self.numbers: np.ndarray | None = None
+        # By number: where the queries of a pair begin, in bytes, and the shapes (T, Q) and (S, K).
+        self.places: dict[int, tuple[int, torch.Size, torch.Size]] = {}
 
     def add(self, number: int, queries: Tensor, keys: Tensor) -> None:
         """Stores the states (T, Q) and (S, K) of the pair that has this number."""
-        start = self.file.tell() // 2
-        for states in (queries, keys):
-            self._write(states.half().cpu().numpy().tobytes())
-        rows, columns = tuple(queries.shape), tuple(keys.shape)
-        self.places[number] = _Place(start, rows, columns)  # type: ignore[arg-type]
-
-    def _write(self, content: bytes) -> None:
+        self.places[number] = self.file.seek(0, SEEK_END), queries.shape, keys.shape
         try:
-            self.file.write(content)
+            for states in (queries, keys):
+                self.file.write(states.half().cpu().numpy().tobytes())
         except OSError as error:
             raise InputError(
                 f"{tempfile.gettempdir()}: the states of {len(self.places)} pairs fill it "
@@ -52,25 +41,19 @@ class StateStore:
 
     def batch(self, numbers: Sequence[int]) -> HeadStates:
         """The states of some pairs, padded on the right."""
-        if self.numbers is None:
-            self.file.flush()
-            self.numbers = np.memmap(self.file, dtype=np.float16, mode="r")
-        of_pairs = [self._read(self.places[number]) for number in numbers]
-        queries, keys = zip(*of_pairs, strict=True)
+        queries, keys = [], []
+        for number in numbers:
+            start, of_queries, of_keys = self.places[number]
+            self.file.seek(start)
+            queries.append(self._read(of_queries))
+            keys.append(self._read(of_keys))
         lengths = torch.tensor([len(of_pair) for of_pair in keys])
         padding = torch.arange(int(lengths.max())) >= lengths.unsqueeze(1)
-        return HeadStates(_padded(queries), _padded(keys), padding)
-
-    def _read(self, place: _Place) -> tuple[Tensor, Tensor]:
-        assert self.numbers is not None
-        middle = place.start + int(np.prod(place.queries))
-        end = middle + int(np.prod(place.keys))
-        queries = self.numbers[place.start : middle].reshape(place.queries)
-        keys = self.numbers[middle:end].reshape(place.keys)
-        return torch.from_numpy(queries.astype(np.float32)), torch.from_numpy(
-            keys.astype(np.float32)
+        return HeadStates(
+            pad_sequence(queries, batch_first=True), pad_sequence(keys, batch_first=True), padding
         )
 
-
-def _padded(states: Sequence[Tensor]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence(list(states), batch_first=True)
+    def _read(self, shape: torch.Size) -> Tensor:
+        """The next states in the file."""
+        numbers = np.frombuffer(self.file.read(2 * prod(shape)), np.float16)
+        return torch.from_numpy(numbers.reshape(shape).astype(np.float32))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import tee
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from fairseq_normalign.alignment.aligner import NormAligner, Text
-from fairseq_normalign.alignment.layer_choice import LAYER_AND_STEP, decisive_pairs
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.language_codes import FALLBACK
-from fairseq_normalign.host.options import ReadyModel
-from fairseq_normalign.host.pairs import Pair, text_pairs
 from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
+from fairseq_normalign.host.teacher_forcing import Model
 
 
-def check_directions(models: Sequence[NormAligner | ReadyModel]) -> None:
+def check_directions(models: Sequence[Model]) -> None:
     """Refuses a reverse model that does not translate the other way round.
 
     Models that do not tell their languages are called the same, whatever they translate. A
@@ -42,7 +38,7 @@ def check_directions(models: Sequence[NormAligner | ReadyModel]) -> None:
         )
 
 
-def _same_weights(model: NormAligner | ReadyModel, other: NormAligner | ReadyModel) -> bool:
+def _same_weights(model: Model, other: Model) -> bool:
     weights, others = (one.forcing.model.state_dict() for one in (model, other))
     return weights.keys() == others.keys() and all(
         torch.equal(values, others[name]) for name, values in weights.items()
@@ -56,32 +52,3 @@ def check_same_sentences(matrices: Sequence[np.ndarray], where: str) -> None:
             f"{where}: the models read different sentences; is the reverse model of the other "
             "direction?"
         )
-
-
-def read_both(
-    pairs: Iterable[tuple[Text, Text]], aligners: Sequence[NormAligner]
-) -> list[Iterable[Pair]]:
-    """Pairs of texts (source, target) as each model reads them, be it one or two."""
-    if len(aligners) == 1:
-        return [text_pairs(pairs, aligners[0].reader)]
-    forward, backward = tee(pairs)
-    swapped = ((target, source) for source, target in backward)
-    return [text_pairs(forward, aligners[0].reader), text_pairs(swapped, aligners[1].reader)]
-
-
-def decisive_samples(
-    aligners: Sequence[NormAligner], first: Sequence[list[Pair]], what: str = LAYER_AND_STEP
-) -> Sequence[list[Pair]]:
-    """Pairs to decide on, the same in both directions: see ``layer_choice.decisive_pairs``.
-
-    Args:
-        first: the first pairs of the corpus, as each model reads them.
-        what: is decided, for messages.
-    """
-    samples = [
-        decisive_pairs(pairs, aligner.reader, aligner.forcing, what)
-        for aligner, pairs in zip(aligners, first, strict=True)
-    ]
-    forward = [(pair.source.text, pair.target.text) for pair in samples[0]]
-    backward = [(pair.target.text, pair.source.text) for pair in samples[1]]
-    return samples if forward == backward else first

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from fairseq_normalign.attention.soft import Pieces, Soft
+from fairseq_normalign.attention.soft import SUM_AND_MEAN, Merges, Pieces, Soft
 from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
@@ -27,9 +27,7 @@ def to_words(
     soft: np.ndarray,
     source_ids: Sequence[int] | np.ndarray,
     target_ids: Sequence[int] | np.ndarray,
-    *,
-    source_merge: str = "sum",
-    target_merge: str = "mean",
+    merges: Merges = SUM_AND_MEAN,
 ) -> np.ndarray:
     """Pieces -> words: columns of a source word are added, rows of a target word averaged.
 
@@ -40,14 +38,13 @@ def to_words(
         source_ids: word of each column, never decreasing; a last group of its own may stand for
             </s>.
         target_ids: word of each row.
-        source_merge: ``sum``, ``mean`` or ``max``.
-        target_merge: likewise.
+        merges: of columns and rows, if not by sum and mean.
 
     Returns:
         (…, T words, S words); words without pieces get zeros.
     """
-    by_source_word = _merge(soft, source_ids, -1, source_merge)
-    return _merge(by_source_word, target_ids, -2, target_merge)
+    by_source_word = _merge(soft, source_ids, -1, merges.source)
+    return _merge(by_source_word, target_ids, -2, merges.target)
 
 
 def _merge(

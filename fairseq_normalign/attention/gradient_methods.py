@@ -1,7 +1,4 @@
-"""Soft alignments by gradients: how much a prediction moves with each source token's embedding.
-
-Each method takes a model and sentence pairs, and returns (B, T, S), padded on the right.
-"""
+"""Soft alignments by gradients: how much a prediction moves with each source token's embedding."""
 
 from __future__ import annotations
 
@@ -23,48 +20,26 @@ NOISE = 0.15  # of SmoothGrad, as a share of the range of embeddings (Ding et al
 ROWS = 8  # predictions whose gradients are computed at once
 FEW_TOKENS = 256  # of a group of pairs: with fewer, calls cost more than what they compute
 
-# Embeddings (B, S, C) and gradients (R, B, S, C) of some predictions → numbers (R, B, S).
-Score = Callable[[Tensor, Tensor], Tensor]
 
-
-def grad_input(forcing: TeacherForcing, pairs: list[Pair]) -> np.ndarray:
-    """ψ(t, s) = max(0, g) / Σ_s max(0, g) with g = ⟨E(x_s), ∂ log p(y_t)/∂E(x_s)⟩.
+def input_products(embeddings: Tensor, gradients: Tensor) -> Tensor:
+    """max(0, g) with g = ⟨E(x_s), ∂ log p(y_t)/∂E(x_s)⟩, (R, B, S).
 
     g is the gradient by a factor of the token's embedding, before positions are added (Ding et
     al., 2019). It is the same whether the embedding is taken before or after it is scaled.
-    """
-    return _soft(forcing, pairs, input_products)
-
-
-def saliency(forcing: TeacherForcing, pairs: list[Pair]) -> np.ndarray:
-    """mean_c |∂ log p(y_t)/∂E(x_s)_c| as a share of its row (Li et al., 2016)."""
-    return _soft(forcing, pairs, mean_magnitudes)
-
-
-def smoothgrad(forcing: TeacherForcing, pairs: list[Pair], samples: int) -> np.ndarray:
-    """ψ of :func:`grad_input`, averaged over gradients at noisy embeddings.
-
-    g = ⟨E(x_s), ∂ log p(y_t)/∂E'(x_s)⟩ with E' = E + N(0, σ²); ψ is taken of each sample (Ding et
-    al., 2019). The noise is drawn by the tokens of the source: a sentence has the same one in
-    every batch and every run, and the first n samples of many are those of n.
-
-    Differs from the paper: σ is 0.15 (max − min) of the sentence's own embeddings, not of those of
-    the batch.
 
     Args:
-        samples: how many, 30 in the paper.
+        embeddings: (B, S, C).
+        gradients: of R predictions, (R, B, S, C).
     """
-    return _soft(forcing, pairs, input_products, samples=samples)
-
-
-def input_products(embeddings: Tensor, gradients: Tensor) -> Tensor:
-    """max(0, ⟨E, ∂/∂E⟩)."""
     return (embeddings.float() * gradients.float()).sum(-1).relu()
 
 
 def mean_magnitudes(embeddings: Tensor, gradients: Tensor) -> Tensor:
-    """mean_c |∂/∂E_c|."""
+    """mean_c |∂ log p(y_t)/∂E(x_s)_c| (Li et al., 2016); arguments as above."""
     return gradients.float().abs().mean(-1)
+
+
+SCORES = {"products": input_products, "magnitudes": mean_magnitudes}
 
 
 def shares(scores: Tensor) -> Tensor:
@@ -73,13 +48,21 @@ def shares(scores: Tensor) -> Tensor:
     return torch.where(totals > 0, scores / totals, 0)
 
 
-def _soft(
-    forcing: TeacherForcing, pairs: list[Pair], score: Score, *, samples: int = 0
+def gradient_shares(
+    forcing: TeacherForcing, pairs: list[Pair], score: str, samples: int = 0
 ) -> np.ndarray:
-    """Scores as shares of their rows, (B, T, S), a group of pairs at a time.
+    """ψ(t, s): scores as shares of their rows, (B, T, S), padded on the right.
+
+    With samples it is SmoothGrad: ψ averaged over gradients at noisy embeddings E' = E + N(0, σ²)
+    (Ding et al., 2019). The noise is drawn by the tokens of the source: a sentence has the same one
+    in every batch and every run, and the first n samples of many are those of n.
+
+    Differs from the paper: σ is 0.15 (max − min) of the sentence's own embeddings, not of those of
+    the batch.
 
     Args:
-        samples: of noise, whose shares are averaged; without any, embeddings are as they are.
+        score: a name in ``SCORES``.
+        samples: of noise, 30 in the paper; without any, embeddings are as they are.
     """
     forcing.check_lengths(pairs)
     queries = max(len(pair.target.tokens) for pair in pairs)
@@ -92,7 +75,7 @@ def _soft(
         noises = _noises(group, clean, samples) if samples else [torch.zeros_like(clean)]
         total = torch.zeros(())
         for noise in noises:
-            scores = gradient_scores(forcing, group, clean + noise, partial(score, clean))
+            scores = gradient_scores(forcing, group, clean + noise, partial(SCORES[score], clean))
             total = total + shares(scores)
         mean = total / max(1, samples)
         _, rows, columns = mean.shape

@@ -123,17 +123,14 @@ def _refuse(model: FairseqModule) -> None:
     parts = [getattr(model, "decoder", None)]
     for kind, (side, *_) in KINDS.items():
         layers = layers_of(getattr(model, side, None))
-        if not layers:
+        names = [(kind, layer) for layer in range(len(layers))]
+        if not names or not known.keys() >= set(names):
             raise InputError(
-                f"{name} has no {side} of layers; relevance is for encoder-decoder Transformers"
+                f"{name} has no {kind} attention in every layer; relevance is for encoder-decoder "
+                "Transformers"
             )
-        for layer in range(len(layers)):
-            if (kind, layer) not in known:
-                raise InputError(
-                    f"{name} has no {kind} attention in layer {layer + 1}; relevance passes "
-                    "attention only"
-                )
-            refuse_unsupported((kind, layer), known[kind, layer])
+        for place in names:
+            refuse_unsupported(place, known[place])
         parts += layers
     options = set()
     for part in parts:

@@ -169,22 +169,18 @@ def lrp(
     return source_relevance(batch.forcing, batch.pairs, f"{rules}:{epsilon!r}")
 
 
-def grad_input(batch: Batch, layer: None = None, head: None = None) -> np.ndarray:
-    from fairseq_normalign.attention.gradient_methods import grad_input
+def gradients(
+    batch: Batch, layer: None = None, head: None = None, *, score: str, samples: int = 0
+) -> np.ndarray:
+    """Shares by gradients of log p(y_t) by source embeddings, or by several noisy ones.
 
-    return grad_input(batch.forcing, batch.pairs)
+    Args:
+        score: a name in ``attention.gradient_methods.SCORES``.
+        samples: of noise (SmoothGrad).
+    """
+    from fairseq_normalign.attention.gradient_methods import gradient_shares
 
-
-def saliency(batch: Batch, layer: None = None, head: None = None) -> np.ndarray:
-    from fairseq_normalign.attention.gradient_methods import saliency
-
-    return saliency(batch.forcing, batch.pairs)
-
-
-def smoothgrad(batch: Batch, layer: None = None, head: None = None, *, samples: int) -> np.ndarray:
-    from fairseq_normalign.attention.gradient_methods import smoothgrad
-
-    return smoothgrad(batch.forcing, batch.pairs, samples)
+    return gradient_shares(batch.forcing, batch.pairs, score, samples)
 
 
 def aligner(batch: Batch, layer: None = None, head: None = None, *, path: str) -> Tensor:
@@ -221,14 +217,15 @@ METHODS: dict[str, Method] = {
     "head-norms": Method(head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES),
     **{name: _lrp(rules) for name, rules in LRP_RULES.items()},
     "grad-input": _of_predictions(
-        grad_input,
+        partial(gradients, score="products"),
         "⟨x, ∂ log p/∂x⟩ of source embeddings, if positive, as shares (Ding et al., 2019)",
     ),
     "saliency": _of_predictions(
-        saliency, "mean |∂ log p/∂x| of source embeddings, as shares (Li et al., 2016)"
+        partial(gradients, score="magnitudes"),
+        "mean |∂ log p/∂x| of source embeddings, as shares (Li et al., 2016)",
     ),
     "smoothgrad": _of_predictions(
-        smoothgrad,
+        partial(gradients, score="products"),
         "grad-input with gradients at noisy embeddings, averaged over samples (Ding et al., 2019)",
         parameter="samples",
         default=SMOOTHGRAD_SAMPLES,

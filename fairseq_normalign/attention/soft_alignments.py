@@ -110,13 +110,7 @@ def _to_words(pieces: np.ndarray, pair: Pair, merges: Merges) -> list[Soft]:
     rows, target_ids = places_by_word(pair.target)
     of_words = target_ids < len(pair.target.text)
     rows, target_ids = rows[of_words], target_ids[of_words]
-    words = to_words(
-        pieces[:, rows[:, None], columns],
-        source_ids,
-        target_ids,
-        source_merge=merges.source,
-        target_merge=merges.target,
-    )
+    words = to_words(pieces[:, rows[:, None], columns], source_ids, target_ids, merges)
     missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
     if missing:
         words = np.pad(words, ((0, 0), (0, missing), (0, 0)))

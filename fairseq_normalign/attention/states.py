@@ -64,12 +64,10 @@ class States:
         """The states of a batch by layer, from 0: (B, T, C) each, padded on the right."""
         states: list[Tensor] = []
 
-        def first(module, args, kwargs):
-            states.append(layer_input(args, kwargs))
-
         def after(module, args, kwargs, output):
             states.append(batch_first(output))
 
+        first = keep_input(states, "x")
         with hooked(self.layers[:1], before=first), hooked(self.layers, after=after):
             self._forward(pairs)
         for of_layer in states:
@@ -117,9 +115,13 @@ def batch_first(output: Any) -> Tensor:
     return states.transpose(0, 1)
 
 
-def layer_input(args: tuple, kwargs: dict) -> Tensor:
-    """What a layer is called with, (B, T, C)."""
-    return batch_first(args[0] if args else kwargs["x"])
+def keep_input(states: list[Tensor], name: str) -> Callable:
+    """A hook that keeps what a module is called with, by name or as its first argument."""
+
+    def keep(module, args, kwargs):
+        states.append(batch_first(kwargs[name] if name in kwargs else args[0]))
+
+    return keep
 
 
 def hide_keys(places: Tensor, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_normalign.attention.recorder import evaluation_mode
-from fairseq_normalign.attention.states import batch_first, hooked, layer_input
+from fairseq_normalign.attention.states import hooked, keep_input
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.host.attention_modules import attentions, layers_of
@@ -124,26 +124,15 @@ def head_states(forcing: TeacherForcing, pairs: list[Pair]) -> HeadStates:
     forcing.check_lengths(pairs)
     queries: list[Tensor] = []
     keys: list[Tensor] = []
-
-    def embedded_source(module, args, kwargs):
-        keys.append(layer_input(args, kwargs))
-
-    def embedded_target(module, args, kwargs):
-        queries.append(layer_input(args, kwargs))
-
-    def attended(module, args, kwargs):
-        queries.append(batch_first(kwargs["query"]))
-        if len(keys) == 1:
-            keys.append(batch_first(kwargs["key"]))
-
     model = forcing.model
     cross = [module for (kind, _), module in attentions(model).items() if kind == "cross"]
     with (
         torch.no_grad(),
         evaluation_mode(model),
-        hooked(layers_of(model.encoder)[:1], before=embedded_source),
-        hooked(layers_of(model.decoder)[:1], before=embedded_target),
-        hooked(cross, before=attended),
+        hooked(layers_of(model.encoder)[:1], before=keep_input(keys, "x")),
+        hooked(layers_of(model.decoder)[:1], before=keep_input(queries, "x")),
+        hooked(cross, before=keep_input(queries, "query")),
+        hooked(cross[:1], before=keep_input(keys, "key")),
     ):
         forcing.forward(pairs)
     sources = _padding([len(pair.source.tokens) for pair in pairs])

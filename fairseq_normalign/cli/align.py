@@ -6,11 +6,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_normalign.alignment.evidence import COMBINATIONS, FORM, parse_evidences
+from fairseq_normalign.alignment.evidence import (
+    AUTO,
+    COMBINATIONS,
+    FORM,
+    AlignOptions,
+    parse_evidences,
+)
 from fairseq_normalign.alignment.signature import refuse_unsignable
-from fairseq_normalign.attention.extract import MERGES, RULES, check_extract, extractor
-from fairseq_normalign.attention.methods import METHODS, SHIFT_ATT, method_of
-from fairseq_normalign.attention.soft import EOS, STEPS
+from fairseq_normalign.attention.extract import check_extract, extractor
+from fairseq_normalign.attention.methods import SHIFT_ATT, method_of
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import finish, link_files, tasks
 from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods
@@ -18,8 +23,8 @@ from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
+from fairseq_normalign.options import add_flags
 
-AUTO = "auto"
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. `normalign methods` tells what --method
 takes."""
@@ -35,64 +40,12 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpus_options(parser)
-    add_alignment_options(parser)
+    add_flags(parser, AlignOptions)
     add_combination_options(parser)
     add_decision_option(parser)
     add_output_options(parser)
     add_table_options(parser)
     add_run_options(parser)
-
-
-def add_alignment_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("alignment")
-    group.add_argument(
-        "--method",
-        default="norms",
-        metavar="NAME",
-        help=f"what is compared: {', '.join(METHODS)} (default: %(default)s)",
-    )
-    group.add_argument(
-        "--layer",
-        type=options.layer,
-        default=AUTO,
-        metavar="N",
-        help="decoder layer, from 1, or auto (default: auto)",
-    )
-    group.add_argument(
-        "--head",
-        type=options.positive,
-        metavar="N",
-        help="one head of the layer, from 1; a pruned model's have the numbers that they had in "
-        "the full one (default: all)",
-    )
-    group.add_argument(
-        "--step",
-        choices=(*STEPS, AUTO),
-        default=AUTO,
-        help="take a word's alignment where the decoder reads it or where it predicts it "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--eos",
-        choices=EOS,
-        default="null",
-        help="null: a word that takes most from </s> gets no link; skip: </s> is left out "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--extract",
-        metavar="NAME",
-        help=f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a "
-        "number (default: argmax; piece-argmax of shift-att; grow with --combine learned, relative "
-        "with a mean)",
-    )
-    for side, default in (("source", "sum"), ("target", "mean")):
-        group.add_argument(
-            f"--{side}-merge",
-            choices=MERGES,
-            default=default,
-            help=f"{side} pieces to words (default: {default})",
-        )
 
 
 def add_combination_options(parser: argparse.ArgumentParser) -> None:

@@ -10,9 +10,9 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
+from fairseq_normalign.alignment.evidence import LINKS, AlignOptions, LinksFile, parse_evidences
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli import shell
@@ -20,6 +20,7 @@ from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.runs import Task
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.locks import Busy
+from fairseq_normalign.options import read_options
 from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
@@ -27,7 +28,7 @@ from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.aligner import Aligner
+    from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
     from fairseq_normalign.alignment.run import Aligning
 
 
@@ -50,20 +51,17 @@ def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
         index=args.index,
         confidence=args.confidence,
         decision=args.decision,
-        signed=batch_of(args),
+        # The last digit of a confidence may depend on the size of batches.
+        signed={"batch": args.max_tokens} if args.confidence else {},
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
-    tell_agreement(job.prepared["agreement"])
-    keep_decision(args.decision, job.prepared, models)
-    keep_lexicon(args.lexicon, models.decided(job.prepared["decision"]))
-    notes = Notes(models.reader, corpus.names)
-    yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
-
-
-def tell_agreement(agreement: float | None) -> None:
-    """How far source and target words agree, if the first pairs have decided something."""
+    agreement = job.prepared["agreement"]
     if agreement is not None and not is_quiet():
         shell.say(f"agreement of source and target words: {agreement:.2f} (chance 0, all 1)")
+    keep_decision(args.decision, job.prepared, models)
+    keep_lexicon(args.lexicon, models.decided(job.prepared))
+    notes = Notes(models.reader, corpus.names)
+    yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 
 
 def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning:
@@ -75,7 +73,7 @@ def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning
     return aligning(args, load_aligner(args), kind)
 
 
-def aligning(args: argparse.Namespace, aligner: Aligner, kind: str) -> Aligning:
+def aligning(args: argparse.Namespace, aligner: OpenAligner, kind: str) -> Aligning:
     from fairseq_normalign.alignment.run import Aligning
     from fairseq_normalign.host.raw_corpus import ChunkReader
 
@@ -109,12 +107,7 @@ def _refuse_several(policies: Mapping[str, str]) -> None:
         )
 
 
-def batch_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The last digit of a confidence may depend on the size of batches."""
-    return {"batch": args.max_tokens} if args.confidence else {}
-
-
-def load_aligner(args: argparse.Namespace) -> Aligner:
+def load_aligner(args: argparse.Namespace) -> OpenAligner:
     """The aligner that the options describe."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import LEARN_PAIRS, CombinedAligner
@@ -142,20 +135,8 @@ def load_aligner(args: argparse.Namespace) -> Aligner:
     )
 
 
-def align_options_of(args: argparse.Namespace) -> Any:
-    from fairseq_normalign.alignment.aligner import AlignOptions
-
-    return AlignOptions(
-        method=args.method,
-        layer=args.layer,
-        head=args.head,
-        step=args.step,
-        eos=args.eos,
-        extract=args.extract,
-        source_merge=args.source_merge,
-        target_merge=args.target_merge,
-        batch_tokens=args.max_tokens,
-    )
+def align_options_of(args: argparse.Namespace) -> AlignOptions:
+    return read_options(AlignOptions, args, batch_tokens=args.max_tokens)
 
 
 def link_files(args: argparse.Namespace) -> list[LinksFile]:
@@ -164,16 +145,13 @@ def link_files(args: argparse.Namespace) -> list[LinksFile]:
     return parse_evidences(texts)[1]
 
 
-def keep_lexicon(path: str | None, aligner: Aligner) -> None:
+def keep_lexicon(path: str | None, aligner: DecidedAligner) -> None:
     """Writes what a combined aligner has counted, if it is to be kept and is not yet."""
-    from fairseq_normalign.alignment.combined import CombinedAligner
-
     if path is None or Path(path).exists():
         return
-    if isinstance(aligner, CombinedAligner) and aligner.model is not None:
-        lexicon = aligner.model.lexicon
-        if not lexicon.pairs:
-            warnings.warn(f"{path}: not written, as no lexicon is used here", stacklevel=2)
-            return
-        with suppress(Busy):  # another shard keeps it
-            lexicon.write(path)
+    lexicon = aligner.decision.model.lexicon  # --lexicon needs --combine learned
+    if not lexicon.pairs:
+        warnings.warn(f"{path}: not written, as no lexicon is used here", stacklevel=2)
+        return
+    with suppress(Busy):  # another shard keeps it
+        lexicon.write(path)

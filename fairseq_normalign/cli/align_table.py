@@ -93,7 +93,7 @@ def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[st
 def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     """The error rates of one checkpoint, and what the methods cost."""
     from fairseq_normalign.alignment.method_cost import SAMPLE, method_costs
-    from fairseq_normalign.alignment.method_errors import error_table, passes
+    from fairseq_normalign.alignment.method_errors import error_table
     from fairseq_normalign.host.options import gold, load
     from fairseq_normalign.host.raw_corpus import corpus
 
@@ -103,8 +103,7 @@ def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
     refuse_other_count(links, total)
     sample = list(islice(pairs, SAMPLE))
     methods = table_methods(args.methods)
-    runs = None if total is None else total * len(passes(methods))
-    with bar(name, total=runs) as shown:
+    with bar(name, total=total) as shown:
         table = error_table(
             model,
             chain(sample, pairs),

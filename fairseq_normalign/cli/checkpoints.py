@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -62,20 +62,17 @@ class Shape(NamedTuple):
     """What checkpoints must have in common if a mean is to be taken of what they do."""
 
     direction: str  # de-en
-    heads: Mapping[tuple[str, int], int]  # by kind of attention and layer, from 0
-    names: Sequence[Head] = ()  # of all heads: pruning may have left others in each model
+    heads: Sequence[Head]  # of all attentions, by the names that they had before any was removed
 
 
 def _shape(args: argparse.Namespace, attention: str) -> Shape:
-    from fairseq_normalign.heads.attention_pass import running_heads
     from fairseq_normalign.host.attention_modules import head_names
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.special_tokens import languages_of
 
     model = load(args, attention=attention)
     source, target = languages_of(model.reader.task)
-    names = head_names(model.forcing.model)
-    return Shape(f"{source}-{target}", running_heads(model.forcing), names)
+    return Shape(f"{source}-{target}", head_names(model.forcing.model))
 
 
 def check_alike(paths: Sequence[str], shapes: Sequence[Shape]) -> None:
@@ -87,17 +84,9 @@ def check_alike(paths: Sequence[str], shapes: Sequence[Shape]) -> None:
                 f"{path} translates {shape.direction}, {paths[0]} {first.direction}; expected "
                 "models of one direction"
             )
-        for kind, layer in sorted({*first.heads, *shape.heads}):
-            expected = first.heads.get((kind, layer), 0)
-            found = shape.heads.get((kind, layer), 0)
-            if found != expected:
-                raise InputError(
-                    f"{path}: {kind} layer {layer + 1} has {found} heads, in {paths[0]} "
-                    f"{expected}; expected checkpoints of one architecture"
-                )
-        for own, other in zip(shape.names, first.names, strict=False):
-            if own != other:
-                raise InputError(
-                    f"{path}: pruning has left it {own}, and {paths[0]} {other}; expected "
-                    "checkpoints with the same heads"
-                )
+        for head in sorted({*shape.heads} ^ {*first.heads}):
+            with_it, without = (path, paths[0]) if head in shape.heads else (paths[0], path)
+            raise InputError(
+                f"{with_it} has a head {head}, and {without} has none; expected checkpoints of "
+                "one architecture, with the same heads"
+            )

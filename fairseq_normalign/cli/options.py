@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.options import from_0 as from_0
+from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
 from fairseq_normalign.options import share as share
 
@@ -395,8 +396,3 @@ def _named(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
         if value is not None:
             values += value if isinstance(value, list) else [value]
     return values
-
-
-def layer(text: str) -> int | str:
-    """A layer from 1, or ``auto``, on the command line."""
-    return text if text == "auto" else positive(text)

@@ -15,7 +15,7 @@ from fairseq_normalign.cli import options
 from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.aligner import NormAligner
+    from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
     from fairseq_normalign.alignment.pictures import Panel
     from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
@@ -110,7 +110,7 @@ def main(args: argparse.Namespace) -> None:
     model = load(args)
     streams, total = corpus(args, [model])
     check_line(args, total)
-    aligner, (pairs,) = aligner_of(args, model).decide_on(*streams)
+    decided, (pairs,) = aligner_of(args, model).decide_on(*streams)
     pair = nth(pairs, args.line, "the corpus")
     source, target = pair.source.text, pair.target.text
     if not (source and target):
@@ -119,7 +119,7 @@ def main(args: argparse.Namespace) -> None:
     titles = []
     for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
         titles.append(f"{side} ({language})" if language else side)
-    panels = panels_of(args, aligner, pair, of_gold)
+    panels = panels_of(args, decided, pair, of_gold)
     sentences = Sentences(source, target, *titles)
     save(soft_alignments(panels, sentences, of_gold, title=headline(args)), args.output)
 
@@ -167,16 +167,17 @@ def layers_of(args: argparse.Namespace, model: ReadyModel | NormAligner) -> list
 
 
 def panels_of(
-    args: argparse.Namespace, aligner: NormAligner, pair: Pair, gold: Gold | None
+    args: argparse.Namespace, decided: DecidedAligner, pair: Pair, gold: Gold | None
 ) -> list[list[Panel]]:
     """One row with a panel for each method; or with --layers a row for each method."""
     from fairseq_normalign.alignment.pictures import Panel
 
+    (aligner,) = decided.models
     panels = []
     for name in args.method:
-        places = [aligner.place]
+        places = [decided.decision]
         if args.layers:
-            places = [aligner.place._replace(layer=layer) for layer in layers_of(args, aligner)]
+            places = [places[0]._replace(layer=layer) for layer in layers_of(args, aligner)]
         evidences = list(dict.fromkeys(evidence_of(name, place) for place in places))
         (softs,) = aligner.evidences_many([pair], evidences)
         row = []

@@ -23,11 +23,12 @@ from fairseq_normalign.alignment.browser import (
     shares_of,
     system_of_links,
 )
-from fairseq_normalign.alignment.method_errors import error_table, passes
+from fairseq_normalign.alignment.evidence import every_evidence
+from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
-from fairseq_normalign.alignment.sentence_views import every_evidence, sentence_views
 from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
@@ -150,8 +151,7 @@ class Gatherer:
     def _error_rates(self, material: Material) -> dict[str, Evidence]:
         """Measures error rates by gold; returns what is shown first of each method."""
         of_gold, methods, options = gold(self.args), self.args.methods, self.align
-        runs = None if material.total is None else material.total * len(passes(methods))
-        with bar(f"{material.name}, error rates", total=runs) as progress:
+        with bar(f"{material.name}, error rates", total=material.total) as progress:
             table = error_table(
                 material.model,
                 self._counted(chain(material.first, material.rest)),
@@ -188,7 +188,7 @@ class Gatherer:
         for method in self.args.methods:
             aligner = NormAligner(*material.model, self.align, method=method)
             decided, _ = aligner.decide_on(material.first)
-            choices[method] = decided.place
+            choices[method] = decided.decision
         return choices
 
     def _browse(
@@ -291,9 +291,13 @@ class Gatherer:
 def _views(
     aligner: NormAligner, pairs: Sequence[Pair], evidences: Sequence[Evidence]
 ) -> Iterator[View]:
-    for of_pair in sentence_views(aligner, pairs, evidences):
-        shares = [shares_of(aligned.soft, null=aligned.null) for aligned in of_pair]
-        yield View(shares, [aligned.links for aligned in of_pair])
+    for softs in aligner.evidences_many(pairs, evidences):
+        shares, links = [], []
+        for evidence, soft in zip(evidences, softs, strict=True):
+            null = aligner.options.null and method_of(evidence.method).eos
+            shares.append(shares_of(soft, null=null))
+            links.append(aligner.links_of(soft, evidence.method))
+        yield View(shares, links)
 
 
 def gathered(args: argparse.Namespace, budget: int) -> tuple[Gatherer, Table]:

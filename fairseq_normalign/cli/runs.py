@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fairseq_normalign.cli import options, shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
+from fairseq_normalign.options import add_flags, read_options
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.chunks import Partial, Shard
-from fairseq_normalign.runs.engines import ENGINES, ray_cluster
+from fairseq_normalign.runs.engines import ray_cluster
 from fairseq_normalign.runs.folder import RunFolder, is_given
 from fairseq_normalign.runs.measure import (
     Appended,
@@ -24,7 +25,6 @@ from fairseq_normalign.runs.measure import (
     Plan,
     made_in,
     run,
-    run_and_keep,
 )
 from fairseq_normalign.version import __version__
 
@@ -42,38 +42,7 @@ PARTS_OF_DATA = ("dict.*", "reading.json")
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "large corpora", "a run that was killed goes on if the same command is given again"
-    )
-    group.add_argument(
-        "--restart", action="store_true", help="begin anew, whatever a killed run has left"
-    )
-    group.add_argument(
-        "--workers", type=options.positive, metavar="N", help="processes, or GPUs (default: 1)"
-    )
-    group.add_argument(
-        "--num-shards",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="divide the corpus among N commands; then: normalign merge OUTPUT",
-    )
-    group.add_argument(
-        "--shard-id", type=options.from_0, default=0, metavar="K", help="which one this is, from 0"
-    )
-    group.add_argument(
-        "--engine", choices=ENGINES, default="local", help="ray: workers of a Ray cluster"
-    )
-    group.add_argument(
-        "--ray-address", metavar="ADDRESS", help="of the cluster (default: a Ray of this machine)"
-    )
-    group.add_argument(
-        "--chunk",
-        type=options.positive,
-        metavar="N",
-        help="pairs that are worked on, and kept, together (default: 1000, and fewer of what takes "
-        "long)",
-    )
+    add_flags(parser, Plan)
 
 
 def keeps(args: argparse.Namespace) -> bool:
@@ -101,18 +70,6 @@ def check_run_options(args: argparse.Namespace) -> None:
         raise InputError("--plot draws the whole corpus; expected no --num-shards with it")
     if args.ray_address and args.engine != "ray":
         raise InputError("--ray-address belongs to --engine ray")
-
-
-def plan_of(args: argparse.Namespace) -> Plan:
-    """How the options divide the work."""
-    return Plan(
-        pairs=args.chunk,
-        shard=Shard(args.shard_id, args.num_shards),
-        workers=args.workers,
-        engine=args.engine,
-        ray_address=args.ray_address,
-        gpu=args.device.type == "cuda",
-    )
 
 
 def command_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -223,27 +180,25 @@ def run_command(
     told = {"command": name, **_as_json(args)}
     complete(args, defaults)
     command["device"] = args.device.type
-    plan = plan_of(args)
+    plan = read_options(Plan, args, gpu=args.device.type == "cuda")
     cluster = ray_cluster(plan.ray_address) if plan.engine == "ray" else nullcontext()
     with cluster, kept_run(args, command, told, plan.shard) as folder:
         notes = []
         made: dict[str, Made] = {}
-        ends: dict[str, tuple[int, int]] = {}
         for task in tasks(args, folder):
             notes.append(task.notes)
-            if folder is None:
-                made |= _made(task, plan)
-            else:
-                ends |= _kept(task, plan, folder)
+            made |= _made(task, plan, folder)
         if folder is not None:
-            folder.finish(plan.shard, ends)
-        if plan.shard.of == 1:
+            folder.finish(plan.shard, folder.counted)
+            if folder.done_before and not is_quiet():
+                shell.say(f"{folder.done_before} pairs were done before")
+        if plan.num_shards == 1:
             finish(args, made if folder is None else made_in(folder))
             if folder is not None:
                 folder.remove()
         for of_task in notes:
             of_task.tell()
-    if plan.shard.of > 1 and not is_quiet():
+    if plan.num_shards > 1 and not is_quiet():
         shell.say(f"{plan.shard} is done; when all are: normalign merge {args.output}")
 
 
@@ -252,41 +207,30 @@ def _as_json(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in ("own", "quiet")}
 
 
-def _made(task: Task, plan: Plan) -> dict[str, Made]:
-    """What is made of all jobs: text as it comes, and sums when they are there."""
-    partials = _shown(task, plan)
+def _made(task: Task, plan: Plan, folder: RunFolder | None) -> dict[str, Made]:
+    """What is made of all jobs: text as it comes, and sums when they are there.
+
+    Nothing if it is kept in a folder.
+    """
+    partials = _partials(task, plan, folder)
     first = task.jobs[0]
-    if isinstance(first.measure, Appended):
+    if folder is None and isinstance(first.measure, Appended):
         return {first.measure.name: Made(first.prepared, (made for _, made in partials))}
-    totals = {job.measure.name: Partial() for job in task.jobs}
-    measures = {job.measure.name: job.measure for job in task.jobs}
+    jobs = {job.measure.name: job for job in task.jobs}
+    totals = dict.fromkeys(jobs, Partial())
     for name, made in partials:
-        totals[name] = measures[name].merge(totals[name], made)
-    return {job.measure.name: Made(job.prepared, [totals[job.measure.name]]) for job in task.jobs}
+        if folder is None:
+            totals[name] = jobs[name].measure.merge(totals[name], made)
+    if folder is not None:
+        return {}
+    return {name: Made(job.prepared, [totals[name]]) for name, job in jobs.items()}
 
 
-def _shown(task: Task, plan: Plan) -> Iterator[tuple[str, Partial]]:
-    with bar(task.title, total=_left(task, plan, None)) as shown:
-        load = _loader(task, plan)
-        yield from run(task.jobs, load, plan, note=task.notes.add, progress=shown.update)
-
-
-def _kept(task: Task, plan: Plan, folder: RunFolder) -> dict[str, tuple[int, int]]:
-    with bar(task.title, total=_left(task, plan, folder)) as shown:
-        load = _loader(task, plan)
+def _partials(task: Task, plan: Plan, folder: RunFolder | None) -> Iterator[tuple[str, Partial]]:
+    """What is made of each chunk, while a bar shows how far it is."""
+    totals = [job.total for job in task.jobs if job.total is not None]
+    total = sum(totals) // plan.num_shards if len(totals) == len(task.jobs) else None
+    load = (lambda place: task.models) if plan.is_local else task.load
+    with bar(task.title, total=total) as shown:
         note, progress = task.notes.add, shown.update
-        return run_and_keep(task.jobs, load, plan, folder, note=note, progress=progress)
-
-
-def _loader(task: Task, plan: Plan) -> Load:
-    return (lambda place: task.models) if plan.is_local else task.load
-
-
-def _left(task: Task, plan: Plan, folder: RunFolder | None) -> int | None:
-    """How many pairs are still to do, if that is known; tells how many are not."""
-    counts = [plan.left(job, folder) for job in task.jobs]
-    before = sum(done for _, done in counts)
-    if before and not is_quiet():
-        shell.say(f"{before} pairs were done before")
-    left = [todo for todo, _ in counts if todo is not None]
-    return sum(left) if len(left) == len(counts) else None
+        yield from run(task.jobs, load, plan, folder, note=note, progress=progress)

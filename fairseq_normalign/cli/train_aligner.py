@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.attention.trained_head import TrainedHead
     from fairseq_normalign.host.options import ReadyModel
-    from fairseq_normalign.host.pairs import Pair
 
 DESCRIPTION = """Trains an alignment head for a translation model, and one for the model of the
 other direction, on links of words (after Shift-AET, Chen et al., 2020). The models stay as they
@@ -85,6 +83,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
+    from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.alignment.two_models import check_directions
     from fairseq_normalign.attention.trained_head import write_aligner
     from fairseq_normalign.host.options import complete, load
@@ -95,7 +94,8 @@ def main(args: argparse.Namespace) -> None:
         models.append(load(args, reverse=True))
     check_directions(models)
     links = known_links(args, models)
-    training = training_options(args)
+    chosen = {name: getattr(args, name) for name in ("epochs", "width", "null_weight", "seed")}
+    training = TrainingOptions(**chosen)
     trained = {}
     for place, (name, model) in enumerate(zip(("forward", "backward"), models, strict=False)):
         trained[name] = train(args, model, links, training, reverse=bool(place))
@@ -109,18 +109,6 @@ def main(args: argparse.Namespace) -> None:
     }
     write_aligner(args.output, trained, told)
     print_signature(told)
-
-
-def training_options(args: argparse.Namespace) -> TrainingOptions:
-    from fairseq_normalign.alignment.aligner_training import TrainingOptions
-
-    return replace(
-        TrainingOptions(),
-        epochs=args.epochs,
-        width=args.width,
-        null_weight=args.null_weight,
-        seed=args.seed,
-    )
 
 
 def known_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
@@ -167,35 +155,30 @@ def train(
     """The head of one model; tells how each epoch went."""
     from fairseq_normalign.alignment.aligner_training import Corpus, held_out_size, train_head
     from fairseq_normalign.attention.trained_head import TrainedHead, fingerprint
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.host.special_tokens import languages_of
 
     languages = "-".join(map(str, languages_of(model.reader.task)))
     if reverse:
         links = [[(target, source) for source, target in of_pair] for of_pair in links]
+    (pairs,) = corpus(args, [model], swapped=[reverse], limit=args.limit).streams
     with bar(f"{languages} states", total=len(links)) as shown:
-        corpus = Corpus.read(
+        known = Corpus.read(
             model.forcing,
-            pairs_of(args, model, reverse=reverse),
+            pairs,
             links,
             null_weight=training.null_weight,
             max_tokens=args.max_tokens,
             progress=shown.update,
         )
-    learned = len(corpus.labels) - held_out_size(len(corpus.labels), training.held_out)
+    learned = len(known.labels) - held_out_size(len(known.labels), training.held_out)
     with bar(f"{languages} head", total=training.epochs * learned) as shown:
 
         def show(pairs: int, loss: float) -> None:
             shown.set_postfix_str(f"loss {loss:.3f}", refresh=False)
             shown.update(pairs)
 
-        head, epochs = train_head(corpus, training, progress=show)
+        head, epochs = train_head(known, training, progress=show)
     for number, loss, held_out in epochs:
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)
-
-
-def pairs_of(args: argparse.Namespace, model: ReadyModel, *, reverse: bool) -> Iterator[Pair]:
-    """The pairs to learn from, as one model reads them."""
-    from fairseq_normalign.host.raw_corpus import corpus
-
-    return corpus(args, [model], swapped=[reverse], limit=args.limit).streams[0]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
+from fairseq_normalign.alignment.aligner import AlignOptions, DecidedAligner, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.attention.methods import check_head_method, full_spec, method_of
@@ -91,8 +91,8 @@ class ErrorRates(HeadMeasure):
         pairs, golds = transposed((pair for pair in both if not pair[0].skipped), 2)
         options = AlignOptions(method=self.options.method, batch_tokens=self.options.max_tokens)
         aligner = NormAligner(models.forcing, models.reader, options)
-        aligner = aligner.decided(aligner.choice(pairs))
-        warn_of_misread_gold(list(map(set, aligner.links_many(pairs))), golds, file)
+        decided = DecidedAligner(aligner, *aligner.decision_by(aligner.choice(pairs)))
+        warn_of_misread_gold(list(map(set, decided.links_many(pairs))), golds, file)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         options, gold = self.options, self.options.gold

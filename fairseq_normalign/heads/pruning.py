@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import torch
@@ -67,16 +67,15 @@ class Prunable:
             head: by_place[place] for head, place in self.places.items() if place in by_place
         }
         gates = evaluation_gates(torch.tensor(list(self.log_alphas.values())), self.close_rule)
-        gate_of = dict(zip(self.log_alphas, gates.tolist(), strict=True))
-        self.closed = {head for head, gate in gate_of.items() if gate == 0}
+        self.closed = set(compress(self.log_alphas, (gates == 0).tolist()))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the heads whose gate is not closed."""
-        table = self.heads_table([head for head in self.heads if head not in self.closed], "open")
-        name = f"{Path(self.path).name}, {self.megabytes:.1f} MB"
-        return html_table(replace(table, title=f"{name}: {table.title}"))
+        opened = [head for head in self.heads if head not in self.closed]
+        name = f"{Path(self.path).name}, {self.megabytes:.1f} MB: "
+        return html_table(self.heads_table(opened, "open", name))
 
-    def heads_table(self, heads: Sequence[Head], state: str = "left") -> Table:
+    def heads_table(self, heads: Sequence[Head], state: str = "left", name: str = "") -> Table:
         """Which of its heads are left, or open: a row for each attention, a column for a layer."""
         numbers: dict[tuple[str, int], list[str]] = {name: [] for name in self.counts}
         for head in heads:
@@ -87,7 +86,7 @@ class Prunable:
         for kind in kinds:
             rows.append([kind, *(" ".join(numbers.get((kind, layer), [])) for layer in layers)])
         by_kind = "/".join(str(sum(head.kind == kind for head in heads)) for kind in kinds)
-        title = f"{len(heads)} of {len(self.heads)} heads {state}: {by_kind}"
+        title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {by_kind}"
         return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 
     def _option(self, kind: str, name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.head_scores import RARE_TOP, ProfileOptions
-from fairseq_normalign.host.pairs import Pair, PairReader, Sentence
+from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, Side
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.frequencies import Frequencies
@@ -22,18 +23,19 @@ FIRST_PAIRS = 1000  # that tell whether counts are of words or of pieces
 class RareTokens(NamedTuple):
     """How frequent source tokens are, and below what a sentence has a token that is rare."""
 
-    reader: PairReader
+    side: Side
     frequencies: Mapping[str, float]
     of_words: bool = False  # and not of pieces
     bar: float | None = None  # None: all sentences count
 
     def counts(self, pairs: Sequence[Pair]) -> Tensor:
-        """How frequent each source token of some pairs is, (B, S); 0 for padding."""
+        """How frequent each source token of some pairs is, (B, S); 0 for marks and padding."""
         counts = []
         for pair in pairs:
-            pieces, words = spelled(pair.source, self.reader)
-            tokens = words if self.of_words else pieces
-            counts.append(torch.tensor([self.frequencies.get(token, 0.0) for token in tokens]))
+            tokens = spelled(pair.source, self.side)[self.of_words]
+            of_words = iter([self.frequencies.get(token, 0.0) for token in tokens])
+            of_tokens = [next(of_words) if word >= 0 else 0.0 for word in pair.source.words]
+            counts.append(torch.tensor(of_tokens))
         return pad_sequence(counts, batch_first=True)
 
     def examined(self, counts: Tensor, keys: Tensor) -> Tensor:
@@ -47,8 +49,9 @@ def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) ->
     What the options name, and what then cannot be used, is refused.
     """
     pairs = [pair for pair in models.pairs(first)[0] if not pair.skipped]
-    sentences = [without_marks(pair.source, models.reader) for pair in pairs]
-    counts = counts_of(models.reader, options)
+    source = models.reader.source
+    sentences = [spelled(pair.source, source) for pair in pairs]
+    counts = counts_of(source, options)
     name = "the dictionary" if options.counts is None else options.counts_name
     try:
         frequencies = Frequencies(counts, name, sentences)
@@ -69,15 +72,13 @@ def rare_tokens(
     """The criterion that was prepared; None if nothing can be said by it."""
     if "unusable" in prepared:
         return None
-    counts = counts_of(reader, options)
-    return RareTokens(reader, counts, prepared["of_words"], prepared["bar"])
+    counts = counts_of(reader.source, options)
+    return RareTokens(reader.source, counts, prepared["of_words"], prepared["bar"])
 
 
-def counts_of(reader: PairReader, options: ProfileOptions) -> Mapping[str, float]:
+def counts_of(side: Side, options: ProfileOptions) -> Mapping[str, float]:
     """How often tokens are in the training data, by default as the dictionary says."""
-    if options.counts is not None:
-        return options.counts
-    return dictionary_counts(reader.task.source_dictionary)
+    return side.vocabulary.counts if options.counts is None else options.counts
 
 
 def top_of(options: ProfileOptions) -> int:
@@ -92,24 +93,8 @@ def unusable(options: ProfileOptions, reason: str) -> str:
     return f"{reason}; --rare-top N takes fewer, and 0 all sentences"
 
 
-def spelled(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
-    """The pieces of a source sentence, and the word of each; marks are their own."""
-    pieces = reader.symbols(sentence.tokens.tolist(), "source")
-    words = []
-    for piece, word in zip(pieces, sentence.words, strict=True):
-        words.append(sentence.text[word] if word >= 0 else piece)
-    return pieces, words
-
-
-def without_marks(sentence: Sentence, reader: PairReader) -> tuple[list[str], list[str]]:
-    """The same without marks such as </s>."""
-    pieces, words = spelled(sentence, reader)
-    places = [place for place, word in enumerate(sentence.words) if word >= 0]
-    return [pieces[place] for place in places], [words[place] for place in places]
-
-
-def dictionary_counts(dictionary) -> dict[str, float]:
-    """How often each symbol was in the text that ``fairseq-preprocess`` saw."""
-    first = dictionary.nspecial
-    counted = zip(dictionary.symbols[first:], dictionary.count[first:], strict=True)
-    return {symbol: count for symbol, count in counted if not symbol.startswith("madeupword")}
+def spelled(sentence: Sentence, side: Side) -> tuple[list[str], list[str]]:
+    """The pieces of a sentence without marks such as </s>, and the word of each."""
+    tokens = compress(sentence.tokens.tolist(), (word >= 0 for word in sentence.words))
+    words = [sentence.text[word] for word in sentence.words if word >= 0]
+    return side.symbols(list(tokens)), words

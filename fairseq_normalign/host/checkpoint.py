@@ -194,10 +194,12 @@ class BlankDictionary(Dictionary):
 def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
     """Refuses a checkpoint whose parameters are not those of the model that its options build.
 
-    The model is built without memory (on PyTorch's device ``meta``), and without dictionaries.
+    The model is built without dictionaries, and without memory (on PyTorch's device ``meta``) but
+    for RoBERTa, whose first values fairseq draws.
     """
+    device = "meta" if _is_transformer(options.arch) else "cpu"
     try:
-        with explained(path), torch.device("meta"), warnings.catch_warnings():
+        with explained(path), torch.device(device), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
             ARCH_CONFIG_REGISTRY[options.arch](options)
             built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
@@ -213,10 +215,9 @@ def _task(parameters: dict) -> argparse.Namespace:
     A side without embeddings has those of the other.
     """
     sizes = {}
-    for side in ("encoder", "decoder"):
-        embeddings = parameters.get(f"{side}.embed_tokens.weight")
-        if embeddings is not None:
-            sizes[side] = len(embeddings)
+    for name, values in parameters.items():
+        if name.endswith("coder.embed_tokens.weight"):
+            sizes[name.split(".")[0]] = len(values)  # encoder or decoder
     fallback = next(iter(sizes.values()), Dictionary().nspecial)
     return argparse.Namespace(
         source_dictionary=BlankDictionary(sizes.get("encoder", fallback)),

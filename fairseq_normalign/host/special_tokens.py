@@ -94,12 +94,12 @@ def _of_languages(task: Any, of_languages: Callable[..., SpecialTokens]) -> Spec
     options = task_options(task)
     source, target = options.source_lang, options.target_lang
     if source is None or target is None:
-        pairs = getattr(options, "lang_pairs", None) or ""
-        of_pairs = pairs if isinstance(pairs, str) else ",".join(pairs)
+        pairs = getattr(options, "lang_pairs", None) or []
+        named = pairs if isinstance(pairs, str) else ", ".join(pairs)
         raise InputError(
             "a multilingual model needs a source and a target language; found "
             f"source_lang {source}, target_lang {target}; expected --source-lang and --target-lang"
-            + (f" of one of: {of_pairs.replace(',', ', ')}" if of_pairs else "")
+            + (f" of one of: {named}" if named else "")
         )
     try:
         return of_languages(task, source, target)
@@ -124,15 +124,15 @@ def _multi_simple_epoch(
     With ``--lang-tok-replacing-bos-eos`` they are in the place of </s>.
     """
     eos = task.target_dictionary.eos()
-    source_spec, target_spec = task_options(task).langtoks["main"]
-    of_source = task.data_manager.get_encoder_langtok(source, target, source_spec)
-    of_target = task.data_manager.get_decoder_langtok(target, target_spec)
-    if task_options(task).lang_tok_replacing_bos_eos:
-        after_source = eos if of_source is None else of_source
-        start = eos if of_target is None else of_target
-        return SpecialTokens(((), (after_source,)), ((), (eos,)), start)
+    options, manager = task_options(task), task.data_manager
+    source_spec, target_spec = options.langtoks["main"]
+    of_source = manager.get_encoder_langtok(source, target, source_spec)
+    of_target = manager.get_decoder_langtok(target, target_spec)
     before_source = () if of_source is None else (of_source,)
     before_target = () if of_target is None else (of_target,)
+    if options.lang_tok_replacing_bos_eos:
+        (start,) = before_target or (eos,)
+        return SpecialTokens(((), before_source or (eos,)), ((), (eos,)), start)
     return SpecialTokens((before_source, (eos,)), (before_target, (eos,)), eos)
 
 

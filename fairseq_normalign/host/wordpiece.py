@@ -1,11 +1,15 @@
-"""BERT's WordPiece: from text to pieces, with nothing but the vocabulary (Devlin et al., 2019)."""
+"""BERT's WordPiece: from text to pieces, with nothing but the vocabulary (Devlin et al., 2019).
+
+The library ``tokenizers`` is not used: it splits some text in another way than the tokeniser that
+BERT came with (it composes no letters, and has its own version of Unicode), and it would bring an
+HTTP client to everyone who reads a BERT.
+"""
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,10 @@ LONGEST = 100  # letters of a word that is looked up; BERT takes longer ones for
 IN_TEXT = ("[MASK]", "[UNK]")  # tokens that a text may hold
 AROUND_TEXT = ("[CLS]", "[SEP]", "[PAD]")  # tokens that are put around it
 NAMED = re.compile("({})".format("|".join(map(re.escape, (*IN_TEXT, *AROUND_TEXT)))))
-CACHED_WORDS = 1 << 16
-# Blocks of ideographs, each of which is a word: the extensions A to E, and compatibility forms.
-IDEOGRAPHS = (
-    *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF)),
-    *((0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F)),
+# Ideographs, each of which is a word: the extensions A to E, and compatibility forms.
+IDEOGRAPH = re.compile(
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
+    "\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f])"
 )
 
 
@@ -51,7 +54,6 @@ class WordPiece:
         self.vocabulary = frozenset(vocabulary)
         self.lowercase, self.split_ideographs = lowercase, split_ideographs
         self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self._pieces_of = functools.lru_cache(CACHED_WORDS)(self._split_word)
 
     def encode(self, text: str) -> str:
         """The pieces of a text with blanks between, as fairseq wants it of a BPE."""
@@ -70,76 +72,51 @@ class WordPiece:
                 pieces.append(part)
                 continue
             for word in self.words(part):
-                pieces += self._pieces_of(word)
+                pieces += self._split_word(word)
         return pieces
 
     def words(self, text: str) -> list[str]:
         """Words, signs and ideographs, normalised."""
-        cleaned = "".join(self._cleaned(text))
-        words: list[str] = []
-        for word in unicodedata.normalize("NFC", cleaned).split():
-            separated = "".join(_with_signs_apart(self._folded(word)))
-            words += separated.split()
-        return words
-
-    def _cleaned(self, text: str) -> Iterator[str]:
-        """The text without control characters, with blanks for all white space."""
-        for character in text:
-            if character in "\t\n\r" or unicodedata.category(character) == "Zs":
-                yield " "
-            elif character == "\ufffd" or unicodedata.category(character).startswith("C"):
-                continue
-            elif self.split_ideographs and is_ideograph(character):
-                yield f" {character} "
-            else:
-                yield character
-
-    def _folded(self, word: str) -> str:
+        text = "".join(_cleaned(text))
+        if self.split_ideographs:
+            text = IDEOGRAPH.sub(r" \1 ", text)
+        text = unicodedata.normalize("NFC", text)
         if self.lowercase:
-            word = word.lower()
-        if not self.strip_accents:
-            return word
-        decomposed = unicodedata.normalize("NFD", word)
-        return "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn")
+            text = " ".join(word.lower() for word in text.split())  # each: a final sigma is one
+        if self.strip_accents:
+            letters = unicodedata.normalize("NFD", text)
+            text = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
+        return "".join(f" {sign} " if _is_sign(sign) else sign for sign in text).split()
 
-    def _split_word(self, word: str) -> Sequence[str]:
+    def _split_word(self, word: str) -> list[str]:
         """The pieces of a word; the word itself if there are none."""
-        if len(word) > LONGEST:
-            return (word,)
         pieces: list[str] = []
-        start = 0
-        while start < len(word):
-            piece = self._longest_piece(word, start)
-            if piece is None:
-                return (word,)
-            pieces.append(piece)
-            start += len(piece) - (len(CONTINUING) if start else 0)
-        return tuple(pieces)
-
-    def _longest_piece(self, word: str, start: int) -> str | None:
-        mark = CONTINUING if start else ""
-        for end in range(len(word), start, -1):
-            piece = mark + word[start:end]
-            if piece in self.vocabulary:
-                return piece
-        return None
+        start, mark = 0, ""
+        while start < len(word) <= LONGEST:
+            ends = range(len(word), start, -1)
+            end = next((end for end in ends if mark + word[start:end] in self.vocabulary), None)
+            if end is None:
+                break
+            pieces.append(mark + word[start:end])
+            start, mark = end, CONTINUING
+        return pieces if start == len(word) else [word]
 
 
-def _with_signs_apart(word: str) -> Iterator[str]:
-    for character in word:
-        yield f" {character} " if is_sign(character) else character
+def _cleaned(text: str) -> Iterator[str]:
+    """The text without control characters, with blanks for white space."""
+    for character in text:
+        category = unicodedata.category(character)
+        if character in "\t\n\r" or category == "Zs":
+            yield " "
+        elif character != "\ufffd" and category[0] != "C":
+            yield character
 
 
-def is_sign(character: str) -> bool:
+def _is_sign(character: str) -> bool:
     """Whether BERT takes a character for punctuation: also all ASCII that is no letter or digit."""
     if character.isascii():
         return character.isprintable() and not character.isalnum() and character != " "
     return unicodedata.category(character).startswith("P")
-
-
-def is_ideograph(character: str) -> bool:
-    code = ord(character)
-    return any(first <= code <= last for first, last in IDEOGRAPHS)
 
 
 # What a ``tokenizer_config.json`` calls our options.
@@ -167,17 +144,16 @@ def read_wordpiece(path: str | Path, *, cased: bool = False) -> WordPiece:
 
 def read_vocabulary(path: str | Path) -> list[str]:
     """The pieces of a ``vocab.txt``, by their number."""
+    expected = "expected the vocab.txt of a BERT"
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8 text; expected a piece in each line") from None
-    except OSError as error:
-        raise ValueError(error.strerror) from None
-    if not lines[-1]:
-        lines.pop()
-    if not any(line.startswith(CONTINUING) for line in lines):
-        raise ValueError(f"no piece begins with {CONTINUING}; expected the vocab.txt of a BERT")
-    return lines
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", "not UTF-8 text")
+        raise InputError(f"{path}: {reason}; {expected}") from None
+    pieces = text.removesuffix("\n").split("\n")
+    if not any(piece.startswith(CONTINUING) for piece in pieces):
+        raise InputError(f"{path}: no piece begins with {CONTINUING}; {expected}")
+    return pieces
 
 
 def wordpiece_options(configuration: Mapping[str, Any], where: str | Path) -> dict[str, Any]:

@@ -7,20 +7,16 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import real_path, remove_leftovers
-from fairseq_normalign.host.checkpoint import (
-    VARIANT,
-    check_finite,
-    check_fit,
-    load_single,
-    save,
-)
-from fairseq_normalign.huggingface.converted import DIR, MODEL, Converted
+from fairseq_normalign.host.checkpoint import check_finite, check_fit, save
+from fairseq_normalign.huggingface.converted import DIR, MODEL, Converted, Files
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.marian import convert_marian
 from fairseq_normalign.huggingface.masked import convert_bert, convert_roberta
@@ -36,107 +32,81 @@ ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
     "mbart": convert_mbart,
 }
 PRIVATE = 0o700  # until a folder is complete
+UNTRAINED = {  # the history of a model that fairseq did not train
+    "criterion_name": "none",
+    "optimizer_name": "none",
+    "lr_scheduler_state": {"best": None},
+    "num_updates": 0,
+}
 
 
-class Imported(NamedTuple):
-    """What a user is told."""
+class Written(NamedTuple):
+    """What a user is told of a folder that was written."""
 
     title: str
     notes: list[str]
-    commands: list[str]
+    commands: Sequence[str] = ()
 
 
-def import_folder(path: str, output: str) -> Imported:
+def import_folder(path: str, output: str) -> Written:
     """Writes a Hugging Face folder as one of fairseq: all of it, or nothing."""
     refuse_used(output)  # before anything is read
     folder = HuggingFaceFolder(path)
-    converted = _architecture(folder)(folder)
-    count = _checked(folder, converted)
-    with whole_folder(output) as part:
-        for name, content in converted.files.items():
-            data = content.encode("utf-8") if isinstance(content, str) else content
-            (part / name).write_bytes(data)
-        save(_checkpoint(converted), str(part / MODEL))
-        if converted.options.arch != VARIANT:
-            count = _loaded(part, folder)
+    converted = _converted(folder)
+    checkpoint = {
+        "args": converted.options,
+        "model": converted.parameters,
+        "optimizer_history": [UNTRAINED],
+        "extra_state": {},
+    }
+    check_fit(str(folder), checkpoint, converted.options)
+    check_finite(str(folder), converted.parameters.items())
+    with whole_folder(output, converted.files) as part:
+        save(checkpoint, str(part / MODEL))
     notes = list(converted.notes)
     if converted.left_out:
         notes.append(f"left out: {_parts(converted.left_out)}")
+    count = _count(converted.parameters)
     title = f"{folder.config['model_type']}, {count:,} parameters, as {converted.options.arch}"
-    return Imported(title, notes, _commands(converted, Path(output)))
+    paths = {name: str(Path(output) / name) for name in (MODEL, *converted.files)}
+    paths[DIR] = str(Path(output))
+    commands = []
+    for words in converted.commands:
+        commands.append(shlex.join(paths.get(word, word) for word in words))
+    return Written(title, notes, commands)
 
 
-def _checkpoint(converted: Converted) -> dict[str, Any]:
-    """As fairseq stores one, of a model that was not trained by it."""
-    trained = {
-        "criterion_name": "none",
-        "optimizer_name": "none",
-        "lr_scheduler_state": {"best": None},
-        "num_updates": 0,
-    }
-    return {
-        "args": converted.options,
-        "model": converted.parameters,
-        "optimizer_history": [trained],
-        "extra_state": {},
-    }
+def _converted(folder: HuggingFaceFolder) -> Converted:
+    """By the architecture that the folder names; what nobody would write there is damage."""
+    try:
+        kind = folder.config.get("model_type")
+        if str(kind) not in ARCHITECTURES:
+            classes = ", ".join(folder.config.get("architectures") or [])
+            raise InputError(
+                f"{folder}: its architecture is {kind!r}{f' ({classes})' if classes else ''}; "
+                f"expected one of: {', '.join(ARCHITECTURES)}"
+            )
+        return ARCHITECTURES[str(kind)](folder)
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{folder}: damaged, or no folder of one model ({reason})") from None
 
 
-def _checked(folder: HuggingFaceFolder, converted: Converted) -> int:
-    """How many parameters a translation model has, which is built without memory: it is large."""
-    if converted.options.arch != VARIANT:
-        return 0
-    check_fit(str(folder), _checkpoint(converted), converted.options)
-    check_finite(str(folder), converted.parameters.items())
-    shared = {}  # each is counted once
-    for name, values in converted.parameters.items():
+def _count(parameters: Mapping[str, Tensor]) -> int:
+    """How many numbers there are; what is shared is counted once."""
+    shared = {}
+    for name, values in parameters.items():
         if not name.endswith(".version"):  # of fairseq's layout: no parameter
             shared[id(values)] = values.numel()
     return sum(shared.values())
-
-
-def _loaded(part: Path, folder: HuggingFaceFolder) -> int:
-    """How many parameters the model has, as every command will load it.
-
-    What is wrong with it is told by FOLDER's name.
-    """
-    try:
-        model, _ = load_single(str(part / MODEL), str(part))
-        return sum(parameter.numel() for parameter in model.parameters())
-    except InputError as error:
-        raise InputError(str(error).replace(str(part / MODEL), str(folder))) from None
 
 
 def _parts(names: Sequence[str]) -> str:
     """The parts of a model that parameters belong to."""
     parts = [re.sub(r"\.(dense|weight|bias|out_proj|LayerNorm).*", "", name) for name in names]
     return ", ".join(dict.fromkeys(parts))
-
-
-def _architecture(folder: HuggingFaceFolder) -> Callable[[HuggingFaceFolder], Converted]:
-    kind = folder.config.get("model_type")
-    if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        classes = folder.config.get("architectures")
-        shown = f" ({_listed(classes)})" if classes else ""
-        raise InputError(
-            f"{folder}: its architecture is {kind!r}{shown}; expected one of: "
-            f"{', '.join(ARCHITECTURES)}"
-        )
-    return ARCHITECTURES[kind]
-
-
-def _listed(classes: Any) -> str:
-    """The names of classes; what is no list of names as it is."""
-    if isinstance(classes, list) and all(isinstance(name, str) for name in classes):
-        return ", ".join(classes)
-    return repr(classes)
-
-
-def _commands(converted: Converted, output: Path) -> list[str]:
-    """The commands to go on with."""
-    paths = {name: str(output / name) for name in (MODEL, *converted.files)}
-    paths[DIR] = str(output)
-    return [shlex.join(paths.get(word, word) for word in words) for words in converted.commands]
 
 
 def refuse_used(output: str) -> None:
@@ -151,8 +121,8 @@ def refuse_used(output: str) -> None:
 
 
 @contextlib.contextmanager
-def whole_folder(output: str) -> Iterator[Path]:
-    """A folder to fill, which gets its name only when it is complete."""
+def whole_folder(output: str, files: Files) -> Iterator[Path]:
+    """A folder to fill, which has some files, and gets its name only when it is complete."""
     refuse_used(output)
     target = real_path(output)  # an empty folder may be behind a link
     part = beside(target, f"{secrets.token_hex(4)}.part")
@@ -163,6 +133,9 @@ def whole_folder(output: str) -> Iterator[Path]:
             part.mkdir()
             by_umask = part.stat().st_mode
             part.chmod(PRIVATE)
+            for name, content in files.items():
+                data = content.encode("utf-8") if isinstance(content, str) else content
+                (part / name).write_bytes(data)
             yield part
             part.chmod(by_umask)
             part.replace(target)

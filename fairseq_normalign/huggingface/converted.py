@@ -1,23 +1,25 @@
-"""A model on its way from Hugging Face to fairseq: parameters to be taken, and the result."""
+"""A model on its way from one format to the other: parameters, vocabulary, and the result."""
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.dictionaries import PAD
+from fairseq_normalign.host.dictionaries import PAD, SPECIAL
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 
 MODEL = "model.pt"  # what the checkpoint is called
-HALVES = (torch.float16, torch.bfloat16)
-PRECISIONS = (*HALVES, torch.float32, torch.float64)
-FULL_PRECISION = "expected a model in full precision"
+PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 RESERVED = PAD + 1  # rows of fairseq's table of positions that no token has
 DIR = "DIR"  # stands for the folder that is written, in commands
+FILLERS = 128  # at most so many rows fill embeddings up, as to a multiple of 128
+Files = dict[str, str | bytes]  # contents by name
 
 
 class Converted(NamedTuple):
@@ -25,77 +27,127 @@ class Converted(NamedTuple):
 
     options: Namespace
     parameters: dict[str, Tensor]
-    files: dict[str, str | bytes]  # contents of the other files by name, dictionaries among them
+    files: Files  # all but the checkpoint, dictionaries among them
     commands: list[list[str]]  # what a user does next; DIR and names of files become their paths
     left_out: list[str]  # Hugging Face's names of parameters that are not needed
     notes: list[str]  # what a user should know
 
 
 class Parameters:
-    """Hugging Face's parameters, taken one by one, so that what is left is known.
+    """A model's parameters, taken one by one, so that what is left is known.
+
+    Those in half precision stay so: commands compute in single precision whatever a checkpoint has.
 
     Args:
-        prefix: of the names of all parameters but the head's, where the model has a head.
-        halves: whether those in half precision stay so. Commands compute in single precision
-            whatever a checkpoint has; it is half as large.
+        where: whose they are, for messages.
+        prefix: of the names of all parameters but the head's, where the model has a head; they are
+            asked for without it.
     """
 
-    def __init__(self, folder: HuggingFaceFolder, prefix: str, *, halves: bool = False) -> None:
-        self.folder, self.halves = folder, halves
+    def __init__(self, where: str, parameters: Mapping[str, Tensor], prefix: str = "") -> None:
+        self.where, self.taken = where, set[str]()
         self.by_name: dict[str, Tensor] = {}
-        for name, values in folder.parameters().items():
+        for name, values in parameters.items():
             name = name.replace("LayerNorm.gamma", "LayerNorm.weight")  # so in old files
             name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-            self.by_name[name] = values
-        is_prefixed = any(name.startswith(prefix) for name in self.by_name)
-        self.prefix = prefix if is_prefixed else ""
+            self.by_name[name.removeprefix(prefix)] = values
 
     def __contains__(self, name: str) -> bool:
         return name in self.by_name
 
-    def inner(self, name: str, *shape: int) -> Tensor:
-        """A parameter that is not the head's."""
-        return self.take(self.prefix + name, *shape)
-
     def take(self, name: str, *shape: int) -> Tensor:
-        """A parameter of the shape that the configuration promises.
-
-        One that is not converted stays in its file until it is written.
-        """
-        values = self._of_shape(name, shape)
-        del self.by_name[name]
-        if values.dtype not in PRECISIONS:
-            is_quantised = not values.is_complex() and values.dtype != torch.bool
-            raise InputError(
-                f"{self.folder}: {name!r} has numbers of the kind {values.dtype}"
-                f"{': it is quantised' if is_quantised else ''}; {FULL_PRECISION}"
-            )
-        return values if self.halves and values.dtype in HALVES else values.float()
-
-    def check_inner(self, name: str, *shape: int) -> None:
-        """Refuses a parameter, not of the head, of another shape than the configuration tells."""
-        self._of_shape(self.prefix + name, shape)
-
-    def _of_shape(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A parameter of the shape that the configuration promises; it may stay in its file."""
         if name not in self.by_name:
-            raise InputError(f"{self.folder}: has no parameter {name!r}; are some files missing?")
+            raise InputError(
+                f"{self.where}: has no parameter {name!r}, which its configuration promises"
+            )
         values = self.by_name[name]
         if values.shape != shape:
             raise InputError(
-                f"{self.folder}: {name!r} has the shape {tuple(values.shape)}; by its config.json "
+                f"{self.where}: {name!r} has the shape {tuple(values.shape)}; by its configuration "
                 f"expected {shape}"
             )
-        return values
+        if values.dtype not in PRECISIONS:
+            raise InputError(
+                f"{self.where}: {name!r} has numbers of the kind {values.dtype}; expected a model "
+                "in full precision, not a quantised one"
+            )
+        self.taken.add(name)
+        return values.float() if values.dtype == torch.float64 else values
 
-    def drop(self, *names: str) -> None:
-        """Forgets parameters, not of the head, that are copies of others."""
-        for name in names:
-            self.by_name.pop(self.prefix + name, None)
+    def first(self, names: Sequence[str], *shape: int) -> Tensor:
+        """A parameter that may be stored by any of some names; the others are copies."""
+        stored = [name for name in names if name in self]
+        self.taken.update(stored)
+        return self.take((stored or names)[0], *shape)
 
-    def has(self, name: str) -> bool:
-        """Whether there is a parameter of this name that is not the head's."""
-        return self.prefix + name in self.by_name
+    def weight_and_bias(self, name: str, *shape: int, ours: str = "") -> dict[str, Tensor]:
+        """Both parameters of a linear map or a LayerNorm, by another name if it has one here."""
+        return {
+            f"{ours or name}.weight": self.take(f"{name}.weight", *shape),
+            f"{ours or name}.bias": self.take(f"{name}.bias", shape[0]),
+        }
 
     def left(self) -> list[str]:
         """What nobody took, but for numbers of positions, which are no parameters."""
-        return [name for name in self.by_name if not name.endswith("_ids")]
+        left = [name for name in self.by_name if name not in self.taken]
+        return [name for name in left if not name.endswith("_ids")]
+
+
+class Vocabulary(NamedTuple):
+    """Names of rows, and which of them come where in fairseq's dictionary."""
+
+    names: list[str]
+    order: list[int]  # for each entry of the dictionary, its row; rows may come twice
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Embeddings or biases in fairseq's order, (V, …)."""
+        if self.order == list(range(len(values))):
+            return values  # which may be large, and still in its file
+        return values[torch.tensor(self.order)]
+
+    def dictionary(self) -> str:
+        """The text of fairseq's ``dict.txt``, which leaves the special tokens out."""
+        others = self.order[len(SPECIAL) :]
+        return "".join(f"{self.names[row]} 1\n" for row in others)
+
+
+def vocabulary(
+    folder: HuggingFaceFolder,
+    numbers: Mapping[str, int],
+    size: int,
+    special: Sequence[int],
+    *,
+    fillers: int = FILLERS,
+) -> Vocabulary:
+    """Names of rows; those that have none get fairseq's fillers.
+
+    Args:
+        numbers: of pieces and other tokens.
+        size: how many rows the model has.
+        special: the rows of <s>, <pad>, </s> and <unk>.
+        fillers: how many rows may have no name.
+    """
+    names = [_filler(row, numbers) for row in range(size)]
+    for name, number in [*numbers.items(), *zip(SPECIAL, special, strict=True)]:
+        if type(number) is not int or not 0 <= number < size:
+            raise InputError(f"{folder}: {name!r} has the number {number}; the model knows {size}")
+        # fairseq's dictionary has blanks after names, and its own names for the first four.
+        if name and not re.search("[ \r\n]", name) and name not in SPECIAL:
+            names[number] = name
+    unnamed = size - len(set(numbers.values()))
+    if unnamed > fillers:
+        raise InputError(
+            f"{folder}: its tokeniser names {size - unnamed} of the {size} tokens that the model "
+            "knows; expected the tokeniser of the model"
+        )
+    others = [row for row in range(size) if row not in special]
+    return Vocabulary(names, [*special, *others])
+
+
+def _filler(row: int, numbers: Mapping[str, int]) -> str:
+    """The name of a row that has none, as fairseq's fillers, unless a piece is called so."""
+    name = f"madeupword{row:04d}"
+    while name in numbers:
+        name += "_"
+    return name

@@ -12,7 +12,7 @@ import json
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -25,53 +25,46 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import read_transformer
 from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.dictionaries import BOS, EOS, PAD, dictionary_file
-from fairseq_normalign.host.head_removal import columns_of
+from fairseq_normalign.host.head_removal import attentions_in, columns_of
 from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.text_options import READING, apply_reading, has_reading
 from fairseq_normalign.host.trust import task_options_of
-from fairseq_normalign.huggingface.conversion import refuse_used, whole_folder
-from fairseq_normalign.huggingface.converted import RESERVED
+from fairseq_normalign.huggingface.conversion import Written, refuse_used, whole_folder
+from fairseq_normalign.huggingface.converted import RESERVED, Files, Parameters
 from fairseq_normalign.huggingface.translation import (
     EMBEDDINGS,
     FUNCTIONS,
     HEAD,
+    OUTPUT,
     SHARED,
     SIDES,
-    layer_shapes,
+    layer_parameters,
 )
 from fairseq_normalign.names import ALL, KINDS, all_heads, parse_heads
 
-PROJECTIONS = ("q_proj", "k_proj", "v_proj")
+# Parameters of an attention, with the dimension that heads divide.
+OF_HEADS = {f"{name}_proj.{part}": 0 for name in "qkv" for part in ("weight", "bias")}
+OF_HEADS["out_proj.weight"] = 1
 CLASSES = {
     "marian": "MarianMTModel",
     "m2m_100": "M2M100ForConditionalGeneration",
     "mbart": "MBartForConditionalGeneration",
 }
-# Parameters that the state of a model has, and no format of Hugging Face.
-UNWANTED = ("encoder.version", "decoder.version")
-# Options that change what a model computes, and that no format has.
-UNHELD = {
-    "no_cross_attention": "no attention to the source",
-    "cross_self_attention": "attention to source and target in one",
-    "no_token_positional_embeddings": "no positions",
-    "adaptive_softmax_cutoff": "an adaptive softmax",
+# LayerNorms beside those of layers.
+NORMS = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", "layernorm_embedding"]}
+# By whether layers are normalised before, positions learned, and embeddings normalised.
+FORMATS = {
+    (False, True, False): "marian",
+    (False, False, False): "marian",
+    (True, False, False): "m2m_100",
+    (True, True, True): "mbart",
 }
-NO_FORMAT = "Hugging Face has no format for it: it has"
-LN_EMBEDDING = "layernorm_embedding"
-BIAS = "final_logits_bias"
-Shapes = dict[str, tuple[int, ...]]
-Files = dict[str, str | bytes]
+NO_FORMAT = "Hugging Face has no format for it"
+Config = dict[str, Any]
 
 
-class Exported(NamedTuple):
-    """What a user is told."""
-
-    title: str
-    notes: list[str]
-
-
-def export_folder(path: str, data: str, output: str) -> Exported:
+def export_folder(path: str, data: str, output: str) -> Written:
     """Writes a checkpoint as a Hugging Face folder: all of it, or nothing.
 
     Args:
@@ -81,11 +74,13 @@ def export_folder(path: str, data: str, output: str) -> Exported:
     state, options = read_transformer(path)
     kind = _format(path, options)
     notes: list[str] = []
-    parameters = _filled(path, state["model"], options, notes)
+    parameters = _filled(state["model"], options, notes)
     config = _config(kind, options, parameters)
-    tensors = _tensors(kind, options, parameters, config)
-    _check_names(path, kind, tensors, _shapes(kind, options, config))
-    files: Files = {"generation_config.json": _json(_generation(config))}
+    tensors = _tensors(path, options, parameters, config)
+    files: Files = {
+        "config.json": _json(config),
+        "generation_config.json": _json(_generation(config)),
+    }
     said = task_options_of(path, state)
     if said.get("task") == MULTILINGUAL and kind != "marian":
         notes.append(
@@ -93,13 +88,9 @@ def export_folder(path: str, data: str, output: str) -> Exported:
         )
     else:
         files.update(_tokeniser(path, said, Path(data), config, notes))
-    with whole_folder(output) as part:
-        whole = {name: values.contiguous() for name, values in tensors.items()}
-        save_file(whole, part / "model.safetensors", {"format": "pt"})
-        for name, content in {"config.json": _json(config), **files}.items():
-            data_of_file = content.encode("utf-8") if isinstance(content, str) else content
-            (part / name).write_bytes(data_of_file)
-    return Exported(f"{CLASSES[kind]}, {len(tensors)} tensors", notes)
+    with whole_folder(output, files) as part:
+        save_file(tensors, part / "model.safetensors", {"format": "pt"})
+    return Written(f"{CLASSES[kind]}, {len(tensors)} tensors", notes)
 
 
 def _json(value: Any) -> str:
@@ -108,53 +99,57 @@ def _json(value: Any) -> str:
 
 def _format(path: str, options: Namespace) -> str:
     """The format that holds a model; what none of them can hold is told, all at once."""
-    before = {bool(getattr(options, f"{side}_normalize_before", False)) for side in SIDES}
-    learned = {bool(getattr(options, f"{side}_learned_pos", False)) for side in SIDES}
-    over_embeddings = bool(getattr(options, "layernorm_embedding", False))
-    problems = []
-    if getattr(options, "gate_heads", None):
-        problems.append("gates; fold them first: normalign prune --keep all")
-    problems += [what for name, what in UNHELD.items() if getattr(options, name, None)]
-    if options.encoder_embed_dim != options.decoder_embed_dim:
-        problems.append("an encoder and a decoder of different widths")
-    if getattr(options, "activation_fn", "relu") not in FUNCTIONS.values():
-        problems.append(f"the activation function {options.activation_fn}")
-    if len(before) > 1 or len(learned) > 1:
-        problems.append("an encoder and a decoder that differ in positions or in normalisation")
-    kind = {
-        (False, True, False): "marian",
-        (False, False, False): "marian",
-        (True, False, False): "m2m_100",
-        (True, True, True): "mbart",
-    }.get((max(before), max(learned), over_embeddings))
-    if kind is None:
-        problems.append("positions and LayerNorms that no format has together")
-    if kind in ("m2m_100", "mbart") and not options.share_all_embeddings:
-        problems.append(f"embeddings that are not all shared, as {CLASSES[kind]} has them")
-    if kind == "m2m_100" and getattr(options, "logits_bias", False):
-        problems.append("a bias of the logits")
-    if problems or kind is None:
-        raise InputError(f"{path}: {NO_FORMAT} {'; '.join(problems)}")
+    said = vars(options)
+    before = {bool(said.get(f"{side}_normalize_before")) for side in SIDES}
+    learned = {bool(said.get(f"{side}_learned_pos")) for side in SIDES}
+    over_embeddings = bool(said.get("layernorm_embedding"))
+    kind = FORMATS.get((max(before), max(learned), over_embeddings), "")
+    is_marian = kind in ("marian", "")
+    function = said.get("activation_fn", "relu")
+    is_apart = options.encoder_embed_dim != options.decoder_embed_dim
+    problems = {
+        "gates; fold them first: normalign prune --keep all": said.get("gate_heads"),
+        "no attention to the source": said.get("no_cross_attention"),
+        "attention to source and target in one": said.get("cross_self_attention"),
+        "no positions": said.get("no_token_positional_embeddings"),
+        "an adaptive softmax": said.get("adaptive_softmax_cutoff"),
+        "an encoder and a decoder of different widths": is_apart,
+        f"the activation function {function}": function not in FUNCTIONS.values(),
+        "an encoder and a decoder that differ in positions or in normalisation": (
+            len(before) + len(learned) > 2
+        ),
+        "positions and LayerNorms that no format has together": not kind,
+        f"embeddings that are not all shared, as {CLASSES.get(kind)} has them": (
+            not is_marian and not options.share_all_embeddings
+        ),
+        "a bias of the logits": kind == "m2m_100" and said.get("logits_bias"),
+    }
+    found = [what for what, is_so in problems.items() if is_so]
+    if found:
+        raise InputError(f"{path}: {NO_FORMAT}: it has {'; '.join(found)}")
     return kind
 
 
 def _filled(
-    path: str, parameters: Mapping[str, Tensor], options: Namespace, notes: list[str]
+    parameters: Mapping[str, Tensor], options: Namespace, notes: list[str]
 ) -> dict[str, Tensor]:
     """The parameters in single precision, with zeros for heads that were removed."""
     whole = {name: values.float() for name, values in parameters.items()}
-    alive = getattr(options, "alive_heads", None) or ALL
+    attentions = list(attentions_in(whole))
     counts = {}
-    for kind, (side, *_) in KINDS.items():
-        heads = getattr(options, f"{side}_attention_heads")
-        for layer in range(getattr(options, f"{side}_layers")):
-            counts[kind, layer] = heads
+    for kind, layer, _ in attentions:
+        counts[kind, layer] = getattr(options, f"{KINDS[kind].side}_attention_heads")
     known = all_heads(counts)
-    kept = parse_heads(alive, known)
-    for (kind, layer), count in counts.items():
+    kept = parse_heads(getattr(options, "alive_heads", None) or ALL, known)
+    for kind, layer, prefix in attentions:
+        width = len(whole[f"{prefix}out_proj.weight"])
         numbers = [head.head for head in kept if head[:2] == (kind, layer)]
-        if len(numbers) < count:
-            _fill(whole, KINDS[kind].prefix(layer), numbers, count)
+        places = columns_of(numbers, width // counts[kind, layer])
+        for part, dim in OF_HEADS.items():
+            values = whole[prefix + part]
+            shape = [*values.shape]
+            shape[dim] = width
+            whole[prefix + part] = torch.zeros(shape).index_copy(dim, places, values)
     if len(kept) < len(known):
         notes.append(
             f"{len(known) - len(kept)} of {len(known)} heads were removed, which the format cannot "
@@ -163,54 +158,33 @@ def _filled(
     return whole
 
 
-def _fill(parameters: dict[str, Tensor], prefix: str, numbers: list[int], count: int) -> None:
-    """Puts the heads of an attention back to their places, among zeros."""
-    out_name = f"{prefix}out_proj.weight"
-    width = parameters[out_name].shape[0]
-    places = columns_of(numbers, width // count)
-    out_weight = torch.zeros(width, width)
-    out_weight[:, places] = parameters[out_name]
-    parameters[out_name] = out_weight
-    for projection in PROJECTIONS:
-        for part in ("weight", "bias"):
-            name = f"{prefix}{projection}.{part}"
-            values = torch.zeros(width, *parameters[name].shape[1:])
-            values[places] = parameters[name]
-            parameters[name] = values
-
-
-def _is_tied(options: Namespace) -> bool:
-    """Whether the decoder's words are embedded and predicted by the same parameters."""
-    return bool(options.share_all_embeddings or options.share_decoder_input_output_embed)
-
-
-def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> dict[str, Any]:
+def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> Config:
     """``config.json``; tokens have the numbers of fairseq's dictionaries."""
+    said = vars(options)
     functions = {ours: theirs for theirs, ours in reversed(FUNCTIONS.items())}
-    source, target = (len(parameters[f"{side}.embed_tokens.weight"]) for side in SIDES)
-    starts_with_bos = getattr(options, "start_with_bos", False)
+    source, target = (len(parameters[name]) for name in EMBEDDINGS.values())
+    is_tied = options.share_all_embeddings or options.share_decoder_input_output_embed
     config = {
         "architectures": [CLASSES[kind]],
         "model_type": kind,
         "is_encoder_decoder": True,
         "vocab_size": source,
         "d_model": options.encoder_embed_dim,
-        "activation_function": functions[getattr(options, "activation_fn", "relu")],
-        "scale_embedding": not getattr(options, "no_scale_embedding", False),
+        "activation_function": functions[said.get("activation_fn", "relu")],
+        "scale_embedding": not said.get("no_scale_embedding"),
         "max_position_embeddings": min(options.max_source_positions, options.max_target_positions),
-        "tie_word_embeddings": _is_tied(options),
+        "tie_word_embeddings": bool(is_tied),
         "bos_token_id": BOS,
         "pad_token_id": PAD,
         "eos_token_id": EOS,
-        "decoder_start_token_id": BOS if starts_with_bos else EOS,
-        "dropout": options.dropout,
-        "attention_dropout": getattr(options, "attention_dropout", 0.0),
-        "activation_dropout": getattr(options, "activation_dropout", 0.0),
+        "decoder_start_token_id": BOS if said.get("start_with_bos") else EOS,
     }
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        config[name] = said.get(name, 0.0)
     for side in SIDES:
-        config[f"{side}_layers"] = getattr(options, f"{side}_layers")
-        config[f"{side}_ffn_dim"] = getattr(options, f"{side}_ffn_embed_dim")
-        config[f"{side}_attention_heads"] = getattr(options, f"{side}_attention_heads")
+        config[f"{side}_layers"] = said[f"{side}_layers"]
+        config[f"{side}_ffn_dim"] = said[f"{side}_ffn_embed_dim"]
+        config[f"{side}_attention_heads"] = said[f"{side}_attention_heads"]
         config[f"{side}_layerdrop"] = 0.0
     if kind == "marian":
         config["decoder_vocab_size"] = target
@@ -220,115 +194,78 @@ def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> 
 
 
 def _tensors(
-    kind: str, options: Namespace, parameters: dict[str, Tensor], config: Mapping[str, Any]
+    path: str, options: Namespace, parameters: dict[str, Tensor], config: Config
 ) -> dict[str, Tensor]:
-    """Parameters by Hugging Face's names."""
-    left = {name: values for name, values in parameters.items() if name not in UNWANTED}
-    words = {side: left.pop(f"{side}.embed_tokens.weight") for side in SIDES}
-    output = left.pop("decoder.output_projection.weight", words["decoder"])
-    tensors = {}
+    """Parameters by Hugging Face's names, which are all that the format has."""
+    kind, width = config["model_type"], config["d_model"]
+    rows = {"encoder": config["vocab_size"]}
+    rows["decoder"] = config.get("decoder_vocab_size", rows["encoder"])
+    taken = Parameters(f"{path}: {NO_FORMAT}", parameters)
+    inner = layer_parameters(taken, config, NORMS[kind])
+    words = {side: taken.take(EMBEDDINGS[side], rows[side], width) for side in SIDES}
     if options.share_all_embeddings:
-        tensors[f"model.{SHARED}"] = words["encoder"]
+        inner[SHARED] = words["encoder"]
     else:
-        for side in SIDES:
-            tensors[f"model.{EMBEDDINGS[side]}"] = words[side]
+        inner.update((EMBEDDINGS[side], words[side]) for side in SIDES)
+    if kind != "m2m_100":
+        longest = (options.max_source_positions, options.max_target_positions)
+        for side, count in zip(SIDES, longest, strict=True):
+            inner[f"{side}.embed_positions.weight"] = _positions(taken, side, count, config)
+    tensors = {f"model.{name}": values for name, values in inner.items()}
+    output = taken.first([OUTPUT, EMBEDDINGS["decoder"]], rows["decoder"], width)
     if not config["tie_word_embeddings"]:
         tensors[HEAD] = output
-    bias = left.pop("decoder.logits_bias", torch.zeros(len(output)))
     if kind != "m2m_100":
-        tensors[BIAS] = bias[None]
-    for side in SIDES:
-        if kind == "marian":
-            tensors[f"model.{side}.embed_positions.weight"] = _positions(left, side, config)
-        if kind == "mbart":
-            name = f"{side}.embed_positions.weight"
-            rows = RESERVED + config["max_position_embeddings"]
-            tensors[f"model.{name}"] = left.pop(name)[:rows].clone()
-    tensors.update((f"model.{name}", values) for name, values in left.items())
-    return tensors
+        bias = torch.zeros(rows["decoder"])
+        if "decoder.logits_bias" in taken:
+            bias = taken.take("decoder.logits_bias", rows["decoder"])
+        tensors["final_logits_bias"] = bias[None]
+    unknown = [name for name in taken.left() if not name.endswith("coder.version")]
+    if unknown:
+        raise InputError(
+            f"{path}: {NO_FORMAT}: it has the parameter {unknown[0]!r}; expected those of "
+            f"{CLASSES[kind]}"
+        )
+    return {name: values.contiguous() for name, values in tensors.items()}
 
 
-def _shapes(kind: str, options: Namespace, config: Mapping[str, Any]) -> Shapes:
-    """All parameters that a folder of the format has, by name."""
-    width, positions = config["d_model"], config["max_position_embeddings"]
-    source = config["vocab_size"]
-    target = config.get("decoder_vocab_size", source)
-    shapes: Shapes = {f"model.{SHARED}": (source, width)}
-    if not options.share_all_embeddings:
-        sizes = dict(zip(SIDES, (source, target), strict=True))
-        shapes = {f"model.{EMBEDDINGS[side]}": (sizes[side], width) for side in SIDES}
-    if not config["tie_word_embeddings"]:
-        shapes[HEAD] = (target, width)
-    if kind != "m2m_100":
-        shapes[BIAS] = (1, target)
-    norms = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", LN_EMBEDDING]}[kind]
-    rows = {"marian": positions, "mbart": RESERVED + positions}
-    for side in SIDES:
-        if kind in rows:
-            shapes[f"model.{side}.embed_positions.weight"] = (rows[kind], width)
-        for norm in norms:
-            shapes.update((f"model.{side}.{norm}.{part}", (width,)) for part in ("weight", "bias"))
-        for layer in range(config[f"{side}_layers"]):
-            for name, shape in layer_shapes(config, side):
-                shapes[f"model.{side}.layers.{layer}.{name}"] = shape
-    return shapes
-
-
-def _check_names(path: str, kind: str, tensors: Mapping[str, Tensor], shapes: Shapes) -> None:
-    """Refuses a model whose parameters are not exactly those of the format."""
-    known = f"those of {CLASSES[kind]}"
-    for name in [*tensors, *shapes]:
-        ours = f"{name.removeprefix('model.')!r}"
-        if name not in shapes:
-            raise InputError(f"{path}: {NO_FORMAT} the parameter {ours}; expected {known}")
-        if name not in tensors:
-            raise InputError(f"{path}: {NO_FORMAT} no parameter {ours}; expected {known}")
-        shape = tuple(tensors[name].shape)
-        if shape != shapes[name]:
-            raise InputError(
-                f"{path}: {NO_FORMAT} {ours} of the shape {shape}; expected {shapes[name]}"
-            )
-
-
-def _positions(parameters: dict[str, Tensor], side: str, config: Mapping[str, Any]) -> Tensor:
-    """A table from the first position on; fairseq's begins behind the padding's number."""
-    count = config["max_position_embeddings"]
+def _positions(taken: Parameters, side: str, longest: int, config: Config) -> Tensor:
+    """A table of positions, which Marian's has from the first on; fairseq's has rows before it."""
     name = f"{side}.embed_positions.weight"
-    if name in parameters:
-        return parameters.pop(name)[RESERVED : RESERVED + count].clone()
-    sines = SinusoidalPositionalEmbedding.get_embedding(RESERVED + count, config["d_model"], PAD)
-    return sines[RESERVED:].clone()
+    end, width = RESERVED + config["max_position_embeddings"], config["d_model"]
+    if name in taken:
+        table = taken.take(name, RESERVED + longest, width)
+    else:
+        table = SinusoidalPositionalEmbedding.get_embedding(end, width, PAD)
+    return table[RESERVED if config["model_type"] == "marian" else 0 : end].clone()
 
 
 def _tokeniser(
-    path: str, said: Mapping[str, Any], data: Path, config: Mapping[str, Any], notes: list[str]
+    path: str, said: Mapping[str, Any], data: Path, config: Config, notes: list[str]
 ) -> Files:
     """Marian's tokeniser, where there are SentencePiece models beside the dictionaries.
 
     Args:
         said: what the checkpoint says of its task.
     """
-    told = [said.get("source_lang"), said.get("target_lang")]
-    languages = [name if isinstance(name, str) else None for name in told]
+    languages = [said.get("source_lang"), said.get("target_lang")]
     if said.get("task") == MULTILINGUAL:
         has_own = (data / TARGET_DICTIONARY).is_file()
         names = [DICTIONARY, TARGET_DICTIONARY if has_own else DICTIONARY]
     else:
+        if None in languages and data.is_dir():  # which may have binarised data of them
+            languages = list(infer_language_pair(str(data)))
         if None in languages:
-            languages = _languages(path, data)
-        names = [f"dict.{language}.txt" for language in languages]
-    dictionaries = [_dictionary(path, data / name) for name in names]
-    sizes = [config["vocab_size"], config.get("decoder_vocab_size", config["vocab_size"])]
-    for dictionary, name, size in zip(dictionaries, names, sizes, strict=True):
-        if len(dictionary) != size:
             raise InputError(
-                f"{data}: {name} has {len(dictionary)} types, and the model {size}; "
-                "of another model?"
+                f"{path}: does not name its languages, and {data} has no binarised data that "
+                "would; expected --data with the folder that it was trained on"
             )
+        names = [f"dict.{language}.txt" for language in languages]
+    files: Files = {"vocab.json": _numbers(path, data / names[0], config["vocab_size"])}
     is_shared = config.get("share_encoder_decoder_embeddings", True)
-    files: Files = {"vocab.json": _json(dictionaries[0].indices)}
     if not is_shared:
-        files["target_vocab.json"] = _json(dictionaries[1].indices)
+        size = config["decoder_vocab_size"]
+        files["target_vocab.json"] = _numbers(path, data / names[1], size)
     models = _sentencepiece_models(data)
     if not models:
         notes.append(
@@ -336,7 +273,7 @@ def _tokeniser(
             f"{READING} that names them"
         )
         return files
-    files["source.spm"], files["target.spm"] = map(_content, models)
+    files["source.spm"], files["target.spm"] = (model.read_bytes() for model in models)
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": languages[0],
@@ -348,7 +285,7 @@ def _tokeniser(
     return files
 
 
-def _generation(config: Mapping[str, Any]) -> dict[str, Any]:
+def _generation(config: Config) -> Config:
     """How to search: padding is never generated."""
     names = ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id")
     settings: dict[str, Any] = {name: config[name] for name in names}
@@ -357,23 +294,18 @@ def _generation(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "max_length": longest, "num_beams": SEARCH["beam"]}
 
 
-def _languages(path: str, data: Path) -> list[str | None]:
-    """Source and target of a checkpoint that does not tell them, by the binarised data."""
-    languages = list(infer_language_pair(str(data))) if data.is_dir() else [None]
-    if None in languages:
-        raise InputError(
-            f"{path}: does not name its languages, and {data} has no binarised data that would; "
-            "expected --data with the folder that it was trained on"
-        )
-    return languages
-
-
-def _dictionary(path: str, file: Path) -> Dictionary:
+def _numbers(path: str, file: Path, size: int) -> str:
+    """The tokens of a dictionary with their numbers, as JSON."""
     file = Path(dictionary_file(str(file)))
     if not file.is_file():
-        raise InputError(f"{file}: no such dictionary, which the model needs")
-    with explained(path, str(file.parent)):
-        return Dictionary.load(str(file))
+        raise InputError(f"{file}: no such dictionary, which {path} needs")
+    with explained(str(file)):
+        dictionary = Dictionary.load(str(file))
+    if len(dictionary) != size:
+        raise InputError(
+            f"{file}: has {len(dictionary)} types, and the model {size}; of another model?"
+        )
+    return _json(dictionary.indices)
 
 
 def _sentencepiece_models(data: Path) -> list[Path]:
@@ -386,11 +318,3 @@ def _sentencepiece_models(data: Path) -> list[Path]:
     options = [f"{side}_sentencepiece_model" for side in ("source", "target")]
     names = [getattr(told, option, None) or told.sentencepiece_model for option in options]
     return [] if None in names else [Path(name) for name in names]
-
-
-def _content(model: Path) -> bytes:
-    """A SentencePiece model as it is stored."""
-    try:
-        return model.read_bytes()
-    except OSError as error:
-        raise InputError(f"{model}: {error.strerror}; expected a SentencePiece model") from None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 from torch import Tensor
 
@@ -24,15 +22,14 @@ SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", PICKLE, f"{PICKLE}.index.json")
 POINTER = b"version https://git-lfs"
 FOLDER = "expected the folder of a Hugging Face model"
-
-
-def refuse_pointer(path: Path) -> None:
-    """Refuses what git leaves in the place of a large file."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        if file.read(len(POINTER)) == POINTER:
-            raise InputError(f"{path}: is a pointer to a file that git-lfs has; run: git lfs pull")
+LARGEST = 1 << 20  # no model has more words or positions; names and tables of them are built
+# Hugging Face's names of activation functions, and fairseq's.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_accurate",
+    "gelu_pytorch_tanh": "gelu_accurate",
+    "relu": "relu",
+}
 
 
 class HuggingFaceFolder:
@@ -55,12 +52,26 @@ class HuggingFaceFolder:
             return f"expected the folder in the cache that has: {snapshots[0].parent}"
         return FOLDER
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     def has(self, name: str) -> bool:
         return (self.path / name).is_file()
 
+    def file(self, name: str) -> Path:
+        """The path of a file, which is none that git leaves in the place of a large file."""
+        path = self.path / name
+        if path.is_file():
+            with path.open("rb") as file:
+                start = file.read(len(POINTER))
+            if start == POINTER:
+                raise InputError(
+                    f"{path}: is a pointer to a file that git-lfs has; run: git lfs pull"
+                )
+        return path
+
     def json(self, name: str) -> dict[str, Any]:
-        refuse_pointer(self.path / name)
-        return read_json(self.path / name, OF_FOLDER)
+        return read_json(self.file(name), OF_FOLDER)
 
     @functools.cached_property
     def tokenizer(self) -> dict[str, Any]:
@@ -73,40 +84,25 @@ class HuggingFaceFolder:
 
     def parameters(self) -> dict[str, Tensor]:
         """The model's tensors by Hugging Face's names."""
-        for name in WEIGHTS:
-            if self.has(name):
-                break
-        else:
+        stored = [name for name in WEIGHTS if self.has(name)]
+        if not stored:
             raise InputError(f"{self.path}: has no parameters; expected {SAFETENSORS} or {PICKLE}")
+        name = stored[0]
         if not name.endswith(".json"):
             return self._read(name)
+        places = self.json(name).get("weight_map")
+        if not isinstance(places, dict) or not places:
+            raise InputError(f"{self.path / name}: has no weight_map; {FOLDER}")
         parameters: dict[str, Tensor] = {}
-        for file, names in self._shards(name).items():
-            shard = self._read(file)
-            missing = [parameter for parameter in names if parameter not in shard]
-            if missing:
-                raise InputError(f"{self.path / file}: lacks {missing[0]!r}, which {name} promises")
-            parameters.update((parameter, shard[parameter]) for parameter in names)
+        for file in dict.fromkeys(map(str, places.values())):
+            # A name that leads out of the folder is none of ours.
+            if Path(file).name != file or not self.has(file):
+                raise InputError(f"{self.path / name}: names {file!r}; expected a file beside it")
+            parameters.update(self._read(file))
         return parameters
 
-    def _shards(self, index: str) -> dict[str, list[str]]:
-        """The files of a model in several, each with the parameters that it has."""
-        places = self.json(index).get("weight_map")
-        if not isinstance(places, dict) or not places:
-            raise InputError(f"{self.path / index}: has no weight_map; {FOLDER}")
-        shards: dict[str, list[str]] = {}
-        for parameter, file in places.items():
-            # A name that leads out of the folder is none of ours.
-            if not isinstance(file, str) or Path(file).name != file or not self.has(file):
-                raise InputError(
-                    f"{self.path / index}: {parameter!r} is in {file!r}; expected a file beside it"
-                )
-            shards.setdefault(file, []).append(parameter)
-        return shards
-
     def _read(self, name: str) -> dict[str, Tensor]:
-        path = self.path / name
-        refuse_pointer(path)
+        path = self.file(name)
         if name.endswith(".safetensors"):
             return read_safetensors(path).tensors
         try:
@@ -114,117 +110,32 @@ class HuggingFaceFolder:
         except InputError as error:
             raise InputError(str(error).replace(FROM_FAIRSEQ, "expected PyTorch tensors")) from None
         for key, value in parameters.items():
-            if not isinstance(key, str):
-                raise InputError(f"{path}: a tensor is called {key!r}; expected names")
-            if not isinstance(value, Tensor):
-                raise InputError(f"{path}: {key!r} is no tensor; expected PyTorch tensors")
-            if value.is_meta or value.layout is not torch.strided:
-                kind = "without numbers" if value.is_meta else "that is sparse"
-                raise InputError(f"{path}: {key!r} is a tensor {kind}; expected all its numbers")
+            is_plain = isinstance(value, Tensor) and value.layout is torch.strided
+            if not isinstance(key, str) or not is_plain or value.is_meta:
+                raise InputError(f"{path}: {key!r} is no tensor; expected PyTorch tensors by name")
         return parameters
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-
-# Hugging Face's names of activation functions, and fairseq's.
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_accurate",
-    "gelu_pytorch_tanh": "gelu_accurate",
-    "relu": "relu",
-}
 
 
 def check_settings(
-    folder: HuggingFaceFolder,
-    *,
-    usual: Mapping[str, Any],
-    activation: str,
-    activations: Mapping[str, str],
-    dropouts: Mapping[str, float],
-    numbers: Mapping[str, float],
-    sizes: Iterable[str],
-    switches: Iterable[str] = (),
+    folder: HuggingFaceFolder, usual: Mapping[str, Iterable[Any]], sizes: Iterable[str]
 ) -> None:
     """Refuses settings that no fairseq model has, all at once.
 
     Args:
-        usual: settings that change what a model computes, with the one value that is known here.
-        activation: the setting that names the activation function, gelu if it is not there.
-        activations: those that are known.
-        dropouts: settings that are probabilities, with what they are if nothing is said.
-        numbers: settings that are other numbers from 0, not whole ones, likewise.
+        usual: settings that change what a model computes, with the values that are known here; the
+            first is meant where nothing is said.
         sizes: settings that are whole numbers from 1, and must be there.
-        switches: settings that are true, false or null.
     """
     config = folder.config
-    unusual = []
-    for name, value in usual.items():
-        if config.get(name, value) != value:
-            unusual.append(f"{name} is {config[name]!r}")
-    function = config.get(activation, "gelu")
-    if not isinstance(function, str) or function not in activations:
-        unusual.append(f"{activation} is {function!r}")
-    unusual += _odd_numbers(config, numbers, sys.float_info.max)
-    unusual += _odd_numbers(config, dropouts, 1)
+    odd = []
+    for name, values in usual.items():
+        known = list(values)
+        if config.get(name, known[0]) not in known:
+            odd.append(name)
     for name in sizes:
         size = config.get(name)
-        if type(size) is not int or size < 1:
-            unusual.append(f"{name} is {size!r}")
-    for name in switches:
-        if config.get(name) not in (True, False, None):
-            unusual.append(f"{name} is {config[name]!r}")
-    if unusual:
-        raise InputError(
-            f"{folder}: its config.json has what is not supported: {'; '.join(unusual)}"
-        )
-
-
-def _odd_numbers(
-    config: Mapping[str, Any], defaults: Mapping[str, float], most: float
-) -> list[str]:
-    """Settings that are no numbers from 0 to ``most``, as NaN is none."""
-    odd = []
-    for name, default in defaults.items():
-        number = config.get(name, default)
-        if type(number) not in (int, float) or not 0 <= number <= most:
-            odd.append(f"{name} is {number!r}")
-    return odd
-
-
-FEWEST_KNOWN = 0.5  # of the pieces of a SentencePiece model, by the vocabulary that it belongs to
-
-
-def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]:
-    """A SentencePiece model as it is stored, and its pieces by their number."""
-    path = folder.path / name
-    if not path.is_file():
-        raise InputError(f"{folder}: has no {name}; {_expected(folder, name)}")
-    refuse_pointer(path)
-    content = path.read_bytes()
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(content)
-        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
-    except (RuntimeError, OSError):
-        pieces = []
-    if not pieces:
-        raise InputError(f"{path}: cannot be read; expected a SentencePiece model")
-    return content, pieces
-
-
-def _expected(folder: HuggingFaceFolder, name: str) -> str:
-    if folder.has("tokenizer.json"):  # which transformers 5 writes instead
-        return f"tokenizer.json is not enough: copy {name} from the base model"
-    return "expected the SentencePiece model of its text"
-
-
-def check_fits(folder: HuggingFaceFolder, name: str, pieces: list[str], known: Collection) -> None:
-    """Refuses a SentencePiece model most of whose pieces the vocabulary does not know."""
-    count = sum(piece in known for piece in pieces)
-    if count < FEWEST_KNOWN * len(pieces):
-        raise InputError(
-            f"{folder.path / name}: {count} of its {len(pieces)} pieces are in the vocabulary of "
-            "the model; expected the SentencePiece model that belongs to it"
-        )
+        if type(size) is not int or not 1 <= size <= LARGEST:
+            odd.append(name)
+    if odd:
+        told = "; ".join(f"{name} is {config.get(name)!r}" for name in odd)
+        raise InputError(f"{folder}: its config.json has what is not supported: {told}")

@@ -8,7 +8,7 @@ a bias. The sines of positions have other wavelengths than fairseq's: they are w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,25 +22,29 @@ from fairseq_normalign.host.language_codes import (
     LAYOUTS,
     MULTILINGUAL,
     TARGET_DICTIONARY,
+    listed,
 )
 from fairseq_normalign.host.text_options import reading_file
-from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits, read_pieces
-from fairseq_normalign.huggingface.tokenizer_files import piece_numbers
+from fairseq_normalign.huggingface.converted import (
+    RESERVED,
+    Converted,
+    Files,
+    Parameters,
+    Vocabulary,
+    vocabulary,
+)
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder
+from fairseq_normalign.huggingface.tokenizer_files import check_fits, read_pieces
 from fairseq_normalign.huggingface.translation import (
     SIDES,
     Search,
-    check_translation_settings,
-    embedding_parameters,
     fairseq_options,
-    languages_note,
     layer_parameters,
+    open_translation,
     read_search,
     take_embeddings,
-    token_number,
     translation_commands,
 )
-from fairseq_normalign.huggingface.vocabulary import Vocabulary, vocabulary
 
 NEVER = -1e4  # a logit without any probability, in half precision too
 SPM = {"source": "source.spm", "target": "target.spm"}
@@ -48,73 +52,69 @@ SPM = {"source": "source.spm", "target": "target.spm"}
 
 def convert_marian(folder: HuggingFaceFolder) -> Converted:
     """Marian: post-LN, two SentencePiece models, and a vocabulary for both or for each."""
-    check_translation_settings(folder)
     config = folder.config
-    parameters = Parameters(folder, "model.", halves=True)
-    embeddings = take_embeddings(parameters, config)  # so that sizes are true from here on
-    vocabularies = _vocabularies(folder)
+    parameters = open_translation(folder)
+    source, target = _vocabularies(folder)
     search = read_search(folder)
-    state = embedding_parameters(embeddings, vocabularies)
+    state = take_embeddings(parameters, config, source, target)
     state.update(layer_parameters(parameters, config))
     for side in SIDES:
         state[f"{side}.embed_positions.weight"] = _positions(parameters, config, side)
-    bias = _bias(parameters, vocabularies[1], len(embeddings.decoder), search)
+    bias = _bias(parameters, target, search)
     if bias.any():
         state["decoder.logits_bias"] = bias
     options = fairseq_options(
-        folder,
-        embeddings,
+        config,
+        state,
         encoder_learned_pos=True,
         decoder_learned_pos=True,
         logits_bias="decoder.logits_bias" in state,
         start_with_bos=config["decoder_start_token_id"] != config["eos_token_id"],
     )
-    codes = LAYOUTS["marian"].languages(vocabularies[0].names)  # as in ``>>fra<< Good morning.``
     options.source_lang, options.target_lang = _languages(folder)
+    dictionaries = [f"dict.{options.source_lang}.txt", f"dict.{options.target_lang}.txt"]
+    notes = []
+    codes = LAYOUTS["marian"].languages(source.names)  # as in ``>>fra<< Good morning.``
     if codes:
         options.task, options.language_codes, options.target_lang = MULTILINGUAL, "marian", None
-        notes = [languages_note(codes, "target languages")]
-        files: dict[str, str | bytes] = {DICTIONARY: vocabularies[0].dictionary()}
-        if vocabularies[1] is not vocabularies[0]:
-            files[TARGET_DICTIONARY] = vocabularies[1].dictionary()
-    else:
-        notes = []
-        files = {
-            f"dict.{options.source_lang}.txt": vocabularies[0].dictionary(),
-            f"dict.{options.target_lang}.txt": vocabularies[1].dictionary(),
-        }
-    files.update(_text_files(folder))
+        dictionaries = [DICTIONARY, DICTIONARY if target is source else TARGET_DICTIONARY]
+        notes = [f"{len(codes)} target languages: {listed(codes)}"]
+    files: Files = {dictionaries[0]: source.dictionary(), dictionaries[1]: target.dictionary()}
+    for name in SPM.values():
+        files[name], _ = read_pieces(folder, name)
+    names = {f"{side}_sentencepiece_model": name for side, name in SPM.items()}
+    files.update(reading_file(bpe="sentencepiece", **names))
     commands = translation_commands(options, search, SPM["source"])
     return Converted(options, state, files, commands, parameters.left(), [*notes, *search.notes])
 
 
 def _vocabularies(folder: HuggingFaceFolder) -> tuple[Vocabulary, Vocabulary]:
     """Of source and target; one for both if they share it."""
-    config = folder.config
-    is_shared = config.get("share_encoder_decoder_embeddings", True)
-    size = config["vocab_size"]
-    source = _vocabulary(folder, "vocab.json", SPM.values() if is_shared else ["source.spm"], size)
-    if is_shared:
-        return source, source
-    size = config.get("decoder_vocab_size") or size
+    size = folder.config["vocab_size"]
+    if folder.config.get("share_encoder_decoder_embeddings", True):
+        shared = _vocabulary(folder, "vocab.json", list(SPM.values()), size)
+        return shared, shared
+    source = _vocabulary(folder, "vocab.json", ["source.spm"], size)
+    size = folder.config.get("decoder_vocab_size") or size
     return source, _vocabulary(folder, "target_vocab.json", ["target.spm"], size)
 
 
-def _vocabulary(folder: HuggingFaceFolder, file: str, models: Any, size: int) -> Vocabulary:
-    numbers = piece_numbers(folder, file)
+def _vocabulary(
+    folder: HuggingFaceFolder, file: str, models: Sequence[str], size: int
+) -> Vocabulary:
+    numbers = folder.json(file)
     for name in models:
-        check_fits(folder, name, read_pieces(folder, name)[1], numbers)
-    eos, pad = token_number(folder, "eos_token_id"), token_number(folder, "pad_token_id")
-    told = {"</s>": (numbers.get("</s>"), eos), "<pad>": (numbers.get("<pad>", pad), pad)}
-    for name, (number, expected) in told.items():
-        if number != expected:
-            raise InputError(
-                f"{folder.path / file}: {name!r} has the number {number}; by config.json expected "
-                f"{expected}"
-            )
+        check_fits(folder, name, numbers)
+    config: dict[str, Any] = folder.config
+    eos, pad, start = (config[f"{name}_token_id"] for name in ("eos", "pad", "decoder_start"))
+    told = [numbers.get("</s>"), numbers.get("<pad>", pad)]
+    if told != [eos, pad]:
+        raise InputError(
+            f"{folder.path / file}: '</s>' and '<pad>' have the numbers {told}; by config.json "
+            f"expected {[eos, pad]}"
+        )
     if "<unk>" not in numbers:
         raise InputError(f"{folder.path / file}: has no '<unk>', which unknown pieces become")
-    start = token_number(folder, "decoder_start_token_id")
     bos = numbers.get("<s>", pad) if start == eos else start
     return vocabulary(folder, numbers, size, [bos, pad, eos, numbers["<unk>"]])
 
@@ -130,18 +130,15 @@ def _positions(parameters: Parameters, config: Mapping[str, Any], side: str) -> 
     """fairseq's table: it counts from behind the padding's number."""
     count, width = config["max_position_embeddings"], config["d_model"]
     name = f"{side}.embed_positions.weight"
-    if parameters.has(name):
-        table = parameters.inner(name, count, width)
-    else:
-        table = sinusoids(count, width)
+    table = parameters.take(name, count, width) if name in parameters else sinusoids(count, width)
     return torch.cat([torch.zeros(RESERVED, width), table])
 
 
-def _bias(parameters: Parameters, target: Vocabulary, size: int, search: Search) -> Tensor:
+def _bias(parameters: Parameters, target: Vocabulary, search: Search) -> Tensor:
     """What is added to the logits; <s> is never generated where it is but another padding."""
-    bias = torch.zeros(size)
+    bias = torch.zeros(len(target.names))
     if "final_logits_bias" in parameters:
-        bias = parameters.take("final_logits_bias", 1, size)[0]
+        bias = parameters.take("final_logits_bias", 1, len(bias))[0]
     ordered = target.rows(bias).clone()
     if target.order.count(target.order[BOS]) > 1:
         ordered[BOS] = NEVER
@@ -155,18 +152,3 @@ def _languages(folder: HuggingFaceFolder) -> tuple[str, str]:
     told = [folder.tokenizer_config.get(f"{side}_lang") for side in ("source", "target")]
     names = [str(name) for name in told if re.fullmatch(r"[\w+-]+", str(name or ""))]
     return (names[0], names[1]) if len(set(names)) == 2 else FALLBACK
-
-
-def _text_files(folder: HuggingFaceFolder) -> dict[str, str | bytes]:
-    """The SentencePiece models, and what says how they are used."""
-    files: dict[str, str | bytes] = {}
-    for name in SPM.values():
-        files[name] = read_pieces(folder, name)[0]
-    files.update(
-        reading_file(
-            bpe="sentencepiece",
-            source_sentencepiece_model=SPM["source"],
-            target_sentencepiece_model=SPM["target"],
-        )
-    )
-    return files

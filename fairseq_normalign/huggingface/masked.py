@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,16 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.wordpiece import CONFIGURATION
-from fairseq_normalign.huggingface.converted import DIR, MODEL, RESERVED, Converted, Parameters
+from fairseq_normalign.huggingface.converted import (
+    DIR,
+    MODEL,
+    RESERVED,
+    Converted,
+    Files,
+    Parameters,
+    Vocabulary,
+    vocabulary,
+)
 from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
 from fairseq_normalign.huggingface.tokenizer_files import (
     Numbers,
@@ -28,9 +37,8 @@ from fairseq_normalign.huggingface.tokenizer_files import (
     case_options,
     wordpieces,
 )
-from fairseq_normalign.huggingface.vocabulary import Vocabulary, vocabulary
 
-FAIRSEQ_EPSILON = 1e-5
+FAIRSEQ_EPSILON, BERT_EPSILON = 1e-5, 1e-12
 # Names of parameters in a layer, Hugging Face's and fairseq's.
 LAYER = {
     "attention.self.query": "self_attn.q_proj",
@@ -42,22 +50,14 @@ LAYER = {
     "output.dense": "fc2",
     "output.LayerNorm": "final_layer_norm",
 }
-# Embeddings, with the setting that tells how many there are.
-EMBEDDINGS = {
-    "word_embeddings": "vocab_size",
-    "position_embeddings": "max_position_embeddings",
-    "token_type_embeddings": "type_vocab_size",
+# Settings with the values that are known here; the first is meant where nothing is said.
+SETTINGS = {
+    "hidden_act": ACTIVATIONS,
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "quantization_config": (None,),
 }
-# Settings that change what a model computes, with the one value that is known here.
-USUAL = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "quantization_config": None,
-}
-# Settings that are numbers, not whole ones, with what they are if nothing is said.
-DROPOUTS = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-EPSILON = {"layer_norm_eps": 1e-12}
 SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
@@ -68,7 +68,7 @@ class Family(NamedTuple):
     """In what BERT and RoBERTa differ."""
 
     prefix: str  # of parameters, where the model has a head
-    head: Mapping[str, str]  # names of the head that guesses words: Hugging Face's and fairseq's
+    head: tuple[str, str]  # names in the head that guesses words: a linear map and a LayerNorm
     decoder: str  # name of the head's own word embeddings
     special: Sequence[str]  # what they call fairseq's first four tokens
     mask: str
@@ -78,11 +78,8 @@ class Family(NamedTuple):
 
 BERT = Family(
     prefix="bert.",
-    head={
-        "cls.predictions.transform.dense": "dense",
-        "cls.predictions.transform.LayerNorm": "layer_norm",
-    },
-    decoder="cls.predictions.decoder.weight",
+    head=("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
+    decoder="cls.predictions.decoder",
     special=("[CLS]", "[PAD]", "[SEP]", "[UNK]"),
     mask="[MASK]",
     task="masked_lm_normalign",
@@ -90,8 +87,8 @@ BERT = Family(
 )
 ROBERTA = Family(
     prefix="roberta.",
-    head={"lm_head.dense": "dense", "lm_head.layer_norm": "layer_norm"},
-    decoder="lm_head.decoder.weight",
+    head=("lm_head.dense", "lm_head.layer_norm"),
+    decoder="lm_head.decoder",
     special=SPECIAL,
     mask="<mask>",
     task="masked_lm",
@@ -101,29 +98,21 @@ ROBERTA = Family(
 
 def convert_bert(folder: HuggingFaceFolder) -> Converted:
     """BERT: WordPiece, and embeddings of two segments."""
-    _check(folder, USUAL)
+    check_settings(folder, SETTINGS, SIZES)
     pieces = wordpieces(folder)
     case = case_options(folder)
-    parameters = _parameters(folder, BERT)
-    converted = _convert(folder, parameters, BERT, _words(folder, pieces, BERT))
-    files: dict[str, str | bytes] = {
+    files: Files = {
         "vocab.txt": "".join(f"{piece}\n" for piece in pieces),
         CONFIGURATION: json.dumps(case, indent=2) + "\n",
     }
-    commands = _commands("--bpe", "bert", "--bpe-vocab-file", "vocab.txt")
-    notes = list(converted.notes)
+    notes = []
     if "do_lower_case" not in case and _has_capitals(pieces):
         notes.append(
             "its vocabulary has capital letters, but no file says that text keeps its case: text "
             "is lowercased unless --bpe-cased is given"
         )
-    return converted._replace(files={**converted.files, **files}, commands=commands, notes=notes)
-
-
-def _commands(*reading: str) -> list[list[str]]:
-    """The command to go on with, by the options that make it read text as the model does."""
-    model = ["normalign", "mixing", DIR, "--path", MODEL]
-    return [[*model, *reading, "--attention", "encoder", "--source-file", "TEXT"]]
+    reading = ("--bpe", "bert", "--bpe-vocab-file", "vocab.txt")
+    return _convert(folder, BERT, _words(folder, pieces, BERT), files, reading, notes)
 
 
 def _has_capitals(pieces: Iterable[str]) -> bool:
@@ -134,43 +123,21 @@ def _has_capitals(pieces: Iterable[str]) -> bool:
 def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     """RoBERTa: GPT-2's BPE, whose pieces are numbers in the dictionary."""
     # Positions are counted from the padding's number.
-    _check(folder, {**USUAL, "pad_token_id": ROBERTA.first_position - 1})
+    check_settings(folder, {**SETTINGS, "pad_token_id": (ROBERTA.first_position - 1,)}, SIZES)
     numbers, merges = byte_level_bpe(folder)
-    parameters = _parameters(folder, ROBERTA)
     words = _words(folder, numbers, ROBERTA)
     symbols = [name if name == ROBERTA.mask else str(row) for row, name in enumerate(words.names)]
-    converted = _convert(folder, parameters, ROBERTA, words._replace(names=symbols))
-    files: dict[str, str | bytes] = {
+    files: Files = {
         "encoder.json": json.dumps(numbers) + "\n",
         "vocab.bpe": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
     }
-    commands = _commands(
-        *("--bpe", "gpt2", "--gpt2-encoder-json", "encoder.json", "--gpt2-vocab-bpe", "vocab.bpe")
-    )
-    notes = list(converted.notes)
+    notes = []
     if folder.tokenizer_config.get("add_prefix_space"):
         notes.append("its tokeniser puts a blank before the first word, which --bpe gpt2 does not")
-    return converted._replace(files={**converted.files, **files}, commands=commands, notes=notes)
-
-
-def _check(folder: HuggingFaceFolder, usual: Mapping[str, Any]) -> None:
-    check_settings(
-        folder,
-        usual=usual,
-        activation="hidden_act",
-        activations=ACTIVATIONS,
-        dropouts=DROPOUTS,
-        numbers=EPSILON,
-        sizes=SIZES,
+    reading = (
+        *("--bpe", "gpt2", "--gpt2-encoder-json", "encoder.json", "--gpt2-vocab-bpe", "vocab.bpe"),
     )
-
-
-def _parameters(folder: HuggingFaceFolder, family: Family) -> Parameters:
-    """All of them; there are as many words as config.json tells."""
-    parameters = Parameters(folder, family.prefix)
-    size, width = folder.config["vocab_size"], folder.config["hidden_size"]
-    parameters.check_inner("embeddings.word_embeddings.weight", size, width)
-    return parameters
+    return _convert(folder, ROBERTA, words._replace(names=symbols), files, reading, notes)
 
 
 def _words(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> Vocabulary:
@@ -189,72 +156,69 @@ def _words(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> Vocab
 
 def _convert(
     folder: HuggingFaceFolder,
-    parameters: Parameters,
     family: Family,
     words: Vocabulary,
+    files: Files,
+    reading: Sequence[str],
+    notes: list[str],
 ) -> Converted:
-    """The model, and its dictionary."""
-    encoder = _encoder(parameters, folder, family, words)
+    """The model and its dictionary.
+
+    Args:
+        reading: options that make a command read text as the model does.
+    """
+    parameters = Parameters(str(folder), folder.parameters(), family.prefix)
+    encoder = _embeddings(parameters, folder.config, family, words)
+    encoder.update(_layers(parameters, folder.config))
     head = _head(parameters, family, words, encoder["embed_tokens.weight"])
     options = _options(folder, family, encoder, head)
     state = {f"encoder.sentence_encoder.{name}": value for name, value in encoder.items()}
     state.update((f"encoder.lm_head.{name}", value) for name, value in head.items())
-    notes = []
     usual = (*family.special, family.mask)
     added = [name for name in added_tokens(folder) if name not in usual]
     if added:
-        notes.append(f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
-    files: dict[str, str | bytes] = {"dict.txt": words.dictionary()}
-    return Converted(options, state, files, [], parameters.left(), notes)
-
-
-def _encoder(
-    parameters: Parameters, folder: HuggingFaceFolder, family: Family, words: Vocabulary
-) -> dict[str, Tensor]:
-    """The parameters of fairseq's encoder by its names."""
-    encoder = {"version": torch.tensor([3.0])}
-    encoder.update(_embeddings(parameters, folder.config, family, words))
-    for layer in range(folder.config["num_hidden_layers"]):
-        for name, values in _layer(parameters, folder.config, layer).items():
-            encoder[f"layers.{layer}.{name}"] = values
-    return encoder
+        notes.insert(0, f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
+    command = ["normalign", "mixing", DIR, "--path", MODEL, *reading]
+    command += ["--attention", "encoder", "--source-file", "TEXT"]
+    files["dict.txt"] = words.dictionary()
+    return Converted(options, state, files, [command], parameters.left(), notes)
 
 
 def _embeddings(
     parameters: Parameters, config: Mapping, family: Family, words: Vocabulary
 ) -> dict[str, Tensor]:
     """Of words, positions and segments, and the norm over their sum."""
-    width = config["hidden_size"]
-    rows = {name: config[size] for name, size in EMBEDDINGS.items()}
-    of_words, positions, segments = (
-        parameters.inner(f"embeddings.{name}.weight", count, width) for name, count in rows.items()
-    )
-    positions = positions[family.first_position :]
-    embeddings = {"embed_tokens.weight": words.rows(of_words)}
+
+    def taken(kind: str, size: str) -> Tensor:
+        name = f"embeddings.{kind}_embeddings.weight"
+        return parameters.take(name, config[size], config["hidden_size"])
+
+    of_words = taken("word", "vocab_size")
+    positions = taken("position", "max_position_embeddings")[family.first_position :].float()
+    segments = taken("token_type", "type_vocab_size")
+    embeddings = {"version": torch.tensor([3.0]), "embed_tokens.weight": words.rows(of_words)}
     if family is BERT:
         embeddings["embed_segments.weight"] = segments
     else:  # RoBERTa reads all as the first of them
-        positions = positions + segments[0]
-    reserved = torch.zeros(RESERVED, width)
+        positions = positions + segments[0].float()
+    reserved = torch.zeros(RESERVED, config["hidden_size"])
     embeddings["embed_positions.weight"] = torch.cat([reserved, positions])
-    for name in ("weight", "bias"):
-        values = parameters.inner(f"embeddings.LayerNorm.{name}", width)
-        embeddings[f"layernorm_embedding.{name}"] = values
-    return embeddings
+    names = ("embeddings.LayerNorm", "layernorm_embedding")
+    norm = parameters.weight_and_bias(names[0], config["hidden_size"], ours=names[1])
+    return {**embeddings, **norm}
 
 
-def _layer(parameters: Parameters, config: Mapping, layer: int) -> dict[str, Tensor]:
-    """The parameters of one layer by fairseq's names."""
+def _layers(parameters: Parameters, config: Mapping) -> dict[str, Tensor]:
+    """The parameters of all layers by fairseq's names."""
     width, inner = config["hidden_size"], config["intermediate_size"]
-    values = {}
-    for theirs, ours in LAYER.items():
-        rows = inner if ours == "fc1" else width
-        columns = inner if ours == "fc2" else width
-        shape = (rows,) if theirs.endswith("LayerNorm") else (rows, columns)
-        place = f"encoder.layer.{layer}.{theirs}"
-        values[f"{ours}.weight"] = parameters.inner(f"{place}.weight", *shape)
-        values[f"{ours}.bias"] = parameters.inner(f"{place}.bias", rows)
-    return values
+    shapes = {"fc1": (inner, width), "fc2": (width, inner)}
+    state = {}
+    for layer in range(config["num_hidden_layers"]):
+        for theirs, ours in LAYER.items():
+            shape = (width,) if theirs.endswith("LayerNorm") else shapes.get(ours, (width, width))
+            place = f"encoder.layer.{layer}.{theirs}"
+            state.update(parameters.weight_and_bias(place, *shape, ours=f"layers.{layer}.{ours}"))
+    return state
 
 
 def _head(
@@ -262,24 +226,19 @@ def _head(
 ) -> dict[str, Tensor]:
     """The head that guesses words; {} if the folder has none."""
     size, width = embeddings.shape
-    first = next(iter(family.head))
-    if f"{first}.weight" not in parameters:
+    (dense, norm) = family.head
+    if f"{dense}.weight" not in parameters:
         return {}
-    head = {}
-    for theirs, ours in family.head.items():
-        shape = (width,) if ours == "layer_norm" else (width, width)
-        head[f"{ours}.weight"] = parameters.take(f"{theirs}.weight", *shape)
-        head[f"{ours}.bias"] = parameters.take(f"{theirs}.bias", width)
-    bias = family.decoder.replace("decoder.weight", "bias")
-    copy = family.decoder.replace("weight", "bias")
-    if bias not in parameters:
-        bias, copy = copy, bias
-    head["bias"] = words.rows(parameters.take(bias, size))
-    if copy in parameters:
-        parameters.take(copy, size)
+    head = parameters.weight_and_bias(dense, width, width, ours="dense")
+    head.update(parameters.weight_and_bias(norm, width, ours="layer_norm"))
+    own = f"{family.decoder}.weight"
+    biases = [f"{family.decoder.removesuffix('.decoder')}.bias", f"{family.decoder}.bias"]
+    head["bias"] = words.rows(parameters.first(biases, size))
     head["weight"] = embeddings
-    if family.decoder in parameters:
-        head["weight"] = words.rows(parameters.take(family.decoder, size, width))
+    if own in parameters:
+        weight = words.rows(parameters.take(own, size, width))
+        if not torch.equal(weight, embeddings):
+            head["weight"] = weight
     return head
 
 
@@ -291,10 +250,11 @@ def _options(
 ) -> Namespace:
     """fairseq's options. The architecture is RoBERTa's where it can hold the model."""
     config = folder.config
-    said = {**DROPOUTS, **EPSILON, **config}
-    epsilon = said["layer_norm_eps"]
+    epsilon = float(config.get("layer_norm_eps", BERT_EPSILON))
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"layer_norm_eps is {epsilon}")
     positions = len(encoder["embed_positions.weight"]) - RESERVED
-    tied = not head or torch.equal(head["weight"], encoder["embed_tokens.weight"])
+    tied = not head or head["weight"] is encoder["embed_tokens.weight"]
     options = Namespace(
         arch="roberta",
         task=family.task,
@@ -305,8 +265,8 @@ def _options(
         encoder_ffn_embed_dim=config["intermediate_size"],
         encoder_attention_heads=config["num_attention_heads"],
         activation_fn=ACTIVATIONS[config.get("hidden_act", "gelu")],
-        dropout=said["hidden_dropout_prob"],
-        attention_dropout=said["attention_probs_dropout_prob"],
+        dropout=float(config.get("hidden_dropout_prob", 0.1)),
+        attention_dropout=float(config.get("attention_probs_dropout_prob", 0.1)),
         max_positions=positions,
         tokens_per_sample=positions,
         untie_weights_roberta=not tied,

@@ -6,9 +6,9 @@ here is how their tokenisers number pieces, which codes of languages there are, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -24,29 +24,30 @@ from fairseq_normalign.host.language_codes import (
     listed,
 )
 from fairseq_normalign.host.text_options import reading_file
-from fairseq_normalign.host.wordpiece import CONFIGURATION
-from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits, read_pieces
+from fairseq_normalign.huggingface.converted import (
+    RESERVED,
+    Converted,
+    Files,
+    Parameters,
+    vocabulary,
+)
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.tokenizer_files import (
     Numbers,
+    check_fits,
     named_tokens,
-    piece_numbers,
+    read_pieces,
     tokenizer_class,
 )
 from fairseq_normalign.huggingface.translation import (
     SIDES,
-    Embeddings,
-    check_translation_settings,
-    embedding_parameters,
     fairseq_options,
-    languages_note,
     layer_parameters,
-    norm_parameters,
+    open_translation,
     read_search,
     take_embeddings,
     translation_commands,
 )
-from fairseq_normalign.huggingface.vocabulary import Vocabulary, vocabulary
 
 SPM = "sentencepiece.bpe.model"
 OFFSET = 1  # of Hugging Face's numbers to SentencePiece's, whose first three are others
@@ -72,57 +73,54 @@ class Tokens(NamedTuple):
 def convert_m2m(folder: HuggingFaceFolder) -> Converted:
     """M2M-100 and NLLB: sines of positions as in fairseq."""
     folder.config = {**M2M_DEFAULTS, **folder.config}
-    check_translation_settings(folder)
-    parameters = Parameters(folder, "model.", halves=True)
-    embeddings = take_embeddings(parameters, folder.config)
+    parameters = open_translation(folder)
+    parameters.taken.update(f"{side}.embed_positions.weights" for side in SIDES)  # old files' sines
     tokens = _m2m_tokens(folder) if folder.has("vocab.json") else _nllb_tokens(folder)
-    for side in SIDES:
-        parameters.drop(f"{side}.embed_positions.weights")  # so in old files: the sines
-    return _convert(folder, parameters, embeddings, tokens, {}, {})
+    return _convert(folder, parameters, tokens, {})
 
 
 def convert_mbart(folder: HuggingFaceFolder) -> Converted:
     """mBART: learned positions, and a LayerNorm over embeddings."""
-    check_translation_settings(folder)
     config = folder.config
-    parameters = Parameters(folder, "model.", halves=True)
-    embeddings = take_embeddings(parameters, config)
-    state = norm_parameters(parameters, config, "layernorm_embedding")
+    parameters = open_translation(folder)
+    state = {}
     rows = config["max_position_embeddings"] + RESERVED
     for side in SIDES:
         name = f"{side}.embed_positions.weight"
-        state[name] = parameters.inner(name, rows, config["d_model"])
-    options = {
-        "encoder_learned_pos": True,
-        "decoder_learned_pos": True,
-        "layernorm_embedding": True,
-    }
-    size = config["vocab_size"]
+        state[name] = parameters.take(name, rows, config["d_model"])
     if "final_logits_bias" in parameters:
-        bias = parameters.take("final_logits_bias", 1, size)[0]
+        bias = parameters.take("final_logits_bias", 1, config["vocab_size"])[0]
         if bias.any():
             state["decoder.logits_bias"] = bias
-            options["logits_bias"] = True
-    return _convert(folder, parameters, embeddings, _mbart_tokens(folder), state, options)
+    return _convert(
+        folder,
+        parameters,
+        _mbart_tokens(folder),
+        state,
+        norms=("layer_norm", "layernorm_embedding"),
+        encoder_learned_pos=True,
+        decoder_learned_pos=True,
+        layernorm_embedding=True,
+        logits_bias="decoder.logits_bias" in state,
+    )
 
 
 def _convert(
     folder: HuggingFaceFolder,
     parameters: Parameters,
-    embeddings: Embeddings,
     tokens: Tokens,
     state: dict[str, Tensor],
-    options: dict[str, bool],
+    norms: Sequence[str] = ("layer_norm",),
+    **options: Any,
 ) -> Converted:
     """The model, by what families do not share: parameters and options."""
     size, special = folder.config["vocab_size"], list(FIRST.values())
     words = vocabulary(folder, tokens.numbers, size, special, fillers=FILLERS)
-    state.update(embedding_parameters(embeddings, (words, words)))
-    state.update(layer_parameters(parameters, folder.config))
-    state.update(norm_parameters(parameters, folder.config, "layer_norm"))
+    state.update(take_embeddings(parameters, folder.config, words, words))
+    state.update(layer_parameters(parameters, folder.config, norms))
     built = fairseq_options(
-        folder,
-        embeddings,
+        folder.config,
+        state,
         task=MULTILINGUAL,
         language_codes=tokens.layout,
         encoder_normalize_before=True,
@@ -130,44 +128,28 @@ def _convert(
         **options,
     )
     search = read_search(folder)
-    files = _files(folder, words)
-    notes = [languages_note(tokens.languages), *search.notes]
+    notes = [f"{len(tokens.languages)} languages: {listed(tokens.languages)}", *search.notes]
     if tokens.added:
         notes.append(
             f"added tokens, which are text where a text spells them: {listed(tokens.added)}"
         )
+    files: Files = {DICTIONARY: words.dictionary()}
+    files[SPM], _ = read_pieces(folder, SPM)
+    files.update(reading_file(bpe="sentencepiece", sentencepiece_model=SPM))
     commands = translation_commands(built, search, SPM)
     return Converted(built, state, files, commands, parameters.left(), notes)
-
-
-def _files(folder: HuggingFaceFolder, words: Vocabulary) -> dict[str, str | bytes]:
-    content, _ = read_pieces(folder, SPM)
-    return {
-        DICTIONARY: words.dictionary(),
-        SPM: content,
-        **reading_file(bpe="sentencepiece", sentencepiece_model=SPM),
-    }
 
 
 def _m2m_tokens(folder: HuggingFaceFolder) -> Tokens:
     """M2M-100: ``vocab.json``, then the codes, ``__en__`` and so on."""
     tokenizer_class(folder, ["M2M100Tokenizer"])
-    pieces = piece_numbers(folder, "vocab.json")
-    for name, number in FIRST.items():
-        if pieces.get(name) != number:
-            raise InputError(
-                f"{folder.path / 'vocab.json'}: {name!r} has the number {pieces.get(name)}; "
-                f"expected {number}"
-            )
-    check_fits(folder, SPM, read_pieces(folder, SPM)[1], pieces)
+    pieces = folder.json("vocab.json")
+    first = {name: pieces.get(name) for name in FIRST}
+    if first != FIRST:
+        raise InputError(f"{folder.path / 'vocab.json'}: has {first}; expected {FIRST}")
+    check_fits(folder, SPM, pieces)
     fillers = folder.tokenizer_config.get("num_madeup_words")
-    if fillers is None:
-        fillers = FILLERS
-    if type(fillers) is not int or fillers < 0:
-        raise InputError(
-            f"{folder.path / CONFIGURATION}: num_madeup_words is {fillers!r}; expected a number"
-        )
-    return _with_codes(folder, pieces, "m2m_100", fillers)
+    return _with_codes(folder, pieces, "m2m_100", FILLERS if fillers is None else int(fillers))
 
 
 def _nllb_tokens(folder: HuggingFaceFolder) -> Tokens:
@@ -208,66 +190,50 @@ def _with_codes(
     form = LAYOUTS[layout]
     named = named_tokens(folder)
     first = max(pieces.values()) + 1
-    numbers = _told_numbers(folder, pieces, named)
+    told = {name: number for name, number in named.items() if number is not None}
+    numbers = {**pieces, **told}
+    is_moved = any(numbers[piece] != number for piece, number in pieces.items())
+    if is_moved or len(set(numbers.values())) < len(numbers):
+        raise InputError(f"{folder}: added tokens have the numbers of pieces; {OF_TOKENISER}")
     codes = [name for name in named if form.languages([name])]
     unnumbered = [code for code in codes if code not in numbers]
     if not codes and fillers is not None:
-        unnumbered = [form.symbol(name) for name in _known(folder, numbers, layout, fillers)]
-    if unnumbered:
-        _check_order(folder, form.languages(unnumbered), layout)
+        codes = unnumbered = [
+            form.symbol(name) for name in _known(folder, numbers, layout, fillers)
+        ]
+    if unnumbered and form.languages(unnumbered) not in known_languages(layout):  # in any order?
+        raise InputError(
+            f"{folder}: lists {len(unnumbered)} languages without numbers, not as a well-known "
+            "model does; expected their numbers in tokenizer.json or tokenizer_config.json"
+        )
     numbers.update(zip(unnumbered, _free(numbers, first), strict=False))
-    codes = codes or unnumbered
     if not codes:
         raise InputError(
             f"{folder}: no file names its languages; expected tokenizer.json, "
             "tokenizer_config.json or special_tokens_map.json with the codes as special tokens"
         )
-    if _has_mask(layout) and MASK not in numbers:
+    if _lacks_mask(numbers, layout):
         numbers[MASK] = next(_free(numbers, first))
     codes.sort(key=numbers.__getitem__)
-    _check_follow(folder, numbers, codes[0], first)
+    if next(_free(numbers, first)) < numbers[codes[0]]:
+        raise InputError(
+            f"{folder}: the code {codes[0]!r} has the number {numbers[codes[0]]}, which does not "
+            f"follow the pieces of {SPM}; {OF_TOKENISER}"
+        )
     known = {*pieces, *codes, MASK}
     added = [name for name in numbers if name not in known]
     return Tokens(numbers, form.languages(codes), layout, added)
 
 
-def _has_mask(layout: str) -> bool:
-    return layout != "m2m_100"
+def _lacks_mask(numbers: Numbers, layout: str) -> bool:
+    """Whether a row is <mask> that no file names."""
+    return layout != "m2m_100" and MASK not in numbers
 
 
 def _free(numbers: Numbers, first: int) -> Iterator[int]:
     """Numbers that no token has, from one on."""
     taken = set(numbers.values())
     return (number for number in count(first) if number not in taken)
-
-
-def _told_numbers(
-    folder: HuggingFaceFolder, pieces: Numbers, named: Mapping[str, int | None]
-) -> Numbers:
-    """Pieces and all tokens whose numbers are told; none may be in the place of another."""
-    numbers = dict(pieces)
-    names = {number: piece for piece, number in pieces.items()}
-    for name, number in named.items():
-        if number is None:
-            continue
-        if names.get(number, name) != name or numbers.get(name, number) != number:
-            there = f"{names[number]!r}" if number in names else "nothing"
-            raise InputError(
-                f"{folder}: {name!r} has the number {number}, which is {there} by {SPM}; "
-                f"{OF_TOKENISER}"
-            )
-        numbers[name], names[number] = number, name
-    return numbers
-
-
-def _check_follow(folder: HuggingFaceFolder, numbers: Numbers, code: str, first: int) -> None:
-    """Refuses codes that neither follow the pieces nor tokens that do."""
-    free = next(_free(numbers, first))
-    if free < numbers[code]:
-        raise InputError(
-            f"{folder}: the code {code!r} has the number {numbers[code]}, and {free} follows the "
-            f"pieces of {SPM}; {OF_TOKENISER}"
-        )
 
 
 def _known(folder: HuggingFaceFolder, numbers: Numbers, layout: str, fillers: int) -> list[str]:
@@ -278,17 +244,6 @@ def _known(folder: HuggingFaceFolder, numbers: Numbers, layout: str, fillers: in
     named = folder.tokenizer_config.get("language_codes")
     if named in OF_LAYOUT[layout]:
         return KNOWN[named].split()
-    left = folder.config["vocab_size"] - len(set(numbers.values())) - fillers
-    if _has_mask(layout) and MASK not in numbers:
-        left -= 1
+    left = folder.config["vocab_size"] - len(numbers) - fillers - _lacks_mask(numbers, layout)
     fitting = [languages for languages in known_languages(layout) if len(languages) == left]
     return fitting[0] if fitting else []
-
-
-def _check_order(folder: HuggingFaceFolder, languages: list[str], layout: str) -> None:
-    """Refuses a list without numbers that is of no well-known model: it may be in any order."""
-    if languages not in known_languages(layout):
-        raise InputError(
-            f"{folder}: lists {len(languages)} languages without numbers, not as a well-known "
-            "model does; expected their numbers in tokenizer.json or tokenizer_config.json"
-        )

@@ -1,15 +1,16 @@
 """What the files of a Hugging Face tokeniser say: pieces with their numbers, merges, case.
 
-Older folders have a file for each, newer ones ``tokenizer.json`` for all.
+Older folders have a file for each, newer ones ``tokenizer.json`` for all. It is read as JSON: the
+library ``tokenizers`` would split text by it, but tells neither merges nor case.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
+
+import sentencepiece
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.wordpiece import (
@@ -24,40 +25,33 @@ from fairseq_normalign.text.words import CONTINUING
 Numbers = dict[str, int]  # of pieces
 
 BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy")
+NORMALIZER = {  # what tokenizer.json calls BERT's settings
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+FEWEST_KNOWN = 0.5  # of the pieces of a SentencePiece model, by the vocabulary that it belongs to
 
 
 def wordpieces(folder: HuggingFaceFolder) -> Numbers:
     """BERT's vocabulary."""
-    path = folder.path / "vocab.txt"
-    if path.is_file():
-        try:
-            pieces = read_vocabulary(path)
-        except ValueError as error:
-            raise InputError(f"{path}: {error}") from None
+    if folder.has("vocab.txt"):
+        pieces = read_vocabulary(folder.file("vocab.txt"))
         return {piece: number for number, piece in enumerate(pieces)}
-    with _undamaged(folder.path / "tokenizer.json"):
-        model = folder.tokenizer.get("model", {})
-        if model.get("type") != "WordPiece":
-            raise InputError(f"{folder}: has no vocab.txt, nor a tokenizer.json of WordPiece")
-        if model.get("continuing_subword_prefix", CONTINUING) != CONTINUING:
-            raise InputError(
-                f"{folder}: pieces are not continued with {CONTINUING}; expected BERT's"
-            )
-        return _numbered(model["vocab"])
+    model = folder.tokenizer.get("model", {})
+    mark = model.get("continuing_subword_prefix", CONTINUING)
+    if model.get("type") != "WordPiece" or mark != CONTINUING:
+        raise InputError(f"{folder}: has no vocab.txt, nor a tokenizer.json of BERT's WordPiece")
+    return model["vocab"]
 
 
 def case_options(folder: HuggingFaceFolder) -> dict[str, bool]:
     """What is said of case and accents, by Hugging Face's names; those alone that are said."""
+    normalizer = folder.tokenizer.get("normalizer") or {}
+    is_usual = normalizer.get("type") == "BertNormalizer"
     said: dict[str, Any] = {}
-    with _undamaged(folder.path / "tokenizer.json"):
-        normalizer = folder.tokenizer.get("normalizer") or {}
-        is_usual = normalizer.get("type") == "BertNormalizer"
-        if is_usual:
-            said = {
-                "do_lower_case": normalizer.get("lowercase"),
-                "strip_accents": normalizer.get("strip_accents"),
-                "tokenize_chinese_chars": normalizer.get("handle_chinese_chars"),
-            }
+    if is_usual:
+        said = {ours: normalizer.get(theirs) for ours, theirs in NORMALIZER.items()}
     said.update(folder.tokenizer_config)  # goes before, as with Hugging Face
     kind = said.get("tokenizer_class", BERT_TOKENIZERS[0])
     if kind not in BERT_TOKENIZERS and not is_usual:
@@ -69,82 +63,59 @@ def case_options(folder: HuggingFaceFolder) -> dict[str, bool]:
 def byte_level_bpe(folder: HuggingFaceFolder) -> tuple[Numbers, list[str]]:
     """RoBERTa's pieces, and the merges: two pieces with a blank between, the first ones first."""
     if folder.has("vocab.json") and folder.has("merges.txt"):
-        with _undamaged(folder.path / "vocab.json"):
-            numbers = _numbered(folder.json("vocab.json"))
-        with _undamaged(folder.path / "merges.txt"):
-            text = (folder.path / "merges.txt").read_text(encoding="utf-8")
-            lines = [line for line in text.split("\n") if line]
-            return numbers, _merges([line for line in lines if not line.startswith("#version")])
-    with _undamaged(folder.path / "tokenizer.json"):
-        model = folder.tokenizer.get("model", {})
-        if model.get("type") != "BPE":
-            raise InputError(
-                f"{folder}: has no vocab.json and merges.txt, nor a tokenizer.json of a BPE"
-            )
-        merges = [line if isinstance(line, str) else " ".join(line) for line in model["merges"]]
-        return _numbered(model["vocab"]), _merges(merges)
+        lines = folder.file("merges.txt").read_text(encoding="utf-8").split("\n")
+        merges = [line for line in lines if line and not line.startswith("#version")]
+        return folder.json("vocab.json"), merges
+    model = folder.tokenizer.get("model", {})
+    if model.get("type") != "BPE":
+        raise InputError(
+            f"{folder}: has no vocab.json and merges.txt, nor a tokenizer.json of a BPE"
+        )
+    merges = [line if isinstance(line, str) else " ".join(line) for line in model["merges"]]
+    return model["vocab"], merges
 
 
-def piece_numbers(folder: HuggingFaceFolder, name: str) -> Numbers:
-    """A file of pieces with their numbers beside a SentencePiece model: ``vocab.json``."""
-    path = folder.path / name
-    if not path.is_file():
-        raise InputError(f"{folder}: has no {name}; expected the tokeniser's vocabulary")
-    with _undamaged(path):
-        numbers = _numbered(folder.json(name))
-        check_each_once(numbers)
-        return numbers
+def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]:
+    """A SentencePiece model as it is stored, and its pieces by their number."""
+    if not folder.has(name):
+        expected = "expected the SentencePiece model of its text"
+        if folder.has("tokenizer.json"):  # which transformers 5 writes instead
+            expected = f"tokenizer.json is not enough: copy {name} from the base model"
+        raise InputError(f"{folder}: has no {name}; {expected}")
+    path = folder.file(name)
+    content = path.read_bytes()
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(content)
+        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    except (RuntimeError, OSError):
+        pieces = []
+    if not pieces:
+        raise InputError(f"{path}: cannot be read; expected a SentencePiece model")
+    return content, pieces
 
 
-def check_each_once(numbers: Numbers) -> None:
-    """Refuses two pieces of one number."""
-    pieces: dict[int, str] = {}
-    for piece, number in numbers.items():
-        if number in pieces:
-            raise ValueError(f"{pieces[number]!r} and {piece!r} have the same number, {number}")
-        pieces[number] = piece
+def check_fits(folder: HuggingFaceFolder, name: str, known: Collection[str]) -> None:
+    """Refuses a SentencePiece model most of whose pieces the vocabulary does not know."""
+    _, pieces = read_pieces(folder, name)
+    count = sum(piece in known for piece in pieces)
+    if count < FEWEST_KNOWN * len(pieces):
+        raise InputError(
+            f"{folder.path / name}: {count} of its {len(pieces)} pieces are in the vocabulary of "
+            "the model; expected the SentencePiece model that belongs to it"
+        )
 
 
 def added_tokens(folder: HuggingFaceFolder) -> Numbers:
     """Tokens that a model got beside its vocabulary; special ones are often among them."""
     if folder.has("added_tokens.json"):
-        with _undamaged(folder.path / "added_tokens.json"):
-            return _numbered(folder.json("added_tokens.json"))
+        return folder.json("added_tokens.json")
     return _added_to_tokenizer(folder)
 
 
 def _added_to_tokenizer(folder: HuggingFaceFolder) -> Numbers:
-    with _undamaged(folder.path / "tokenizer.json"):
-        added = folder.tokenizer.get("added_tokens") or []
-        return _numbered({token["content"]: token["id"] for token in added})
-
-
-@contextlib.contextmanager
-def _undamaged(path: Path) -> Iterator[None]:
-    """Names the file whose contents are not what they should be."""
-    try:
-        yield
-    except InputError:
-        raise
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text; expected a tokeniser's file") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = error.args[0] if isinstance(error, ValueError) else "is damaged"
-        raise InputError(f"{path}: {reason}; expected a tokeniser's file") from None
-
-
-def _numbered(numbers: Any) -> Numbers:
-    for piece, number in numbers.items():
-        if type(number) is not int or number < 0:
-            raise ValueError(f"the piece {piece!r} has the number {number!r}")
-    return numbers
-
-
-def _merges(merges: list[str]) -> list[str]:
-    for merge in merges:
-        if len(merge.split(" ")) != 2:
-            raise ValueError(f"{merge!r} is no merge of two pieces")
-    return merges
+    added = folder.tokenizer.get("added_tokens") or []
+    return {token["content"]: token["id"] for token in added}
 
 
 def tokenizer_class(folder: HuggingFaceFolder, expected: Sequence[str]) -> str | None:
@@ -169,26 +140,22 @@ def named_tokens(folder: HuggingFaceFolder) -> dict[str, int | None]:
 
     ``tokenizer.json`` and ``tokenizer_config.json`` have numbers; lists of names have none.
     """
-    tokens: list[str] = []
+    listed: list[Any] = []
     for file in (CONFIGURATION, "special_tokens_map.json"):
-        with _undamaged(folder.path / file):
-            said = folder.json(file) if folder.has(file) else {}
-            for entry in ("additional_special_tokens", "extra_special_tokens"):
-                listed = said.get(entry) or []
-                tokens += map(_content, listed.values() if isinstance(listed, dict) else listed)
-    with _undamaged(folder.path / CONFIGURATION):
-        decoder = folder.tokenizer_config.get("added_tokens_decoder") or {}
-        numbered = {_content(token): int(number) for number, token in decoder.items()}
+        said = folder.json(file) if folder.has(file) else {}
+        for entry in ("additional_special_tokens", "extra_special_tokens"):
+            tokens = said.get(entry) or []
+            listed += tokens.values() if isinstance(tokens, dict) else tokens
+    decoder = folder.tokenizer_config.get("added_tokens_decoder") or {}
+    numbered = {_content(token): int(number) for number, token in decoder.items()}
     numbered.update(_added_to_tokenizer(folder))
     numbered.update(added_tokens(folder))
-    in_order: dict[str, int | None] = {}
-    in_order.update(sorted(numbered.items(), key=itemgetter(1)))
-    return {**in_order, **{name: None for name in tokens if name not in numbered}}
+    named: dict[str, int | None] = dict(sorted(numbered.items(), key=itemgetter(1)))
+    for token in listed:
+        named.setdefault(_content(token), None)
+    return named
 
 
 def _content(token: Any) -> str:
     """A token's text; files have the text alone, or an entry with more about it."""
-    content = token["content"] if isinstance(token, dict) else token
-    if not isinstance(content, str):
-        raise TypeError
-    return content
+    return token["content"] if isinstance(token, dict) else token

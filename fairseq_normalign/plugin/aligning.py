@@ -9,7 +9,7 @@ import torch
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 from fairseq.data.encoders.hf_byte_bpe import HuggingFaceByteLevelBPE
 
-from fairseq_normalign.alignment.aligner import AUTO, NormAligner
+from fairseq_normalign.alignment.aligner import AUTO, DecidedAligner, NormAligner
 from fairseq_normalign.host.attention_modules import single_beam
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -48,10 +48,11 @@ class AligningGenerator(PatientGenerator):
         words = task.cfg.align_words
         self.scheme = None if words == AUTO else normalise_bpe_name(words)
         self.aligner: NormAligner | None = None  # until there is something to align
+        self.decided: DecidedAligner | None = None
 
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
-        aligner = self.aligner or self._new_aligner()
+        aligner = self.aligner = self.aligner or self._new_aligner()
         finalized = super().generate(models, sample, **kwargs)
         hypotheses = []
         pairs = []
@@ -62,8 +63,8 @@ class AligningGenerator(PatientGenerator):
                 hypotheses.append(hypothesis)
                 pairs.append(aligner.reader.binarised_pair(source, target, "hypothesis"))
         with single_beam(self.network):
-            aligner = self.aligner = _decided(aligner, pairs)
-            softs = list(aligner.run(pairs))
+            self.decided = self.decided or _decided(aligner, pairs)
+            softs = list(self.decided.run(pairs))
         for hypothesis, soft in zip(hypotheses, softs, strict=True):
             if self.soft:
                 rows = aligner.shares(soft)
@@ -91,11 +92,10 @@ class AligningGenerator(PatientGenerator):
         return NormAligner(forcing, reader, self.task.align_options())
 
 
-def _decided(aligner: NormAligner, pairs: list[Pair]) -> NormAligner:
+def _decided(aligner: NormAligner, pairs: list[Pair]) -> DecidedAligner:
     """The aligner, its layer and step decided on the first batch if need be."""
-    if aligner.evidence is not None:
-        return aligner
     decided, _ = aligner.decide_on(pairs)
-    place = "layer:{layer}|step:{step}".format(**decided.signature())
-    logger.info(f"aligning by {place}, chosen without gold")
+    if aligner.evidence is None:
+        place = "layer:{layer}|step:{step}".format(**decided.signature())
+        logger.info(f"aligning by {place}, chosen without gold")
     return decided

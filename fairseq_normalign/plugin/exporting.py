@@ -156,11 +156,10 @@ class AttentionExport:
 
     def _add(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         """Writes some targets of each sentence of a batch. A failure removes the file."""
-        try:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.push(self._opened)  # which also says what is wrong with the disk
             self._write(sample, targets)
-        except BaseException:
-            self.discard()
-            raise
+            on_failure.pop_all()
 
     def _write(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         assert self._arrays is not None

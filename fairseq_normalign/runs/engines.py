@@ -13,12 +13,11 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.noise import first_import
@@ -61,7 +60,10 @@ def run_in_processes(
     context = multiprocessing.get_context("spawn")  # threads and CUDA do not survive a fork
     others = set(multiprocessing.active_children())
     with _silent_tracker():
-        pool = ProcessPoolExecutor(workers, context, _begin, (make, places_of(workers)))
+        places = context.SimpleQueue()  # each worker takes one
+        pool = ProcessPoolExecutor(workers, context, _begin, (make, places))
+    for place in places_of(workers):
+        places.put(place)
     try:
         for chunk, finished in _as_they_come(pool, chunks, AHEAD * workers):
             yield chunk, _heard(chunk, finished, progress)
@@ -94,46 +96,28 @@ def _as_they_come(
     pool: ProcessPoolExecutor, chunks: Iterable[Chunk], ahead: int
 ) -> Iterator[tuple[Chunk, Finished]]:
     """Keeps so many chunks at work."""
-    rest = _Readable(chunks)
+    errors: list[InputError] = []
+    rest = _readable(chunks, errors)
     at_work: dict[Future[Finished], Chunk] = {}
     while True:
         for chunk in islice(rest, ahead - len(at_work)):
             at_work[pool.submit(_work, chunk)] = chunk
         if not at_work:
-            rest.end()
-            return
+            break
         done, _ = wait(at_work, return_when=FIRST_COMPLETED)
         # Those that failed come last: what is finished is not to be lost with them.
         for future in sorted(done, key=lambda future: future.exception() is not None):
             yield at_work.pop(future), future.result()
+    for error in errors:
+        raise error
 
 
-class _Readable:
-    """The chunks of a corpus as far as it can be read.
-
-    What is at work then is finished first, as if there were one worker.
-    """
-
-    def __init__(self, chunks: Iterable[Chunk]):
-        self.chunks = iter(chunks)
-        self.error: InputError | None = None
-
-    def __iter__(self) -> Iterator[Chunk]:
-        return self
-
-    def __next__(self) -> Chunk:
-        if self.error is not None:
-            raise StopIteration
-        try:
-            return next(self.chunks)
-        except InputError as error:
-            self.error = error
-            raise StopIteration from None
-
-    def end(self) -> None:
-        """Refuses a corpus that could not be read to its end."""
-        if self.error is not None:
-            raise self.error
+def _readable(chunks: Iterable[Chunk], errors: list[InputError]) -> Iterator[Chunk]:
+    """The chunks of a corpus as far as it can be read: what is at work then is finished first."""
+    try:
+        yield from chunks
+    except InputError as error:
+        errors.append(error)
 
 
 def places_of(workers: int) -> list[Place]:
@@ -152,16 +136,10 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _begin(make: Make, places: Sequence[Place]) -> None:
+def _begin(make: Make, places: Any) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = Remote(make, _own_place(places))
-
-
-def _own_place(places: Sequence[Place]) -> Place:
-    """One for each worker: Python numbers them one after the other, as in ``SpawnProcess-2``."""
-    number = multiprocessing.current_process().name.rpartition("-")[2]
-    return places[int(number) % len(places) if number.isdecimal() else 0]
+    _worker = Remote(make, places.get())
 
 
 def _end_with_parent() -> None:
@@ -184,20 +162,19 @@ class Remote:
     """
 
     def __init__(self, make: Make, place: Place):
+        self.work: Work | InputError
         try:
             with first_import():
                 self.work = make(place)
         except InputError as error:
-            self.work = partial(_fail, error)
+            self.work = error
 
     def __call__(self, chunk: Chunk) -> Finished:
+        if isinstance(self.work, InputError):
+            raise self.work
         with warnings.catch_warnings(record=True) as told:
             made = self.work(chunk, lambda items: None)
         return made, [str(warning.message) for warning in told]
-
-
-def _fail(error: InputError, chunk: Chunk, progress: Progress) -> NoReturn:
-    raise error
 
 
 _worker: Remote
@@ -259,17 +236,19 @@ def run_on_ray(
 
 def _of_pool(pool: Any, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Finished]]:
     """Results as they come; each worker has one chunk at a time."""
-    rest = _Readable(chunks)
+    errors: list[InputError] = []
+    rest = _readable(chunks, errors)
     at_work: dict[tuple[str, int], Chunk] = {}
     while True:
         while pool.has_free() and (chunk := next(rest, None)) is not None:
             at_work[chunk.measure, chunk.number] = chunk
             pool.submit(lambda actor, chunk: actor.work.remote(chunk), chunk)
         if not at_work:
-            rest.end()
-            return
+            break
         key, finished = pool.get_next_unordered()
         yield at_work.pop(key), finished
+    for error in errors:
+        raise error
 
 
 def _ray_worker(make: Make) -> type:

@@ -7,11 +7,11 @@
 ``shard-1-of-4.json``      this shard has come to the end of a corpus of so many chunks
 =========================  ======================================================================
 
-Each file appears whole or not at all, with a digest of its contents, and a chunk knows which run it
-belongs to. So a run may be killed at any moment, and several may work in one folder. A chunk that
-is damaged, as after a power failure, counts as not done; any other damaged file is refused. The
-folder must be one's own and private: whoever else could write to it could forge the output. It may
-be a symbolic link, which stays.
+Each file is a line of JSON, perhaps with a body behind it. It appears whole or not at all, with a
+digest of its contents, and a chunk knows which run it belongs to. So a run may be killed at any
+moment, and several may work in one folder. A chunk that is damaged, as after a power failure,
+counts as not done; any other damaged file is refused. The folder must be one's own and private:
+whoever else could write to it could forge the output. It may be a symbolic link, which stays.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,13 +42,20 @@ PREPARED = re.compile(f"prepared-(?P<name>{NAME}).json")
 CHUNK = re.compile(f"chunk-(?P<name>{NAME})-(?P<number>[0-9]{{7,15}})")
 SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
-MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
 # What bytes that were changed can raise on their way to values.
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, IndexError, AttributeError),
     *(RecursionError, MemoryError, EOFError, zipfile.BadZipFile),
 )
+
+
+class Kept(NamedTuple):
+    """What is kept of a chunk."""
+
+    text: str  # a digest of its items
+    pairs: int
+    made: Partial
 
 
 class RunFolder:
@@ -64,6 +70,8 @@ class RunFolder:
         self.path = real_path(f"{real_path(output)}.run")  # a link is a way to another disk
         self.held: str | None = None  # the shard that works here
         self.was_there = False  # from an earlier run
+        self.counted: dict[str, tuple[int, int]] = {}  # chunks and items of each measure
+        self.done_before = 0  # items
         self._identities: dict[str, str] = {}  # of each measure in the run; its chunks have them
 
     def begin(
@@ -80,7 +88,11 @@ class RunFolder:
             options: what whoever merges the shards wants to know of it.
         """
         self._make()
-        self._refuse_other_folder()
+        visible = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
+        if visible and not (self.path / RUN).is_file():  # somebody's own, which is not touched
+            raise InputError(
+                f"{self.path}: is not what a run has left; expected another name for the output"
+            )
         self.refuse_open()
         if restart:
             with self.alone(Shard()):  # nobody begins here meanwhile
@@ -101,10 +113,7 @@ class RunFolder:
 
     def options(self) -> dict[str, Any]:
         """What ``begin`` was told first."""
-        return self._run()["options"]
-
-    def _run(self, folder: Path | None = None) -> dict[str, Any]:
-        return read_signed((folder or self.path) / RUN)
+        return read_signed(self.path / RUN)["options"]
 
     def _make(self) -> None:
         try:
@@ -131,14 +140,6 @@ class RunFolder:
         except OSError:
             return True
 
-    def _refuse_other_folder(self) -> None:
-        """Somebody's own folder is not to be touched."""
-        visible = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
-        if visible and not (self.path / RUN).is_file():
-            raise InputError(
-                f"{self.path}: is not what a run has left; expected another name for the output"
-            )
-
     @contextlib.contextmanager
     def alone(self, shard: Shard) -> Iterator[None]:
         """Refuses a second run of the same shard while this one lasts."""
@@ -160,34 +161,23 @@ class RunFolder:
 
     def prepared(self, name: str) -> dict[str, Any] | None:
         """What was prepared for a measure before; None if nothing was."""
-        path = self._prepared_path(name)
+        path = self.path / f"prepared-{name}.json"
         return read_signed(path) if path.exists() else None
 
     def prepare(self, name: str, contents: Mapping[str, Any]) -> dict[str, Any]:
         """Keeps what was prepared, unless somebody was first; returns what holds for all."""
-        return self._keep_first(self._prepared_path(name).name, contents)
-
-    def _prepared_path(self, name: str) -> Path:
-        return self.path / f"prepared-{name}.json"
-
-    def refuse_other_first(self, known: str, first: Sequence[Any]) -> None:
-        """Refuses other first items than those that were prepared for."""
-        if known != digest(first):
-            raise InputError(
-                f"the first {len(first)} pairs are others than those on which this run was "
-                "decided; expected the same text, or --restart"
-            )
+        return self._keep_first(f"prepared-{name}.json", contents)
 
     def _identity(self, name: str) -> str:
         """Tells a measure of this run from those of others."""
         if name not in self._identities:
-            self._identities[name] = digest([self._run()["command"], self.prepared(name)])
+            command = read_signed(self.path / RUN)["command"]
+            self._identities[name] = digest([command, self.prepared(name)])
         return self._identities[name]
 
     def _keep_first(self, name: str, contents: Mapping[str, Any]) -> dict[str, Any]:
-        text = json.dumps(signed(contents), indent=1, allow_nan=False)
         with contextlib.suppress(FileExistsError):
-            new_file(self.path / name, text)
+            new_file(self.path / name, signed(contents).decode())
         return read_signed(self.path / name)
 
     def done(self, name: str | None = None) -> list[int]:
@@ -200,17 +190,20 @@ class RunFolder:
         known = self._read_chunk(chunk.measure, chunk.number)
         if known is None:
             return None
-        header, _ = known
-        if header["text"] != chunk.digest():
+        if known.text != chunk.digest():
             raise InputError(
                 f"{self.output}: {chunk.lines} were done before, of another text; expected the "
                 "same text, or --restart"
             )
-        return header["notes"]
+        return dict(known.made.notes)
+
+    def count(self, chunk: Chunk) -> None:
+        """Counts a chunk of the corpus, whoever works on it."""
+        chunks, items = self.counted[chunk.measure]
+        self.counted[chunk.measure] = chunks + 1, items + len(chunk.items)
 
     def keep(self, chunk: Chunk, made: Partial) -> None:
         """Keeps what was made of a chunk."""
-        body = _packed(made)
         header = {
             "run": self._identity(chunk.measure),
             "chunk": chunk.number,
@@ -219,15 +212,14 @@ class RunFolder:
             "arrays": bool(made.arrays),
             "notes": made.notes,
         }
-        whole = signed(header, body)
         with whole_file(self._chunk_path(chunk.measure, chunk.number), binary=True) as file:
-            file.write(json.dumps(whole).encode() + b"\n" + body)
+            file.write(signed(header, _packed(made)))
 
     def finish(self, shard: Shard, ends: Mapping[str, tuple[int, int]]) -> None:
         """Notes that a shard has come to the end: chunks and items of each measure."""
         known = {name: [self._identity(name), *counts] for name, counts in ends.items()}
-        with whole_file(self.path / f"{_name(shard)}.json") as file:
-            json.dump(signed(known), file)
+        with whole_file(self.path / f"{_name(shard)}.json", binary=True) as file:
+            file.write(signed(known))
 
     def partials(self, name: str, chunks: int) -> Iterator[Partial]:
         """What was made of each of the chunks of a measure, one at a time."""
@@ -236,57 +228,55 @@ class RunFolder:
             if known is None:
                 path = self._chunk_path(name, number)
                 raise InputError(f"{path}: is missing or damaged; run it again")
-            header, body = known
-            yield _unpacked(body, header)
+            yield known.made
 
     def ends(self) -> dict[str, int]:
         """How many chunks each measure has; refuses a run that has not come to its end."""
         shards = _named(self.path, SHARD)
-        ends = {name: read_signed(self.path / name) for name in shards}
-        if not ends:
+        if not shards:
             raise InputError(f"{self.path}: no shard has come to its end; run the shards first")
-        (first, of_first), *others = ends.items()
-        for name, (identity, _, pairs) in of_first.items():
+        (first, end), *others = ((name, read_signed(self.path / name)) for name in shards)
+        for other, end_of_other in others:
+            if end_of_other != end:
+                raise InputError(
+                    f"{self.path}: {first} and {other} are of different texts; expected shards of "
+                    "the same corpus"
+                )
+        of = max(int(shard["of"]) for shard in shards.values())
+        for name, (identity, chunks, pairs) in end.items():
             if identity != self._identity(name):
                 raise InputError(f"{self.path / first}: is of another run; expected its own alone")
-            for other, end in others:
-                if end.get(name) != of_first[name]:
-                    raise InputError(
-                        f"{self.path}: {other} is of {end.get(name, [0])[-1]} pairs, {first} of "
-                        f"{pairs}; expected shards of the same corpus"
-                    )
-        of = max(int(shard["of"]) for shard in shards.values())
-        for name, (_, chunks, pairs) in of_first.items():
             self._refuse_missing(name, chunks, pairs, of)
-        return {name: chunks for name, (_, chunks, _) in of_first.items()}
+        return {name: chunks for name, (_, chunks, _) in end.items()}
 
     def _refuse_missing(self, name: str, chunks: int, pairs: int, shards: int) -> None:
-        sizes = {}
-        for number in self.done(name):
-            known = self._read_chunk(name, number) if number < chunks else None
-            if known is not None:
-                sizes[number] = known[0]["pairs"]
-        count = chunks - len(sizes)
-        if count:
-            missing = (number for number in range(chunks) if number not in sizes)
-            of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
+        missing = []
+        found = 0
+        for number in range(chunks):
+            known = self._read_chunk(name, number)
+            if known is None:
+                missing.append(number)
+            else:
+                found += known.pairs
+        if missing:
+            of_shards = sorted({number % shards for number in missing})
             raise InputError(
-                f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
+                f"{self.path}: {len(missing)} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
-        if sum(sizes.values()) != pairs:
+        if found != pairs:
             raise InputError(
-                f"{self.path}: the chunks have {sum(sizes.values())} pairs; expected {pairs}, as "
-                "the shards say"
+                f"{self.path}: the chunks have {found} pairs; expected {pairs}, as the shards say"
             )
 
     def add(self, folder: Path) -> None:
         """Takes over what another folder, perhaps of another machine, has of the same run."""
-        if self._run(folder)["command"] != self._run()["command"]:
+        theirs = read_signed(folder / RUN)
+        if theirs["command"] != read_signed(self.path / RUN)["command"]:
             raise InputError(f"{folder / RUN}: differs from {self.path / RUN}: another run")
-        for name, match in _named(folder, PREPARED).items():
+        for name in _named(folder, PREPARED):
             theirs = read_signed(folder / name)
-            if self.prepare(match["name"], theirs) != theirs:
+            if self._keep_first(name, theirs) != theirs:
                 raise InputError(f"{folder / name}: differs from {self.path / name}: another run")
         for name, match in _named(folder, CHUNK).items():
             chunk = match["name"], int(match["number"])
@@ -339,22 +329,18 @@ class RunFolder:
         shards = [lock["shard"] for lock in _named(self.path, LOCK).values()]
         return [shard for shard in shards if shard != self.held and is_locked(self.path / shard)]
 
-    def _read_chunk(
-        self, name: str, number: int, folder: Path | None = None
-    ) -> tuple[dict[str, Any], bytes] | None:
+    def _read_chunk(self, name: str, number: int, folder: Path | None = None) -> Kept | None:
         """A chunk that is whole, in this folder or another; refuses one of another run."""
         path = (folder or self.path) / self._chunk_path(name, number).name
         try:
-            first, _, body = path.read_bytes().partition(b"\n")
-            header = _verified(json.loads(first), body)
-            identity = header["run"], header["chunk"]
-            if not header["arrays"] and body.count(b"\n") != header["pairs"]:
-                return None
+            header, body = _verified(path.read_bytes())
+            kept = Kept(header["text"], header["pairs"], _unpacked(body, header))
         except DAMAGE:
             return None
-        if identity != (self._identity(name), number):
+        if (header["run"], header["chunk"]) != (self._identity(name), number):
             raise InputError(f"{path}: is a chunk of another run; expected this run's alone")
-        return header, body
+        lines = kept.made.text.count("\n")
+        return kept if header["arrays"] or lines == kept.pairs else None
 
     def _chunk_path(self, name: str, number: int) -> Path:
         return self.path / f"chunk-{name}-{number:07}"
@@ -381,30 +367,37 @@ def _unpacked(body: bytes, header: Mapping[str, Any]) -> Partial:
         return Partial(dict(arrays), notes=header["notes"])
 
 
-def signed(contents: Mapping[str, Any], body: bytes = b"") -> dict[str, Any]:
-    """JSON with a digest of itself, and of what comes behind it."""
+def signed(contents: Mapping[str, Any], body: bytes = b"") -> bytes:
+    """A line of JSON with a digest of itself and of the body, and the body behind it."""
+    whole = {"digest": _digest(contents, body), **contents}
+    return json.dumps(whole, allow_nan=False).encode() + b"\n" + body
+
+
+def _digest(contents: Mapping[str, Any], body: bytes) -> str:
     text = json.dumps(contents, sort_keys=True).encode() + b"\n" + body
-    return {"digest": hashlib.blake2b(text, digest_size=16).hexdigest(), **contents}
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def _verified(contents: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
-    """The contents without their digest, which must be right."""
-    known = contents.pop("digest")
-    if known != signed(contents, body)["digest"]:
+def _verified(whole: bytes) -> tuple[dict[str, Any], bytes]:
+    """The contents without their digest, which must be right, and the body."""
+    line, _, body = whole.partition(b"\n")
+    contents = json.loads(line)
+    if contents.pop("digest") != _digest(contents, body):
         raise ValueError("has another digest")
-    return contents
+    return contents, body
 
 
 def read_signed(path: Path) -> dict[str, Any]:
     """JSON that a run has written, as it was written."""
-    contents = read_json(path)
-    version = contents.get("version")
-    if path.name == RUN and "digest" not in contents and version is not None:
-        raise InputError(f"{path}: is of version {version}; expected that version, or --restart")
     try:
-        return _verified(contents)
+        return _verified(path.read_bytes())[0]
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
     except DAMAGE:
-        raise _damaged(path) from None
+        raise InputError(
+            f"{path}: is damaged, or of another version; expected what a run has written, or "
+            "--restart"
+        ) from None
 
 
 def _named(folder: Path, form: re.Pattern[str]) -> dict[str, re.Match[str]]:
@@ -429,20 +422,3 @@ def _said(name: str, value: Any) -> str:
         return f"without {name}"
     values = value if isinstance(value, list) else [value]
     return f"with {name} {' '.join(map(str, values))}"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A dictionary."""
-    try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        contents = None
-    if not isinstance(contents, dict):
-        raise _damaged(path)
-    return contents
-
-
-def _damaged(path: Path) -> InputError:
-    return InputError(f"{path}: is damaged; expected what a run has written, or --restart")

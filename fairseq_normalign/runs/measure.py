@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.options import from_0, option, positive
 from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
-from fairseq_normalign.runs.engines import Place, Progress, run_here, run_in_processes, run_on_ray
+from fairseq_normalign.runs.engines import (
+    ENGINES,
+    Place,
+    Progress,
+    run_here,
+    run_in_processes,
+    run_on_ray,
+)
 from fairseq_normalign.runs.folder import RunFolder
 
 Load = Callable[[Place], Any]  # the models; called once for each worker
@@ -60,15 +70,41 @@ class Job(NamedTuple):
     total: int | None = None  # items, if that is known
 
 
-class Plan(NamedTuple):
+choice = partial(option, group="large corpora")
+
+
+@dataclass(frozen=True)
+class Plan:
     """How the work is divided. None of it changes the result but the size of chunks."""
 
-    pairs: int | None = None  # of a chunk; by default as many as the measure says
-    shard: Shard = Shard()
-    workers: int | None = None  # by default one here, and on Ray all that there are
-    engine: str = "local"
-    ray_address: str | None = None
+    restart: bool = choice(
+        False,
+        "begin anew, whatever a killed run has left; without it, the same command goes on",
+    )
+    workers: int | None = choice(None, "processes, or GPUs (default: 1)", positive, metavar="N")
+    num_shards: int = choice(
+        1,
+        "divide the corpus among N commands; then: normalign merge OUTPUT",
+        positive,
+        metavar="N",
+    )
+    shard_id: int = choice(0, "which one this is, from 0", from_0, metavar="K")
+    engine: str = choice("local", "ray: workers of a Ray cluster", choices=ENGINES)
+    ray_address: str | None = choice(
+        None, "of the cluster (default: a Ray of this machine)", metavar="ADDRESS"
+    )
+    chunk: int | None = choice(
+        None,
+        "pairs that are worked on, and kept, together (default: 1000, and fewer of what takes "
+        "long)",
+        positive,
+        metavar="N",
+    )
     gpu: bool = False
+
+    @property
+    def shard(self) -> Shard:
+        return Shard(self.shard_id, self.num_shards)
 
     @property
     def is_local(self) -> bool:
@@ -76,20 +112,8 @@ class Plan(NamedTuple):
         return self.engine == "local" and self.workers in (None, 1)
 
     def chunks(self, job: Job) -> Iterator[Chunk]:
-        return cut(job.items, self._size(job), job.measure.name)
-
-    def _size(self, job: Job) -> int:
-        return self.pairs or job.measure.pairs_per_chunk
-
-    def left(self, job: Job, folder: RunFolder | None) -> tuple[int | None, int]:
-        """How many items this shard has still to do, if that is known, and has done before."""
-        size = self._size(job)
-        numbers = [] if folder is None else filter(self.shard.has, folder.done(job.measure.name))
-        if job.total is None:
-            return None, size * len(list(numbers))
-        sizes = [max(0, min(size, job.total - number * size)) for number in numbers]
-        own = range(self.shard.number * size, job.total, self.shard.of * size)
-        return sum(min(size, job.total - first) for first in own) - sum(sizes), sum(sizes)
+        size = self.chunk or job.measure.pairs_per_chunk
+        return cut(job.items, size, job.measure.name)
 
     def run(
         self, load: Load, jobs: Mapping[str, Job], chunks: Iterable[Chunk], progress: Progress
@@ -130,8 +154,11 @@ def prepared_job(
         known = measure.prepare(models, Chunk(0, 0, first, measure.name))
         if folder is not None:
             known = folder.prepare(measure.name, {"first": digest(first), **known})
-    if folder is not None:
-        folder.refuse_other_first(known["first"], first)
+    if folder is not None and known["first"] != digest(first):
+        raise InputError(
+            f"the first {len(first)} pairs are others than those on which this run was decided; "
+            "expected the same text, or --restart"
+        )
     return Job(measure, chain(first, rest), known, total)
 
 
@@ -158,59 +185,55 @@ def run(
     jobs: Iterable[Job],
     load: Load,
     plan: Plan,
+    folder: RunFolder | None = None,
     *,
     note: Note = lambda notes: None,
     progress: Progress = lambda items: None,
 ) -> Iterator[tuple[str, Partial]]:
-    """What is made of each chunk with the name of its measure, in order; nothing is kept."""
-    by_name = {job.measure.name: job for job in jobs}
-    chunks = chain.from_iterable(map(plan.chunks, by_name.values()))
-    for name, made in _in_order(chunks, partial(plan.run, load, by_name, progress=progress)):
-        note(made.notes)
-        yield name, made
+    """What is made of each chunk with the name of its measure.
 
-
-def run_and_keep(
-    jobs: Iterable[Job],
-    load: Load,
-    plan: Plan,
-    folder: RunFolder,
-    *,
-    note: Note = lambda notes: None,
-    progress: Progress = lambda items: None,
-) -> dict[str, tuple[int, int]]:
-    """Keeps what is made of the chunks of the shard; those that are there are not done again.
-
-    Returns how many chunks and items each measure has, for ``RunFolder.finish``.
+    Without a folder, in order, and nothing is kept. With one, it is kept there as it comes: chunks
+    of the shard that are there are not done again.
     """
     by_name = {job.measure.name: job for job in jobs}
-    ends = dict.fromkeys(by_name, (0, 0))
-
-    def left() -> Iterator[Chunk]:
-        for chunk in chain.from_iterable(map(plan.chunks, by_name.values())):
-            chunks, items = ends[chunk.measure]
-            ends[chunk.measure] = chunks + 1, items + len(chunk.items)
-            if not plan.shard.has(chunk.number):
-                continue
-            known = folder.has(chunk)
-            if known is None:
-                yield chunk
-            else:
-                note(known)
-
-    for chunk, made in plan.run(load, by_name, left(), progress):
-        folder.keep(chunk, made)
+    chunks = chain.from_iterable(map(plan.chunks, by_name.values()))
+    run_all = partial(plan.run, load, by_name, progress=progress)
+    if folder is None:
+        results = _in_order(chunks, run_all)
+    else:
+        folder.counted |= dict.fromkeys(by_name, (0, 0))
+        results = run_all(_left(chunks, plan.shard, folder, note, progress))
+    for chunk, made in results:
+        if folder is not None:
+            folder.keep(chunk, made)
         note(made.notes)
-    return ends
+        yield chunk.measure, made
+
+
+def _left(
+    chunks: Iterable[Chunk], shard: Shard, folder: RunFolder, note: Note, progress: Progress
+) -> Iterator[Chunk]:
+    """The chunks that the shard has still to do."""
+    for chunk in chunks:
+        folder.count(chunk)
+        if not shard.has(chunk.number):
+            continue
+        known = folder.has(chunk)
+        if known is None:
+            yield chunk
+        else:
+            note(known)
+            progress(len(chunk.items))
+            folder.done_before += len(chunk.items)
 
 
 def _in_order(
     chunks: Iterable[Chunk],
     run_all: Callable[[Iterable[Chunk]], Iterator[tuple[Chunk, Partial]]],
-) -> Iterator[tuple[str, Partial]]:
-    """Results with the names of their measures, in the order of the chunks; the early ones wait."""
+) -> Iterator[tuple[Chunk, Partial]]:
+    """Results in the order of the chunks; the early ones wait."""
     begun: deque[tuple[str, int]] = deque()
-    early: dict[tuple[str, int], Partial] = {}
+    early: dict[tuple[str, int], tuple[Chunk, Partial]] = {}
 
     def noted() -> Iterator[Chunk]:
         for chunk in chunks:
@@ -218,10 +241,9 @@ def _in_order(
             yield chunk
 
     for chunk, made in run_all(noted()):
-        early[chunk.measure, chunk.number] = made
+        early[chunk.measure, chunk.number] = chunk, made
         while begun and begun[0] in early:
-            name, _ = begun[0]
-            yield name, early.pop(begun.popleft())
+            yield early.pop(begun.popleft())
 
 
 def measure_here(

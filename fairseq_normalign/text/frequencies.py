@@ -57,9 +57,7 @@ class Frequencies:
             )
         self.counts, self.name = counts, name
         columns = [*zip(*sentences, strict=True)]
-        if not columns:
-            raise InputError(f"{name}: has nothing of the corpus; are they of another vocabulary?")
-        of_pieces, of_words = map(self._known, columns)
+        of_pieces, of_words = map(self._known, columns or [(), ()])
         if max(of_pieces, of_words) < KNOWN:
             raise InputError(
                 f"{name}: has {of_pieces:.0%} of its pieces and {of_words:.0%} of its words of the "

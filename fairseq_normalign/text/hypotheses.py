@@ -31,13 +31,12 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
             hypotheses.setdefault(int(number), split_words(hypothesis))
     if not hypotheses:
         return None
-    for number in range(max(hypotheses) + 1):  # ends early: a gap comes before many numbers do
+    order = range(max(hypotheses) + 1)
+    for number in order:  # ends early: a gap comes before many numbers do
         if number not in sources or number not in hypotheses:
             raise InputError(
                 f"{name_of(path)}: sentence {number} has no S- or no H- line; is the log complete? "
                 "(fairseq leaves out the last batch: generate with --required-batch-size-multiple "
                 "1)"
             )
-    order = sorted(hypotheses)
-    ordered_sources = [sources[number] for number in order]
-    return ordered_sources, [hypotheses[number] for number in order]
+    return [sources[number] for number in order], [hypotheses[number] for number in order]

@@ -134,13 +134,13 @@ def _folded(text: str) -> str:
     too: normalisation orders those of a letter, but pieces may split them.
     """
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    return "".join(character for character in folded if _is_spelled(character))
-
-
-def _is_spelled(character: str) -> bool:
-    if character in (SPACES["sentencepiece"], REPLACEMENT) or unicodedata.combining(character):
-        return False
-    return unicodedata.category(character)[0] not in "ZC"
+    spelled = ""
+    for character in folded:
+        is_space = character in (SPACES["sentencepiece"], REPLACEMENT)
+        is_invisible = unicodedata.category(character)[0] in "ZC"
+        if not (is_space or is_invisible or unicodedata.combining(character)):
+            spelled += character
+    return spelled
 
 
 def _word_spelling(word: str, scheme: str) -> str:
@@ -172,7 +172,11 @@ def _search(pieces: Sequence[str], words: Sequence[str], scheme: str, where: str
             done = 0
         furthest = max(furthest, (piece, word))
         if piece == len(pieces) and word == len(words):
-            return _unwind(path, len(words))
+            ids = []
+            while path is not None:
+                word, path = path
+                ids.append(min(word, max(len(words) - 1, 0)))  # a trailing mark: the last word's
+            return ids[::-1]
         if piece == len(pieces) or (piece, word, done) in seen:
             continue
         seen.add((piece, word, done))
@@ -196,14 +200,6 @@ def _letters_taken(piece: str, rest: str, scheme: str, fewest: int) -> Iterator[
     for spelling in sorted(spellings, reverse=True):
         if rest.startswith(spelling):
             yield len(spelling)
-
-
-def _unwind(path: tuple | None, count: int) -> list[int]:
-    ids = []
-    while path is not None:
-        word, path = path
-        ids.append(min(word, max(count - 1, 0)))  # a trailing mark belongs to the last word
-    return ids[::-1]
 
 
 def _mismatch(

@@ -212,8 +212,3 @@ def test_labels_by_loops(links, source_ids, target_ids):
             assert weights[row] == 0
         else:
             assert weights[row] == np.float32(1 if partners else 0.3)
-
-
-def test_the_first_row_and_marks_count_nothing():
-    _, weights = row_labels(np.eye(1), [0, -1], [-1, 0, -1], null_weight=0.3)
-    assert weights.tolist() == [0, 0, 1]

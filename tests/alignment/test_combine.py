@@ -68,12 +68,6 @@ def test_links_that_are_always_or_never_there_do_not_break_the_fit():
         assert np.isfinite(model.weights).all()
 
 
-def test_identical_evidences_share_the_weight():
-    shares, links = made_up_corpus([2.0], 1.0)
-    doubled = fit_links([[pair[0], pair[0]] for pair in shares], links)
-    assert doubled.weights[0] == pytest.approx(doubled.weights[1])
-
-
 def test_nothing_to_learn_from():
     assert fit_links([], []).weights.shape == (0,)
     empty = np.zeros((0, 3))

@@ -1,12 +1,16 @@
+import contextlib
+import json
 import warnings
+from functools import reduce
+from operator import getitem
 
-import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.aligner import NormAligner
+from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
 from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.combined import CombinedAligner
 from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
+from fairseq_normalign.alignment.run import decided_by
 from fairseq_normalign.attention.extract import relative
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -66,34 +70,25 @@ def test_evidences_in_any_order():
 @pytest.mark.parametrize("directions", [1, 2])
 def test_learned_takes_every_head_and_gives_probabilities(directions):
     combined = CombinedAligner(*[aligner(), backward()][:directions])
-    assert len(list(combined.align_many(PAIRS))) == len(PAIRS)
-    assert len(combined.evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
-    assert combined.model.evidences.weights.shape == (len(combined.evidences),)
-    again = list(combined.align_many(PAIRS))  # learned once, then used
-    assert again == list(combined.align_many(PAIRS))
+    decided = combined.decide(PAIRS)
+    evidences, learned = decided.decision
+    assert len(evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
+    assert learned.evidences.weights.shape == (len(evidences),)
+    links = list(decided.align_many(PAIRS))
+    assert len(links) == len(PAIRS)
+    for _ in range(2):
+        assert list(combined.align_many(PAIRS)) == links  # learned once, then used
+    for soft in decided.soft_many(PAIRS):
+        assert ((soft.words >= 0) & (soft.words <= 1)).all()
 
 
 def test_default_evidences_of_a_mean_are_the_chosen_layers():
-    combined = CombinedAligner(aligner(), combine="product")
-    list(combined.align_many(PAIRS))
-    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
-    layers = aligner().choice(pairs).layers
-    assert combined.evidences == [
+    decided = CombinedAligner(aligner(), combine="product").decide(PAIRS)
+    (pairs,) = aligner().read(PAIRS)
+    layers = aligner().choice(list(pairs)).layers
+    assert decided.decision.evidences == [
         Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()
     ]
-
-
-def test_an_empty_corpus():
-    assert list(CombinedAligner(aligner(), combine="product").align_many([])) == []
-
-
-def test_specs_of_the_whole_model():
-    assert parse_evidence("lrp.output") == Weighted(Evidence("lrp", None, "output"))
-    expected = Weighted(Evidence("lrp-epsilon:0.001", None, "output"), reverse=True, weight=2)
-    assert parse_evidence("reverse:lrp-epsilon:0.001.output*2") == expected
-    for text in ("lrp.1.output", "lrp.input", "lrp:0.output"):
-        with pytest.raises(InputError, match="expected"):
-            parse_evidence(text)
 
 
 def test_relevance_is_an_evidence_like_any_other():
@@ -105,22 +100,29 @@ def test_relevance_is_an_evidence_like_any_other():
         assert links == relative(geometric_mean(shares, [1, 2]), share=0.75)
 
 
-def test_specs():
-    assert parse_evidence("norms.1.input") == Weighted(Evidence("norms", 0, "input"))
-    expected = Weighted(Evidence("head-norms", 2, "output", 1), reverse=True, weight=0.5)
-    assert parse_evidence("reverse:head-norms.3.2.output*0.5") == expected
+@pytest.mark.parametrize(
+    ("text", "evidence", "reverse", "weight"),
+    [
+        ("norms.1.input", Evidence("norms", 0, "input"), False, 1),
+        ("reverse:head-norms.3.2.output*0.5", Evidence("head-norms", 2, "output", 1), True, 0.5),
+        ("lrp.output", Evidence("lrp", None, "output"), False, 1),
+        (
+            "reverse:lrp-epsilon:0.001.output*2",
+            Evidence("lrp-epsilon:0.001", None, "output"),
+            True,
+            2,
+        ),
+    ],
+)
+def test_specs(text, evidence, reverse, weight):
+    assert parse_evidence(text) == Weighted(evidence, reverse, weight)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "norms",
-        "norms.1",
-        "norm.1.input",
-        "norms.x.input",
-        "norms.1.2.3.input",
-        "norms.1.input*",
-        "norms.1.input*.",
+        *("norms", "norms.1", "norm.1.input", "norms.x.input", "norms.1.2.3.input"),
+        *("norms.1.input*", "norms.1.input*.", "lrp.1.output", "lrp.input"),
     ],
 )
 def test_bad_specs(text):
@@ -153,14 +155,6 @@ def test_bad_options(options, message):
         CombinedAligner(aligner(), **options)
 
 
-def test_an_evidence_of_a_layer_without_heads_is_refused():
-    task = ToyTask()
-    model = build_model("transformer_normalign", task, alive_heads="cross.2.1")
-    pruned = NormAligner(TeacherForcing(model, task), PairReader(task))
-    with pytest.raises(InputError, match="layer 1 has no heads left"):
-        CombinedAligner(pruned, evidences=[Weighted(Evidence("norms", 0, "input"))])
-
-
 def test_a_reverse_model_of_the_same_direction_is_refused():
     expected = "the reverse model translates a-b, and the model a-b; expected b-a"
     with pytest.raises(InputError, match=expected):
@@ -178,29 +172,10 @@ def test_a_model_is_not_its_own_reverse_model():
     CombinedAligner(*both)
 
 
-def test_probabilities_are_probabilities():
-    combined = CombinedAligner(aligner())
-    pairs = [combined.aligners[0].reader.pair(*pair, "") for pair in PAIRS]
-    for soft in combined.run(pairs):
-        assert ((soft.words >= 0) & (soft.words <= 1)).all()
-        assert isinstance(soft.words, np.ndarray)
-
-
-def test_evidences_of_one_model_only_though_there_are_two():
-    chosen = [Weighted(Evidence("norms", 0, "input"))]
-    alone = list(CombinedAligner(aligner(), combine="product", evidences=chosen).align_many(PAIRS))
-    assert (
-        list(
-            CombinedAligner(aligner(), backward(), combine="product", evidences=chosen).align_many(
-                PAIRS
-            )
-        )
-        == alone
-    )
-
-
-def test_blank_lines_only():
-    assert list(CombinedAligner(aligner()).align_many([("", ""), ("", "")])) == [[], []]
+@pytest.mark.parametrize(("combine", "pairs"), [("product", []), ("learned", [("", "")] * 2)])
+def test_nothing_to_align(combine, pairs):
+    aligned = list(CombinedAligner(aligner(), combine=combine).align_many(pairs))
+    assert aligned == [[] for _ in pairs]
 
 
 def test_models_that_read_different_sentences():
@@ -230,11 +205,6 @@ def test_texts_decide(links):
     assert decided.signature()["evidences"] == 40
     with pytest.raises(ValueError, match="nothing is decided yet"):
         combined.signature()
-
-
-def test_one_pair():
-    combined = CombinedAligner(aligner())
-    assert combined.align(*PAIRS[0]) == next(combined.align_many(PAIRS[:1]))
 
 
 def test_a_file_behind_the_name_of_a_method(tmp_path):
@@ -285,6 +255,39 @@ def test_streams_are_counted():
 
 
 def test_every_pair_is_counted_once():
-    combined = CombinedAligner(aligner(), backward())
-    list(combined.align_many(PAIRS))
-    assert combined.signature()["lexicon"] <= len(PAIRS)
+    decided = CombinedAligner(aligner(), backward()).decide(PAIRS)
+    assert decided.signature()["lexicon"] <= len(PAIRS)
+
+
+@pytest.mark.parametrize("combine", ["product", "learned"])
+def test_a_decision_as_json_is_the_same_decision(combine):
+    combined = CombinedAligner(aligner(), backward(), combine=combine)
+    decided = combined.decide(MANY)
+    contents = json.loads(json.dumps(combined.as_json(decided.decision)))
+    again = DecidedAligner(combined, combined.from_json(contents))
+    assert list(again.align_many(MANY)) == list(decided.align_many(MANY))
+    assert again.signature() == decided.signature()
+
+
+def places(contents, before=()):
+    """Where values are in JSON, of long lists the first."""
+    yield before
+    if isinstance(contents, (dict, list)):
+        names = contents if isinstance(contents, dict) else range(min(len(contents), 1))
+        for name in names:
+            yield from places(contents[name], (*before, name))
+
+
+@pytest.mark.parametrize("one", [aligner(), CombinedAligner(aligner(), backward())])
+def test_a_damaged_decision_is_one_line(one):
+    """Any value may be missing, or of another type."""
+    stored = json.dumps({"decision": one.as_json(one.decide(MANY).decision)})
+    for *before, last in filter(None, places(json.loads(stored))):
+        for value in (None, -1, "x", [[1, 2]], "missing"):
+            contents = json.loads(stored)
+            holder = reduce(getitem, before, contents)
+            holder[last] = value
+            if value == "missing":
+                del holder[last]
+            with contextlib.suppress(InputError):
+                list(decided_by(one, contents, "here").align_many(MANY[:1]))

@@ -7,12 +7,11 @@ from itertools import product
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.alignment.error_table import ErrorTable, best_of_columns, best_of_methods
+from fairseq_normalign.alignment.error_table import ErrorTable, column_of, lowest
 from fairseq_normalign.alignment.method_cost import Cost, Costs
 from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.results.result import stored_result
 from fairseq_normalign.results.several import together
-from fairseq_normalign.results.tables import as_format
 
 
 def table(hits, choice: Choice, method: str = "head-norms") -> ErrorTable:
@@ -63,12 +62,6 @@ def test_several_models_say_how_many_of_them_choose_a_layer():
     ]
 
 
-def test_the_mean_is_over_layers_and_not_over_heads():
-    hits = {("input", 0): 8, ("input", 0, 0): 1, ("input", 0, 1): 1, ("input", 1): 6}
-    of_heads = table(hits, Choice({"input": 0}, "input"))
-    assert of_heads.layer_means() == {("head-norms", "input"): pytest.approx(0.3)}
-
-
 def test_a_method_of_the_whole_model_has_a_column_and_no_mean():
     whole = table({("output", None): 7}, Choice({"output": None}, "output"), "lrp")
     assert whole.tables()["layers"].columns == ["method and step", "all"]
@@ -80,12 +73,7 @@ def test_a_method_of_the_whole_model_has_a_column_and_no_mean():
 
 def test_the_first_of_equals_is_the_best():
     aers = {Evidence("norms", layer): aer for layer, aer in enumerate([0.5, 0.3, 0.3])}
-    assert best_of_columns(aers) == {Evidence("norms", 1)}
-
-
-def test_the_best_of_a_method_is_a_layer():
-    aers = {evidence: counts.aer for evidence, counts in SCORES.items()}
-    assert best_of_methods(aers)["norms"] == Evidence("norms", 1, "input")
+    assert lowest(aers, column_of) == {("norms", "input"): Evidence("norms", 1)}
 
 
 def test_a_row_for_each_method():
@@ -110,17 +98,6 @@ def test_methods_of_several_models():
     methods = together({"a": FULL, "b": other}, {}).tables()["methods"]
     assert methods.rows[0][:3] == ["norms", "1 input 1/2, 2 input 1/2", 45.0]
     assert methods.deviations[0][2] == pytest.approx(math.sqrt(50))
-
-
-def test_without_costs_and_intervals():
-    methods = ErrorTable(SCORES, CHOICES).tables()["methods"]
-    assert methods.columns == ["method", "chosen", "AER", "P", "R", "best by gold", "its AER"]
-    assert methods.rows[0] == ["norms", "1 input", 50.0, 90.0, 30.0, "2 input", 40.0]
-
-
-def test_memory_that_is_not_known():
-    unknown = Costs(100, 4000, Cost(2.0, None), dict.fromkeys(CHOICES, Cost(2.5, None)))
-    assert "MB" not in replace(FULL, costs=unknown).tables()["methods"].columns
 
 
 def test_cells_for_programs():
@@ -187,11 +164,3 @@ def test_the_figure_is_of_layers_and_curves():
     panels = ErrorTable(scores, choices).figure().axes
     titles = [axes.get_title() for axes in panels if axes.get_title()]
     assert titles == ["AER by layer in %", "AER by layer and method"]
-
-
-def test_formats_for_people_leave_out_what_text_leaves_out():
-    as_markdown, as_csv = (as_format(FULL.blocks(), form) for form in ("md", "csv"))
-    assert "| norms, input      | 50.0 + | 40.0 * |         |   45.0 |" in as_markdown
-    assert "cells" not in as_markdown
-    assert "norms,2,3,input,33.333333," in as_csv
-    assert "50.0,40.0,,45.0" in as_csv  # numbers without marks

@@ -16,7 +16,6 @@ from fairseq_normalign.alignment.layer_choice import (
     warn_of_noise,
 )
 from fairseq_normalign.attention.soft import Evidence, Soft
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import read_lines
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
@@ -48,19 +47,6 @@ def test_layers_without_heads_are_no_candidates(task, pairs):
     remove_heads(model, "encoder.1.1 cross.2.3")
     choice = choose_layers(TeacherForcing(model, task), pairs[:3])
     assert set(choice.layers.values()) == {1}
-
-
-def test_no_head_is_left(task, pairs):
-    model = build_model("transformer_normalign", task)
-    remove_heads(model, "encoder.1.1")
-    with pytest.raises(InputError, match="the source–target attention has no heads left"):
-        choose_layers(TeacherForcing(model, task), pairs[:3])
-
-
-def test_a_method_of_the_whole_model_has_nothing_to_choose(task, pairs):
-    forcing = TeacherForcing(build_model(task=task), task)
-    choice = choose_layers(forcing, [], "lrp-epsilon")
-    assert choice[:2] == ({"output": None}, "output")
 
 
 @pytest.mark.parametrize("right", [0, 1])

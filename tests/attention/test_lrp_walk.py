@@ -431,8 +431,8 @@ SCALED = {"scale_fc": True, "scale_heads": True, "adaptive_softmax_cutoff": "10,
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (without_decoder, "TransformerModel has no decoder of layers"),
-        (convolutional, "LightConvModel has no encoder attention in layer 1"),
+        (without_decoder, "TransformerModel has no decoder attention in every layer"),
+        (convolutional, "LightConvModel has no encoder attention in every layer"),
         (with_xformers, "encoder attention of layer 1 uses --encoder-xformers-att-config"),
         (
             partial(build_model, **SCALED),

@@ -124,19 +124,6 @@ def test_no_nan_in_json(tmp_path, capsys):
     ]
 
 
-def test_long_paths_do_not_swell_the_table(files, tmp_path, capsys):
-    (tmp_path / "日本").mkdir()
-    paths = [str(tmp_path / "日本" / "good"), files["good"], files["bad"]]
-    Path(paths[0]).write_text(GOOD)
-    arguments = ["aer", files["gold"], "--ref-index", "1", "-i", *paths]
-    main(arguments)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("日本/good  ")
-    assert lines[2].startswith(f"{tmp_path.name}/good  ")
-    assert lines[3].startswith("bad  ")
-    assert lines[5].startswith(f"{paths[0]}: AER|")
-
-
 def test_undefined_numbers(tmp_path, capsys):
     (tmp_path / "empty").write_text("\n")
     path = str(tmp_path / "empty")
@@ -145,12 +132,6 @@ def test_undefined_numbers(tmp_path, capsys):
         "= undefined (P = undefined R = undefined F1 = undefined links = 0 sure = 0)"
         in capsys.readouterr().out
     )
-
-
-def test_the_signature_beside_a_file_is_joined(files, tmp_path, capsys):
-    (tmp_path / "good.json").write_text(json.dumps({"signature": {"method": "norms", "layer": 2}}))
-    main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]])
-    assert "|possible:keep|method:norms|layer:2|version:" in capsys.readouterr().out
 
 
 def test_breakdowns(files, tmp_path, capsys):
@@ -279,14 +260,6 @@ def test_starts_without_the_heavy_packages():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_help_shows_defaults_and_an_example(capsys):
-    with pytest.raises(SystemExit):
-        main(["aer", "--help"])
-    out = capsys.readouterr().out
-    assert "(default: 0)" in out
-    assert "example: normalign aer" in out
 
 
 def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):

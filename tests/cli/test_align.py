@@ -8,9 +8,8 @@ import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.results.result import read_result, stored_result
-from fairseq_normalign.text.links import Gold, GoldFile, parse_links
+from fairseq_normalign.text.links import parse_links
 from fairseq_normalign.version import __version__
 from tests.conftest import PACKAGE, TRAIN, run
 
@@ -391,26 +390,6 @@ def test_texts_without_lines(corpus, checkpoint, tmp_path):
         assert (done.returncode, done.stdout) == (2, "")
         message = f"{tmp_path / 'a'}: has no lines; expected one or more"
         assert done.stderr == f"normalign align: {message}\n"
-
-
-def all_sure(links):
-    return Gold(links, links)
-
-
-def test_misread_gold_is_recognised():
-    """Gold that counts from 1, and gold with the target word first, in a table of --all."""
-    links, shifted, swapped = [], [], []
-    for number in range(20):
-        of_pair = {(s, (s * 3 + number) % 7) for s in range(7)}
-        links.append(of_pair)
-        shifted.append(all_sure({(s + 1, t + 1) for s, t in of_pair}))
-        swapped.append(all_sure({(t, s) for s, t in of_pair}))
-    with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --gold-index 1"):
-        warn_of_misread_gold(links, shifted, GoldFile("gold"))
-    with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* with --reverse-gold"):
-        warn_of_misread_gold(links, swapped, GoldFile("gold"))
-    with pytest.warns(UserWarning, match="AER would be 0.0% instead of .* without --reverse-gold"):
-        warn_of_misread_gold(links, swapped, GoldFile("gold", reverse=True))
 
 
 BAD = {

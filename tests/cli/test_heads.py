@@ -203,7 +203,7 @@ def test_bad_input(case, corpus, checkpoint, text, tmp_path, capsys):
 def test_bad_input_exits_2(corpus, checkpoint):
     done = heads(corpus, checkpoint, "--gen-subset", "none", check=False)
     assert done.returncode == 2
-    assert re.fullmatch(r"normalign heads: no subset 'none' of src-tgt in .*\n", done.stderr)
+    assert re.match(r"normalign heads: no subset 'none' of src-tgt", done.stderr.splitlines()[-1])
 
 
 def test_several_checkpoints_are_a_mean_by_layer(corpus, checkpoint, text, tmp_path):

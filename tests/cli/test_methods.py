@@ -13,7 +13,3 @@ def test_every_method_and_every_score_is_listed():
         mark = " *" if name in ranking_scores() else ""
         assert f"\n  {name}{mark} " in scores
     assert "NAME:NUMBER sets epsilon (default: 1e-05)" in " ".join(methods.split())
-
-
-def test_lines_fit_a_terminal():
-    assert all(len(line) <= 100 for line in run("normalign", "methods").stdout.splitlines())

@@ -61,12 +61,6 @@ def test_the_order_of_the_reverse_links_is_told_by_the_forward_ones(
     assert json.loads((files / "both.json").read_text())["signature"]["rev-order"] == order
 
 
-def test_an_order_that_is_told_is_taken(files, capsys):
-    run("--rev-order", "source-target", "--heuristic", "intersection", "-o", "both")
-    assert capsys.readouterr().err == ""
-    assert (files / "both").read_text() == "0-0\n\n0-0\n"
-
-
 def test_the_first_lines_decide_for_all(files, capsys):
     """Also of files that can be read only once: nothing is read twice, and little is kept."""
     (files / "fwd").write_text("0-1 2-3\n" * SAMPLE + "1-0\n")
@@ -109,16 +103,16 @@ def test_index_is_kept(files, capsys):
     assert capsys.readouterr().out == "1-1 2-2\n"
 
 
-def test_stdin_serves_once():
-    with pytest.raises(InputError, match=r"stdin .* can be read only once"):
-        main(get_parser().parse_args(["-", "-"]))
-
-
 def test_lilt_has_no_grow_diag_final(files):
     (files / "rev").unlink()  # refused before it is read
     with pytest.raises(InputError, match="grow-diagonal-final is grow-diag-final-and here"):
         run("--heuristic", "grow-diag-final", "--variant", "lilt", "-o", "both")
     assert not (files / "both").exists()
+
+
+def test_stdin_serves_once():
+    with pytest.raises(InputError, match=r"stdin .* can be read only once"):
+        main(get_parser().parse_args(["-", "-"]))
 
 
 @pytest.mark.parametrize("name", ["fwd", "./rev"])

@@ -215,13 +215,6 @@ def test_bad_headline(tmp_path):
         list(corpora.read_titles(tmp_path / "wiki"))
 
 
-def test_unequal_segments(tmp_path):
-    (tmp_path / "a.sgm").write_text(sgm("a", "b"), encoding="utf-8")
-    (tmp_path / "b.sgm").write_text(sgm("a"), encoding="utf-8")
-    with pytest.raises(InputError, match=r"a\.sgm: 2 segments, .*b\.sgm: 1; expected as many"):
-        corpora.read_sgm(tmp_path / "a.sgm", tmp_path / "b.sgm")
-
-
 @pytest.mark.parametrize("kind", ["no archive", "encrypted"])
 def test_a_damaged_zip_is_refused(tmp_path, kind):
     content = bytearray(b"no archive")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import tarfile
-from collections import deque
 from pathlib import Path
 
 import europarl
@@ -108,18 +107,6 @@ def test_disjoint_drops_pairs_whose_sides_both_occur_in_the_test_set():
     assert list(europarl.disjoint(pairs, test)) == [("a", "C"), ("c", "B"), ("c", "C")]
 
 
-@pytest.mark.parametrize(("size", "last"), [(2, "de"), (9, "abcde")])
-def test_without_last(size, last):
-    tail: deque = deque(maxlen=size)
-    kept = list(europarl.without_last([(letter, letter) for letter in "abcde"], tail))
-    assert "".join(ours for ours, _ in kept) + "".join(ours for ours, _ in tail) == "abcde"
-    assert "".join(ours for ours, _ in tail) == last
-
-
-def test_lowercase():
-    assert list(europarl.lowercase([("ÄB ß", "A-B !")])) == [("äb ß", "a-b !")]
-
-
 def test_write_corpus(tmp_path, monkeypatch):
     monkeypatch.setattr(europarl, "VALID", 1)
     write_lines(
@@ -156,16 +143,6 @@ def test_missing_tokenizer(monkeypatch):
     tokenization.tokenizer.cache_clear()
     with pytest.raises(InputError, match=r"tokeniser: .*; expected `pip install sacremoses`"):
         list(europarl.tokenize(["a"], "de"))
-
-
-def test_missing_gold_names_its_page(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        europarl.main([str(tmp_path), "--gold", str(tmp_path / "none.tgz")])
-    assert stop.value.code == 2
-    assert (
-        "not found; expected DeEnGoldAlignment.tar.gz, from https://www-i6"
-        in capsys.readouterr().err
-    )
 
 
 def test_whole_recipe(tmp_path, monkeypatch):

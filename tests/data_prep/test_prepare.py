@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import subprocess
-import sys
 from collections import Counter
 
 import prepare
@@ -98,15 +97,6 @@ def test_separate_vocabularies_without_dummy_prefix(preprocess_here, text, tmp_p
     assert "".join(first).replace("▁", " ") == next(read_lines(tmp_path / "valid.de"))
 
 
-def test_white_space_of_any_kind_separates_words(text, tmp_path):
-    lines = list(read_lines(text / "train.src"))
-    spaced = [line.replace(" ", "\u00a0 ") for line in lines]
-    segmentation.train_sentencepiece(spaced, tmp_path / "spm.model", 300)
-    split = segmentation.load_sentencepiece(tmp_path / "spm.model")
-    assert "\u00a0" not in (tmp_path / "spm.vocab").read_text(encoding="utf-8")
-    assert list(map(split, spaced)) == list(map(split, lines))
-
-
 def packed(text, folder) -> None:
     """The corpus, train packed, without a test set."""
     for lang in ("src", "tgt"):
@@ -186,12 +176,6 @@ def test_bad_models_are_refused(tmp_path):
         segmentation.load_subword_nmt(tmp_path / "model")
     with pytest.raises(InputError, match="none: No such file or directory; expected codes"):
         segmentation.load_subword_nmt(tmp_path / "none")
-
-
-def test_missing_subword_nmt(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "subword_nmt.learn_bpe", None)
-    with pytest.raises(InputError, match="expected `pip install subword-nmt`"):
-        segmentation.train_subword_nmt(["a"], tmp_path / "codes", 5)
 
 
 def test_empty_and_half_missing_texts_are_refused(text, tmp_path):

@@ -88,6 +88,18 @@ def test_a_target_that_was_missed_is_told(folder, form, target, told):
     assert messages == ([] if told is None else [f"{path}: trained with {told}"])
 
 
+def test_gates_that_never_closed(folder):
+    parameters = gated_parameters()
+    parameters["encoder.layers.1.self_attn.out_proj.log_alpha"][2] = 2.0
+    options = {"arch": "transformer_normalign", "gate_heads": "all"}
+    path = store(folder / "gated.pt", parameters=parameters, **options)
+    message = r"all 24 gates are open \(lowest log α \d\.\d\d\).*--keep-top N --by gate"
+    with pytest.raises(InputError, match=message):
+        Prunable(path).open_heads()
+    words = ["normalign", "convert", path, "--arch", "transformer", "-o", folder / "plain.pt"]
+    assert "has gates" in run(*words, check=False).stderr
+
+
 def test_options_that_a_checkpoint_leaves_to_its_architecture(folder):
     """As of the oldest checkpoints."""
     parameters = build_model(
@@ -105,31 +117,26 @@ def sized(options: dict) -> dict:
     return {name: value for name, value in options.items() if name.startswith(("en", "de", "max"))}
 
 
-def test_a_checkpoint_that_does_not_fit_its_options(folder):
-    parameters = state()["model"]
-    del parameters["decoder.layers.0.encoder_attn.v_proj.bias"]
-    path = store(folder / "misfit.pt", parameters=parameters)
-    with pytest.raises(
-        InputError, match=r"misfit\.pt: .* 1 parameter is missing \(first: 'decoder"
-    ):
-        Prunable(path)
-    parameters = {**state()["model"], "encoder.layers.0.self_attn.q_proj.weight": torch.ones(16, 4)}
-    path = store(folder / "misfit.pt", parameters=parameters)
-    with pytest.raises(InputError, match=r"misfit\.pt: .* 1 parameter is of another shape"):
-        Prunable(path)
-    path = store(folder / "gates.pt", parameters=gated_parameters())
-    with pytest.raises(InputError, match=r"gates\.pt: .* 7 parameters are unknown"):
-        Prunable(path)
-
-
-def test_parameters_that_are_no_numbers(folder):
-    parameters = state()["model"]
-    parameters["encoder.layers.0.fc1.bias"][0] = float("nan")
-    path = store(folder / "nan.pt", parameters=parameters)
-    with pytest.raises(
-        InputError, match=r"nan\.pt: 1 of its parameters .*'encoder\.layers\.0\.fc1"
-    ):
-        Prunable(path)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"decoder.layers.0.encoder_attn.v_proj.bias": None}, "1 parameter is missing .first: 'de"),
+        (
+            {"encoder.layers.0.self_attn.q_proj.weight": torch.ones(16, 4)},
+            "1 parameter is of another shape",
+        ),
+        ({"encoder.layers.0.self_attn.out_proj.log_alpha": torch.ones(4)}, "1 parameter is unkn"),
+        (
+            {"encoder.layers.0.fc1.bias": torch.full((32,), torch.nan)},
+            r"1 of its parameters .*'encoder\.layers\.0\.fc1",
+        ),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_its_options(folder, changed, message):
+    parameters = {**state()["model"], **changed}
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    with pytest.raises(InputError, match=rf"misfit\.pt: .*{message}"):
+        Prunable(store(folder / "misfit.pt", parameters=parameters))
 
 
 def test_an_output_that_is_the_input(folder):
@@ -256,7 +263,7 @@ def test_alignments_by_a_head_of_a_pruned_model(ready):
     assert aligner.signature()["head"] == 4
     recording = recorded(small.forcing, pairs, layers=[1], values=False)
     weights = recording["cross", 1].weights  # (B, H, T, S)
-    (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.place])
+    (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.evidence])
     words = len(pairs[0].target.text)
     expected = weights[0, 1, 1 : words + 1, : len(pairs[0].source.text)]
     torch.testing.assert_close(torch.tensor(soft.words), expected)

@@ -10,7 +10,6 @@ from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, watch
 from fairseq_normalign.heads.profiling import profile
-from fairseq_normalign.heads.rare_tokens import dictionary_counts
 from fairseq_normalign.heads.roles import RareWatcher, moved, moved_pairs, rare_shares
 from fairseq_normalign.heads.syntax import between_words
 from fairseq_normalign.host.options import ReadyModel
@@ -147,6 +146,7 @@ def test_a_small_dictionary_has_no_rare_tokens(task, reader, pairs):
         task.source_dictionary.count[4 + number] = int(count)
     reason = "no rare-token roles: the dictionary has 30 types, all among the 500 most frequent; "
     with pytest.warns(UserWarning, match=reason + "--rare-top N takes fewer, and 0 all sentences"):
+        reader = PairReader(task, scheme="subword_nmt")
         measured = rare_profile(task, reader, pairs)
     assert measured.rare == {}
     assert "rare-top" not in measured.signature
@@ -181,14 +181,6 @@ def test_a_tenth_of_the_tokens_is_moved_two_at_least(pairs):
     words = [pair.source.words for pair in moved_pairs(by_line, seed=3)]
     (alone,) = moved_pairs({1: pairs[1]}, seed=3)
     assert alone.source.words == words[1]  # whatever stands before it
-
-
-def test_counts_of_a_dictionary(task):
-    task.source_dictionary.count[7] = 55
-    task.source_dictionary.add_symbol("madeupword0000", n=0)
-    counts = dictionary_counts(task.source_dictionary)
-    assert counts["w3"] == 55
-    assert len(counts) == 30
 
 
 def test_weights_between_words(reader):

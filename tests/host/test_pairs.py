@@ -148,7 +148,6 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("codes")
     for name in ("de", "en"):
         (folder / f"codes.{name}").write_text(codes_of((name,)))
-        (folder / f"{name}.model").write_bytes(model_of((name,)))
     return folder
 
 
@@ -194,18 +193,6 @@ def test_the_model_of_the_other_direction_reads_the_sides_swapped(languages, fol
     swapped = [(target, source) for source, target in PAIRS]
     for texts, pair in zip(PAIRS, text_pairs(swapped, reader), strict=True):
         assert pieces(pair, reader)[::-1] == expected_pieces(*texts)
-
-
-def test_sentencepiece_models_for_each_side(folder):
-    task = TwoLanguages(*(counts(by_model(name), text_of(name)) for name in ("de", "en")))
-    reader = PairReader.from_names(
-        task,
-        bpe="sentencepiece",
-        source_model=str(folder / "de.model"),
-        target_model=str(folder / "en.model"),
-    )
-    pairs = list(text_pairs(PAIRS, reader))
-    assert pieces(pairs[0], reader) == (by_model("de")(PAIRS[0][0]), by_model("en")(PAIRS[0][1]))
 
 
 def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
@@ -313,8 +300,6 @@ def test_text_that_is_not_segmented_is_refused(languages, scheme):
 
 
 def test_a_text_has_the_name_that_it_is_given(languages):
-    with pytest.raises(InputError, match="source treebank: none of"):
-        next(text_pairs(((de, None) for de, _ in PAIRS), PairReader(languages), name="treebank"))
     reader = PairReader(languages)
     pairs = (reader.pair(de, None, f"line {n} (tree)") for n, (de, _) in enumerate(PAIRS, 1))
     with pytest.raises(InputError, match="source treebank: none of"):

@@ -238,9 +238,9 @@ def test_codes_of_fastbpe_need_no_package(folder):
         ("subword_nmt", "fast", r"fast: Error: invalid line 1 in BPE codes file"),
         ("fastbpe", "missing", r"--bpe fastbpe: file .*missing not found"),
         ("fastbpe", "codes", r"codes: Error: invalid line 2 in BPE codes file"),
-        ("bert", "missing", r"--bpe bert: .*missing: No such file or directory$"),
-        ("bert", "folder", r"--bpe bert: .*folder: Is a directory$"),
-        ("bert", "bytes", r"bytes: not UTF-8 text; expected a piece in each line"),
+        ("bert", "missing", r"bert: .*missing: No such file or directory; expected the vocab.txt"),
+        ("bert", "folder", r"--bpe bert: .*folder: Is a directory; expected the vocab.txt of"),
+        ("bert", "bytes", r"bytes: not UTF-8 text; expected the vocab.txt of a BERT"),
         ("bert", "text", r"text: no piece begins with ##; expected the vocab.txt of a BERT"),
     ],
 )

@@ -11,8 +11,8 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import load_single, save
-from fairseq_normalign.huggingface.conversion import import_folder
-from fairseq_normalign.huggingface.export import Exported, export_folder
+from fairseq_normalign.huggingface.conversion import Written, import_folder
+from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.names import Head
 from tests.conftest import ToyTask, build_model
 from tests.hugging_face import of_transformers
@@ -65,6 +65,11 @@ def check_same_logits(folder, model, kind: str) -> None:
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
+def exported(tmp_path, *, data: str = "ours") -> Written:
+    paths = (tmp_path / "ours/model.pt", tmp_path / data, tmp_path / "hf")
+    return export_folder(*map(str, paths))
+
+
 PLAIN = {
     "post-LN, shared": ({"share_all_embeddings": True}, "MarianMTModel"),
     "post-LN, tied": ({"share_decoder_input_output_embed": True}, "MarianMTModel"),
@@ -81,7 +86,7 @@ PLAIN = {
         },
         "M2M100ForConditionalGeneration",
     ),
-    "BART-like": (
+    "BART-like, positions cut to the shorter side": (
         {
             "share_all_embeddings": True,
             "encoder_normalize_before": True,
@@ -89,6 +94,7 @@ PLAIN = {
             "encoder_learned_pos": True,
             "decoder_learned_pos": True,
             "layernorm_embedding": True,
+            "max_target_positions": 32,
         },
         "MBartForConditionalGeneration",
     ),
@@ -99,14 +105,7 @@ PLAIN = {
 def test_logits_stay(name, tmp_path):
     options, kind = PLAIN[name]
     model = stored(tmp_path / "ours", **options)
-    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
-    check_same_logits(tmp_path / "hf", model, kind)
-
-
-def test_positions_are_cut_to_the_shorter_side(tmp_path):
-    options, kind = PLAIN["BART-like"]
-    model = stored(tmp_path / "ours", **options, max_target_positions=32)
-    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    exported(tmp_path)
     check_same_logits(tmp_path / "hf", model, kind)
 
 
@@ -137,7 +136,7 @@ def test_back_and_there(name, tmp_path):
     pieces = [f"w{number}" for number in range(30)]
     spm = train_sentencepiece([" ".join(pieces)] * 50, 40, user_defined_symbols=pieces)
     (tmp_path / "ours/spm.model").write_bytes(spm)
-    export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    exported(tmp_path)
     import_folder(str(tmp_path / "hf"), str(tmp_path / "again"))
     again, _ = load_single(str(tmp_path / "again/model.pt"), str(tmp_path / "again"))
     with torch.no_grad():
@@ -147,7 +146,7 @@ def test_back_and_there(name, tmp_path):
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", MARIAN)
+@pytest.mark.parametrize("kind", ["apart", "targets"])
 def test_there_and_back(kind, tmp_path):
     """OPUS-MT in, and out again: transformers translates as with the first folder."""
     theirs = marian_folder(tmp_path / "theirs", **MARIAN[kind], steps=100).eval()
@@ -185,11 +184,6 @@ def test_multilingual_models_leave_the_tokeniser(tmp_path):
     check_same_logits(tmp_path / "back", model, "MBartForConditionalGeneration")
 
 
-def exported(tmp_path, *, data: str = "ours") -> Exported:
-    paths = (tmp_path / "ours/model.pt", tmp_path / data, tmp_path / "hf")
-    return export_folder(*map(str, paths))
-
-
 def test_options_of_the_task_may_be_apart(tmp_path):
     """So has fairseq-hydra-train them."""
     model = stored(tmp_path / "ours", hydra=True, share_all_embeddings=True)
@@ -201,12 +195,11 @@ def test_options_of_the_task_may_be_apart(tmp_path):
     check_same_logits(tmp_path / "hf", model, "MarianMTModel")
 
 
-@pytest.mark.parametrize("named", [None, 5])
-def test_languages_that_are_not_named(named, tmp_path):
+def test_languages_that_are_not_named(tmp_path):
     """They are those of the binarised data."""
     stored(tmp_path / "ours")
     state = torch.load(tmp_path / "ours/model.pt", weights_only=False)
-    state["args"].source_lang = named
+    state["args"].source_lang = None
     del state["args"].target_lang
     torch.save(state, tmp_path / "ours/model.pt")
     message = (
@@ -225,9 +218,11 @@ def test_languages_that_are_not_named(named, tmp_path):
 
 
 BAD_DICTIONARIES = {
-    "no count": (b"w x\n", "dict.a.txt:1: 'w x' is no entry of a dictionary"),
-    "twice": (b"w 1\nw 1\n", "dict.a.txt:2: the token 'w' is there twice: first in line 1"),
-    "no UTF-8": (b"\xff 1\n", "dict.a.txt:1: not UTF-8"),
+    "no count": (b"w x\n", "dict.a.txt: fairseq cannot load it: .*Incorrect dictionary format"),
+    "twice": (b"w 1\nw 1\n", "dict.a.txt: fairseq cannot load it: .*Duplicate word found"),
+    "no UTF-8": (b"\xff 1\n", "dict.a.txt: fairseq cannot load it: .*Incorrect encoding"),
+    "another model": (b"w 1\n", "dict.a.txt: has 5 types, and the model 34; of another model?"),
+    "none": (None, "dict.a.txt: no such dictionary, which .*model.pt needs"),
 }
 
 
@@ -235,7 +230,9 @@ BAD_DICTIONARIES = {
 def test_a_dictionary_that_fairseq_does_not_read(name, tmp_path):
     content, message = BAD_DICTIONARIES[name]
     stored(tmp_path / "ours")
-    (tmp_path / "ours/dict.a.txt").write_bytes(content)
+    (tmp_path / "ours/dict.a.txt").unlink()
+    if content is not None:
+        (tmp_path / "ours/dict.a.txt").write_bytes(content)
     with pytest.raises(InputError, match=message):
         exported(tmp_path)
     assert not (tmp_path / "hf").exists()
@@ -290,15 +287,12 @@ def test_sentencepiece_models_that_nobody_names(files, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"sentencepiece_model": "a.spm"}', "a.spm: No such file or directory; expected a Sen"),
-        ('{"sentencepiece_model": "folder"}', "folder: Is a directory; expected a SentencePiece"),
         ('{"sentencepiece_model": 3}', "sentencepiece_model is 3; expected a file of normalign im"),
         ("{", "reading.json: not JSON; expected a file of normalign import"),
     ],
 )
 def test_a_wrong_reading_file(text, message, tmp_path):
     stored(tmp_path / "ours")
-    (tmp_path / "ours/folder").mkdir()
     (tmp_path / "ours/reading.json").write_text(text)
     with pytest.raises(InputError, match=message):
         exported(tmp_path)
@@ -334,11 +328,11 @@ REFUSED = {
             "decoder_normalize_before": True,
             "no_decoder_final_norm": True,
         },
-        "no parameter 'decoder.layer_norm.weight'; expected those of M2M100ForConditional",
+        "has no parameter 'decoder.layer_norm.weight', which its configuration promises",
     ),
     "another width of output": (
         {"decoder_output_dim": 8},
-        "'lm_head.weight' of the shape (34, 8); expected (34, 16)",
+        "'decoder.output_projection.weight' has the shape (34, 8); by its configuration expected",
     ),
     "gates": ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
 }
@@ -348,19 +342,7 @@ REFUSED = {
 def test_what_no_format_holds(name, tmp_path):
     options, message = REFUSED[name]
     stored(tmp_path / "ours", **options)
-    with pytest.raises(InputError, match="Hugging Face has no format for it: it has ") as error:
-        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
+    with pytest.raises(InputError, match="Hugging Face has no format for it: ") as error:
+        exported(tmp_path)
     assert message in str(error.value)
     assert not (tmp_path / "hf").exists()
-
-
-def test_the_dictionary_of_another_model(tmp_path):
-    stored(tmp_path / "ours")
-    (tmp_path / "ours/dict.a.txt").write_text("w 1\n")
-    with pytest.raises(InputError, match=r"dict\.a\.txt has 5 types, and the model 34; of another"):
-        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))
-    (tmp_path / "ours/dict.a.txt").unlink()
-    with pytest.raises(
-        InputError, match=r"dict\.a\.txt: no such dictionary, which the model needs"
-    ):
-        export_folder(str(tmp_path / "ours/model.pt"), str(tmp_path / "ours"), str(tmp_path / "hf"))

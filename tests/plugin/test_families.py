@@ -144,15 +144,6 @@ def test_convolutions_have_cross_attention_only(batch):
         pass
 
 
-def test_xformers_is_refused_by_option():
-    model = build_model()
-    model.encoder.layers[0].self_attn.use_xformers = True
-    with pytest.raises(
-        InputError, match="encoder attention of layer 1 uses --encoder-xformers-att-config"
-    ):
-        record(model, ("encoder",)).__enter__()
-
-
 def test_every_architecture_has_the_size_of_fairseqs_own():
     sizes = {
         "transformer_normalign": "transformer",

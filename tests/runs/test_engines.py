@@ -10,17 +10,16 @@ import time
 import warnings
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs.chunks import Partial, Shard, cut
-from fairseq_normalign.runs.engines import _own_place, places_of, ray_cluster
+from fairseq_normalign.runs.engines import places_of, ray_cluster
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.joins import merged
-from fairseq_normalign.runs.measure import Appended, Job, Made, Plan, made_in, run, run_and_keep
+from fairseq_normalign.runs.measure import Appended, Job, Made, Plan, made_in, run
 from tests.conftest import ROOT
 
 LINES = [f"line {number}" for number in range(23)]
@@ -170,7 +169,7 @@ def test_what_is_finished_is_kept_when_a_worker_dies(tmp_path):
     folder = begun(tmp_path / "out")
     lines = [f"after 5 {tmp_path / 'out.run'}", *LINES[:20]]
     with pytest.raises(InputError, match=r"a worker has died, .* fewer --workers"):
-        run_and_keep([job(lines)], partial(load, KNOWN), Plan(workers=2), folder)
+        list(run([job(lines)], partial(load, KNOWN), Plan(workers=2), folder))
     assert sorted(folder.done("shout")) == [1, 2, 3, 4, 5]
 
 
@@ -240,18 +239,6 @@ def _until(happens):
     raise AssertionError("it did not happen within ten minutes")
 
 
-def test_workers_have_different_places(monkeypatch):
-    places = places_of(3)
-    found = []
-    for number in (4, 5, 6):
-        process = SimpleNamespace(name=f"SpawnProcess-{number}")
-        monkeypatch.setattr(multiprocessing, "current_process", lambda process=process: process)
-        found.append(_own_place(places).number)
-    assert sorted(found) == [0, 1, 2]
-    monkeypatch.undo()
-    assert _own_place(places) == places[0]  # this process is no worker
-
-
 def test_threads_do_not_fight():
     assert [place.number for place in places_of(3)] == [0, 1, 2]
     assert all(place.threads >= 1 for place in places_of(100))
@@ -309,9 +296,8 @@ class Kept:
 
 
 def go_on(folder, shard):
-    done = []
     jobs = [job(LINES), job(LINES[:5], Lengths())]
-    plan = Plan(shard=shard)
-    ends = run_and_keep(jobs, partial(load, KNOWN), plan, folder, progress=done.append)
-    folder.finish(shard, ends)
+    plan = Plan(num_shards=shard.of, shard_id=shard.number)
+    done = list(run(jobs, partial(load, KNOWN), plan, folder))
+    folder.finish(shard, folder.counted)
     return len(done)

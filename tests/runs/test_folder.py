@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs import folder as folder_module
-from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
+from fairseq_normalign.runs.chunks import Partial, Shard, cut, digest
 from fairseq_normalign.runs.folder import RunFolder, signed
 
 COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
@@ -134,12 +134,15 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run.json", "prepared-words.json", "shard-0-of-1.json"])
-@pytest.mark.parametrize("damage", ["", "[1]", "{", "{}", '{"digest": 1, "words": ["x", "3", 5]}'])
+@pytest.mark.parametrize(
+    "damage",
+    ["", "[1]", "{", "{}", '{"digest": 1, "words": ["x", "3", 5]}', '{\n "version": "0.2.0"\n}'],
+)
 def test_any_other_file_that_is_damaged_is_one_line(tmp_path, name, damage):
     folder = begun(tmp_path / "out")
     keep_all(folder)
     (folder.path / name).write_text(damage)
-    with pytest.raises(InputError, match=f"{name}: is damaged; expected .* --restart"):
+    with pytest.raises(InputError, match=f"{name}: is damaged, or of another version; .* --rest"):
         RunFolder(tmp_path / "out").ends()
     begun(tmp_path / "out", restart=True)
 
@@ -152,7 +155,7 @@ def test_a_chunk_with_other_lines_than_pairs_is_damaged(tmp_path, lines):
     header = json.loads(path.read_bytes().partition(b"\n")[0])
     del header["digest"]
     body = b"x\n" * lines
-    path.write_bytes(json.dumps(signed(header, body)).encode() + b"\n" + body)
+    path.write_bytes(signed(header, body))
     with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged"):
         folder.ends()
 
@@ -165,20 +168,11 @@ def test_the_pairs_of_all_chunks_are_those_of_the_corpus(tmp_path):
         folder.ends()
 
 
-def test_an_end_that_promises_too_much(tmp_path):
-    """Nobody counts to a billion for a number that is wrong."""
-    folder = begun(tmp_path / "out")
-    keep_all(folder)
-    folder.finish(Shard(), {"words": (10**12, 10**15)})
-    with pytest.raises(InputError, match=r"999999999997 of 1000000000000 chunks are missing"):
-        folder.ends()
-
-
 def test_shards_of_corpora_of_other_lengths(tmp_path):
     folder = begun(tmp_path / "out")
     folder.finish(Shard(0, 2), {"words": (3, 5)})
     folder.finish(Shard(1, 2), {"words": (3, 6)})
-    with pytest.raises(InputError, match=r"shard-1-of-2.json is of 6 pairs, shard-0.* of 5"):
+    with pytest.raises(InputError, match=r"shard-0-of-2.json and shard-1-of-2.json are of di"):
         folder.ends()
 
 
@@ -230,12 +224,6 @@ def test_the_run_after_a_failed_one_is_left_alone(tmp_path):
         assert other.path.exists()
 
 
-def test_zero_is_told_as_a_value(tmp_path):
-    begun(tmp_path / "out", {"--index": 0})
-    with pytest.raises(InputError, match="begun with --index 0, and this run is with --index 1"):
-        begun(tmp_path / "out", {"--index": 1})
-
-
 def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
     begun(tmp_path / "out")
     folder, other = RunFolder(tmp_path / "out"), RunFolder(tmp_path / "out")
@@ -272,25 +260,6 @@ def test_the_longest_names(tmp_path):
     keep_all(folder)
     folder.remove()
     assert not list(tmp_path.iterdir())
-
-
-def test_the_shard_that_works_is_not_in_its_own_way(tmp_path):
-    folder = begun(tmp_path / "out")
-    with folder.alone(Shard()):
-        folder.refuse_running()
-        with pytest.raises(InputError, match="shard-0-of-1 is still running"):
-            RunFolder(tmp_path / "out").refuse_running()
-
-
-def test_chunks_are_kept_without_reading_the_folder(tmp_path, monkeypatch):
-    """It may have a million of them."""
-    folder = begun(tmp_path / "out")
-
-    def refuse(path, pattern):
-        raise AssertionError(f"{path} was read")
-
-    monkeypatch.setattr(Path, "glob", refuse)
-    keep_all(folder)
 
 
 def test_two_runs_that_fail_at_once(tmp_path, monkeypatch):
@@ -402,7 +371,3 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         with pytest.raises(InputError, match=r"/out: .* out.run beside it cannot be made: File"):
             begun(tmp_path / "out", restart=restart)
     assert (tmp_path / "out.run").read_text() == "precious"
-
-
-def test_lines_of_a_chunk_count_from_1():
-    assert Chunk(2, 2000, ["a", "b"]).lines == "lines 2001 to 2002"

@@ -68,5 +68,5 @@ def test_counts_that_are_refused(message):
 
 
 def test_a_corpus_without_words():
-    with pytest.raises(InputError, match=r"^freq\.txt: has nothing of the corpus"):
+    with pytest.raises(InputError, match=r"^freq\.txt: has 0% of its pieces"):
         Frequencies({"a": 1, "b": 2}, "freq.txt", [])

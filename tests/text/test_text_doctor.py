@@ -130,15 +130,6 @@ def test_characters_are_joined_at_what_stands_for_a_space(scheme):
     assert rare.scheme == (scheme if scheme == "sentencepiece" else "none")
 
 
-def test_nothing_is_said_of_characters_without_a_space():
-    def characters(line):
-        return list(line.replace(" ", ""))
-
-    vocabulary = Vocabulary(counts(characters, text_of("de")))
-    assert vocabulary.scheme == "none"
-    assert diagnose_pieces(vocabulary, characters, held_out("de"), "none") is None
-
-
 def test_nothing_is_said_of_a_language_without_spaces():
     together = ["".join(line.split()) for line in text_of("de")]
     segment = by_model("de")
@@ -146,13 +137,6 @@ def test_nothing_is_said_of_a_language_without_spaces():
     lines = ["".join(line.split()) for line in held_out("de")]
     assert diagnose(vocabulary, segment, lines, "sentencepiece") is None
     assert diagnose_pieces(vocabulary, segment, lines, "sentencepiece") is None
-
-
-def test_rare_characters_are_no_mistake():
-    segment = by_codes("de")
-    vocabulary = Vocabulary(counts(segment, text_of("de")))
-    lines = [f"{line} 漢字 😀" for line in held_out("de")]
-    assert diagnose(vocabulary, segment, lines, "subword_nmt") is None
 
 
 def test_empty_text_and_an_empty_dictionary():
@@ -303,12 +287,6 @@ def test_a_scheme_that_the_dictionary_does_not_show(shown, named):
     assert diagnosis.certain
     assert (diagnosis.remedy, diagnosis.scheme) == ("scheme", shown)
     assert f"{named} is named, but 30 of the dictionary's 100 symbols carry" in diagnosis.symptom
-
-
-def test_a_few_symbols_with_the_other_mark_change_nothing():
-    vocabulary = Vocabulary({**marked("sentencepiece").counts, "x@@": 1, "_": 1})
-    for scheme in ("subword_nmt", "wordpiece"):
-        assert wrong_scheme([vocabulary], scheme, segmented_here=True).remedy == "scheme"
 
 
 def test_one_side_may_have_no_pieces():
