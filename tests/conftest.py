@@ -120,7 +120,7 @@ def build_model(arch: str = "transformer", task=None, *, seed: int = 1, **option
 
 @pytest.fixture(scope="session")
 def imported(tmp_path_factory):
-    """Models of Hugging Face beside ours, by family (see ``tests.imported.FAMILIES``)."""
+    """Models of Hugging Face beside ours, by family (see ``tests.imported.LANGUAGES``)."""
     from tests.imported import Families
 
     return Families(tmp_path_factory.mktemp("imported"))

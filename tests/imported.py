@@ -62,7 +62,6 @@ MARIAN = {
     "targets": {"codes": [">>aaa<<", ">>bbb<<"]},
     "targets apart": {"codes": [">>aaa<<", ">>bbb<<"], "shared": False},
 }
-FAMILIES = (*MARIAN, *CODES)
 LANGUAGES = {family: tuple(code.strip("_") for code in codes) for family, codes in CODES.items()}
 LANGUAGES.update(marian=("xx", "yy"), apart=("xx", "yy"), targets=("xx", "bbb"))
 LANGUAGES["targets apart"] = LANGUAGES["targets"]
