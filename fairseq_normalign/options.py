@@ -1,6 +1,6 @@
 """Options that are declared once: the fields of a dataclass.
 
-They make the flags of a command, the keywords of the Python API, and the signature of a result.
+They make the flags of a command, and the keywords of the Python API.
 
     @dataclass(frozen=True)
     class MixingOptions:
@@ -29,10 +29,7 @@ def option(
     metavar: str | None = None,
     many: bool = False,
     alone: Any = None,
-    short: str | None = None,
     group: str = "",
-    hidden: bool = False,
-    in_signature: bool = True,
 ) -> Any:
     """A field of a dataclass of options.
 
@@ -42,15 +39,12 @@ def option(
         kind: turns text into a value, and raises ``ArgumentTypeError`` or ``ValueError``.
         many: takes one value or more.
         alone: what the flag means without a value, if it may stand alone.
-        short: a second flag, such as ``-o``.
         group: the heading that it stands under in ``--help``.
-        hidden: ``--help`` does not show it.
-        in_signature: whether results say it; an option that moves no number need not be said.
     """
     shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
     if shown not in (None, False, "") and "(default" not in help:
         help = f"{help} (default: {shown})"
-    argument: dict[str, Any] = {"help": argparse.SUPPRESS if hidden else help.replace("%", "%%")}
+    argument: dict[str, Any] = {"help": help.replace("%", "%%")}
     if default is False:
         argument |= {"action": "store_true"}
     elif choices is not None:
@@ -61,7 +55,7 @@ def option(
         argument |= {"nargs": "+"}
     if alone is not None:
         argument |= {"nargs": "?", "const": alone}
-    declared = {"argument": argument, "short": short, "group": group, "in_signature": in_signature}
+    declared = {"argument": argument, "group": group}
     if isinstance(default, (list, dict, set)):
         return field(default_factory=lambda: type(default)(default), metadata=declared)
     return field(default=default, metadata=declared)
@@ -74,10 +68,10 @@ def add_flags(parser: argparse.ArgumentParser, options: type) -> None:
         title = own.metadata["group"]
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        flags = filter(None, [own.metadata["short"], "--" + own.name.replace("_", "-")])
+        flag = "--" + own.name.replace("_", "-")
         made = own.default_factory
         default = own.default if made is MISSING else made()
-        groups[title].add_argument(*flags, default=default, **own.metadata["argument"])
+        groups[title].add_argument(flag, default=default, **own.metadata["argument"])
 
 
 def _declared(options: type) -> list[Field]:
@@ -92,18 +86,6 @@ def read_options(options: type[Options], args: argparse.Namespace, **others: Any
     """
     given = {own.name: getattr(args, own.name) for own in _declared(options)}
     return options(**{**given, **others})
-
-
-def signature_of(options: Any) -> dict[str, object]:
-    """What a result says of its options: those that move numbers, and are given."""
-    signature = {}
-    for own in _declared(type(options)):
-        value = getattr(options, own.name)
-        if not own.metadata["in_signature"] or value in (None, False, [], ()):
-            continue
-        is_list = isinstance(value, (list, tuple))
-        signature[own.name.replace("_", "-")] = ",".join(map(str, value)) if is_list else value
-    return signature
 
 
 def positive(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Options that are declared once: flags, keywords and signature."""
+"""Options that are declared once: flags and keywords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from fairseq_normalign.options import (
     positive,
     read_options,
     share,
-    signature_of,
 )
 
 
@@ -24,7 +23,7 @@ class Options:
     average: str = option("macro", "of the ratios", choices=("macro", "micro"))
     methods: list = option(["norms"], "soft methods, 100 % of them", many=True)  # noqa: RUF009
     exact: bool = option(False, "no sampling", group="numbers")
-    workers: int = option(1, "processes", positive, in_signature=False)
+    workers: int = option(1, "processes", positive)
     gold: object = None  # no flag
 
 
@@ -34,12 +33,9 @@ def parsed(*words):
     return parser, read_options(Options, parser.parse_args(words), gold="x")
 
 
-def test_flags_keywords_and_signature_are_those_of_the_fields():
+def test_flags_and_keywords_are_those_of_the_fields():
     parser, options = parsed("--limit", "3", "--methods", "norms", "weights", "--exact")
     assert options == Options(3, "macro", ["norms", "weights"], True, 1, "x")
-    assert signature_of(options) == {
-        **{"limit": 3, "average": "macro", "methods": "norms,weights", "exact": True}
-    }
     text = " ".join(parser.format_help().split())
     assert "of the ratios (default: macro)" in text
     assert "soft methods, 100 % of them (default: norms)" in text
@@ -49,7 +45,6 @@ def test_flags_keywords_and_signature_are_those_of_the_fields():
 
 def test_defaults():
     assert parsed()[1] == Options(gold="x")
-    assert "limit" not in signature_of(Options())
 
 
 @pytest.mark.parametrize(

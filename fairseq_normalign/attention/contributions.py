@@ -47,7 +47,9 @@ class Recorded:
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weights, values and W_O, in float32 at least; values must have been recorded."""
         assert self.values is not None and self.out_weight is not None
-        return wide(self.weights), wide(self.values), wide(self.out_weight)
+        values = wide(self.values)
+        # Weights of a model in float64 are in float32: so fairseq's softmax is.
+        return self.weights.to(values.dtype), values, self.out_weight.to(values.dtype)
 
     def cut(
         self,

@@ -70,7 +70,7 @@ CASES = [
     (align, ["--all", "--gold", "x", "--workers", "2"], "--all works in one process; expected no"),
     (align, ["--output", "/dev/stdout", "--restart"], "--restart is about what is kept"),
     (align, ["--ray-address", "auto"], "--ray-address belongs to --engine ray"),
-    (evaluate, ["--num-shards", "2"], "--num-shards: normalign evaluate knows no shards"),
+    (plot, ["-o", "x.png", "--num-shards", "2"], "--num-shards: normalign plot knows no shards"),
     (align, ["--output", "data"], "data: cannot be written: it is a directory"),
     (align, ["--methods", "norms"], "--methods belongs to the table of --all"),
     (align, ["--all"], "--all and --gold FILE go together"),
