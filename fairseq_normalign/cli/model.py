@@ -22,6 +22,11 @@ from fairseq_normalign.host.model_files import (
 )
 
 READING = "reading.json"  # of folders that normalign import made: says how text is read
+SPLITTERS = {
+    "sentencepiece": "SentencePiece",
+    "subword_nmt": "BPE codes",
+    "fastbpe": "fastBPE codes",
+}
 
 
 def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool) -> None:
@@ -31,7 +36,7 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
         names: the words that are no options.
         several: ``--path`` is a list.
     """
-    args.found = ""
+    args.found, args.pieces, args.reverse_pieces = "", {}, {}
     if args.path:
         if len(names) > 1:
             raise InputError(f"{names[1]}: unexpected; with --path, the only word is DATA")
@@ -50,9 +55,16 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
         found += _place_pieces(args, checkpoint)
     args.found = f"{model}: {', '.join(found)}"
     if getattr(args, "reverse_path", None):
-        reverse = checkpoint_of(args.reverse_path)
-        args.reverse_path = str(reverse)
-        args.reverse_data = args.reverse_data or str(find_data(reverse) or args.data)
+        _place_reverse(args)
+
+
+def _place_reverse(args: argparse.Namespace) -> None:
+    """The same for the model of the other direction, which may split text in its own way."""
+    reverse = checkpoint_of(args.reverse_path)
+    args.reverse_path = str(reverse)
+    args.reverse_data = args.reverse_data or str(find_data(reverse) or args.data)
+    if args.pieces:
+        args.reverse_pieces = _pieces_of(reverse, Path(args.reverse_data))
 
 
 def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> None:
@@ -105,15 +117,19 @@ def _place_pieces(args: argparse.Namespace, checkpoint: Path) -> list[str]:
     data = Path(args.data)
     if args.bpe or args.post_process or (data / READING).is_file():
         return []
-    dictionary = dictionaries(data)[0]
     if not getattr(args, "source_file", None):  # binarised: pieces only join to words
-        args.post_process = marks_of(dictionary)
+        args.post_process = marks_of(dictionaries(data)[0])
         return []
-    found = find_pieces([checkpoint.parent, data], dictionary, lambda: _languages(checkpoint))
-    for name, value in found.items():
+    args.pieces = _pieces_of(checkpoint, data)
+    for name, value in args.pieces.items():
         setattr(args, name, value)
-    files = [Path(value).name for name, value in found.items() if name != "bpe"]
-    return [f"{found['bpe']} {' and '.join(files)}"] if found else []
+    files = [Path(value).name for name, value in args.pieces.items() if name != "bpe"]
+    return [f"{SPLITTERS[args.bpe]} {' and '.join(files)}"] if files else []
+
+
+def _pieces_of(checkpoint: Path, data: Path) -> dict[str, str]:
+    folders = [checkpoint.parent, data]
+    return find_pieces(folders, dictionaries(data)[0], lambda: _languages(checkpoint))
 
 
 def _languages(checkpoint: Path) -> tuple[str | None, str | None]:
