@@ -339,7 +339,7 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
 @pytest.fixture
 def drawn(monkeypatch):
     """What is drawn, with its panels."""
-    from fairseq_normalign.report import pictures
+    from fairseq_normalign.alignment import pictures
 
     calls = []
     draw = pictures.soft_alignments
@@ -480,7 +480,8 @@ def test_bad_input_exits_2_with_one_line_and_writes_nothing(case, corpus, checkp
     done = align(corpus, checkpoint, *options, "--output", output, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    *warned, line = done.stderr.splitlines()
     assert re.search(message, line), line
+    assert all("warning" in other for other in warned)
     assert output.read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
