@@ -114,9 +114,11 @@ def _place_texts(args: argparse.Namespace, texts: Sequence[str]) -> None:
 
 def _place_pieces(args: argparse.Namespace, checkpoint: Path) -> list[str]:
     """Sets how text is split into pieces, unless options say so; returns what was found."""
-    data = Path(args.data)
+    data = Path(args.data.split(":")[0])
     if args.bpe or args.post_process or (data / READING).is_file():
         return []
+    if not dictionaries(data):
+        raise InputError(f"{data}: no dictionaries (dict.*.txt) in this folder")
     if not getattr(args, "source_file", None):  # binarised: pieces only join to words
         args.post_process = marks_of(dictionaries(data)[0])
         return []
