@@ -20,6 +20,7 @@ from fairseq_normalign.host.model_files import (
     find_pieces,
     marks_of,
 )
+from fairseq_normalign.progress import is_quiet
 
 READING = "reading.json"  # of folders that normalign import made: says how text is read
 SPLITTERS = {
@@ -87,7 +88,7 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
             f"{args.path}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
         )
     complete_options(args, defaults)
-    if args.found:
+    if args.found and not is_quiet():
         path = args.path[0] if isinstance(args.path, list) else args.path
         languages = [language or "?" for language in stored_languages(path).values()]
         shell.say(f"{args.found}, {' → '.join(languages)}")
