@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from fairseq_normalign.attention.extract import RULES, check_extract
-from fairseq_normalign.attention.methods import METHODS, method_of
+from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
-    name_of,
     read_lines,
     refuse_overwriting,
     short_names,
@@ -37,18 +36,17 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
          normalign report --include heads.json mixing.json relevance.jsonl -o report.html"""
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+def parse_args(argv: Sequence[str]) -> Namespace:
     if not {"-h", "--help"} & set(argv):  # help is that of all options
         parser = options.CommandParser("report")
         add_page_options(parser)
         args, of_model = parser.parse_known_args(argv)
         if not of_model:
             return _of_files(args)
-    parser = options.model_parser("report", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check, several=True)
+    return parse_all(argv)
 
 
-def _of_files(args: argparse.Namespace) -> argparse.Namespace:
+def _of_files(args: Namespace) -> Namespace:
     """A page of results that other commands wrote."""
     args.path = []
     if not args.include:
@@ -58,7 +56,7 @@ def _of_files(args: argparse.Namespace) -> argparse.Namespace:
     return args
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("what is measured")
     group.add_argument(
@@ -118,7 +116,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_page_options(parser)
 
 
-def add_page_options(parser: argparse.ArgumentParser) -> None:
+def add_page_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("page")
     group.add_argument("-o", "--output", metavar="FILE", required=True, help="the page: .html")
     group.add_argument(
@@ -140,30 +138,31 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     check_page(args)
     check_several(args)
-    for path in [args.gold, *args.links] if args.gold else []:
-        if is_stream(path):  # sentences show it, and error rates are taken by it
-            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
+    if args.gold:  # sentences show links, and error rates are taken by them
+        options.refuse_streams(args.gold, *args.links)
     check_extract(args.extract or "argmax")
     args.methods = list(dict.fromkeys(args.methods))
-    if args.user_dir is None:  # another plugin may have methods of its own
-        for name in args.methods:
-            method_of(name)
+    options.check_methods(args, *args.methods)
 
 
-def check_page(args: argparse.Namespace) -> None:
+def check_page(args: Namespace) -> None:
     if not args.output.endswith((".html", ".htm")):
         raise InputError(f"--output {args.output}: expected a name that ends in .html")
     refuse_overwriting(args.output, *args.include)
 
 
-def main(args: argparse.Namespace) -> None:
+parse_all = options.model_command("report", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+
+
+def main(args: Namespace) -> None:
     included = read_included(args.include)
     contents: dict[str, Any] = {"browser": None}
     packed: dict[str, str] = {}
+    first = overview([], None, included)
     if args.path:
         from fairseq_normalign.cli.model import complete
         from fairseq_normalign.cli.report_models import gathered
@@ -174,8 +173,6 @@ def main(args: argparse.Namespace) -> None:
         included = [*gatherer.included, *included]
         first = overview(gatherer.facts(), models, included, gatherer.advice)
         contents, packed = {"browser": browser.as_json()}, dict(browser.packed())
-    else:
-        first = overview([], None, included)
     contents["sections"] = as_json([first, *sections(included)])
     write(args, "".join(page(args.title, contents, packed)))
 
@@ -192,13 +189,13 @@ def read_included(paths: Sequence[str]) -> list[Included]:
     return included
 
 
-def write(args: argparse.Namespace, text: str) -> None:
+def write(args: Namespace, text: str) -> None:
     """Writes the page, and says how large it is."""
     with whole_file(args.output) as file:
         file.write(text)
     size = len(text.encode("utf-8"))
     if not is_quiet():
-        print(f"{args.output}: {size / 1e6:.1f} MB", file=sys.stderr)
+        say(f"{args.output}: {size / 1e6:.1f} MB")
     if size > 1_000_000 * args.max_megabytes:
         warnings.warn(
             f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "

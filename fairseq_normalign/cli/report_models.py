@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -66,9 +66,9 @@ class Material(NamedTuple):
         return source or "source", target or "target"
 
 
-def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
+def material_of(args: Namespace, name: str, path: str) -> Material:
     """A model and the corpus as it reads it."""
-    of_one = argparse.Namespace(**{**vars(args), "path": path})
+    of_one = Namespace(**{**vars(args), "path": path})
     model = load(of_one)
     (pairs,), total = corpus(of_one, [model])
     first = list(islice(pairs, max(args.max_sentences, args.limit)))
@@ -86,15 +86,14 @@ class Gatherer:
         quality: of single heads in the browser.
         measured_on: pairs that heads and blocks are measured on.
         total: pairs of the corpus, if that is known.
-        scored_on: pairs that error rates are measured on.
         left_out: pairs that are too long for the model, or have an empty side.
     """
 
     quality: Quality
     total: int | None = None
-    measured_on = scored_on = left_out = 0
+    measured_on = left_out = 0
 
-    def __init__(self, args: argparse.Namespace):
+    def __init__(self, args: Namespace):
         self.args = args
         self.included: list[Included] = []
         self.advice: list[Note] = []
@@ -119,11 +118,15 @@ class Gatherer:
         pairs = self._read_texts(material)
         openings = self._error_rates(material) if self.args.gold else self._choices(material)
         self._browse(material, pairs, openings, budget)
+        if not self.args.measure:
+            return
         measured = [pair for pair in material.first[: self.args.limit] if not pair.skipped]
         self.measured_on = len(measured)
         if "heads" in self.args.measure:
-            self._heads(material, measured)
-        if {"mixing", "statistics"} & set(self.args.measure):
+            found = profile(material.model, measured, max_tokens=self.align.batch_tokens)
+            found.signature = {"checkpoint": material.name, **found.signature}
+            self.included.append(Included(material.name, found))
+        if {"mixing", "statistics"} & {*self.args.measure}:
             self._blocks(material, measured)
 
     def _read_texts(self, material: Material) -> list[Pair]:
@@ -154,7 +157,7 @@ class Gatherer:
         with bar(f"{material.name}, error rates", total=material.total) as progress:
             table = error_table(
                 material.model,
-                self._counted(chain(material.first, material.rest)),
+                chain(material.first, material.rest),
                 of_gold,
                 methods,
                 options=options,
@@ -176,11 +179,6 @@ class Gatherer:
             if isinstance(block, Note) and block.urgent:
                 self.advice.append(block)
         return {method: table.choice(method) for method in methods}
-
-    def _counted(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The pairs, counted as they are read."""
-        for self.scored_on, pair in enumerate(pairs, 1):
-            yield pair
 
     def _choices(self, material: Material) -> dict[str, Evidence]:
         """What is shown first of each method: chosen without gold."""
@@ -216,11 +214,6 @@ class Gatherer:
                 progress.update()
                 if size > budget:
                     break
-
-    def _heads(self, material: Material, pairs: Sequence[Pair]) -> None:
-        measured = profile(material.model, pairs, max_tokens=self.align.batch_tokens)
-        measured.signature = {"checkpoint": material.name, **measured.signature}
-        self.included.append(Included(material.name, measured))
 
     def _blocks(self, material: Material, pairs: Sequence[Pair]) -> None:
         options = BlockOptions(
@@ -269,22 +262,23 @@ class Gatherer:
         texts = [args.source_file, args.target_file, args.hypotheses]
         named = [Path(path).name for path in texts if path]
         data = Path(args.data.partition(":")[0]).name
-        words = [sum(len(pair.source) for pair in pairs), sum(len(pair.target) for pair in pairs)]
+        sources = sum(len(pair.source) for pair in pairs)
+        targets = sum(len(pair.target) for pair in pairs)
         facts = [
             ("corpus", " and ".join(named) or f"{data}, {args.gen_subset}"),
             ("gold", Path(args.gold).name if args.gold else "none"),
-            ("pairs to browse", f"{len(pairs):,}, of {words[0]:,} and {words[1]:,} words"),
+            ("pairs to browse", f"{len(pairs):,}, of {sources:,} and {targets:,} words"),
             ("methods", ", ".join(args.methods)),
         ]
-        if args.measure:
-            facts.append(("pairs that heads and blocks are measured on", f"{self.measured_on:,}"))
-        total = self.total if self.total is not None else self.scored_on or None
-        if total is not None:
-            facts.append(("pairs of the corpus", f"{total:,}"))
-        if self.scored_on:
-            facts.append(("pairs that AER is measured on", f"{self.scored_on:,}"))
-        if total is not None:
-            facts.append(("pairs that cannot be browsed", f"{total - len(pairs):,}"))
+        scored_on = sum(1 for _ in gold(args)) if args.gold else None
+        total = scored_on if self.total is None else self.total
+        counts = {
+            "pairs that heads and blocks are measured on": self.measured_on or None,
+            "pairs of the corpus": total,
+            "pairs that AER is measured on": scored_on,
+            "pairs that cannot be browsed": None if total is None else total - len(pairs),
+        }
+        facts += [(name, f"{number:,}") for name, number in counts.items() if number is not None]
         return facts
 
 
@@ -300,7 +294,7 @@ def _views(
         yield View(shares, links)
 
 
-def gathered(args: argparse.Namespace, budget: int) -> tuple[Gatherer, Table]:
+def gathered(args: Namespace, budget: int) -> tuple[Gatherer, Table]:
     """All that is measured of the checkpoints, and a table of them.
 
     Args:
