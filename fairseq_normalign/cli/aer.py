@@ -11,7 +11,8 @@ from fairseq_normalign.alignment import aer, breakdown
 from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.cli.options import check_outputs, command, from_0, positive, share
+from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.options import command, from_0, positive, share
 from fairseq_normalign.cli.output import (
     add_output_options,
     print_result,

@@ -14,7 +14,7 @@ from fairseq_normalign.alignment.evidence import (
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
 from fairseq_normalign.attention.methods import SHIFT_ATT
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.align_run import finish, link_files, tasks
 from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods
 from fairseq_normalign.cli.checkpoints import check_several
@@ -95,7 +95,7 @@ def add_output_options(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_table(args)
-    options.requires(args, "reverse_path", "reverse_data")
+    checks.requires(args, "reverse_path", "reverse_data")
     check_several(args)
     check_run_options(args)
     if args.output and not args.all:
@@ -104,7 +104,7 @@ def check(args: Namespace) -> None:
     args.combine = args.combine or default_combination(args)
     check_combination(args)
     check_kept(args)
-    options.check_methods(args, args.method)
+    checks.check_methods(args, args.method)
     if args.user_dir is None:  # another plugin may have methods of its own
         table_methods(args.methods)
         parse_evidences(args.evidence or [])
@@ -112,10 +112,10 @@ def check(args: Namespace) -> None:
 
 def check_table(args: Namespace) -> None:
     """Refuses what does not go together with the table of error rates, or without it."""
-    options.go_together(args, "all", "gold")
-    options.requires(args, "all", "heads", "plot", "methods", "format")
-    options.excludes(args, "all", "layer", "step", "head", "lexicon", "decision")
-    options.excludes(args, "all", "workers", "engine", "num_shards", "restart")
+    checks.go_together(args, "all", "gold")
+    checks.requires(args, "all", "heads", "plot", "methods", "format")
+    checks.excludes(args, "all", "layer", "step", "head", "lexicon", "decision")
+    checks.excludes(args, "all", "workers", "engine", "num_shards", "restart")
     if len(args.path) > 1 and not args.all:
         raise InputError(
             f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
@@ -131,14 +131,14 @@ def check_signed_output(args: Namespace) -> None:
     """Refuses an output that cannot be written in the end, or its signature."""
     files = [file.path for file in link_files(args)]
     for path in (args.output, f"{args.output}.json"):
-        options.check_output(path, *options.inputs_of(args), *files)
+        checks.check_output(path, *checks.inputs_of(args), *files)
     refuse_unsignable(args.output)
 
 
 def check_combination(args: Namespace) -> None:
     if args.combine is None:
-        options.requires(args, "combine", "evidence")
-        options.excludes(args, "all", "reverse_path")
+        checks.requires(args, "combine", "evidence")
+        checks.excludes(args, "all", "reverse_path")
     elif args.all or args.given & {"layer", "step", "head"}:
         raise InputError(
             "--combine takes both steps; name layers with --evidence, not --layer, --head, --step "
@@ -159,9 +159,9 @@ def check_kept(args: Namespace) -> None:
         if is_stream(path):
             raise InputError(f"{path}: expected a file")
         if args.output:
-            options.check_output(args.output, path)
+            checks.check_output(args.output, path)
         if not Path(path).is_file():
-            options.check_output(path, *options.inputs_of(args))
+            checks.check_output(path, *checks.inputs_of(args))
             if args.output and path in (args.output, f"{args.output}.json"):
                 raise InputError(f"{path}: is named for two outputs; expected a name for each")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_normalign.alignment.evidence import AlignOptions
 from fairseq_normalign.attention.methods import method_of, methods_without_files
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align_options_of
@@ -15,7 +17,7 @@ from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.output import add_look_options, show
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
-from fairseq_normalign.text.links import refuse_other_count
+from fairseq_normalign.text.links import GoldFile, refuse_other_count
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -63,9 +65,7 @@ def print_table(args: Namespace) -> None:
     names = short_names(args.path)
     signature = {
         "checkpoint": ",".join(names),
-        "gold": Path(args.gold).name,
-        **gold(args).read_as(),
-        **table_signature(args),
+        **table_signature(gold(args), align_options_of(args), table_methods(args.methods)),
         **options.policy_for_long_pairs(args),
         "version": __version__,
     }
@@ -75,12 +75,13 @@ def print_table(args: Namespace) -> None:
     show(together(tables, signature), args)
 
 
-def table_signature(args: Namespace) -> dict[str, str]:
-    """How soft alignments become links, and those of some methods in their own way."""
-    align_options = align_options_of(args)
+def table_signature(
+    gold: GoldFile, align_options: AlignOptions, methods: Sequence[str]
+) -> dict[str, object]:
+    """The gold, how soft alignments become links, and those of some methods in their own way."""
     common = align_options.extraction()
-    signature = dict(common)
-    for method in table_methods(args.methods):
+    signature = {"gold": Path(gold.name).name, **gold.read_as(), **common}
+    for method in methods:
         way = align_options.extraction(method)
         if way != common:
             signature[method] = ",".join(way.values())

@@ -30,8 +30,7 @@ def add_block_options(parser: ArgumentParser) -> None:
         "--attention",
         choices=("all", "encoder", "decoder"),
         default="all",
-        help="encoder, decoder: its self-attention alone; that of the encoder needs no target "
-        "(default: %(default)s)",
+        help="encoder, decoder: its self-attention alone; that of the encoder needs no target",
     )
     options.add_limit_option(group)
     group.add_argument(
@@ -49,9 +48,7 @@ def add_block_options(parser: ArgumentParser) -> None:
         help="mask this share of the tokens of a sentence, one at least; special ones stay "
         "(default: none)",
     )
-    group.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="which ones (default: %(default)s)"
-    )
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="which ones")
     group = parser.add_argument_group("tokens")
     named = [f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items()]
     group.add_argument(

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairseq_normalign.cli.options import named_files, refuse_streams
+from fairseq_normalign.cli.checks import named_files, refuse_streams
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.names import Head
 

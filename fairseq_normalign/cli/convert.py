@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.options import check_output, command, requires
+from fairseq_normalign.cli.checks import check_output, requires
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.errors import InputError
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from functools import partial
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
@@ -18,23 +18,11 @@ first model."""
 EXAMPLE = "normalign evaluate data-bin --path full.pt pruned.pt --remove-bpe sentencepiece"
 
 
-def add_search_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("search", "as in fairseq-generate")
-    group.add_argument(
-        "--beam",
-        type=options.positive,
-        metavar="N",
-        help=f"beam size (default: {SEARCH['beam']})",
-    )
-    group.add_argument(
-        "--lenpen",
-        type=float,
-        metavar="X",
-        help=f"length penalty (default: {SEARCH['lenpen']:g})",
-    )
-
-
 def add_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("search", "as in fairseq-generate")
+    beam, penalty = SEARCH["beam"], SEARCH["lenpen"]
+    group.add_argument("--beam", type=options.positive, default=beam, metavar="N", help="beam size")
+    group.add_argument("--lenpen", type=float, default=penalty, metavar="X", help="length penalty")
     group = parser.add_argument_group("text", "a binarised --gen-subset of DATA, or two text files")
     group.add_argument("--source-file", metavar="FILE", help="text to translate")
     group.add_argument("--target-file", metavar="FILE", help="references, compared as they are")
@@ -53,21 +41,15 @@ def add_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     """Refuses what would fail after all models have translated."""
-    options.go_together(args, "source_file", "target_file")
-    options.go_together(args, "gold", "gold_source", "gold_target")
-    options.check_methods(args, args.method)
+    checks.go_together(args, "source_file", "target_file")
+    checks.go_together(args, "gold", "gold_source", "gold_target")
+    checks.check_methods(args, args.method)
     if "--score-reference" in args.fairseq_argv:
         raise InputError("--score-reference translates nothing; leave it out")
 
 
 parse_args = options.model_command(
-    "evaluate",
-    DESCRIPTION,
-    EXAMPLE,
-    add_options,
-    check,
-    several=True,
-    add_fairseqs=add_search_options,
+    "evaluate", DESCRIPTION, EXAMPLE, add_options, check, several=True
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
@@ -44,9 +44,9 @@ def add_options(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_several(args)
-    options.go_together(args, "words", "plot_words")
+    checks.go_together(args, "words", "plot_words")
     if args.plot_words:
-        options.check_picture("--plot-words", args.plot_words)
+        checks.check_picture("--plot-words", args.plot_words)
     if args.bounds and sorted(set(args.bounds)) != args.bounds:
         raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: expected ascending numbers")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
-from fairseq_normalign.cli import options, shell
+from fairseq_normalign.cli import checks, options, shell
 from fairseq_normalign.cli.runs import (
     Task,
     add_run_options,
@@ -42,7 +42,7 @@ EXAMPLE = "normalign export data-bin --path best.pt --quantity norms --layer 2 -
 def check(args: Namespace) -> None:
     """Refuses texts that cannot be read twice, for the size of the file and for its arrays."""
     check_run_options(args)
-    options.refuse_streams(args.source_file, args.target_file, args.hypotheses)
+    checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
     if args.quantity == SOURCE_SHARE and (args.attention != "cross" or args.head):
         raise InputError(
             f"--quantity {SOURCE_SHARE} is of whole decoder layers; expected no --head with it, "
@@ -61,14 +61,14 @@ def add_options(parser: ArgumentParser) -> None:
         "--attention",
         choices=tuple(KINDS),
         default="cross",
-        help="which one (default: %(default)s)",
+        help="which one",
     )
     group.add_argument(
         "--quantity",
         choices=(*QUANTITIES, SOURCE_SHARE),
         default="norms",
         help=f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "
-        "through all layers (default: %(default)s)",
+        "through all layers",
     )
     group.add_argument(
         "--layer",
@@ -96,7 +96,7 @@ def add_options(parser: ArgumentParser) -> None:
         type=gigabytes_above_0,
         default=10,
         metavar="N",
-        help="refuse to write a file larger than this (default: %(default)s)",
+        help="refuse to write a file larger than this",
     )
     add_run_options(parser)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from fairseq_normalign.cli.options import check_outputs, command
+from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of

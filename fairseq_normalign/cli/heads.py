@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.cli.runs import (
@@ -68,8 +68,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--attention",
         choices=("all", "encoder"),
         default="all",
-        help="encoder: self-attention of the encoder alone, which needs no target "
-        "(default: %(default)s)",
+        help="encoder: self-attention of the encoder alone, which needs no target",
     )
     options.add_gold_options(
         group, "gold links, for the AER of each head of the source–target attention"
@@ -103,13 +102,13 @@ def check(args: Namespace) -> None:
     check_several(args)
     check_run_options(args)
     check_extract(args.extract)
-    options.requires(args, "gold", "extract", "step")
-    options.requires(args, "conllu", "lowercase", "conllu_apart")
+    checks.requires(args, "gold", "extract", "step")
+    checks.requires(args, "conllu", "lowercase", "conllu_apart")
     if args.user_dir is None:  # another plugin may have scores of its own
         check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
         check_head_method(args.method)
     if args.conllu and not args.conllu_apart:
-        options.refuse_streams(args.source_file, why=", and --conllu is compared with it")
+        checks.refuse_streams(args.source_file, why=", and --conllu is compared with it")
     rules = args.relevance.partition(":")[0]
     if rules not in (*LRP_RULES.values(), NO_RULES):
         expected = ", ".join((*LRP_RULES.values(), NO_RULES))

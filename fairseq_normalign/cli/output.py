@@ -31,7 +31,7 @@ def add_look_options(group: Any) -> None:
         "--format",
         choices=FORMATS,
         default="text",
-        help="of what is printed (default: %(default)s)",
+        help="of what is printed",
     )
     group.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
 

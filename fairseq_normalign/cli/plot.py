@@ -11,7 +11,7 @@ from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.attention.extract import RULES, check_extract
 from fairseq_normalign.attention.methods import METHODS, method_of
 from fairseq_normalign.attention.soft import STEPS, Evidence
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ Item = TypeVar("Item")
 
 def check(args: Namespace) -> None:
     """Refuses a name that is no picture's, methods that are not there, and options that clash."""
-    options.check_picture("--output", args.output)
-    options.excludes(args, "layers", "layer")
-    options.requires(args, "layers", "extract")
+    checks.check_picture("--output", args.output)
+    checks.excludes(args, "layers", "layer")
+    checks.requires(args, "layers", "extract")
     if args.layers and ALL in args.layers and len(args.layers) > 1:
         raise InputError("--layers all names every layer; expected no other beside it")
     check_extract(args.extract or "argmax")
-    options.check_methods(args, *args.method)
+    checks.check_methods(args, *args.method)
 
 
 def add_options(parser: ArgumentParser) -> None:

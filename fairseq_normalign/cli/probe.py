@@ -36,7 +36,7 @@ def add_options(parser: ArgumentParser) -> None:
         type=options.share,
         default=0.2,
         metavar="X",
-        help="share of the sentences that are not learned from (default: %(default)s)",
+        help="share of the sentences that are not learned from",
     )
     options.add_reading_options(group)
     add_output_options(parser)

@@ -6,7 +6,7 @@ import random
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.head_scores import CLOSE_RULES, ranking_scores
 from fairseq_normalign.names import KINDS, Head, parse_heads, parse_kinds
@@ -25,7 +25,7 @@ OWN_RANKS = ("gate", "random")  # that need no corpus
 
 def check(args: Namespace) -> None:
     """Refuses options that do not go together."""
-    options.go_together(args, "keep_top", "by")
+    checks.go_together(args, "keep_top", "by")
     if args.by in (None, *OWN_RANKS):
         return
     if args.user_dir is None and args.by not in ranking_scores():
@@ -67,7 +67,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--kinds",
         default=",".join(KINDS),
         metavar="KINDS",
-        help="--keep-top chooses among these, and keeps all others (default: %(default)s)",
+        help="--keep-top chooses among these, and keeps all others",
     )
 
 

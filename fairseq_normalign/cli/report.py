@@ -11,7 +11,7 @@ from typing import Any
 from fairseq_normalign.attention.extract import RULES, check_extract
 from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
@@ -52,7 +52,7 @@ def _of_files(args: Namespace) -> Namespace:
     if not args.include:
         raise InputError("nothing to show; expected MODEL, or --include FILE.json")
     check_page(args)
-    options.check_output(args.output, *args.include)
+    checks.check_output(args.output, *args.include)
     return args
 
 
@@ -85,8 +85,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--eos",
         choices=EOS,
         default="null",
-        help="null: a word that takes most from </s> gets no link; skip: </s> is left out "
-        "(default: %(default)s)",
+        help="null: a word that takes most from </s> gets no link; skip: </s> is left out",
     )
     group.add_argument(
         "--no-heads", action="store_true", help="whole layers alone: a smaller file, sooner"
@@ -104,14 +103,14 @@ def add_options(parser: ArgumentParser) -> None:
         type=options.positive,
         default=500,
         metavar="N",
-        help="pairs that heads and mixing are measured on (default: %(default)s)",
+        help="pairs that heads and mixing are measured on",
     )
     group.add_argument(
         "--max-sentences",
         type=options.positive,
         default=500,
         metavar="N",
-        help="pairs that can be browsed, the first ones (default: %(default)s)",
+        help="pairs that can be browsed, the first ones",
     )
     add_page_options(parser)
 
@@ -133,8 +132,7 @@ def add_page_options(parser: ArgumentParser) -> None:
         type=options.positive,
         default=15,
         metavar="N",
-        help="how large the page may be: shares are rounded to fit, and then pairs left out "
-        "(default: %(default)s)",
+        help="how large the page may be: shares are rounded to fit, and then pairs left out",
     )
 
 
@@ -143,10 +141,10 @@ def check(args: Namespace) -> None:
     check_page(args)
     check_several(args)
     if args.gold:  # sentences show links, and error rates are taken by them
-        options.refuse_streams(args.gold, *args.links)
+        checks.refuse_streams(args.gold, *args.links)
     check_extract(args.extract or "argmax")
     args.methods = list(dict.fromkeys(args.methods))
-    options.check_methods(args, *args.methods)
+    checks.check_methods(args, *args.methods)
 
 
 def check_page(args: Namespace) -> None:

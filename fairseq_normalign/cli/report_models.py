@@ -30,6 +30,8 @@ from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.cli.align_table import table_signature
+from fairseq_normalign.cli.checkpoints import Shape, check_alike
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile
@@ -108,12 +110,6 @@ class Gatherer:
 
     def add(self, material: Material, budget: int) -> None:
         """Measures a model, whose soft alignments may take so many bytes."""
-        if self.systems and material.languages != self.systems[0].languages:
-            first = self.systems[0]
-            raise InputError(
-                f"{first.name}: translates {'–'.join(first.languages)}, {material.name} "
-                f"{'–'.join(material.languages)}; expected models of one direction"
-            )
         self.total = material.total
         pairs = self._read_texts(material)
         openings = self._error_rates(material) if self.args.gold else self._choices(material)
@@ -165,15 +161,8 @@ class Gatherer:
                 progress=progress.update,
                 refuse_misread=True,
             )
-        signature = {
-            "gold": Path(of_gold.name).name,
-            **of_gold.read_as(),
-            "eos": options.eos,
-            "merge": str(options.merges),
-            "extract": ",".join(dict.fromkeys(table.rules.values())),
-            "version": __version__,
-        }
-        result = replace(table, signature=signature)
+        made = table_signature(of_gold, options, methods)
+        result = replace(table, signature={**made, "version": __version__})
         self.included.append(Included(material.name, result))
         for block in result.blocks():
             if isinstance(block, Note) and block.urgent:
@@ -303,6 +292,7 @@ def gathered(args: Namespace, budget: int) -> tuple[Gatherer, Table]:
     # All are read before the first is measured: what cannot be read is refused at once.
     names = short_names(args.path)
     materials = [material_of(args, *model) for model in zip(names, args.path, strict=True)]
+    check_alike(names, [Shape("-".join(material.languages), []) for material in materials])
     if args.gold:
         refuse_other_count(gold(args), materials[0].total)
     gatherer = Gatherer(args)

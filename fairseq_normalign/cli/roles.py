@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from fairseq_normalign.cli.options import check_outputs, command
+from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.names import parse_kinds
 
@@ -21,7 +22,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--kinds",
         default="encoder",
         metavar="KINDS",
-        help="of attention: encoder, decoder, or both with a comma between (default: %(default)s)",
+        help="of attention: encoder, decoder, or both with a comma between",
     )
     add_output_options(parser)
 

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairseq_normalign.cli import options, shell
+from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.cli.checkpoints import attention_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # what became of long pairs by the notes of chunks that had any.
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
-    *("output", "lexicon", "decision", "own", "fairseq_argv", *options.TEXTS),
+    *("output", "lexicon", "decision", "own", "fairseq_argv", *checks.TEXTS),
     "cpu",  # the device is compared
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages
@@ -64,9 +64,9 @@ def check_run_options(args: Namespace) -> None:
         )
     if not keeps(args):
         args.given.discard("output")  # a stream keeps nothing
-    options.requires(args, "output", "num_shards", "restart", value="FILE")
-    options.requires(args, "engine", "ray_address", value="ray")
-    options.excludes(args, "num_shards", "plot")
+    checks.requires(args, "output", "num_shards", "restart", value="FILE")
+    checks.requires(args, "engine", "ray_address", value="ray")
+    checks.excludes(args, "num_shards", "plot")
     if args.restart and args.num_shards > 1:
         raise InputError(
             f"--restart would remove what other shards have done; to begin anew, remove "
@@ -81,7 +81,7 @@ def command_of(args: Namespace) -> dict[str, Any]:
         if name == "max_tokens" and not getattr(args, "confidence", True):
             continue  # links stay: whoever ran out of memory may go on with smaller batches
         if name not in NOT_COMPARED and is_given(value):
-            command[CALLED.get(name, options.flag(name))] = _with_digests(name, value)
+            command[CALLED.get(name, checks.flag(name))] = _with_digests(name, value)
     return command
 
 
@@ -92,7 +92,7 @@ def _with_digests(name: str, value: Any) -> Any:
     if name in ("data", "reverse_data"):
         folders = [Path(folder) for folder in value.split(":")]
         return [f"{folder.name} ({_folder_digest(folder)})" for folder in folders]
-    if name in (*options.CHECKPOINTS, *options.INPUTS) and Path(value).is_file():
+    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and Path(value).is_file():
         return f"{Path(value).name} ({_file_digest(Path(value))})"
     return value
 

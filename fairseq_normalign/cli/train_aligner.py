@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.progress import bar
@@ -44,7 +44,7 @@ def add_options(parser: ArgumentParser) -> None:
         type=options.positive,
         default=6,
         metavar="N",
-        help="at most: it stops when held-out pairs get worse (default: %(default)s)",
+        help="at most: it stops when held-out pairs get worse",
     )
     group.add_argument(
         "--width", type=options.positive, default=256, metavar="N", help="(default: %(default)s)"
@@ -54,7 +54,7 @@ def add_options(parser: ArgumentParser) -> None:
         type=options.share,
         default=0.3,
         metavar="X",
-        help="what a word without links counts beside one with links (default: %(default)s)",
+        help="what a word without links counts beside one with links",
     )
     group.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="the file to write, *.safetensors"
@@ -63,8 +63,8 @@ def add_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     """Refuses texts that cannot be read more than once."""
-    options.requires(args, "reverse_path", "reverse_data")
-    options.refuse_streams(args.source_file, args.target_file, args.hypotheses)
+    checks.requires(args, "reverse_path", "reverse_data")
+    checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
 
 
 parse_args = options.model_command("train-aligner", DESCRIPTION, EXAMPLE, add_options, check)
