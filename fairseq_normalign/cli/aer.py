@@ -12,7 +12,7 @@ from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.cli.checks import check_outputs
-from fairseq_normalign.cli.options import command, from_0, positive, share
+from fairseq_normalign.cli.options import add_table, command, from_0, positive, share
 from fairseq_normalign.cli.output import (
     add_output_options,
     print_result,
@@ -29,6 +29,14 @@ NEEDED_TEXTS = {
     "length": ["source"],
     "source-frequency": ["source"],
     "target-frequency": ["source", "target"],
+}
+TEXTS = {
+    "--source": ("TEXT", "tokenised source text; links outside it are refused"),
+    "--target": ("TEXT", "tokenised target text"),
+}
+COUNTED = {
+    "--count-source": ("TEXT", "text for source-frequency (else --source itself)"),
+    "--count-target": ("TEXT", "text for target-frequency (else --target itself)"),
 }
 Sampled = list[tuple[Gold, Sequence]]  # gold, and the links of all systems
 
@@ -91,10 +99,7 @@ def add_reading_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--lines", choices=aer.LINES, default="all", help="score these lines only, counted from 1"
     )
-    group.add_argument(
-        "--source", metavar="TEXT", help="tokenised source text; links outside it are refused"
-    )
-    group.add_argument("--target", metavar="TEXT", help="tokenised target text")
+    add_table(group, TEXTS)
 
 
 def add_statistics_options(parser: ArgumentParser) -> None:
@@ -119,12 +124,7 @@ def add_statistics_options(parser: ArgumentParser) -> None:
         default=[],
         help="also score by kind of link",
     )
-    group.add_argument(
-        "--count-source", metavar="TEXT", help="text for source-frequency (else --source itself)"
-    )
-    group.add_argument(
-        "--count-target", metavar="TEXT", help="text for target-frequency (else --target itself)"
-    )
+    add_table(group, COUNTED)
 
 
 def check(args: Namespace) -> None:

@@ -16,6 +16,14 @@ DESCRIPTION = """Models side by side, one row for each: heads, parameters, size 
 BLEU and chrF of its translations, AER where gold is given, and speed of generation against the
 first model."""
 EXAMPLE = "normalign evaluate data-bin --path full.pt pruned.pt --remove-bpe sentencepiece"
+TEXTS = {
+    "--source-file": ("FILE", "text to translate"),
+    "--target-file": ("FILE", "references, compared as they are"),
+}
+GOLD_TEXTS = {
+    "--gold-source": ("FILE", "source text of the gold pairs, split into words at blanks"),
+    "--gold-target": ("FILE", "target text of the gold pairs, split into words at blanks"),
+}
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -24,18 +32,12 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument("--beam", type=options.positive, default=beam, metavar="N", help="beam size")
     group.add_argument("--lenpen", type=float, default=penalty, metavar="X", help="length penalty")
     group = parser.add_argument_group("text", "a binarised --gen-subset of DATA, or two text files")
-    group.add_argument("--source-file", metavar="FILE", help="text to translate")
-    group.add_argument("--target-file", metavar="FILE", help="references, compared as they are")
+    options.add_table(group, TEXTS)
     options.add_reading_options(group)
     add_flags(parser, EvaluateOptions)
     group = parser.add_argument_group("gold", "for AER as of normalign align with its defaults")
     options.add_gold_options(group, "gold links")
-    for side in ("source", "target"):
-        group.add_argument(
-            f"--gold-{side}",
-            metavar="FILE",
-            help=f"{side} text of the gold pairs, split into words at blanks",
-        )
+    options.add_table(group, GOLD_TEXTS)
     add_output_options(parser)
 
 

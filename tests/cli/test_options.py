@@ -12,8 +12,10 @@ from fairseq_normalign.cli import (
     evolution,
     export,
     heads,
+    mixing,
     plot,
     prune,
+    stats,
     train_aligner,
 )
 from fairseq_normalign.cli.main import COMMANDS
@@ -140,6 +142,10 @@ CASES = [
     (evaluate, ["--gold-source", "x", "--gold-target", "y"], "--gold, .* go together"),
     (evaluate, ["--limit", "0"], "--limit: '0': expected a number from 1"),
     (evaluate, ["--score-reference"], "--score-reference translates nothing"),
+    (mixing, ["--category", "few"], "--category few: expected NAME=REGEX, as in 'comma=▁"),
+    (mixing, ["--analyses", "norms"], "--analyses NORMS: expected any of: ATTN-W, ATTN-N, ATTNRE"),
+    (mixing, ["--frequencies", "a", "b", "c"], "--frequencies: found 3 files; expected one, or"),
+    (stats, ["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png"),
     (evolution, ["--words", "w1"], "--words and --plot-words go together"),
     (
         evolution,
