@@ -7,8 +7,8 @@ runs (``host.options``).
 
 from __future__ import annotations
 
-import argparse
 import re
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import pairwise
@@ -33,23 +33,23 @@ BPE_FILES = {
     "bpe_vocab_file": "bert",
 }
 
-AddOptions = Callable[[argparse.ArgumentParser], Any]
-Check = Callable[[argparse.Namespace], None]
-ParseArgs = Callable[[Sequence[str]], argparse.Namespace]
+AddOptions = Callable[[ArgumentParser], Any]
+Check = Callable[[Namespace], None]
+ParseArgs = Callable[[Sequence[str]], Namespace]
 
 
-class HelpWithDefaults(argparse.RawDescriptionHelpFormatter):
+class HelpWithDefaults(RawDescriptionHelpFormatter):
     """Adds the default to a help text that does not state it."""
 
-    def _get_help_string(self, action: argparse.Action) -> str:
+    def _get_help_string(self, action: Action) -> str:
         text = action.help or ""
-        has_default = is_given(action.default) and action.default not in ("", argparse.SUPPRESS)
+        has_default = is_given(action.default) and action.default not in ("", SUPPRESS)
         if has_default and "default" not in text:
             return f"{text} (default: %(default)s)"
         return text
 
 
-class CommandParser(argparse.ArgumentParser):
+class CommandParser(ArgumentParser):
     """Says what is wrong in one line."""
 
     def __init__(self, command: str, **options: Any):
@@ -63,7 +63,7 @@ class CommandParser(argparse.ArgumentParser):
         raise InputError(f"{message}; see {self.prog} --help")
 
 
-def unchecked(args: argparse.Namespace) -> None:
+def unchecked(args: Namespace) -> None:
     """The check of a command whose options all go together."""
 
 
@@ -76,7 +76,7 @@ def command(
         check: refuses options that do not go together, and files that cannot be written.
     """
 
-    def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    def parse_args(argv: Sequence[str]) -> Namespace:
         epilog = f"Example: {example}"
         parser = CommandParser(name, description=description, epilog=epilog)
         add_options(parser)
@@ -106,7 +106,7 @@ def model_command(
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
 
-    def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+    def parse_args(argv: Sequence[str]) -> Namespace:
         parser = model_parser(name, description, example, several=several)
         handed_on = [action for action in parser._actions if action.dest not in OURS]
         add_options(parser)
@@ -124,7 +124,7 @@ def model_command(
     return parse_args
 
 
-def _check(args: argparse.Namespace, parser: CommandParser, check: Check) -> None:
+def _check(args: Namespace, parser: CommandParser, check: Check) -> None:
     """Calls a check, for which ``args.given`` has the options that are not at their defaults."""
     options = vars(args).items()
     args.given = {name for name, value in options if value != parser.get_default(name)}
@@ -227,7 +227,7 @@ def add_fairseq_options(group: Any) -> None:
     )
 
 
-def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+def add_corpus_options(parser: ArgumentParser) -> None:
     """Text files as an alternative to binarised data."""
     group = parser.add_argument_group(
         "corpus", "a binarised --gen-subset of DATA, or two text files of words"
@@ -247,7 +247,7 @@ def add_reading_options(group: Any) -> None:
     )
 
 
-def policy_for_long_pairs(args: argparse.Namespace) -> dict[str, str]:
+def policy_for_long_pairs(args: Namespace) -> dict[str, str]:
     """For a signature: pairs that are left out or cut change what is measured."""
     return {} if args.too_long == "fail" else {"too-long": args.too_long}
 
@@ -273,7 +273,7 @@ def add_gold_options(group: Any, help: str) -> None:
     )
 
 
-def _as_words(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:
+def _as_words(args: Namespace, actions: Iterable[Action]) -> list[str]:
     """The options that were given, as fairseq's parser reads them."""
     words = []
     for action in actions:
@@ -319,7 +319,7 @@ def _is_in_plugin(name: str, folder: Path) -> bool:
     return any(option.search(file.read_text(errors="replace")) for file in folder.rglob("*.py"))
 
 
-def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
+def add_reverse_options(group: Any, purpose: str) -> None:
     """``--reverse-path``, and where its dictionaries are."""
     group.add_argument(
         "-r",
