@@ -32,8 +32,8 @@ from fairseq_normalign.runs.measure import (
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, RawCorpus
+    from fairseq_normalign.host.teacher_forcing import Model
 
 # What does not change the result, or is known by other means: texts by the lines of each chunk, and
 # what became of long pairs by the notes of chunks that had any.
@@ -166,7 +166,7 @@ def open_corpus(args: Namespace) -> tuple[RawCorpus, ChunkReader]:
     return corpus._replace(items=chain(first, corpus.items)), reader
 
 
-def corpus_of(args: Namespace, model: ReadyModel) -> RawCorpus:
+def corpus_of(args: Namespace, model: Model) -> RawCorpus:
     """The corpus that the options name, as far as ``--limit`` goes."""
     from fairseq_normalign.host.raw_corpus import raw_corpus
 
@@ -178,7 +178,7 @@ def corpus_of(args: Namespace, model: ReadyModel) -> RawCorpus:
     return corpus._replace(items=islice(corpus.items, limit), total=total)
 
 
-def reader_of(args: Namespace, model: ReadyModel, kind: str) -> ChunkReader:
+def reader_of(args: Namespace, model: Model, kind: str) -> ChunkReader:
     from fairseq_normalign.host.raw_corpus import ChunkReader
 
     longest, share = getattr(args, "max_length", None), getattr(args, "mask_share", None)
