@@ -65,9 +65,8 @@ def test_a_first_import_of_fairseq_leaves_logging_as_it_was(root, monkeypatch, c
 
 def test_workers_are_as_silent(root, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "fairseq", raising=False)
-    monkeypatch.setattr(engines, "_worker", None, raising=False)
     level = root.level
-    engines._begin(lambda place: as_fairseq_does(root), [Place()])
+    engines.Remote(lambda place: as_fairseq_does(root), Place())
     assert root.level == level
     assert capsys.readouterr().err == ""
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # what became of long pairs by the notes of chunks that had any.
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
-    *("output", "lexicon", "decision", "own", "fairseq_argv", *checks.TEXTS),
+    *("output", "lexicon", "decision", "own", "fairseq_argv", "found", *checks.TEXTS),
     "cpu",  # the device is compared
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages

@@ -127,6 +127,7 @@ def test_an_archive_with_odd_fields_is_no_lexicon(place, value, tmp_path):
     [
         ("source", 99),
         ("count", np.nan),
+        ("count", -1.0),
         ("sources", 255),
     ],
 )
