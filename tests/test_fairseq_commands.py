@@ -53,17 +53,6 @@ def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_pa
     assert state["cfg"]["model"]._name == "transformer_normalign_tiny"
 
 
-def test_generate(corpus, checkpoint):
-    options = [
-        *("--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2),
-        *("--remove-bpe", "sentencepiece", "--cpu"),
-    ]
-    lines = run(
-        "fairseq-generate", corpus / "data-bin", *options, "--max-len-b", 10
-    ).stdout.splitlines()
-    assert sum(line.startswith("H-") for line in lines) == 40
-
-
 def test_interactive(corpus, checkpoint):
     options = ["--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2, "--cpu", "--max-len-b", 10]
     options += ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]

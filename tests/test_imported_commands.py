@@ -107,15 +107,6 @@ def test_models_that_do_not_tell_their_languages(texts, tmp_path):
     assert any(links_of(done.stdout))
 
 
-def test_the_same_direction_twice_is_refused(imported, texts):
-    """Also where the languages are given."""
-    model = model_of(imported, "marian")
-    both = ["--reverse-path", model[2], "--combine", "product"]
-    done = run("normalign", "align", *model, *texts, *both, check=False)
-    message = "the reverse model translates xx-yy, and the model xx-yy; expected yy-xx"
-    assert done.stderr == f"normalign align: {message}\n"
-
-
 def test_the_reverse_model_may_be_elsewhere(imported, reverse, texts, tmp_path):
     """Its folder is then named; without, dictionaries of the other direction would be taken."""
     command = ["normalign", "align", *model_of(imported, "apart"), *texts]

@@ -12,14 +12,11 @@ from fairseq_normalign.alignment.learned import (
     SMOOTHING,
     Example,
     Group,
-    clues,
-    identical,
     learn_links,
     neighbours,
     position,
     word_gain,
 )
-from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.attention.extract import grow
 from fairseq_normalign.text.links import Gold
 
@@ -172,20 +169,9 @@ def test_neighbours_are_those_on_the_diagonal():
             assert expected[t, s] == pytest.approx(log((before + behind) / 2 + 0.01))
 
 
-def test_identical_words():
-    assert identical(["A", "7", "."], ["7", "."]).tolist() == [[0, 1, 0], [0, 0, 1]]
-
-
 def test_position_is_relative():
     assert position(1, 1).tolist() == [[0]]
     np.testing.assert_allclose(position(2, 4)[0], [-0.125, -0.125, -0.375, -0.625])
-
-
-def test_all_of_them_and_none_of_no_words():
-    words = list("abcd"), list("xyz")
-    assert clues(*words, SOFT, Lexicon()).shape == (len(CLUES), 3, 4)
-    assert clues([], ["x"], np.zeros((1, 0)), Lexicon()).shape == (len(CLUES), 1, 0)
-    assert clues(["a"], [], np.zeros((0, 1)), Lexicon()).shape == (len(CLUES), 0, 1)
 
 
 # Word gain
@@ -257,9 +243,3 @@ def test_the_formula():
         (["b", "c"], ["y"], [(0, 0), (1, 0)]),
     ]
     assert word_gain(pairs) == pytest.approx(slow_gain(pairs))
-
-
-def test_nothing_is_gained_from_nothing():
-    assert word_gain([]) == 0
-    assert word_gain([([], [], [])]) == 0
-    assert word_gain([(["a"], ["b"], [])]) == 0

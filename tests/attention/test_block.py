@@ -132,17 +132,6 @@ def test_pair_norms_are_those_of_the_materialised_terms(block):
             assert_close(own[b, i], terms[i if block.self_attention else "x"].norm())
 
 
-def test_no_heads_mix_nothing():
-    ratios = mixing_ratios(make_block(heads=0))
-    assert not ratios.any()
-
-
-def test_the_first_token_of_a_decoder_has_no_context():
-    ratios = mixing_ratios(make_block(causal=True))
-    assert not ratios[:, :, 0].any()
-    assert ratios[:, :, 1:].gt(0).all()
-
-
 def test_a_layer_norm_before_the_attention_leaves_the_sum_as_it_is():
     ratios = dict(zip(ANALYSES, mixing_ratios(make_block(post=False)), strict=True))
     assert torch.equal(ratios["ATTNRES-N"], ratios["ATTNRESLN-N"])

@@ -4,12 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign.attention.gradient_methods import (
-    input_products,
-    mean_magnitudes,
-    noise_width,
-    shares,
-)
 from fairseq_normalign.attention.methods import Batch, method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -201,15 +195,6 @@ def test_half_precision(method, dtype, task, pairs):
     assert np.isfinite(halved).all()
     differences = np.abs(halved - expected)
     assert np.quantile(differences, 0.97) < (0.01 if dtype == torch.float16 else 0.05)
-
-
-def test_numbers_of_gradients_by_hand():
-    embeddings = torch.tensor([[[1.0, 2.0], [0.0, -1.0]]])  # (B, S, C)
-    gradients = torch.tensor([[[[3.0, -1.0], [5.0, 4.0]]]])  # (R, B, S, C)
-    assert input_products(embeddings, gradients).tolist() == [[[1.0, 0.0]]]
-    assert mean_magnitudes(embeddings, gradients).tolist() == [[[2.0, 4.5]]]
-    assert shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist() == [[0.25, 0.75], [0.0, 0.0]]
-    torch.testing.assert_close(noise_width(embeddings[0]), torch.tensor(0.15 * 3))
 
 
 def test_an_adaptive_softmax_is_refused(task, pairs):

@@ -98,20 +98,6 @@ def test_every_method_is_computed_on_every_layer_and_no_padding_or_batch_matters
             assert (soft.words.sum(1) + soft.null < 1 + 1e-4).all()
 
 
-def test_methods_share_one_pass_and_say_what_each_says_alone(monkeypatch):
-    forcing, reader = forcing_of()
-    pairs = read(reader)
-    evidences = [Evidence(name, 1) for name in ("weights", "norms", *NAMES)]
-    alone = [next(soft_alignments(forcing, pairs, [evidence]))[0] for evidence in evidences]
-    passes = []
-    forward = forcing.forward
-    monkeypatch.setattr(forcing, "forward", lambda pairs: (passes.append(1), forward(pairs)))
-    together = next(soft_alignments(forcing, pairs, evidences))
-    assert len(passes) == 1
-    for soft, expected in zip(together, alone, strict=True):
-        np.testing.assert_allclose(soft.words, expected.words, rtol=1e-4, atol=1e-6)
-
-
 def blocks_of(forcing: TeacherForcing, pairs: list) -> Batch:
     blocks = recorded_blocks(forcing, pairs, tuple(KINDS))
     return Batch(forcing, pairs, {}, blocks)
@@ -135,14 +121,6 @@ def test_the_variants_are_products_of_matrices():
 
 def aligner(**options) -> NormAligner:
     return NormAligner(*forcing_of(options.pop("kind", "post-LN")), **options)
-
-
-def test_heads_of_a_pruned_model_have_their_first_numbers():
-    """Layer 2 has kept the first head alone, which then is all of the layer."""
-    whole = aligner(kind="some heads", method="alti", layer=2, step="input")
-    head = aligner(kind="some heads", method="alti", layer=2, step="input", head=1)
-    expected = whole.soft("w1 w2 w3", "w4 w5").words
-    np.testing.assert_allclose(head.soft("w1 w2 w3", "w4 w5").words, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_rollout_has_no_heads():
@@ -183,13 +161,6 @@ def test_shares_as_arrays_of_some_layers():
     assert arrays.description()["layers"] == [2]
     with pytest.raises(InputError, match="layer 3: the model has layers 1 to 2"):
         Arrays(forcing, SOURCE_SHARE, layers=[3])
-
-
-def test_shares_need_a_decoder():
-    task = ToyTask()
-    forcing = TeacherForcing(build_model(task=task), task, attention="encoder")
-    with pytest.raises(InputError, match="expected it instead of encoder"):
-        source_shares(forcing, [])
 
 
 def test_layers_that_are_no_sum_are_refused():

@@ -8,7 +8,6 @@ from collections import Counter
 
 import prepare
 import pytest
-import segmentation
 import sentencepiece
 import synthetic
 from lines import read_lines, write_lines
@@ -168,16 +167,6 @@ def test_options_that_do_not_fit_are_refused(text, tmp_path, capsys, options, me
     assert capsys.readouterr().err.splitlines()[-1] == f"prepare.py: {message}"
 
 
-def test_bad_models_are_refused(tmp_path):
-    (tmp_path / "model").write_text("a b c\n", encoding="utf-8")
-    with pytest.raises(InputError, match="expected a SentencePiece model"):
-        segmentation.load_sentencepiece(tmp_path / "model")
-    with pytest.raises(InputError, match="model: not readable; expected codes of subword-nmt"):
-        segmentation.load_subword_nmt(tmp_path / "model")
-    with pytest.raises(InputError, match="none: No such file or directory; expected codes"):
-        segmentation.load_subword_nmt(tmp_path / "none")
-
-
 def test_empty_and_half_missing_texts_are_refused(text, tmp_path):
     packed(text, tmp_path)
     write_lines(tmp_path / "test.src", ["a"])
@@ -201,16 +190,3 @@ def test_missing_and_unequal_files_are_refused(text, tmp_path, capsys):
     write_lines(tmp_path / "train.tgt", ["c"])
     with pytest.raises(InputError, match="expected as many in both"):
         prepare.prepare(tmp_path, tmp_path)
-
-
-def test_too_large_a_vocabulary_is_refused(text, tmp_path):
-    with pytest.raises(InputError, match=r"spm.model: SentencePiece cannot make 90000 pieces"):
-        prepare.prepare(text, tmp_path, vocabulary=prepare.Vocabulary(size=90000))
-
-
-def test_a_failing_preprocess_shows_its_output(tmp_path):
-    (tmp_path / "pieces").mkdir()
-    with pytest.raises(
-        RuntimeError, match=r"(?s)fairseq-preprocess ended with status 1:.*dict\.txt"
-    ):
-        prepare.binarize(tmp_path, ("src", "tgt"))

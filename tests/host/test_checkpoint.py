@@ -200,15 +200,6 @@ def test_parameters_that_do_not_fit_the_options(folder, read, kind, message):
     assert not (folder / "out.pt").exists()
 
 
-@pytest.mark.parametrize("key", ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"])
-def test_embeddings_that_are_missing(folder, read, key):
-    broken = state(args=argparse.Namespace(**OPTIONS))
-    del broken["model"][key]
-    torch.save(broken, folder / "misfit.pt")
-    with pytest.raises(InputError, match=rf"misfit\.pt: .*1 parameter is missing \(first: '{key}'"):
-        read(str(folder / "misfit.pt"), folder)
-
-
 def test_parameters_that_are_no_numbers(folder, read):
     broken = state(args=argparse.Namespace(**OPTIONS))
     for layer, value in enumerate((float("nan"), -float("inf"))):
@@ -226,7 +217,6 @@ def test_parameters_that_are_no_numbers(folder, read):
     ("options", "complaint"),
     [
         ({"encoder_attention_heads": 3}, "embed_dim must be divisible by num_heads"),
-        ({"encoder_layers": "two"}, "TypeError"),
         ({"activation_fn": "\x1b[2J\nsomething"}, r"--activation-fn  ?\[2J something"),
     ],
 )
@@ -237,15 +227,6 @@ def test_options_that_build_no_model(folder, read, options, complaint):
     ) as raised:
         read(str(folder / "odd.pt"), folder)
     assert str(raised.value).isprintable()
-
-
-@pytest.mark.parametrize("entry", ["model", "args"])
-def test_entries_that_are_something_else(folder, read, entry):
-    """One line, whatever it says: nobody writes such files but on purpose."""
-    odd = {**state(args=argparse.Namespace(**OPTIONS)), entry: [1, 2]}
-    torch.save(odd, folder / "odd.pt")
-    with pytest.raises(InputError, match=r"odd\.pt: "):
-        read(str(folder / "odd.pt"), folder)
 
 
 def test_dictionaries_of_other_languages_and_of_other_models(folder):
@@ -271,11 +252,8 @@ WORDS = "".join(f"w{number} 1\n" for number in range(30)).encode()
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"w0\nw1\n", "Incorrect dictionary format, expected '<token> <cnt> [flags]'"),
         (b"w0 1\nw1 x\n", "Incorrect dictionary format, expected '<token> <cnt> [flags]'"),
-        (WORDS + b"\n", "Incorrect dictionary format, expected '<token> <cnt> [flags]'"),
         (WORDS + b"w3 1\n", "Duplicate word found when loading Dictionary: 'w3'."),
-        (b"<unk> 1\n" + WORDS, "Duplicate word found when loading Dictionary: '<unk>'."),
         ("w0 1\nStraße 2\n".encode("latin-1"), "Incorrect encoding detected"),
     ],
 )
@@ -352,29 +330,6 @@ def small_checkpoint(folder) -> str:
     prunable = Prunable(str(folder / "full.pt"))
     prunable.write(all_heads(prunable.counts)[1:], str(folder / "small.pt"))
     return str(folder / "small.pt")
-
-
-@pytest.mark.parametrize("as_nodes", [True, False])
-def test_options_of_fairseq_hydra_train_are_converted(folder, as_nodes):
-    cfg = OmegaConf.create(config()) if as_nodes else config()
-    torch.save(state(args=None, cfg=cfg), folder / "hydra.pt")
-    convert(str(folder / "hydra.pt"), "transformer_normalign", str(folder / "out.pt"))
-    model, _ = load_single(str(folder / "out.pt"), str(folder))
-    assert type(model).__name__ == "NormalignTransformer"
-
-
-def test_an_architecture_that_has_other_parameters(folder):
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "plain.pt")
-    pooled = state(args=argparse.Namespace(**OPTIONS))
-    pooled["model"]["classification_heads.x.dense.weight"] = torch.zeros(1)
-    torch.save(pooled, folder / "pooled.pt")
-    with pytest.raises(InputError, match="1 parameter is unknown"):
-        convert(str(folder / "pooled.pt"), "transformer_normalign", str(folder / "out.pt"))
-    sizes = {key: value for key, value in OPTIONS.items() if key != "decoder_layers"}
-    torch.save(state(args=argparse.Namespace(**sizes)), folder / "less.pt")
-    with pytest.raises(InputError, match=r"less\.pt: does not fit its own options"):
-        convert(str(folder / "less.pt"), "transformer", str(folder / "out.pt"))
-    assert not (folder / "out.pt").exists()
 
 
 @pytest.mark.parametrize("size", [100_000, 1_000_000])

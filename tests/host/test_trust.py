@@ -242,18 +242,6 @@ def test_arrays_of_numbers_are_read_and_stored_again(folder, stored):
     assert read.dtype == stored.dtype.newbyteorder("=")
 
 
-def test_damaged_configurations_are_one_line(folder):
-    """Whatever the line says: nobody writes them but on purpose."""
-    metadata = argparse.Namespace(key_type=int, element_type=int, ref_type=None)
-    broken = Called(omegaconf.DictConfig, ({},), {"_metadata": metadata, "_content": 5})
-    odd = [{"model": {"arch": "transformer", key: "x"}} for key in ("__class__", "self", 7)]
-    for state in ({"args": broken}, {"cfg": {"model": broken}}, *({"cfg": cfg} for cfg in odd)):
-        torch.save({"model": {}, "args": None, **state}, folder / "bad.pt")
-        for load in (load_single, lambda path, _: Prunable(path)):
-            with pytest.raises(InputError, match=r"bad\.pt: "):
-                load(str(folder / "bad.pt"), str(folder))
-
-
 @pytest.mark.parametrize("form", ["args", "cfg", "nodes"])
 def test_options_read_nothing_from_the_environment(folder, monkeypatch, form):
     monkeypatch.setenv("OUTSIDE", "value")

@@ -155,13 +155,6 @@ def test_validation_alone_and_other_workers_write_nothing(
     assert not any(tmp_path.iterdir())
 
 
-def test_heads_of_a_pruned_model_keep_their_names(task, sample, tmp_path):
-    model = build_model("transformer_normalign", task, gate_heads="encoder", alive_heads=ALIVE)
-    train(criterion(task, tmp_path), model, sample, 0)
-    (start,) = read_log(tmp_path / "relevance.jsonl")
-    assert list(map(str, start.heads)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4"]
-
-
 ALIVE = "encoder.1.2 encoder.2.1 encoder.2.4 decoder.1.1 decoder.2.1 cross.1.1 cross.2.3"
 
 

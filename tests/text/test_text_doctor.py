@@ -139,14 +139,6 @@ def test_nothing_is_said_of_a_language_without_spaces():
     assert diagnose_pieces(vocabulary, segment, lines, "sentencepiece") is None
 
 
-def test_empty_text_and_an_empty_dictionary():
-    vocabulary = Vocabulary(counts(by_codes("de"), text_of("de")))
-    assert diagnose(vocabulary, as_words, [], "none") is None
-    assert diagnose_pieces(vocabulary, as_words, ["", ""], "subword_nmt") is None
-    assert diagnose_pieces(Vocabulary({}), as_words, [""], "none") is None
-    assert wrong_scheme([Vocabulary({})], "subword_nmt", segmented_here=False) is None
-
-
 # Mistakes
 
 SEGMENTS = {"codes": by_codes("de"), "model": by_model("de")}
@@ -165,13 +157,6 @@ def test_words_for_a_model_of_pieces(kind, named):
     assert several.remedy == "segment"
 
 
-def test_one_sentence_of_words_is_doubted():
-    vocabulary = Vocabulary(counts(SEGMENTS["codes"], text_of("de")))
-    rare = "".join(text_of("de")[0].split()[:3])
-    diagnosis = diagnose_pieces(vocabulary, as_words, [rare], "none")
-    assert (diagnosis.certain, diagnosis.remedy) == (False, "segment")
-
-
 @pytest.mark.parametrize("build", [by_codes, by_model])
 @pytest.mark.parametrize(("language", "other"), [("de", "en"), ("en", "de")])
 def test_codes_of_the_other_language(build, language, other):
@@ -184,12 +169,6 @@ def test_codes_of_the_other_language(build, language, other):
     # Who segmented the text elsewhere may have sampled: BPE-dropout.
     elsewhere = diagnose_pieces(vocabulary, build(other), held_out(language), scheme)
     assert (elsewhere.certain, elsewhere.remedy) == (False, "codes")
-
-
-def test_other_codes_of_the_same_text_are_doubted():
-    vocabulary = Vocabulary(counts(by_codes("de", merges=300), text_of("de")))
-    diagnosis = diagnose(vocabulary, by_codes("de", merges=900), held_out("de"), "subword_nmt")
-    assert (diagnosis.certain, diagnosis.remedy) == (False, "codes")
 
 
 @pytest.mark.parametrize("kind", SEGMENTS)

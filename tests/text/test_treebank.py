@@ -3,7 +3,7 @@ import re
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.treebank import Tree, check_text, lowercased, read_conllu
+from fairseq_normalign.text.treebank import Tree, check_text, read_conllu
 
 
 def row(number, form, head, relation, tag="_"):
@@ -69,27 +69,9 @@ def test_a_part_whose_head_is_inside_gives_way_to_one_whose_head_is_outside(tmp_
     assert tree[:3] == (["am", "Haus"], [1, -1], ["det", "root"])
 
 
-def test_a_part_that_is_the_root_makes_the_token_the_root(tmp_path):
-    lines = [
-        row("1-2", "ab", "_", "_"),
-        row(1, "a", 3, "x"),
-        row(2, "b", 0, "root"),
-        row(3, "c", 2, "y"),
-    ]
-    (tree,) = read_conllu(write(tmp_path, *lines))
-    assert tree[:3] == (["ab", "c"], [-1, 0], ["root", "y"])
-
-
 def test_a_blank_inside_a_word(tmp_path):
     (tree,) = read_conllu(write(tmp_path, row(1, "10 000", 0, "root")))
     assert tree.words == ["10\u00a0000"]
-
-
-def test_lowercase():
-    assert lowercased(Tree(["Die", "ÄPFEL"], [1, -1], ["det", "root"], "")).words == [
-        "die",
-        "äpfel",
-    ]
 
 
 NO_TREE = ":1: the heads of the sentence make no tree with one root"
