@@ -5,7 +5,6 @@ import gzip
 import os
 import resource
 import stat
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ from fairseq_normalign.files import (
     real_path,
     refuse_overwriting,
     refuse_unwritable,
-    short_names,
-    split_words,
     whole_file,
 )
 
@@ -64,12 +61,6 @@ def test_a_file_that_must_not_be_read_or_written(tmp_path):
         list(read_lines(path))
     with pytest.raises(InputError, match="secret: cannot be written: Permission"), whole_file(path):
         pass
-
-
-def test_stdin_that_is_closed_is_refused(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match="<stdin>: is closed; expected text from a file or a pipe"):
-        list(read_lines("-"))
 
 
 def names(folder):
@@ -226,22 +217,6 @@ def test_an_output_that_is_an_input_is_refused(tmp_path, monkeypatch):
         refuse_overwriting("out", "folder/../out")
 
 
-@pytest.mark.parametrize(
-    ("paths", "expected"),
-    [
-        (["/a/b/x", "/a/c/y"], ["x", "y"]),
-        (["/a/b/x", "/a/c/x", "/d/y"], ["b/x", "c/x", "y"]),
-        (["a/b/x", "b/x", "x"], ["a/b/x", "b/x", "x"]),
-        (["a/x", "a/x"], ["x", "x"]),
-        (["./x", "../x"], ["./x", "../x"]),
-        (["<stdin>"], ["<stdin>"]),
-        (["/x", "x"], ["/x", "x"]),
-    ],
-)
-def test_short_names(paths, expected):
-    assert short_names(paths) == expected
-
-
 @pytest.mark.parametrize("content", ["a\n\u2028b\rc\n", "a\n\r\rb\r\n", "x\ny\r\r\n"])
 def test_a_carriage_return_elsewhere_is_refused(tmp_path, content):
     """It is the end of a line for Python, and none for wc, awk and other aligners."""
@@ -249,11 +224,6 @@ def test_a_carriage_return_elsewhere_is_refused(tmp_path, content):
     path.write_bytes(content.encode())
     with pytest.raises(InputError, match=r"text:2: has a carriage return \(CR\) within; expected"):
         list(read_lines(path))
-
-
-def test_words_are_split_at_blanks_of_ascii_alone():
-    for blank in "\u00a0\u2028\u3000\u0085\x1c\x1f":
-        assert split_words(f" a{blank}b\tc\n") == [f"a{blank}b", "c"]
 
 
 def test_text_for_a_packed_file_is_packed(tmp_path):

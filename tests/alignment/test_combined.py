@@ -182,15 +182,6 @@ def test_one_pair_decides_for_all_that_follow_unless_others_have():
         assert decided.align(*MANY[0]) == next(decided.align_many(MANY))
 
 
-@pytest.mark.parametrize("links", [0, 1])
-def test_texts_decide(links):
-    combined = CombinedAligner(aligner(), backward(), links=links)
-    decided = combined.decide(MANY, *[diagonal()] * links)
-    assert decided.signature()["evidences"] == 40
-    with pytest.raises(ValueError, match="nothing is decided yet"):
-        combined.signature()
-
-
 def test_a_file_behind_the_name_of_a_method(tmp_path):
     path = tmp_path / "heads.2.input"  # which is no layer
     path.touch()

@@ -94,17 +94,6 @@ def test_methods_of_several_models():
     assert methods.deviations[0][2] == pytest.approx(math.sqrt(50))
 
 
-def test_cells_for_programs():
-    cells = FULL.tables()["cells"]
-    rows = [dict(zip(cells.columns, row, strict=True)) for row in cells.rows]
-    assert [row["best by gold"] for row in rows] == [0, 1, 0, 1]
-    assert [row["chosen layer"] for row in rows] == [1, 0, 0, 1]
-    head = rows[2]
-    assert (head["method"], head["layer"], head["head"], head["step"]) == ("norms", 2, 3, "input")
-    assert (head["AER"], head["95 % from"], head["to"]) == (33.333333, 40.0, 60.5)
-    assert head["extract"] == "argmax"
-
-
 def test_json_of_several_models_has_each_by_itself_and_the_mean():
     written = together({"a.pt": ONE, "b.pt": OTHER}, {"eos": "null"}).json()
     read = stored_result(written, "x.json")

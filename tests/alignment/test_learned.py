@@ -85,13 +85,10 @@ def two_models(*, links=0):
 @pytest.mark.parametrize(
     ("qualities", "links"),
     [
-        ((0.8, 0.6, 0.7, 0.6), 0),
         ((0.0, 0.8, 0.0, 0.7), 0),  # a step that does not align, as in the demo
         ((0.8, 0.0, 0.0, 0.0), 0),  # one evidence alone knows something
         ((0.8, 0.6, 0.7, 0.6, 0.0), 1),  # links that say nothing
         ((0.0, 0.0, 0.0, 0.0, 0.9), 1),  # attention that says nothing
-        ((0.7, 0.0, 0.0, 0.0, 0.8), 1),  # one view of attention, and links
-        ((0.7, 0.5, 0.7, 0.5, 0.9, 0.9), 2),
     ],
 )
 def test_never_worse_than_the_best_evidence(qualities, links):

@@ -8,7 +8,6 @@ from collections import Counter
 
 import prepare
 import pytest
-import sentencepiece
 import synthetic
 from lines import read_lines, write_lines
 
@@ -64,16 +63,6 @@ def test_joint_vocabulary(text, tmp_path):
         assert [dictionary.string(ids) for ids in dataset] == pieces
         assert all(dictionary.unk_index not in ids for ids in dataset)
         assert list(dictionary.symbols[4:]) == vocab[3:]
-
-
-def test_pieces_give_the_text_back_and_split_words(preprocess_here, text, tmp_path):
-    run(text, tmp_path)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
-    assert model.get_piece_size() == 1000
-    lines = list(read_lines(text / "train.src"))
-    pieces = [line.split() for line in read_lines(tmp_path / "pieces" / "train.src")]
-    assert [model.decode(line) for line in pieces] == lines
-    assert sum(map(len, pieces)) > 1.3 * sum(len(line.split()) for line in lines)
 
 
 def test_separate_vocabularies_without_dummy_prefix(preprocess_here, text, tmp_path):
@@ -165,17 +154,6 @@ def test_options_that_do_not_fit_are_refused(text, tmp_path, capsys, options, me
         run(text, tmp_path, *options)
     assert stop.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"prepare.py: {message}"
-
-
-def test_empty_and_half_missing_texts_are_refused(text, tmp_path):
-    packed(text, tmp_path)
-    write_lines(tmp_path / "test.src", ["a"])
-    with pytest.raises(InputError, match=r"test\.tgt: No such file or directory"):
-        prepare.prepare(tmp_path, tmp_path)
-    for lang in ("src", "tgt"):
-        write_lines(tmp_path / f"valid.{lang}", [])
-    with pytest.raises(InputError, match=r"valid\.src: empty; expected sentences"):
-        prepare.prepare(tmp_path, tmp_path)
 
 
 def test_missing_and_unequal_files_are_refused(text, tmp_path, capsys):

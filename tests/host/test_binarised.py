@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import warnings
 from argparse import Namespace
 from pathlib import Path
@@ -141,9 +140,6 @@ def test_tokens_that_are_cut_off(data, task):
         match=r"a\.bin: \d+ bytes, but sentence 4 of 4 is to be found at .*; is the file cut off",
     ):
         texts(task)
-
-
-LONG = struct.Struct("<Q")
 
 
 def test_data_of_another_dictionary(data, task):

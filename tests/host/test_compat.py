@@ -6,7 +6,6 @@ import pytest
 import torch
 from fairseq.data import TokenBlockDataset
 
-from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_single
 from fairseq_normalign.host.compat import restore_numpy_integers, without_leftovers
 from fairseq_normalign.host.head_removal import COPIES
@@ -71,12 +70,6 @@ def test_what_is_converted_has_no_copies_and_loads_again(folder):
     assert set(stored) == set(lean_state()["model"])
     model, _ = load_single(str(folder / "converted.pt"), str(folder))
     assert torch.equal(dict(model.named_parameters())[CROSS], stored[CROSS])
-
-
-def test_copies_are_not_counted(folder):
-    lean, full = (Prunable(str(folder / name)) for name in ("lean.pt", "full.pt"))
-    assert full.megabytes == lean.megabytes
-    assert full.counts == lean.counts
 
 
 @pytest.mark.parametrize("arch", ["transformer", "transformer_normalign"])

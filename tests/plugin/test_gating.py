@@ -94,7 +94,7 @@ def trained(model, optimizer, batch, updates) -> None:
         optimizer.step()
 
 
-@pytest.mark.parametrize("scale", [100.0, 1000.0, 1024.0])
+@pytest.mark.parametrize("scale", [100.0, 1024.0])
 def test_a_resumed_training_goes_on_bit_by_bit(batch, scale):
     whole, first, second = (gated(gate_lr_scale=scale) for _ in range(3))
     build = partial(torch.optim.Adam, lr=2e-3, weight_decay=1e-4)
@@ -184,11 +184,3 @@ class TestSteering:
         other = gated().half()
         other.load_state_dict(model.half().state_dict())
         assert other.steering.factor == pytest.approx(Steering.RATE**100, rel=1e-6)
-
-    def test_stays_in_bounds(self):
-        steering = Steering()
-        for excess in (1, -1):
-            for update in range(5000):
-                steering.set_num_updates(update + 10_000 * excess)
-                steering.steer(excess)
-            assert steering.factor == Steering.LIMIT**excess

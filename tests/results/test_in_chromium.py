@@ -13,7 +13,6 @@ from fairseq_normalign.alignment.browser import system_of_links
 from fairseq_normalign.results.blocks import Cloud, Clouds, Curve, Curves, Grid, Point, Table
 from tests.results.made_up import (
     EVIDENCES,
-    LONG_PAIRS,
     NASTY,
     PAIRS,
     browser,
@@ -96,8 +95,6 @@ def pages(tmp_path_factory):
     links = system_of_links(str(folder / "links"), "links", PAIRS, ("de", "en"), 5)
     with_links.systems.append(links)
     (folder / "links.html").write_text(html_of(with_links), encoding="utf-8")
-    long = html_of(browser("one.pt", pairs=LONG_PAIRS))
-    (folder / "long.html").write_text(long, encoding="utf-8")
     (folder / "blocks.html").write_text(html_of_blocks(*BLOCKS), encoding="utf-8")
     return folder
 

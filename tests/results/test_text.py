@@ -1,7 +1,5 @@
 """Columns stand below each other, in any script."""
 
-import pytest
-
 from fairseq_normalign.results.text import columns, display_width
 
 
@@ -18,24 +16,6 @@ def test_other_columns_may_be_left_too():
     rows = [["a", "b", "c"], ["1", "22", "x y"]]
     assert columns(rows, left=(0, 2)) == ["a   b  c", "1  22  x y"]
     assert columns(rows, left=range(3)) == ["a  b   c", "1  22  x y"]
-
-
-@pytest.mark.parametrize(
-    ("text", "width"),
-    [
-        ("", 0),
-        ("abc", 3),
-        ("straße – ×", 10),
-        ("日本語", 6),
-        ("한국", 4),
-        ("ＡＢ", 4),
-        ("cafe\u0301", 4),
-        ("a\u200db", 2),
-        ("हिन्दी", 5),
-    ],
-)
-def test_display_width(text, width):
-    assert display_width(text) == width
 
 
 def test_wide_and_combining_characters_keep_the_columns():

@@ -75,9 +75,3 @@ def test_a_failure_of_pip_ends_the_setup(clone):
     assert done.returncode == 1
     assert "ERROR: no torch" in done.stderr
     assert (clone / "calls").read_text().count("pip install") == 1
-
-
-def test_silence_of_pip_is_no_hang(clone):
-    pretend(clone, "sleep 0.7")
-    lines = set_up(clone, env={"BEAT": "0.2"}).stdout.splitlines()
-    assert "  installing for 0 min" in lines

@@ -80,14 +80,10 @@ BAD = [
     (":2: 9 columns; expected the 10 of CoNLL-U, with tabs", [SHORT[0], "2" + "\t_" * 8]),
     (":1: 1 columns; expected the 10", ["1 Go _ _ _ _ 0 root _ _"]),
     (":2: word number '3'; expected 2", [SHORT[0], row(3, "on", 1, "x")]),
-    (":1: word number 'a'; expected 1", [row("a", "on", 0, "x")]),
     (":2: head '_' of word 2; expected a number, 0 for", [SHORT[0], row(2, "on", "_", "x")]),
     (":2: head '999", [SHORT[0], row(2, "on", "9" * 5000, "x")]),
-    (":1: word number '999", [row("9" * 5000 + "-3", "Go", "_", "_"), *SHORT]),
     (NO_TREE, [row(1, "Go", 2, "x"), row(2, "on", 1, "x")]),
     (NO_TREE, [SHORT[0], row(2, "on", 0, "x")]),
-    (NO_TREE, [SHORT[0], row(2, "on", 7, "x")]),
-    (NO_TREE, [SHORT[0], row(2, "on", 3, "x"), row(3, "and", 2, "x")]),
     (
         f":1: {OVERLAP}",
         [
@@ -98,10 +94,7 @@ BAD = [
             row(3, "c", 1, "x"),
         ],
     ),
-    (":2: word number '1-2'; expected 2", [*SHORT, row("1-2", "zum", "_", "_")]),
-    (":3: the heads", [*SHORT, "", row("1-2", "zum", "_", "_")]),
     (f":1: {OVERLAP}", [row("1-3", "Go", "_", "_"), *SHORT]),
-    (f":1: {OVERLAP}", [row("1-0", "Go", "_", "_"), *SHORT]),
 ]
 
 
