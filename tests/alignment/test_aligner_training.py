@@ -12,8 +12,6 @@ from fairseq_normalign.alignment.aligner_training import (
     train_head,
 )
 from fairseq_normalign.alignment.combine import as_matrix
-from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.attention.trained_head import (
     TrainedHead,
     fingerprint,
@@ -125,20 +123,6 @@ def test_method_aligner_finds_the_links(file):
     assert right > 25
     assert aligner.signature()["method"] == "aligner:head.safetensors"
     assert aligner.signature()["step"] == "input"
-
-
-def test_shares_do_not_depend_on_the_batch(file):
-    forcing, reader = model()
-    texts, _ = reversed_text(6)
-    pairs = list(text_pairs(texts, reader))
-    evidences = [Evidence(f"aligner:{file}", None, "input")]
-    together = list(soft_alignments(forcing, pairs, evidences))
-    for pair, (soft,) in zip(pairs, together, strict=True):
-        ((alone,),) = soft_alignments(forcing, [pair], evidences)
-        torch.testing.assert_close(
-            torch.tensor(soft.words), torch.tensor(alone.words), rtol=1e-4, atol=1e-5
-        )
-        assert abs(soft.words.sum(1) + soft.null - 1).max() < 1e-5
 
 
 PAIRS = [

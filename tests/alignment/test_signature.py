@@ -60,15 +60,6 @@ def test_no_alignment_ever_has_the_signature_of_another(tmp_path, monkeypatch):
         assert names(tmp_path) == ["out"]
 
 
-def test_the_signature_stands_beside_the_file_itself(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "folder" / "out")
-    with signed_file(tmp_path / "link", {"layer": 1}) as file:
-        file.write("0-0\n")
-    assert names(tmp_path / "folder") == ["out", "out.json"]
-    assert made_with(tmp_path / "link") == made_with(tmp_path / "folder" / "out") == {"layer": 1}
-
-
 def test_somebodys_own_json_is_not_overwritten(tmp_path):
     (tmp_path / "out.json").write_text('{"mine": 1}')
     with (

@@ -142,22 +142,3 @@ def test_weights_alone_say_that_source_target_attention_is_all_source():
     assert_close(ratios["ATTN-W"], torch.ones(B, T))
     assert_close(ratios["ATTN-N"], torch.ones(B, T))
     assert_close(ratios["ATTNRES-W"], torch.full((B, T), 0.5))
-
-
-def test_half_precision_is_computed_in_single():
-    block = make_block()
-    recorded = block.recorded
-    half = Block(
-        Recorded(
-            recorded.weights.half(),
-            200 * recorded.values.half(),
-            200 * recorded.out_weight.half(),
-            recorded.out_bias.half(),
-        ),
-        block.residual.half(),
-        LayerNorm(block.layer_norm.gain.half(), block.layer_norm.bias.half(), EPS),
-        self_attention=True,
-    )
-    ratios = mixing_ratios(half)
-    assert ratios.dtype == torch.float32
-    assert ratios.isfinite().all()  # 16-bit squares would not be

@@ -226,13 +226,6 @@ def test_to_words_by_hand():
     )
 
 
-def test_to_words_of_many_layers_at_once():
-    soft = np.random.default_rng(0).random((5, 2, 4, 3))
-    merged = to_words(soft, [0, 0, 1], [0, 1, 1, 3])
-    assert merged.shape == (5, 2, 4, 2)
-    np.testing.assert_allclose(merged[3, 1], to_words(soft[3, 1], [0, 0, 1], [0, 1, 1, 3]))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -50,17 +50,6 @@ def hooks(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
-def test_weights_are_distributions_and_padding_gets_nothing(batch):
-    model = build_model()
-    with record(model, ("cross",)) as recording:
-        model(**batch)
-    weights = recording["cross", 1].weights
-    assert weights.shape == (2, 4, 4, 5)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 4), rtol=1e-4, atol=0)
-    assert weights[1, :, :, :2].eq(0).all()
-    assert recording["cross", 1].norms.summed[1, :, :2].eq(0).all()
-
-
 def test_outputs_are_those_of_the_untouched_model(batch):
     model = build_model()
     with torch.no_grad():

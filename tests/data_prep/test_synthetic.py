@@ -240,24 +240,6 @@ def generate(folder, *options: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_files(tmp_path):
-    files = generate(tmp_path)
-    sides = [f"{split}.{side}" for split in ("test", "train", "valid") for side in ("src", "tgt")]
-    gold = [f"{split}.{kind}" for split in ("test", "valid") for kind in ("src.conllu", "talp")]
-    assert sorted(files) == sorted([*sides, *gold, "freq.src.txt"])
-    lines = {name: content.decode().count("\n") for name, content in files.items()}
-    assert [
-        lines[name] for name in ("train.src", "train.tgt", "valid.src", "test.tgt", "test.talp")
-    ] == [
-        50,
-        50,
-        20,
-        20,
-        20,
-    ]
-    assert files["test.src.conllu"].decode().count("\n\n") == 20
-
-
 def test_same_seed_same_bytes_whatever_the_training_size(tmp_path):
     once, again = generate(tmp_path / "a"), generate(tmp_path / "b")
     assert once == again

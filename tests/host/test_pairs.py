@@ -72,15 +72,6 @@ def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
     assert len(source.text) == 4
 
 
-def test_pieces_of_an_imported_model_may_hold_blanks(task, tmp_path):
-    (tmp_path / "reading.json").write_text("{}")
-    task.args.data = str(tmp_path)
-    symbol = task.source_dictionary.add_symbol("w1\xa0w2")
-    source = PairReader(task).pair("w1\xa0w2 w3\xa0w4", "", "").source
-    assert source.tokens.tolist() == [symbol, 3, 2]
-    assert source.unknown == ("w3\xa0w4",)
-
-
 class OtherWords:
     """A BPE that does not spell the words it is given."""
 
@@ -91,12 +82,6 @@ class OtherWords:
 def test_pieces_that_do_not_spell_the_words_are_refused(task):
     with pytest.raises(InputError, match="source line 3: 2 pieces do not spell the 2 words"):
         PairReader(task, bpe=OtherWords(), scheme="sentencepiece").pair("das haus", "", "line 3")
-
-
-def test_words_of_a_list_are_words(task):
-    for words in (["w1 w2", "w3"], ["w1", ""], [" "]):
-        with pytest.raises(InputError, match=r"source line 1: '.*' is not one word"):
-            PairReader(task).pair(words, "w1", "line 1")
 
 
 def test_tokens_beyond_the_dictionary_are_refused(task):

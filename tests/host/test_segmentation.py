@@ -282,11 +282,6 @@ def test_files_that_belong_to_another_bpe(folder):
         build_bpes(options(None, target_sentencepiece_model="x"))
 
 
-def test_another_separator_is_refused(folder):
-    with pytest.raises(InputError, match="--bpe-separator '￭': expected '@@'"):
-        build_bpes(options("subword_nmt", bpe_codes=str(folder / "codes"), bpe_separator="￭"))
-
-
 # Byte-level BPE
 
 
@@ -342,17 +337,6 @@ def test_numbers_of_hugging_face_are_pieces(tmp_path):
 
 
 # Tokenisers
-
-
-def test_each_side_is_tokenised_by_the_rules_of_its_language(monkeypatch):
-    built = []
-    monkeypatch.setattr(
-        "fairseq.data.encoders.build_tokenizer",
-        lambda args: built.append((args.source_lang, args.target_lang)) or len(built),
-    )
-    args = Namespace(tokenizer="moses", source_lang=None, target_lang=None)
-    assert build_tokenizers(args, ("de", "en")) == (1, 2)
-    assert built == [("de", "en"), ("en", "de")]
 
 
 def test_a_tokeniser_whose_package_is_missing(monkeypatch):

@@ -148,17 +148,6 @@ def write(path, parameters):
         write_safetensors(path, parameters)
 
 
-def test_old_names_of_layer_norms(tmp_path):
-    parameters = random_parameters(BERT)
-    old = {}
-    for name, values in parameters.items():
-        renamed = name.replace("LayerNorm.weight", "LayerNorm.gamma")
-        old[renamed.replace("LayerNorm.bias", "LayerNorm.beta")] = values
-    old["bert.embeddings.position_ids"] = torch.arange(20).float()
-    model, task = imported(make_folder(tmp_path / "theirs", BERT, old), tmp_path)
-    check_identical(BERT, parameters, model, task)
-
-
 def test_the_dictionary_keeps_the_order_of_the_vocabulary(tmp_path):
     _, task = imported(make_folder(tmp_path / "theirs", BERT), tmp_path)
     symbols = task.source_dictionary.symbols

@@ -4,7 +4,6 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
@@ -63,21 +62,6 @@ def test_quantities_are_those_of_the_table(batch, quantity):
         expected = QUANTITIES[quantity].compute(recording["cross", layer])
         assert torch.equal(exported, expected)
         assert exported.dim() == 1 + len(QUANTITIES[quantity].axes)
-
-
-def test_layers_that_are_not_asked_for_are_not_computed(batch, monkeypatch):
-    computed = []
-    summed = Recorded.summed_vectors
-    monkeypatch.setattr(
-        Recorded, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
-    )
-    model = build_model("transformer_normalign", decoder_layers=3)
-    export = {"cross": {"vectors": [-1], "weights": None}, "encoder": {"weights": 0}}
-    _, extra = model(**batch, export=export)
-    assert len(computed) == 1
-    assert [vectors is None for vectors in extra["vectors"]["cross"]] == [True, True, False]
-    assert [weights.shape for weights in extra["weights"]["cross"]] == [(2, 4, 4, 5)] * 3
-    assert [weights is None for weights in extra["weights"]["encoder"]] == [False, True]
 
 
 UNKNOWN = {

@@ -146,15 +146,6 @@ def test_a_training_that_is_resumed_goes_on_with_its_file(task, sample, model, t
     assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0]
 
 
-def test_validation_alone_and_other_workers_write_nothing(
-    task, sample, model, tmp_path, monkeypatch
-):
-    validate(criterion(task, tmp_path), model, sample)
-    monkeypatch.setattr("fairseq_normalign.plugin.relevance_log.get_global_rank", lambda: 1)
-    train(criterion(task, tmp_path), model, sample, 0)
-    assert not any(tmp_path.iterdir())
-
-
 ALIVE = "encoder.1.2 encoder.2.1 encoder.2.4 decoder.1.1 decoder.2.1 cross.1.1 cross.2.3"
 
 

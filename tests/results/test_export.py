@@ -74,16 +74,6 @@ def test_the_same_export_is_the_same_bytes_whatever_the_time(path, tmp_path, mon
     assert (tmp_path / "again.npz").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_a_failure_leaves_the_old_file_and_nothing_else(path):
-    before = path.read_bytes()
-    with pytest.raises(RuntimeError, match="stop"), create_export(path, {}) as export:
-        export.add(0, array(0), [], [])
-        raise RuntimeError("stop")
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     (tmp_path / "text.npz").write_text("text")

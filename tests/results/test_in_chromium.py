@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.browser import system_of_links
-from fairseq_normalign.results.blocks import Cloud, Clouds, Curve, Curves, Grid, Point, Table
+from fairseq_normalign.results.blocks import Grid
 from tests.results.made_up import (
     EVIDENCES,
     NASTY,
@@ -46,40 +46,14 @@ def chromium():
         opened.close()
 
 
-LONG_TITLE = "a title of an axis that is much longer than the axis is high, and then some"
-
-
 def grid(title, values, **look):
     columns = [str(number + 1) for number in range(len(values))]
     return Grid(title, "a long title of rows", "head", ["1"], columns, [values], **look)
 
 
-def wide_table(columns, rows):
-    names = ["a name", *(f"column {number}" for number in range(1, columns))]
-    first = ["a rather long name", None, *[1234.5] * (columns - 2)]
-    others = [["another name", *[1234.5] * (columns - 1)] for _ in range(rows - 1)]
-    return Table(names, [first, *others], f"{rows} rows")
-
-
 BLOCKS = [
-    wide_table(14, 20),
-    wide_table(5, 60),
     grid("low", [10.0, 20.0, 30.0, None], unit="%", low=True, absent="removed", about="a rate"),
     grid("high", [10.0, 20.0, 30.0]),
-    Curves("long", "layer", LONG_TITLE, [Curve("a", [Point(0, 1e6), Point(1, 123456789.0)])]),
-    Curves(
-        "bands",
-        "band",
-        "AER",
-        [Curve("a", [Point(f"a band {number}", number / 1000) for number in range(12)])],
-    ),
-    Clouds(
-        "clouds",
-        "rank",
-        "norm",
-        [Cloud("some", [(1.0, 2.0), (100.0, 4.0)]), Cloud("others", [(10.0, 3.0), (0.0, 1.0)])],
-        log_x=True,
-    ),
 ]
 
 
@@ -426,8 +400,6 @@ def test_a_telephone_scrolls_up_and_down_alone(opened):
 
 # ---- Print ----
 
-PAPER = {"width": 688, "height": 1000}  # A4 between its margins
-
 
 def lay_on(page, media):
     """Shows the page as on paper, or on the screen again."""
@@ -449,13 +421,6 @@ def test_all_that_can_be_chosen_is_printed(opened):
     assert choice.locator("select").is_visible()
 
 
-def test_wide_tables_are_printed_whole(opened):
-    page = opened("blocks.html", viewport=PAPER)
-    lay_on(page, "print")
-    for table in page.locator("table").all():
-        assert table.bounding_box()["width"] <= PAPER["width"]
-
-
 # ---- Heat maps ----
 
 
@@ -474,39 +439,6 @@ def test_the_lowest_is_dark_where_low_is_good(opened):
     assert figure.locator(".map .hatching").count() == 1
     _, dark = strengths(page, "high")
     assert dark == [0.08, 0.54, 1.0]
-
-
-def texts_outside(picture):
-    """The texts that the edge of a picture cuts."""
-    return picture.evaluate(
-        """(picture) => {
-          const frame = picture.getBoundingClientRect();
-          return [...picture.querySelectorAll('text')].filter((text) => {
-            const box = text.getBoundingClientRect();
-            return box.left < frame.left - 1 || box.right > frame.right + 1
-              || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;
-          }).map((text) => text.textContent);
-        }"""
-    )
-
-
-# ---- Curves ----
-
-
-def test_labels_of_charts_are_whole(opened):
-    page = opened("blocks.html")
-    for chart in page.locator("svg.chart").all():
-        assert texts_outside(chart) == []
-    assert page.locator(".y-title").first.text_content() == LONG_TITLE
-
-
-def test_clouds_are_points_with_names(opened):
-    page = opened("blocks.html")
-    figure = page.locator("figure", has=page.locator("figcaption:text-is('clouds')"))
-    assert [cloud.locator(".dot").count() for cloud in figure.locator("g.cloud").all()] == [2, 1]
-    assert figure.locator(".chart .label").all_text_contents()[-3:] == ["1", "10", "100"]
-    assert figure.locator(".legend button").all_text_contents() == ["some", "others"]
-    assert texts_outside(figure.locator("svg.chart")) == []
 
 
 # ---- Touch ----

@@ -144,14 +144,6 @@ def test_any_other_file_that_is_damaged_is_one_line(tmp_path, name, damage):
     begun(tmp_path / "out", restart=True)
 
 
-def test_the_pairs_of_all_chunks_are_those_of_the_corpus(tmp_path):
-    folder = begun(tmp_path / "out")
-    keep_all(folder)
-    folder.finish(Shard(), {"words": (2, 5)})
-    with pytest.raises(InputError, match="the chunks have 4 pairs; expected 5, as the shards say"):
-        folder.ends()
-
-
 def test_shards_of_corpora_of_other_lengths(tmp_path):
     folder = begun(tmp_path / "out")
     folder.finish(Shard(0, 2), {"words": (3, 5)})
@@ -197,33 +189,6 @@ def test_two_runs_of_one_shard(tmp_path):
         assert folder.path.exists()  # others work there
     assert other.leave() == 0
     assert not folder.path.exists()
-
-
-def test_the_run_after_a_failed_one_is_left_alone(tmp_path):
-    failed, other = begun(tmp_path / "out"), RunFolder(tmp_path / "out")
-    with pytest.raises(KeyError), failed.alone(Shard()):
-        raise KeyError
-    with other.alone(Shard()):
-        assert failed.leave() == 0
-        assert other.path.exists()
-
-
-def test_nobody_begins_while_a_folder_is_removed(tmp_path, monkeypatch):
-    begun(tmp_path / "out")
-    folder, other = RunFolder(tmp_path / "out"), RunFolder(tmp_path / "out")
-    remove = folder.remove
-
-    def interrupted():
-        with pytest.raises(InputError, match="another run is at work"), other.alone(Shard()):
-            pass
-        remove()
-        with pytest.raises(InputError, match=r"out\.run: No such file"), other.alone(Shard()):
-            pass
-
-    monkeypatch.setattr(folder, "remove", interrupted)
-    folder.begin(COMMAND, restart=True)
-    with folder.alone(Shard()):
-        assert folder.prepared("words") is None
 
 
 def test_nobody_else_may_read_it(tmp_path):

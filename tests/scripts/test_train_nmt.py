@@ -88,16 +88,6 @@ def test_what_is_done_is_not_done_again(tmp_path, commands, capsys):
     assert len(commands) == 5
 
 
-def test_what_was_begun_goes_on(tmp_path, monkeypatch):
-    def fail(command, log):
-        raise InputError("stopped")
-
-    monkeypatch.setattr(train_nmt, "run", fail)
-    assert train(tmp_path) == 2
-    assert (tmp_path / "out/prepared/command").exists()
-    assert not (tmp_path / "out/prepared/done").exists()
-
-
 def test_texts_of_unequal_length_are_refused_and_may_be_mended(tmp_path, capsys):
     for name, lines in (("train.src", "a\nb\n"), ("train.tgt", "c\n")):
         (tmp_path / name).write_text(lines, encoding="utf-8")

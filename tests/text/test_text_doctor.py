@@ -130,15 +130,6 @@ def test_characters_are_joined_at_what_stands_for_a_space(scheme):
     assert rare.scheme == (scheme if scheme == "sentencepiece" else "none")
 
 
-def test_nothing_is_said_of_a_language_without_spaces():
-    together = ["".join(line.split()) for line in text_of("de")]
-    segment = by_model("de")
-    vocabulary = Vocabulary(counts(segment, together))
-    lines = ["".join(line.split()) for line in held_out("de")]
-    assert diagnose(vocabulary, segment, lines, "sentencepiece") is None
-    assert diagnose_pieces(vocabulary, segment, lines, "sentencepiece") is None
-
-
 # Mistakes
 
 SEGMENTS = {"codes": by_codes("de"), "model": by_model("de")}
@@ -266,13 +257,6 @@ def test_a_scheme_that_the_dictionary_does_not_show(shown, named):
     assert diagnosis.certain
     assert (diagnosis.remedy, diagnosis.scheme) == ("scheme", shown)
     assert f"{named} is named, but 30 of the dictionary's 100 symbols carry" in diagnosis.symptom
-
-
-def test_one_side_may_have_no_pieces():
-    vocabularies = [marked("none"), marked("sentencepiece")]
-    assert wrong_scheme(vocabularies, "sentencepiece", segmented_here=False) is None
-    assert wrong_scheme(vocabularies, "subword_nmt", segmented_here=False).scheme == "sentencepiece"
-    assert wrong_scheme(vocabularies, "none", segmented_here=False) is None
 
 
 @pytest.mark.parametrize(("scheme", "remedy"), [("sentencepiece", "words"), ("gpt2", "numbers")])
