@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import alti, combination, gradients, heads, large, memory, mixing, norms, relevance
+from benchmarks import alti, combination, gradients, heads, large, mixing, norms, relevance
 from benchmarks.models import Shape
 from benchmarks.timing import format_row
 
@@ -38,10 +38,6 @@ def test_ratios_are_finite(name):
             math.isfinite(number) and number > 0 for number in (row.ours, row.reference, row.ratio)
         )
         assert f"| {row.what} |" in format_row(row)
-
-
-def test_memory_is_that_of_a_process_of_its_own():
-    assert 10 < memory.peak("norms", SMALL) < 10_000
 
 
 def test_the_command_prints_a_table_and_writes_json(monkeypatch, tmp_path, capsys):

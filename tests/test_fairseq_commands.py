@@ -143,28 +143,6 @@ def test_validate_exports_references(corpus, checkpoint, tmp_path):
     )
 
 
-def test_a_run_that_fails_leaves_the_old_export(corpus, checkpoint, tmp_path):
-    """Whatever fails, wherever in the command: here the scorer, after some batches."""
-    (tmp_path / "failing.py").write_text(
-        "from fairseq import scoring\n"
-        "from fairseq_cli.generate import cli_main\n"
-        "class Scorer:\n"
-        "    count = 0\n"
-        "    def add_string(self, *strings):\n"
-        "        self.count += 1\n"
-        "        assert self.count < 20, 'enough'\n"
-        "scoring.build_scorer = lambda *args: Scorer()\n"
-        "cli_main()\n"
-    )
-    (tmp_path / "x.npz").write_text("old")
-    options = export_options(corpus, checkpoint, tmp_path / "x.npz")
-    done = run("python", tmp_path / "failing.py", *options, "--max-len-b", 8, check=False)
-    assert done.returncode == 1
-    assert "AssertionError: enough" in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["failing.py", "x.npz"]
-    assert (tmp_path / "x.npz").read_text() == "old"
-
-
 class Planted:
     """Makes a folder when it is unpickled."""
 

@@ -10,6 +10,7 @@ import shutil
 
 import pytest
 
+from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 from tests.imported import LANGUAGES, MARIAN, Families, both_languages, write_texts
 from tests.translation_folders import marian_folder
@@ -119,6 +120,14 @@ def test_the_reverse_model_may_be_elsewhere(imported, reverse, texts, tmp_path):
     done = run(*command, "--reverse-data", reverse, check=False)
     message = "--reverse-data is of another model; expected --reverse-path with it"
     assert done.stderr == f"normalign align: {message}\n"
+
+
+@pytest.mark.parametrize("family", ["mbart"])
+def test_heads(family, imported, texts, tmp_path):
+    output = tmp_path / "heads.json"
+    measured = ("--relevance", "attnlrp", "--ablation", 1, "-o", output, "--limit", 2)
+    run("normalign", "heads", *model_of(imported, family), *texts, *measured)
+    assert len(read_result(output).tables()["heads"].rows) == 24
 
 
 SPECIAL = {"targets": [2, 1, 1], "nllb": [2, 2, 2], "mbart": [2, 1, 1]}

@@ -11,9 +11,6 @@ from fairseq_normalign.alignment.browser import (
     QUALITIES,
     UNDEFINED,
     Quality,
-    System,
-    TextPair,
-    View,
     packed_error_rates,
     quality_within,
     shares_of,
@@ -21,7 +18,6 @@ from fairseq_normalign.alignment.browser import (
 )
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.links import Gold
 from tests.results.made_up import EVIDENCES, PAIRS, view_of
 
 
@@ -74,14 +70,6 @@ def test_the_finest_quality_that_fits():
     assert quality_within(1, PAIRS, EVIDENCES, sample) == QUALITIES[-1]
     twice = [*PAIRS, *PAIRS]
     assert quality_within(2 * sizes[3], twice, EVIDENCES, sample) == QUALITIES[3]
-
-
-def test_error_rates_of_each_pair_and_evidence():
-    pair = TextPair(1, ["x", "y"], ["z"], Gold({(0, 0)}, {(0, 0), (1, 0)}))
-    shares = [np.array([[0.5, 0.5, 0.0]])] * 2
-    system = System("a", EVIDENCES[:2], {"norms": EVIDENCES[0]})
-    system.add(pair, View(shares, [[(0, 0)], [(1, 0)]]), QUALITIES[0])
-    assert system.aers == [[0.0, 0.5]]
 
 
 LINES = ["0-0 2-2 2-1", "1-1", "5-5", "0-2", ""]  # line 3 is of a pair that is left out

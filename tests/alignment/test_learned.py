@@ -144,14 +144,6 @@ def test_a_pair_that_nothing_is_known_of_has_no_links_and_does_no_harm():
     assert language.learned_aer(model) < 0.1
 
 
-def test_nothing_to_learn_from():
-    model = learn_links([], [], two_models())
-    empty = Example([], [], [np.zeros((0, 0))] * 4)
-    for example in (empty, Example(["a"], [], [np.zeros((0, 1))] * 4)):
-        model = learn_links([example], [], two_models())
-        assert model(example).shape == example.shares[0].shape
-
-
 # Clues
 
 SOFT = np.random.default_rng(3).random((3, 4))

@@ -1,7 +1,5 @@
 """The table of error rates against one alignment after the other."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -74,15 +72,3 @@ def test_layers_are_chosen_as_align_chooses_them(model, gold):
         choice = choose_layers(model.forcing, pairs(model), method)
         assert table.choices[method] == choice
         assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
-
-
-def test_few_pairs_are_told_where_there_is_something_to_choose(model, tmp_path):
-    path = tmp_path / "gold"
-    path.write_text("0-0\n0-0\n\n0-0\n")
-    few = pairs(model)[:4]
-    for methods in (["norms"], ["lrp-epsilon", "shift-att"]):
-        with pytest.warns(UserWarning, match="layer and step are decided on 4 pairs"):
-            error_table(model, few, GoldFile(str(path)), methods, options=AlignOptions())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        error_table(model, few, GoldFile(str(path)), ["lrp-epsilon"], options=AlignOptions())

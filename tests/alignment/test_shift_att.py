@@ -86,13 +86,6 @@ def test_links_equal_the_slow_twin(layer):
     }
 
 
-def test_another_rule_may_be_named():
-    soft = aligner(layer=1).soft(*PAIRS[0])
-    links = aligner(layer=1, extract="argmax").align(*PAIRS[0])
-    assert links == [(int(row.argmax()), t) for t, row in enumerate(soft.words)]
-    assert soft.null.tolist() == [0, 0, 0]  # </s> is left out
-
-
 def test_the_step_is_input():
     with pytest.raises(InputError, match="shift-att cannot answer for step output"):
         aligner(layer=1, step="output")

@@ -112,11 +112,8 @@ def test_itermax_has_a_slow_twin(soft, data):
 @pytest.mark.parametrize(
     ("rule", "options", "expected"),
     [
-        (argmax, {}, [(0, 0), (0, 1), (0, 2)]),
         (argmax, {"null": np.array([0.5, 0.5, 0.2])}, [(0, 0), (0, 1)]),  # </s> must win strictly
-        (mutual_argmax, {}, [(0, 0)]),
         (itermax, {}, [(0, 0), (0, 1), (2, 0)]),
-        (relative, {"share": 0.7}, [(0, 0), (0, 1), (1, 1)]),
         (relative, {"share": 0.3}, [(0, 0), (2, 0), (0, 1), (1, 1), (2, 2)]),
         (threshold, {"level": 0.4}, [(0, 0), (0, 1), (1, 1)]),
         (threshold, {"level": 0.4, "null": np.array([0.5, 0.0, 0.0])}, [(0, 0), (0, 1), (1, 1)]),

@@ -361,18 +361,6 @@ def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
         next(by_pair)
 
 
-@pytest.mark.parametrize("start", ["top", "reference"])
-def test_a_sentence_has_what_it_has_alone(forcing, pairs, start):
-    """Its deviation is the largest of its predictions."""
-    relevance = next(relevances(forcing, pairs, rules="epsilon", start=start))
-    source, prev, targets = forcing.tensors(pairs[:1])
-    targets = targets if start == "reference" else None
-    alone = propagate(forcing.model, source, prev, rules="epsilon", targets=targets)
-    np.testing.assert_allclose(relevance.source, alone.source[0], **CLOSE)
-    for cut, deviation in relevance.deviation.items():
-        assert deviation == pytest.approx((alone.totals[cut] - 1).abs().max().item(), rel=1e-4)
-
-
 def test_the_model_is_left_as_it_was():
     model = build_model(dropout=0.5).train()
     expected = propagate(model, SRC, PREV)
@@ -382,23 +370,9 @@ def test_the_model_is_left_as_it_was():
     assert model.decoder.layers[0].encoder_attn.beam_size == 2
 
 
-def convolutional():
-    sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {"weight_softmax": True, "relu_dropout": 0.0, "input_dropout": 0.0}
-    for name, value in sides.items():
-        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
-    return build_model("lightconv", **options)
-
-
 def without_decoder():
     model = build_model()
     model.decoder = None
-    return model
-
-
-def with_xformers():
-    model = build_model()
-    model.encoder.layers[0].self_attn.use_xformers = True
     return model
 
 
@@ -409,8 +383,6 @@ SCALED = {"scale_fc": True, "scale_heads": True, "adaptive_softmax_cutoff": "10,
     ("build", "message"),
     [
         (without_decoder, "TransformerModel has no decoder attention in every layer"),
-        (convolutional, "LightConvModel has no encoder attention in every layer"),
-        (with_xformers, "encoder attention of layer 1 uses --encoder-xformers-att-config"),
         (
             partial(build_model, **SCALED),
             "TransformerModel was built with --adaptive-softmax-cutoff, --scale-fc, --scale-heads,",

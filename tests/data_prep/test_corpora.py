@@ -178,20 +178,6 @@ def test_opensubtitles(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["wmt-en-ru", "--gold", "x"], "--gold is German–English; wmt-en-ru is not"),
-        (["wmt16-de-en", "--gold", "none"], "none: not found; expected DeEnGoldAlignment.tar.gz"),
-    ],
-)
-def test_bad_options(tmp_path, capsys, options, message):
-    with pytest.raises(SystemExit) as stop:
-        corpora.main([options[0], str(tmp_path), *options[1:]])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err == f"corpora.py: {message}\n"
-
-
 @pytest.mark.parametrize("kind", ["no archive", "encrypted"])
 def test_a_damaged_zip_is_refused(tmp_path, kind):
     content = bytearray(b"no archive")

@@ -71,12 +71,6 @@ def test_raw_text_is_read(tmp_path, task):
     assert texts(task) == list(zip(SOURCE, TARGET, strict=True))
 
 
-def test_an_empty_subset_has_no_pairs(tmp_path, task, kind):
-    for side in "ab":
-        write(tmp_path / f"test.a-b.{side}", [], task, kind)
-    assert texts(task) == []
-
-
 def test_sources_alone(tmp_path, task, kind):
     task.args.source_lang = None
     write(tmp_path / "test", SOURCE, task, kind)
@@ -90,16 +84,6 @@ def test_other_numbers_of_sentences(data, task, kind):
     write(data / "test.a-b.b", TARGET[:2], task, kind)
     with pytest.raises(InputError, match=r"test.a-b.\*: 4 sources and 2 targets; expected as many"):
         texts(task)
-
-
-def test_no_such_subset(data, task):
-    with pytest.raises(
-        MissingSubset, match=r"no subset 'valid' of a-b in .*; expected fairseq-pre"
-    ):
-        binarised_pairs("valid", PairReader(task))
-    task.args.data = None
-    with pytest.raises(MissingSubset, match="no subset 'test' of a-b in None"):
-        binarised_pairs("test", PairReader(task))
 
 
 @pytest.mark.parametrize("missing", ["a.idx", "a.bin", "b.idx", "b.bin"])

@@ -258,15 +258,6 @@ def test_dictionaries_that_fairseq_does_not_read(folder, content, problem):
         load_single(str(folder / "ok.pt"), str(folder))
 
 
-def test_files_that_options_name(folder):
-    path = folder / "embedded.pt"
-    options = {**OPTIONS, "share_all_embeddings": False, "encoder_embed_path": "/nowhere/vec.txt"}
-    args = argparse.Namespace(**options)
-    torch.save(state(args=args), path)
-    with pytest.raises(InputError, match=r"/nowhere/vec\.txt: no such file, which .*embedded\.pt"):
-        load_single(str(path), str(folder))
-
-
 def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
     torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "plain.pt")
     convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "variant.pt"))
@@ -296,14 +287,6 @@ def test_what_cannot_be_converted(folder):
     with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):
         convert(str(folder / "conv.pt"), "lstm", str(folder / "out.pt"))
     assert not (folder / "out.pt").exists()
-
-
-def test_pretrained_embeddings_are_not_needed_to_convert(folder):
-    options = {**OPTIONS, "encoder_embed_path": "/nowhere/vec.txt"}
-    torch.save(state(args=argparse.Namespace(**options)), folder / "plain.pt")
-    convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "out.pt"))
-    stored = torch.load(folder / "out.pt")["args"]
-    assert stored.encoder_embed_path == "/nowhere/vec.txt"
 
 
 def test_a_converted_checkpoint_has_all_heads_wherever_it_was_trained(folder):

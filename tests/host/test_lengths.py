@@ -11,6 +11,8 @@ from fairseq_normalign.host.lengths import (
     excess,
     fit_together,
     limits_of,
+    skipped,
+    truncated,
 )
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -109,6 +111,16 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
         assert report.count == len(report.places) == sum(expected)
     cut = fit_together([forward[0], backward[0]], [Limits(3, 9), Limits(9, 9)], "truncate")
     assert [len(pair.source.tokens) for pair in cut] == [3, 2]
+
+
+def test_special_tokens_before_and_after_stay():
+    reader = PairReader(ToyTask())
+    reader.source.before, reader.source.after = (7,), (2, 8)  # as mBART's, with --prepend-bos
+    pair = reader.pair("w1 w2 w3", "w1", "line 1")
+    cut = truncated(pair, Limits(5))
+    assert cut.source.tokens.tolist() == [7, *pair.source.tokens[1:3].tolist(), 2, 8]
+    assert cut.source.words == [-1, 0, 1, -1, -1]
+    assert skipped(pair).source.tokens.tolist() == [7, 2, 8]
 
 
 def test_what_was_cut_off_or_skipped_has_no_links(reader):

@@ -336,6 +336,17 @@ def test_numbers_of_hugging_face_are_pieces(tmp_path):
     assert Segmentation(bpe, "gpt2").printed("99999") == "99999"
 
 
+def test_each_side_is_tokenised_by_the_rules_of_its_language(monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        "fairseq.data.encoders.build_tokenizer",
+        lambda args: built.append((args.source_lang, args.target_lang)) or len(built),
+    )
+    args = Namespace(tokenizer="moses", source_lang=None, target_lang=None)
+    assert build_tokenizers(args, ("de", "en")) == (1, 2)
+    assert built == [("de", "en"), ("en", "de")]
+
+
 # Tokenisers
 
 

@@ -275,19 +275,6 @@ def test_languages_that_are_not_listed(name, m2m, tmp_path):
     assert imported.notes[0].startswith("100 languages: af, am, ")
 
 
-def test_settings_of_m2m_that_are_not_told(m2m, tmp_path):
-    """They are those of its own configuration class: relu, and scaled embeddings."""
-    theirs, folder = m2m
-    shutil.copytree(folder, tmp_path / "theirs")
-    config = json.loads((folder / "config.json").read_text())
-    for name in ("activation_function", "scale_embedding"):
-        config.pop(name, None)
-    write_json(tmp_path / "theirs/config.json", config)
-    again = type(theirs).from_pretrained(tmp_path / "theirs").eval()
-    languages = {"source_lang": "de", "target_lang": "en"}
-    check_same_numbers(Both(again, tmp_path / "theirs", languages), "Aeio nrst.", "Uvw xyz?")
-
-
 def with_more_tokens(folder, path, *, count):
     """A copy of a folder whose model knows more tokens; returns the number of the first."""
     shutil.copytree(folder, path)

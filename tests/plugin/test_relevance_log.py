@@ -1,6 +1,5 @@
 """Relevance of gated heads in training: the right numbers, the right lines, nothing disturbed."""
 
-import logging
 from argparse import Namespace
 
 import numpy as np
@@ -116,19 +115,6 @@ def test_nothing_is_disturbed(task, sample, model, tmp_path):
     for one, other in zip(logged[:3], quiet[:3], strict=True):
         assert torch.equal(one, other)
     assert all(map(torch.equal, logged[3], quiet[3]))
-
-
-def test_one_line_for_each_validation(task, sample, model, tmp_path, caplog):
-    own = criterion(task, tmp_path)
-    with caplog.at_level(logging.INFO):
-        for update in (0, 1, 2):
-            train(own, model, sample, update)
-            validate(own, model, sample)
-            validate(own, model, sample)  # the next batch
-    assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0, 1, 2, 3]
-    lines = [line for line in caplog.messages if line.startswith("relevance of gated heads at")]
-    assert len(lines) == 4
-    assert "at 3 updates, on 2 sentences: open" in lines[3]
 
 
 def test_a_training_that_is_resumed_goes_on_with_its_file(task, sample, model, tmp_path, caplog):

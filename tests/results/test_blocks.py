@@ -69,13 +69,6 @@ def test_all_digits_and_hidden_tables_in_csv():
     assert "# data\nn\n1" in as_format(BLOCKS, "csv")
 
 
-@pytest.mark.parametrize(
-    ("form", "line"), [("md", "| norms "), ("latex", "norms "), ("tsv", "norms\t37.21\t12")]
-)
-def test_other_formats(form, line):
-    assert line in as_format([TABLE], form)
-
-
 def test_notebooks_escape_text():
     html = RESULT._repr_html_()
     assert "<script" not in html

@@ -368,19 +368,6 @@ def ground(page):
     return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
-def test_dark_and_light(opened):
-    light, dark = opened(color_scheme="light"), opened(color_scheme="dark")
-    assert ground(light) == "rgb(255, 255, 255)"
-    assert ground(dark) == "rgb(18, 22, 27)"
-    light.click("#theme")
-    dark.click("#theme")
-    assert ground(light) == "rgb(18, 22, 27)"
-    assert ground(dark) == "rgb(255, 255, 255)"
-    light.reload()  # the theme is kept
-    light.wait_for_selector("html[data-ready]")
-    assert ground(light) == "rgb(18, 22, 27)"
-
-
 def test_print_is_light_and_without_menus(opened):
     page = opened(color_scheme="dark")
     page.wait_for_selector(".lines path")

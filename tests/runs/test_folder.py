@@ -144,14 +144,6 @@ def test_any_other_file_that_is_damaged_is_one_line(tmp_path, name, damage):
     begun(tmp_path / "out", restart=True)
 
 
-def test_shards_of_corpora_of_other_lengths(tmp_path):
-    folder = begun(tmp_path / "out")
-    folder.finish(Shard(0, 2), {"words": (3, 5)})
-    folder.finish(Shard(1, 2), {"words": (3, 6)})
-    with pytest.raises(InputError, match=r"shard-0-of-2.json and shard-1-of-2.json are of di"):
-        folder.ends()
-
-
 def test_folders_of_other_machines(tmp_path):
     (tmp_path / "there").mkdir()
     here, there = begun(tmp_path / "out"), begun(tmp_path / "there" / "out")

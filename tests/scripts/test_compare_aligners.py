@@ -98,16 +98,6 @@ def test_what_cannot_be_installed_is_left_out_and_told(folder, capsys, monkeypat
     assert "fast_align" not in out
 
 
-def test_an_aligner_that_fails_is_told_with_its_last_words(folder, capsys):
-    program = folder / "environment/bin/eflomal-align"
-    program.write_text("#!/bin/sh\necho 'out of memory'\nexit 3\n")
-    assert compare(folder, "--aligners", "eflomal") == 2
-    log = folder / "out/eflomal/log"
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        f"compare_aligners.py: {log}: ended with status 3: out of memory"
-    )
-
-
 def test_our_rows(folder, capsys, monkeypatch):
     """Each row is one `normalign align`, whose options a pretended command keeps."""
     normalign = folder / "normalign"

@@ -101,10 +101,6 @@ def test_naacl_sentences_without_links_become_empty(tmp_path):
     assert list(LinkFile(path, index=1)) == [set(), {(0, 0), (1, 0)}, set(), {(0, 1)}]
 
 
-def test_naacl_may_count_sentences_from_0(tmp_path):
-    assert list(LinkFile(write(tmp_path / "a", "0 1 1\n1 2 2\n"), index=1)) == [{(0, 0)}, {(1, 1)}]
-
-
 def test_naacl_is_filled_up_to_the_length_of_the_others(tmp_path):
     gold = GoldFile(write(tmp_path / "gold", NAACL), index=1)
     system = LinkFile(write(tmp_path / "system", "\n\n\n0-1\n0-0\n"))
