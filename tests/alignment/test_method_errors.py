@@ -72,3 +72,17 @@ def test_layers_are_chosen_as_align_chooses_them(model, gold):
         choice = choose_layers(model.forcing, pairs(model), method)
         assert table.choices[method] == choice
         assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
+
+
+def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
+    path = tmp_path / "gold"
+    path.write_text("0-0\n")
+    monkeypatch.setattr(
+        "fairseq_normalign.alignment.layer_choice.binarised_pairs",
+        lambda subset, reader: iter(pairs(model)),
+    )
+    table = error_table(
+        model, pairs(model)[:1], GoldFile(str(path)), ["norms", "lrp"], options=AlignOptions()
+    )
+    assert table.choices["norms"] == choose_layers(model.forcing, pairs(model), "norms")
+    assert table.choices["lrp"][:2] == ({"output": None}, "output")
