@@ -102,3 +102,23 @@ def test_files_that_are_no_lexicon(tmp_path):
         path.write_bytes(content)
         with pytest.raises(InputError, match="is not a lexicon; expected a file that --lexicon"):
             Lexicon.read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source", 99),
+        ("count", np.nan),
+        ("count", -1.0),
+        ("sources", 255),
+    ],
+)
+def test_values_that_no_lexicon_has_are_refused(name, value, tmp_path):
+    path = tmp_path / "lexicon.npz"
+    counted().write(str(path))
+    with np.load(path) as archive:
+        arrays = {key: archive[key].copy() for key in archive}
+    arrays[name][0] = value
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match="is not a lexicon"):
+        Lexicon.read(str(path))

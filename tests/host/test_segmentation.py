@@ -215,6 +215,12 @@ def test_codes_of_fastbpe_need_no_package(folder):
         assert bpe.decode(bpe.encode(line)) == line
 
 
+def test_a_piece_may_hold_what_else_ends_lines(tmp_path):
+    (tmp_path / "fast").write_text("a \x85 9\na\x85 b</w> 3\n", encoding="utf-8")
+    bpe, _ = build_bpes(options("fastbpe", bpe_codes=str(tmp_path / "fast")))
+    assert bpe.encode("a\x85b ab") == "a\x85b a@@ b"
+
+
 @pytest.mark.parametrize(
     ("bpe", "file", "message"),
     [

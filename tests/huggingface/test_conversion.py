@@ -392,6 +392,10 @@ ROBERTA_REFUSED = {
         lambda folder: (folder / "vocab.json").unlink(),
         "has no vocab.json and merges.txt, nor a tokenizer.json of a BPE",
     ),
+    "a merge of three": (
+        spoiled_file("merges.txt", "#version: 0.2\na b\na b c\n"),
+        "theirs: 'a b c' is no merge of two pieces",
+    ),
     "positions that are counted from elsewhere": (
         lambda folder: (folder / "config.json").write_text(
             json.dumps({**ROBERTA, "pad_token_id": 0})

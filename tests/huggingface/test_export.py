@@ -11,6 +11,7 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import load_single, save
+from fairseq_normalign.host.trust import unpickle
 from fairseq_normalign.huggingface.conversion import Written, import_folder
 from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.names import Head
@@ -271,6 +272,25 @@ def test_sentencepiece_models_that_nobody_names(files, tmp_path):
     assert not (tmp_path / "hf/source.spm").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"sentencepiece_model": 3}', "sentencepiece_model is 3; expected a file of normalign im"),
+        ("{", "reading.json: not JSON; expected a file of normalign import"),
+        (
+            '{"sentencepiece_model": "gone.model"}',
+            "gone.model: no such file; expected a SentencePiece model",
+        ),
+    ],
+)
+def test_a_wrong_reading_file(text, message, tmp_path):
+    stored(tmp_path / "ours")
+    (tmp_path / "ours/reading.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        exported(tmp_path)
+    assert not (tmp_path / "hf").exists()
+
+
 REFUSED = {
     "a pre-LN encoder alone": (
         {"encoder_normalize_before": True},
@@ -297,3 +317,18 @@ def test_what_no_format_holds(name, tmp_path):
         exported(tmp_path)
     assert message in str(error.value)
     assert not (tmp_path / "hf").exists()
+
+
+def test_projections_in_one_as_old_checkpoints_have_them(tmp_path):
+    stored(tmp_path / "ours", share_all_embeddings=True)
+    path = str(tmp_path / "ours/model.pt")
+    state = unpickle(path)
+    for part in ("weight", "bias"):
+        names = [f"encoder.layers.0.self_attn.{name}_proj.{part}" for name in "qkv"]
+        together = torch.cat([state["model"].pop(name) for name in names])
+        state["model"][f"encoder.layers.0.self_attn.in_proj_{part}"] = together
+    save(state, path)
+    with pytest.raises(
+        InputError, match="has no parameter 'encoder\\.layers\\.0\\.self_attn\\.q_proj"
+    ):
+        exported(tmp_path)

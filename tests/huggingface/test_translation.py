@@ -135,9 +135,17 @@ BAD_MARIAN = {
         edited_vocabulary(lambda numbers: {**numbers, "new": 9999}),
         "'new' has the number 9999; the model knows ",
     ),
+    "two pieces of one number": (
+        edited_vocabulary(lambda numbers: {**numbers, "new": 7}),
+        "vocab.json: two pieces have the same number",
+    ),
     "no output": (
         edited_config(tie_word_embeddings=False),
         "has no parameter 'lm_head.weight', which its configuration promises",
+    ),
+    "far too many positions": (
+        edited_config(max_position_embeddings=1 << 18),
+        "what is not supported: max_position_embeddings is 262144",
     ),
     "a pointer instead of parameters": (
         lambda folder: (folder / "model.safetensors").write_text(POINTER),

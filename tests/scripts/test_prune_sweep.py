@@ -54,7 +54,7 @@ def test_sweep_of_the_encoder(corpus, checkpoint, tmp_path, capsys):
     assert re.search(r"^control.pt +36", shown, re.MULTILINE)
     assert "scratch" in shown
     assert (tmp_path / "sweep.png").stat().st_size > 10_000
-    full, _, pruned, _ = models(tmp_path / "sweep.json")
+    full, _, pruned = models(tmp_path / "sweep.json")[:3]
     assert pruned["e"] < full["e"]
     assert pruned["d"] == full["d"]
     before = torch.load(checkpoint)["model"]
