@@ -122,11 +122,13 @@ def test_results_come_in_order_and_so_do_warnings(plan):
     assert text == "".join(f"{line.upper()}\n" for line in [*LINES, "odd"])
 
 
+@pytest.mark.parametrize("plan", ["here", "processes"], indirect=True)
 def test_bad_input_ends_the_run(plan):
     with pytest.raises(InputError, match=r"^lines 9 to 12: wrong$"):
         through([*LINES[:10], "wrong", *LINES[10:]], plan)
 
 
+@pytest.mark.parametrize("plan", ["here", "processes"], indirect=True)
 def test_what_was_read_before_bad_input_is_finished(plan):
     """Whoever works; and between results, stdout is as it was."""
 
@@ -176,6 +178,7 @@ def cannot_load(place):
     raise InputError("best.pt: no such file")
 
 
+@pytest.mark.parametrize("plan", ["here", "processes"], indirect=True)
 def test_models_that_no_worker_can_load(plan):
     with contextlib.ExitStack() as stack:
         if plan.engine == "ray":
