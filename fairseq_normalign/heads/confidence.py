@@ -97,7 +97,7 @@ class Confidence:
         return confidences(seen.recorded.weights, seen.cells, eos=self.eos)
 
     def result(self) -> Finding:
-        return Finding(self.tally.means(), settings={"confidence-eos": self.eos})
+        return Finding(self.tally.means(), {"confidence-eos": self.eos})
 
 
 class Entropy(Confidence):

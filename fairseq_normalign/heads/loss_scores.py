@@ -142,7 +142,7 @@ class LossAblation(HeadMeasure):
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
         names = tally.names.values()
         scores = {head: loss - whole for head, loss in zip(names, without, strict=True)}
-        return Finding(scores, settings={"ablation": int(tally.arrays["pairs.sum"][0])})
+        return Finding(scores, {"ablation": int(tally.arrays["pairs.sum"][0])})
 
 
 @torch.no_grad()
@@ -197,4 +197,4 @@ class BleuAblation(HeadMeasure):
         names = tally.names.values()
         scores = {head: whole - score for head, score in zip(names, without, strict=True)}
         settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
-        return Finding(scores, settings=settings)
+        return Finding(scores, settings)

@@ -134,7 +134,8 @@ class AttentionPass(HeadMeasure):
             raise InputError("heads cannot be measured on a corpus without words")
         names = names_of(prepared)
         settings = {"sentences": int(total.arrays["pairs.sum"][0])}
-        findings = {"attention": Finding(facts={"heads": list(names.values())}, settings=settings)}
+        no_roles = dict.fromkeys(names.values(), ())
+        findings = {"attention": Finding(settings=settings, roles=no_roles)}
         for score, watcher in self._watchers().items():
             own = {}
             for name, array in total.arrays.items():
@@ -173,13 +174,13 @@ def head_measures(
     return list(measures.values())
 
 
-def profile_of(findings: Mapping[str, Finding], options: ProfileOptions) -> Profile:
-    """All findings about one model together."""
-    measured = Profile([], options=options)
-    for name in ("attention", *HEAD_SCORES):  # in the order of the table
-        if name in findings:
-            measured.add(name, findings[name])
-    return measured
+def profile_of(findings: Mapping[str, Finding]) -> Profile:
+    """All findings about one model together, in the order of the table."""
+    ordered = {name: findings[name] for name in ("attention", *HEAD_SCORES) if name in findings}
+    signature: dict[str, Any] = {}
+    for finding in ordered.values():
+        signature |= finding.settings
+    return Profile(list(findings["attention"].roles), ordered, signature)
 
 
 def profile(
@@ -211,7 +212,7 @@ def profile(
         items = measure.items(pairs)
         with bar(measure.name, total=len(items)) as shown:
             findings |= measure_here(measure, in_memory, items, shown.update)
-    return profile_of(findings, options)
+    return profile_of(findings)
 
 
 def head_ranks(
