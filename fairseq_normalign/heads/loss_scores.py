@@ -140,8 +140,8 @@ class LossAblation(HeadMeasure):
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
-        names = tally.names.values()
-        scores = {head: loss - whole for head, loss in zip(names, without, strict=True)}
+        growth = [loss - whole for loss in without]
+        scores = dict(zip(tally.names.values(), growth, strict=True))
         return Finding(scores, {"ablation": int(tally.arrays["pairs.sum"][0])})
 
 
@@ -194,7 +194,7 @@ class BleuAblation(HeadMeasure):
         bleu = translation_metrics(self.options.tokenize)["BLEU"]
         references, *translations = tally.arrays["texts.rows"].T.tolist()
         whole, *without = [bleu.corpus_score(texts, [references]).score for texts in translations]
-        names = tally.names.values()
-        scores = {head: whole - score for head, score in zip(names, without, strict=True)}
+        lost = [whole - score for score in without]
+        scores = dict(zip(tally.names.values(), lost, strict=True))
         settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
         return Finding(scores, settings)

@@ -25,7 +25,7 @@ from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Chunk, Partial
 from fairseq_normalign.runs.engines import Progress
-from fairseq_normalign.runs.joins import merged
+from fairseq_normalign.runs.joins import arrays_of, merged
 from fairseq_normalign.runs.measure import measure_here
 
 Known = Mapping[str, Any]  # what was prepared, as JSON holds it
@@ -137,11 +137,7 @@ class AttentionPass(HeadMeasure):
         no_roles = dict.fromkeys(names.values(), ())
         findings = {"attention": Finding(settings=settings, roles=no_roles)}
         for score, watcher in self._watchers().items():
-            own = {}
-            for name, array in total.arrays.items():
-                if name.startswith(f"{score}:"):
-                    own[name.removeprefix(f"{score}:")] = array
-            watcher.tally = Tally(own, names)
+            watcher.tally = Tally(arrays_of(total.arrays, f"{score}:"), names)
             findings[score] = _as_finding(watcher.result())
         return findings
 

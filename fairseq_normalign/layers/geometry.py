@@ -51,9 +51,7 @@ def share_alike(neighbours: np.ndarray, labels: np.ndarray) -> float:
 
     Tokens whose label is ``NONE`` count neither as tokens nor as neighbours.
     """
-    others = labels[neighbours]
-    counted = (neighbours != NONE) & _labelled(labels, others)
-    return _mean([_row_means(others == labels[:, None], counted)])
+    return _mean([_shares(labels, labels[neighbours], neighbours != NONE)])
 
 
 def mean_distance(neighbours: np.ndarray, positions: np.ndarray) -> float:
@@ -66,8 +64,7 @@ def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) 
     """What ``share_alike`` is expected to be if neighbours are drawn at random."""
     means = []
     for rows, others, allowed in _comparisons(sentences, groups):
-        counted = allowed & _labelled(labels[rows], labels[others])
-        means.append(_row_means(labels[others] == labels[rows, None], counted))
+        means.append(_shares(labels[rows], labels[others], allowed))
     return _mean(means)
 
 
@@ -90,9 +87,10 @@ def _comparisons(
             yield rows, members, sentences[rows, None] != sentences[members]
 
 
-def _labelled(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Whether both a token and another one have a label, (N,) and (M,) or (N, M) → (N, M)."""
-    return (labels[:, None] != NONE) & (others != NONE)
+def _shares(labels: np.ndarray, others: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:
+    """The share of others, (M,) or (N, M), with the label of each token, (N,), if both have one."""
+    labelled = (labels[:, None] != NONE) & (others != NONE)
+    return _row_means(others == labels[:, None], counted & labelled)
 
 
 def _row_means(values: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:

@@ -13,7 +13,7 @@ from torch import Tensor
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
+from fairseq_normalign.layers.block_pass import BlockBatch, add_occurrences, divided, memberships
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.results.blocks import (
@@ -27,7 +27,7 @@ from fairseq_normalign.results.blocks import (
     on_one_scale,
 )
 from fairseq_normalign.results.result import Result
-from fairseq_normalign.runs.joins import Draws, Gathered
+from fairseq_normalign.runs.joins import Draws, Gathered, arrays_of
 
 ALIKE = 1e-5  # ratios that differ by rounding alone have no order
 
@@ -71,9 +71,7 @@ def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> Non
         # Of each occurrence of a token, the mean over layers (Kobayashi et al., 2021).
         counted = queries.categories.ge(0) & queries.ranks.isfinite()  # (B, T)
         columns = [queries.ranks, queries.special, *ratios.mean(0)]
-        rows = torch.stack([column[counted].float() for column in columns], dim=-1)  # (N, 7)
-        draws = Draws(batch.lines, number)(counted.sum(1).tolist())
-        sums.sample(f"{name}.ranked", draws, rows.cpu().numpy().__getitem__)
+        add_occurrences(sums, f"{name}.ranked", columns, counted, Draws(batch.lines, number))
 
 
 def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
@@ -100,7 +98,7 @@ def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, num
 
 def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:
     """What was found of one kind of attention."""
-    own = arrays_of(arrays, f"mixing.{kind}")
+    own = arrays_of(arrays, f"mixing.{kind}.")
     occurrences = own["ranked.sample"][:, 1:]  # rank, special, ratios
     return Mixing(
         categories=[*categories.names, OVERALL],

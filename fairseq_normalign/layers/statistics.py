@@ -25,7 +25,7 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
+from fairseq_normalign.layers.block_pass import BlockBatch, add_occurrences, divided, memberships
 from fairseq_normalign.layers.categories import Categories
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.weight_and_norm import (
@@ -46,7 +46,7 @@ from fairseq_normalign.results.blocks import (
     chosen_from,
 )
 from fairseq_normalign.results.result import Result
-from fairseq_normalign.runs.joins import Draws, Gathered, joined_moments, moments_of
+from fairseq_normalign.runs.joins import Draws, Gathered, arrays_of, joined_moments, moments_of
 
 
 class Lengths(NamedTuple):
@@ -171,11 +171,8 @@ def add_attentions(
         seen_by = tokens.visible.sum(1).clamp(min=1)  # (B, S)
         of_visible = torch.stack(received).mean(0) * tokens.queries.sum(1, keepdim=True) / seen_by
         means = [of_visible, torch.stack(transformed).mean(0)]
-        counted = tokens.ranks.isfinite()
         columns = [tokens.ranks, tokens.categories, *means]
-        rows = torch.stack([column[counted].float() for column in columns], dim=-1)
-        of_lines = draws(counted.sum(1).tolist())
-        sums.sample(f"{name}.occurrences", of_lines, rows.cpu().numpy().__getitem__)
+        add_occurrences(sums, f"{name}.occurrences", columns, tokens.ranks.isfinite(), draws)
 
 
 def _add_layer(
@@ -242,38 +239,39 @@ def statistics_of(
     Args:
         known: of each layer that has heads, what its weights say (``weights_say``).
     """
-    own = arrays_of(arrays, f"statistics.{kind}")
+    own = arrays_of(arrays, f"statistics.{kind}.")
     layers = [_layer_statistics(own, kind, number, known[number]) for number in known]
-    rows = own["occurrences.sample"][:, 1:]
-    of_rows = int(own["occurrences.sum"][0])
-    cells, relations = [], []
-    for category in range(len(categories.names)):
-        points = own[f"cells-{category}.sample"][:, 1:]
-        cells.append(points)
-        seen = int(own[f"cells-{category}.sum"][0])
-        relations.append(_relation(points[:, 0], points[:, 1], seen))
+    of_cells = [f"cells-{category}" for category in range(len(categories.names))]
     return Statistics(
         categories=categories.names,
         layers=layers,
         transformed=pooled(own[f"{number}.transformed.moments"] for number in known),
         inputs=pooled(own[f"{number}.inputs.moments"] for number in known),
-        cells=relations,
-        rank_weights=_relation(rows[:, 0], rows[:, 2], of_rows),
-        rank_norms=_relation(rows[:, 0], rows[:, 3], of_rows),
-        sampled_cells=cells,
-        occurrences=rows,
+        cells=[_relation(own, name, 0, 1) for name in of_cells],
+        rank_weights=_relation(own, "occurrences", 0, 2),
+        rank_norms=_relation(own, "occurrences", 0, 3),
+        sampled_cells=[_rows(own, name) for name in of_cells],
+        occurrences=_rows(own, "occurrences"),
     )
 
 
-def _relation(first: np.ndarray, second: np.ndarray, seen: int) -> Relation:
-    return Relation(spearman(first, second), len(first), seen)
+def _rows(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Those of a sample, without the numbers that they drew."""
+    return arrays[f"{name}.sample"][:, 1:]
+
+
+def _relation(arrays: Mapping[str, np.ndarray], name: str, first: int, second: int) -> Relation:
+    """Of two columns of a sample."""
+    columns = _rows(arrays, name).T
+    seen = int(arrays[f"{name}.sum"][0])
+    return Relation(spearman(columns[first], columns[second]), columns.shape[1], seen)
 
 
 def _layer_statistics(
     arrays: Mapping[str, np.ndarray], kind: str, number: str, known: Mapping[str, Any]
 ) -> LayerStatistics:
     """What was gathered of one attention, and what its parameters tell."""
-    own, layer = arrays_of(arrays, number), int(number)
+    own, layer = arrays_of(arrays, f"{number}."), int(number)
     heads = [Head(kind, layer, head) for head in known["heads"]]
     return LayerStatistics(
         layer=layer,
