@@ -16,6 +16,7 @@ from fairseq_normalign.results.blocks import (
     Grid,
     Note,
     Row,
+    Rows,
     Table,
     chosen_from,
     up_to,
@@ -162,7 +163,7 @@ class Profile(Result):
 
     def _heads_table(self) -> Table:
         shown, labels = self._shown(), self._labels()
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for head in self.heads:
             row: list[Cell] = [str(head), *(scores.get(head) for scores in shown.values())]
             row += [of_heads.get(head) for of_heads in labels.values()]
@@ -174,7 +175,7 @@ class Profile(Result):
     def _layers_table(self) -> Table:
         """A row for the lowest, the mean and the highest head of each layer."""
         shown = self._shown()
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for kind, heads in by_kind(self.heads).items():
             for layer in sorted({head.layer for head in heads}):
                 of_layer = [head for head in heads if head.layer == layer]
@@ -242,7 +243,7 @@ def missed(role: str, shares: Mapping[Head, float], threshold: float) -> list[Bl
 
 
 def _triangle(over: str, names: Sequence[str], pairs: Pairs) -> Table:
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for place, score in enumerate(names[1:], 1):
         rhos = [pairs[other, score].rho for other in names[:place]]
         rows.append([score, *rhos, *[" "] * (len(names) - 1 - place)])

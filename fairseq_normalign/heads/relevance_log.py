@@ -21,7 +21,17 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
-from fairseq_normalign.results.blocks import Block, Cell, Curve, Curves, Note, Point, Row, Table
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Curve,
+    Curves,
+    Note,
+    Point,
+    Row,
+    Rows,
+    Table,
+)
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.strict_json import parse_json
 
@@ -85,7 +95,7 @@ class GateLog(Result):
         kinds = by_kind(last.heads)
         stay = last.open_heads()
         go = [head for head in last.heads if head not in set(stay)]
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for entry in self.entries:
             row: list[Cell] = [entry.updates, len(entry.open_heads())]
             row += [entry.count_open(kind) for kind in kinds]

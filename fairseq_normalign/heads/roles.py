@@ -42,7 +42,7 @@ from fairseq_normalign.heads.rare_tokens import (
 from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.results.blocks import Block, Cell, Note, Table
+from fairseq_normalign.results.blocks import Block, Note, Rows, Table
 from fairseq_normalign.runs.chunks import Chunk
 
 # Raganato and Tiedemann (2018); their fourth is `last`.
@@ -186,7 +186,7 @@ class PositionWatcher:
     def result(self) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         shares, labels, roles = {}, {}, {}
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         last = self.tally.means("last")
         for head, counts in self.tally.by_head("positions").items():
             if not counts.any():
@@ -298,7 +298,7 @@ class RareRole(HeadMeasure):
 
 def rare_blocks(tally: Tally) -> list[Block]:
     """Shares of maxima on rare tokens, by chance, and with some tokens moved; and the best head."""
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     parts = []
     shares = tally.means("as it is/rarest/tokens")
     best = max(shares, key=lambda head: shares[head])

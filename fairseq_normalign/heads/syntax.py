@@ -24,7 +24,7 @@ from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import Head
-from fairseq_normalign.results.blocks import Block, Cell, Note, Table
+from fairseq_normalign.results.blocks import Block, Cell, Note, Rows, Table
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.treebank import Tree
 
@@ -211,8 +211,8 @@ def syntactic_roles(
 
 def relation_tables(found: Mapping[str, Relation], accurate: Accuracies) -> list[Block]:
     """Each relation and direction: cases, the baseline, and the best head; and all accuracies."""
-    rows: list[list[Cell]] = []
-    every: list[list[Cell]] = []
+    rows: Rows = []
+    every: Rows = []
     for name, (cases, offset, baseline) in found.items():
         best: list[Cell] = [None] * 4
         if cases:

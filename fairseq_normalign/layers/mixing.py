@@ -18,10 +18,10 @@ from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Grid,
     Note,
     Row,
+    Rows,
     Table,
     chosen_from,
     on_one_scale,
@@ -181,7 +181,7 @@ class MixingResult(Result):
         return [*blocks, self._tokens(), *notes]
 
     def _tokens(self) -> Table:
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for kind, mixing in self.by_kind.items():
             counts = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
             rows += [[kind, category, count] for category, count in counts]
@@ -189,7 +189,7 @@ class MixingResult(Result):
         return Table(columns, rows, "Tokens", name="tokens", hidden=True)
 
     def _summary(self) -> Table:
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for kind, mixing in self.by_kind.items():
             for place, name in enumerate(ANALYSES):
                 ends = (mixing.mean[place], mixing.low[place], mixing.high[place])

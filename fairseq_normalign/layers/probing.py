@@ -16,7 +16,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.layers.token_table import ReadText
 from fairseq_normalign.progress import over
-from fairseq_normalign.results.blocks import Block, Cell, Curves, Table, by_layer
+from fairseq_normalign.results.blocks import Block, Curves, Rows, Table, by_layer
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.text.treebank import Tree
 
@@ -75,7 +75,7 @@ class ProbingResult(Result):
 
     def blocks(self) -> list[Block]:
         curves = []
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for place, model in enumerate(self.models):
             curves.append(by_layer(model.name, _percent(model.accuracy), colour=place))
             name, shuffled = f"{model.name}, shuffled", _percent(model.shuffled)

@@ -36,12 +36,12 @@ from fairseq_normalign.layers.weight_and_norm import (
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Cloud,
     Clouds,
     Grid,
     Note,
     Row,
+    Rows,
     Table,
     chosen_from,
 )
@@ -397,7 +397,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 def _norms_table(kind: str, measured: Statistics) -> Table:
     """Norms of x for each layer, of f(x) for each head, and of both for all; expansion rates."""
-    rows: list[list[Cell]] = []
+    rows: Rows = []
 
     def add(name: str, lengths: Lengths, place: int, rate: float | None) -> None:
         rows.append([name, *_numbers(column[place] for column in lengths), rate])
@@ -419,14 +419,14 @@ def _relations_table(kind: str, measured: Statistics) -> Table:
         relations[f"α, ‖f(x)‖: {measured.categories[place]}"] = measured.cells[place]
     relations["frequency rank, α"] = measured.rank_weights
     relations["frequency rank, ‖f(x)‖"] = measured.rank_norms
-    rows: list[list[Cell]] = [[name, *relation] for name, relation in relations.items()]
+    rows: Rows = [[name, *relation] for name, relation in relations.items()]
     columns = ["", "ρ", "points", "of"]
     return Table(columns, rows, "Rank correlations (Spearman)", name=f"{kind}.correlations")
 
 
 def _heads_table(kind: str, measured: Statistics) -> Table:
     """What each head gives to each category."""
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for layer in measured.layers:
         for number, head in enumerate(layer.heads):
             for place, category in enumerate(measured.categories):
@@ -437,7 +437,7 @@ def _heads_table(kind: str, measured: Statistics) -> Table:
 
 
 def _singular_values(kind: str, measured: Statistics) -> Table:
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for layer in measured.layers:
         for head, values in zip(layer.heads, layer.singular, strict=True):
             rows += [[str(head), number, value] for number, value in enumerate(values, 1)]
