@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +101,11 @@ def add_occurrences(
 def divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Means; nan where there is nothing."""
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """As tables and maps take them, which have no nan."""
+    return [None if math.isnan(value) else float(value) for value in values]
 
 
 class BlockBatch(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,13 @@ from torch import Tensor
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.layers.block_pass import BlockBatch, add_occurrences, divided, memberships
+from fairseq_normalign.layers.block_pass import (
+    BlockBatch,
+    add_occurrences,
+    divided,
+    memberships,
+    numbers,
+)
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.results.blocks import (
@@ -207,9 +212,7 @@ def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
     means = mixing.macro if average == "macro" else mixing.micro
     of_analysis = 100 * means[:, ANALYSES.index(analysis)]  # (L, K+1)
     kept = [place for place, tokens in enumerate(mixing.tokens) if tokens]
-    values = []
-    for layer in of_analysis[:, kept].tolist():
-        values.append([None if math.isnan(number) else number for number in layer])
+    values = [numbers(layer) for layer in of_analysis[:, kept]]
     return Grid(
         f"{KINDS[kind].title}: {analysis}, mixing ratio",
         "layer",

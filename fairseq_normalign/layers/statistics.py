@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -25,7 +24,13 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import BlockBatch, add_occurrences, divided, memberships
+from fairseq_normalign.layers.block_pass import (
+    BlockBatch,
+    add_occurrences,
+    divided,
+    memberships,
+    numbers,
+)
 from fairseq_normalign.layers.categories import Categories
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.weight_and_norm import (
@@ -289,8 +294,8 @@ def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, A
     known: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     for (kind, layer), attention in attentions(model).items():
         if kind in known and head_count(attention):
-            numbers = list(head_numbers(attention))
-            known[kind][str(layer)] = {**affine(attention), "heads": numbers}
+            heads = list(head_numbers(attention))
+            known[kind][str(layer)] = {**affine(attention), "heads": heads}
     return known
 
 
@@ -373,7 +378,7 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
 
 def _category_map(title: str, measured: Statistics, value: Callable) -> Grid:
     """A row for each layer, a column for each category; means over heads."""
-    values = [_numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
+    values = [numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
     rows = [str(layer.layer + 1) for layer in measured.layers]
     columns = [measured.categories[place] for place in measured.shown]
     return Grid(title, "layer", "category", rows, columns, values, numbers=True)
@@ -383,16 +388,13 @@ def _head_map(title: str, measured: Statistics, value: Callable) -> Grid:
     count = 1 + max(layer.heads[-1].head for layer in measured.layers)
     values = []
     for layer in measured.layers:
-        numbers = [head.head for head in layer.heads]
-        known = dict(zip(numbers, _numbers(value(layer)), strict=True))
-        values.append([known.get(head) for head in range(count)])
+        row: list[float | None] = [None] * count
+        for head, number in zip(layer.heads, numbers(value(layer)), strict=True):
+            row[head.head] = number
+        values.append(row)
     rows = [str(layer.layer + 1) for layer in measured.layers]
     columns = [str(head + 1) for head in range(count)]
     return Grid(title, "layer", "head", rows, columns, values, absent="removed")
-
-
-def _numbers(values: Iterable[float]) -> list[float | None]:
-    return [None if math.isnan(value) else float(value) for value in values]
 
 
 def _norms_table(kind: str, measured: Statistics) -> Table:
@@ -400,7 +402,7 @@ def _norms_table(kind: str, measured: Statistics) -> Table:
     rows: Rows = []
 
     def add(name: str, lengths: Lengths, place: int, rate: float | None) -> None:
-        rows.append([name, *_numbers(column[place] for column in lengths), rate])
+        rows.append([name, *numbers(column[place] for column in lengths), rate])
 
     for layer in measured.layers:
         add(f"‖x‖, layer {layer.layer + 1}", layer.inputs, 0, layer.rate)
@@ -431,7 +433,7 @@ def _heads_table(kind: str, measured: Statistics) -> Table:
         for number, head in enumerate(layer.heads):
             for place, category in enumerate(measured.categories):
                 of_cell = [value(layer)[number, place] for value in BY_CATEGORY.values()]
-                rows.append([str(head), category, *_numbers(of_cell)])
+                rows.append([str(head), category, *numbers(of_cell)])
     columns = ["head", "category", *BY_CATEGORY]
     return Table(columns, rows, "Heads by category", name=f"{kind}.heads", hidden=True)
 
