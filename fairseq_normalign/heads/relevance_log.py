@@ -150,13 +150,12 @@ def read_log(path: str | Path) -> list[Entry]:
     for number, line in enumerate(read_lines(path), 1):
         where = f"{name_of(path)}:{number}"
         entry = _parsed(line, where)
-        if entries and entry.updates <= entries[-1].updates:
-            raise InputError(
-                f"{where}: {entry.updates} updates after {entries[-1].updates}; expected more with "
-                "every line"
-            )
-        if entries and entry.heads.keys() != entries[0].heads.keys():
-            raise InputError(f"{where}: other heads than in line 1; expected those of one model")
+        for before in entries[-1:]:
+            if entry.updates <= before.updates or entry.heads.keys() != before.heads.keys():
+                raise InputError(
+                    f"{where}: does not follow the line before; expected the log of one training, "
+                    "with more updates in every line"
+                )
         entries.append(entry)
     return entries
 

@@ -282,12 +282,12 @@ def _occurrences(
     word: str, text: ReadText, tokens: Tokens, options: EvolutionOptions
 ) -> list[np.ndarray]:
     """The pieces of each occurrence of a word, of some of them if it is frequent."""
-    pieces: dict[tuple[int, int], list[int]] = {}
-    keys = zip(tokens.sentences.tolist(), tokens.words.tolist(), strict=True)
-    for place, (sentence, number) in enumerate(keys):
+    _, first = np.unique(tokens.text_words, return_index=True)
+    occurrences = []
+    for pieces in np.split(np.arange(len(tokens.types)), first[1:]):
+        sentence, number = tokens.sentences[pieces[0]], tokens.words[pieces[0]]
         if text.text(text.pairs[sentence])[number] == word:
-            pieces.setdefault((sentence, number), []).append(place)
-    occurrences = [np.array(places) for places in pieces.values()]
+            occurrences.append(pieces)
     if len(occurrences) < 2:
         raise InputError(
             f"--words: {word!r} comes {len(occurrences)} times in the text; expected 2 or more"

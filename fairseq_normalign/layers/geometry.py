@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import rel_entr
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
@@ -157,8 +158,7 @@ def mutual_information(labels: np.ndarray, clusters: np.ndarray) -> float:
     np.add.at(table, (labels, clusters), 1)
     joint = table / table.sum()
     independent = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
-    seen = joint > 0
-    return float((joint[seen] * np.log(joint[seen] / independent[seen])).sum())
+    return float(rel_entr(joint, independent).sum())
 
 
 def shuffled_information(
@@ -182,13 +182,18 @@ def view_of(states: Tensor) -> View:
     Args:
         states: X, (N, C).
     """
-    centred = states.double() - states.double().mean(0)
-    u, s, vh = torch.linalg.svd(centred, full_matrices=False)
+    u, s, vh = _components(states)
     variance = s.square().cumsum(0)
     if not variance[-1] > 0:
         raise InputError("all states of a layer are equal; there is nothing to compare")
     kept = int((variance < VARIANCE * variance[-1]).sum()) + 1
     return View(u[:, :kept], s[:kept, None] * vh[:kept])
+
+
+def _components(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and Vᵀ of centred states."""
+    exact = states.double()
+    return torch.linalg.svd(exact - exact.mean(0), full_matrices=False)
 
 
 def shuffled_view(view: View, rng: np.random.Generator) -> View:
@@ -230,8 +235,7 @@ def principal_plane(states: Tensor) -> tuple[np.ndarray, float]:
     Returns:
         (N, 2), and the share.
     """
-    centred = states.double() - states.double().mean(0)
-    u, s, vh = torch.linalg.svd(centred, full_matrices=False)
+    u, s, vh = _components(states)
     signs = vh.gather(1, vh.abs().argmax(1, keepdim=True)).sign().squeeze(1)
     plane = (u * s * signs)[:, :2]
     variance = s.square()

@@ -19,7 +19,6 @@ from fairseq_normalign.host.attention_modules import (
     attentions,
     head_count,
     head_numbers,
-    head_width,
     out_bias,
     out_weight,
     value_projection,
@@ -302,18 +301,23 @@ def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, A
 def affine(attention) -> dict[str, Any]:
     """Singular values and expansion rates of f, gates included: of each head, and of all."""
     values = value_projection(attention)
-    width = head_width(attention)
+    by_head = (head_count(attention), -1)
     weight = values.weight.detach()
     bias = weight.new_zeros(len(weight)) if values.bias is None else values.bias.detach()
     out = out_weight(attention).detach()
     singular, rates = [], []
-    for head in range(head_count(attention)):
-        part = slice(head * width, (head + 1) * width)
-        of_head = singular_values(weight[part], bias[part], out[:, part])
+    of_heads = zip(
+        weight.unflatten(0, by_head),
+        bias.unflatten(0, by_head),
+        out.unflatten(1, by_head).unbind(1),
+        strict=True,
+    )
+    for parts in of_heads:
+        of_head = singular_values(*parts)
         singular.append(of_head.tolist())
         rates.append(expansion_rate(of_head, weight.shape[1]))
-    shift = out_bias(attention)
-    together = singular_values(weight, bias, out, None if shift is None else shift.detach())
+    added = out_bias(attention)
+    together = singular_values(weight, bias, out, None if added is None else added.detach())
     return {
         "singular": singular,
         "rates": rates,
