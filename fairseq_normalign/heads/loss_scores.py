@@ -88,11 +88,8 @@ def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
     """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
     outputs: dict[Name, Tensor] = {}
 
-    def keeper(name):
-        def keep(module, args):
-            outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
-
-        return keep
+    def keep(name, module, args):
+        outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
 
     by_name = attentions(model)
     for name, attention in by_name.items():
@@ -101,7 +98,7 @@ def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
         stack.enter_context(evaluation_mode(model))
         stack.enter_context(explicit_path(by_name.values()))  # on which W_O is called
         for name, attention in by_name.items():
-            handle = out_projection(attention).register_forward_pre_hook(keeper(name))
+            handle = out_projection(attention).register_forward_pre_hook(partial(keep, name))
             stack.callback(handle.remove)
         yield outputs
 

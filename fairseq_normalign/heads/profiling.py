@@ -84,8 +84,7 @@ class HeadMeasure:
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         """Adds what some pairs say, which come by their lines."""
 
-    def merge(self, left: Partial, right: Partial) -> Partial:
-        return merged(left, right)
+    merge = staticmethod(merged)
 
     def finding(self, tally: Tally, prepared: Known) -> Finding | Mapping[Head, float]:
         """What all pairs say."""

@@ -120,10 +120,9 @@ class GateLog(Result):
         left = self.entries[-1].open_heads()
         curves = []
         for head in heads:
-            values = [getattr(entry.heads[head], name) for entry in self.entries]
-            points = [
-                Point(entry.updates, y) for entry, y in zip(self.entries, values, strict=True)
-            ]
+            points = []
+            for entry in self.entries:
+                points.append(Point(entry.updates, getattr(entry.heads[head], name)))
             curves.append(Curve(str(head), points, head not in left, layers.index(head.layer)))
         return Curves(
             f"{KINDS[kind].title}: {SHOWN[name]}",

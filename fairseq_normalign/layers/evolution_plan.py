@@ -198,16 +198,16 @@ def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> dict[s
     for pair in text.pairs:
         words = text.text(pair)
         spelled.append((text.pieces(pair), [words[word] for word in text.piece_words(pair)]))
+    counts = getattr(text.reader, text.side).vocabulary.counts
     if options.frequencies:
         counts = read_frequencies(options.frequencies)
-        frequency = Frequencies(counts, options.frequencies, spelled)
-    else:
-        counts = getattr(text.reader, text.side).vocabulary.counts
-        try:
-            frequency = Frequencies(dict(counts), "the dictionary", spelled)
-        except InputError as error:
-            _warn(f"no groups of frequency: {error}")
-            return {}
+    try:
+        frequency = Frequencies(counts, options.frequencies or "the dictionary", spelled)
+    except InputError as error:
+        if options.frequencies:
+            raise
+        _warn(f"no groups of frequency: {error}")
+        return {}
     by_sentence = [frequency(pieces, words) for pieces, words in spelled]
     places = zip(tokens.sentences.tolist(), tokens.positions.tolist(), strict=True)
     of_tokens = np.array([by_sentence[sentence][position] for sentence, position in places])
