@@ -261,6 +261,8 @@ def test_gates(task, pairs):
     assert set(scores) == set(starmap(Head, product(["cross"], (0, 1), range(4))))
     expected = forcing.model.decoder.layers[1].encoder_attn.out_proj.gate_values()[3]
     assert scores[Head("cross", 1, 3)] == pytest.approx(expected.item())
+    alone = TeacherForcing(forcing.model, task, attention="encoder")
+    assert "gate" not in profile(ready(alone), pairs, ["gate"]).scores
 
 
 @pytest.mark.parametrize("by", ["norm", "confidence", "relevance", "importance"])

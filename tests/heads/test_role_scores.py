@@ -54,11 +54,11 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
     model = build_model(task=task)
     ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
     measured = profile(ready, pairs, ["positions"], max_tokens=30)
-    shares, labels = (measured.by_score["positions"][place] for place in (0, 3))
+    found = measured.by_score["positions"]
     patterns = {}
     for head, name, share in measured.tables()["patterns"].rows:
         patterns.setdefault(head, {})[name] = share / 100
-    assert {head.kind for head in shares} == {"encoder", "decoder"}
+    assert {head.kind for head in found.scores} == {"encoder", "decoder"}
     positions = []
     for pair in pairs[:2]:
         words = range(len(pair.source.tokens) - 1)
@@ -66,8 +66,8 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
         positions += [int(weights[t, words].argmax()) - t for t in words]
     head = Head("encoder", 1, 2)
     assert (
-        shares[head]
-        == positions.count(int(labels["position"][head])) / len(positions)
+        found.scores[head]
+        == positions.count(int(found.labels["position"][head])) / len(positions)
         == max(map(positions.count, positions)) / len(positions)
     )
     assert patterns[str(head)]["next"] == pytest.approx(positions.count(1) / len(positions))
