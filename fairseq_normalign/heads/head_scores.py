@@ -242,6 +242,17 @@ HEAD_SCORES: dict[str, HeadScore] = {
         low=True,
         percent=True,
     ),
+    "UAS": HeadScore(
+        _later("syntax", "Syntax"),
+        "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
+        encoder=True,
+        percent=True,
+    ),
+    "BLEU": HeadScore(
+        _later("loss_scores", "BleuAblation"),
+        "loss of BLEU with the head off; slow",
+        ranks=True,
+    ),
     "positions": HeadScore(
         _later("roles", "PositionWatcher"),
         "role: relative position of the maxima",
@@ -258,17 +269,6 @@ HEAD_SCORES: dict[str, HeadScore] = {
         percent=True,
         share="rare-token share",
         default=True,
-    ),
-    "UAS": HeadScore(
-        _later("syntax", "Syntax"),
-        "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
-        encoder=True,
-        percent=True,
-    ),
-    "BLEU": HeadScore(
-        _later("loss_scores", "BleuAblation"),
-        "loss of BLEU with the head off; slow",
-        ranks=True,
     ),
 }
 

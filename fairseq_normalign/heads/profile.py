@@ -65,7 +65,7 @@ class Profile(Result):
     about = "Every map shows one score of all heads: a row for each layer, a column for each head."
 
     @property
-    def scores(self) -> dict[str, Mapping[Head, float]]:
+    def scores(self) -> dict[str, dict[Head, float]]:
         """Those that are compared: without the shares that roles are awarded by."""
         return {name: of for name, of in self._measured().items() if not HEAD_SCORES[name].share}
 
@@ -79,8 +79,13 @@ class Profile(Result):
             roles += finding.roles.get(head, ())
         return roles
 
-    def _measured(self) -> dict[str, Mapping[Head, float]]:
-        return {name: found.scores for name, found in self.by_score.items() if found.scores}
+    def _measured(self) -> dict[str, dict[Head, float]]:
+        measured = {}
+        for name, found in self.by_score.items():
+            if found.scores:
+                heads = [head for head in self.heads if head in found.scores]
+                measured[name] = {head: found.scores[head] for head in heads}
+        return measured
 
     def _shown(self) -> dict[str, dict[Head, float]]:
         """All scores, shares in percent."""

@@ -9,8 +9,8 @@ from fairseq_normalign.names import Head
 def row(name: str, heads: dict, bleu: float, speed: float, layer: int, scratch=None) -> Row:
     named = []
     for kind, counts in heads.items():
-        for layer, count in enumerate(counts):
-            named += [Head(kind, layer, number) for number in range(count)]
+        for place, count in enumerate(counts):
+            named += [Head(kind, place, number) for number in range(count)]
     made = {"BLEU": "tok:none", "AER": f"AER|layer:auto:{layer}"}
     scores = {"BLEU": bleu, "AER": 37.25}
     return Row(name, tuple(named), 4_973_568, 19.94544, scores, made, speed, scratch)

@@ -69,7 +69,7 @@ def test_what_embeddings_know_is_read_and_shuffled_tags_are_not(model):
 
 def test_a_word_is_the_mean_of_its_pieces(model):
     text = model("w1@@ w2 w3", "w4@@ w5@@ w6")
-    of_layers = word_states(text, tokens_of(text))
+    of_layers = word_states(text, tokens_of(text, unknown_too=True))
     assert of_layers.shape == (3, 3, 16)
     for layer, of_batch in enumerate(text.states.run(text.pairs)):
         slow = [of_batch[0, :2].mean(0), of_batch[0, 2], of_batch[1, :3].mean(0)]
