@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from fairseq_normalign import NormAligner, text_pairs
 from fairseq_normalign.text.links import parse_links
 from tests.conftest import ROOT, run
 
@@ -43,3 +44,28 @@ def test_a_head_score(corpus, checkpoint, tmp_path):
         len(re.findall(r"^(?:encoder|decoder|cross)\.\d\.\d +0\.\d+ +\d+\.\d+", done.stdout, re.M))
         == 36
     )
+
+
+def test_a_measure(corpus, checkpoint, tmp_path):
+    """Its result has a number for each layer, whatever the size of chunks."""
+    page = (ROOT / "docs/add-a-method.md").read_text(encoding="utf-8")
+    names: dict = {}
+    aligner = NormAligner.from_checkpoint(
+        str(checkpoint),
+        data=str(corpus / "data-bin"),
+        bpe="sentencepiece",
+        model=str(corpus / "spm.model"),
+    )
+    texts = [(corpus / f"test.{side}").read_text().splitlines() for side in ("src", "tgt")]
+    names["aligner"] = aligner
+    names["pairs"] = list(text_pairs(zip(*texts, strict=True), aligner.reader))
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, use = [block for block in blocks if "class Focus:" in block or "Focus()" in block]
+    exec(code, names)  # noqa: S102  (our own page)
+    exec(use, names)  # noqa: S102
+    whole = names["result"].means
+    assert len(whole) == 3
+    assert all(0 < mean < 1 for mean in whole)
+    names["Focus"].pairs_per_chunk = 7
+    exec(use, names)  # noqa: S102
+    assert names["result"].means == pytest.approx(whole, rel=1e-5)

@@ -135,7 +135,8 @@ class Lexicon:
                 lexicon._count(sources[source], targets[target], float(count))
             times = zip(arrays["pair"].tolist(), arrays["times"].tolist(), strict=True)
             lexicon.pairs.update(dict(times))
-            sound = str(arrays["format"]) == FORMAT and np.isfinite(lexicon.total)
+            is_lexicon = str(arrays["format"]) == FORMAT
+            sound = is_lexicon and np.isfinite(lexicon.total) and min(links[2], default=0) >= 0
         except FileNotFoundError:
             raise
         except (*DAMAGED_ARCHIVE, LookupError):

@@ -164,13 +164,14 @@ def task(
 ) -> Task:
     """What is measured of one checkpoint."""
     from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, raw_corpus
 
     model = load(args, attention=attention_of(args))
     corpus = raw_corpus(args, [model], need_target=args.attention != "encoder")
     reader = ChunkReader([model], corpus.kind, too_long=args.too_long)
     pairs = list(islice(corpus.items, args.limit))
-    reader.examine(pairs)
+    reader.examine(pairs[:EXAMINED_PAIRS])
     jobs = []
     for measure in measures:
         items = measure.items(pairs)

@@ -20,8 +20,14 @@ from fairseq_normalign.host.model_files import (
     find_pieces,
     marks_of,
 )
+from fairseq_normalign.progress import is_quiet
 
 READING = "reading.json"  # of folders that normalign import made: says how text is read
+SPLITTERS = {
+    "sentencepiece": "SentencePiece",
+    "subword_nmt": "BPE codes",
+    "fastbpe": "fastBPE codes",
+}
 
 
 def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool) -> None:
@@ -31,7 +37,7 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
         names: the words that are no options.
         several: ``--path`` is a list.
     """
-    args.found = ""
+    args.found, args.reverse_pieces = "", {}
     if args.path:
         if len(names) > 1:
             raise InputError(f"{names[1]}: unexpected; with --path, the only word is DATA")
@@ -45,14 +51,31 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
     args.data = args.data or _data_of(checkpoint)
     _place_texts(args, texts)
     found = [checkpoint.name]
+    pieces: dict[str, str] = {}
     if args.data:
         found += [path.name for path in dictionaries(Path(args.data))]
-        found += _place_pieces(args, checkpoint)
+        pieces = _place_pieces(args, checkpoint)
+    if pieces:
+        files = [Path(value).name for name, value in pieces.items() if name != "bpe"]
+        found.append(f"{SPLITTERS[args.bpe]} {' and '.join(files)}")
     args.found = f"{model}: {', '.join(found)}"
     if getattr(args, "reverse_path", None):
-        reverse = checkpoint_of(args.reverse_path)
-        args.reverse_path = str(reverse)
-        args.reverse_data = args.reverse_data or str(find_data(reverse) or args.data)
+        _place_reverse(args, pieces)
+
+
+def _place_reverse(args: argparse.Namespace, pieces: Mapping[str, str]) -> None:
+    """The same for the model of the other direction, which may split text in its own way."""
+    reverse = checkpoint_of(args.reverse_path)
+    args.reverse_path = str(reverse)
+    args.reverse_data = args.reverse_data or str(find_data(reverse) or args.data)
+    if pieces:
+        own = _pieces_of(reverse, Path(args.reverse_data))
+        if _contents(own) != _contents(pieces):
+            args.reverse_pieces = own
+
+
+def _contents(pieces: Mapping[str, str]) -> set[bytes]:
+    return {Path(value).read_bytes() for name, value in pieces.items() if name != "bpe"}
 
 
 def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> None:
@@ -65,7 +88,7 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
             f"{args.path}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
         )
     complete_options(args, defaults)
-    if args.found:
+    if args.found and not is_quiet():
         path = args.path[0] if isinstance(args.path, list) else args.path
         languages = [language or "?" for language in stored_languages(path).values()]
         shell.say(f"{args.found}, {' → '.join(languages)}")
@@ -100,20 +123,24 @@ def _place_texts(args: argparse.Namespace, texts: Sequence[str]) -> None:
         setattr(args, name, text)
 
 
-def _place_pieces(args: argparse.Namespace, checkpoint: Path) -> list[str]:
+def _place_pieces(args: argparse.Namespace, checkpoint: Path) -> dict[str, str]:
     """Sets how text is split into pieces, unless options say so; returns what was found."""
-    data = Path(args.data)
+    data = Path(args.data.split(":")[0])
     if args.bpe or args.post_process or (data / READING).is_file():
-        return []
-    dictionary = dictionaries(data)[0]
+        return {}
+    if not dictionaries(data):
+        raise InputError(f"{data}: no dictionaries (dict.*.txt) in this folder")
     if not getattr(args, "source_file", None):  # binarised: pieces only join to words
-        args.post_process = marks_of(dictionary)
-        return []
-    found = find_pieces([checkpoint.parent, data], dictionary, lambda: _languages(checkpoint))
-    for name, value in found.items():
-        setattr(args, name, value)
-    files = [Path(value).name for name, value in found.items() if name != "bpe"]
-    return [f"{found['bpe']} {' and '.join(files)}"] if found else []
+        args.post_process = marks_of(dictionaries(data)[0])
+        return {}
+    found = _pieces_of(checkpoint, data)
+    vars(args).update(found)
+    return found
+
+
+def _pieces_of(checkpoint: Path, data: Path) -> dict[str, str]:
+    folders = [checkpoint.parent, data]
+    return find_pieces(folders, dictionaries(data)[0], lambda: _languages(checkpoint))
 
 
 def _languages(checkpoint: Path) -> tuple[str | None, str | None]:

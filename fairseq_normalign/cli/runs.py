@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # what became of long pairs by the notes of chunks that had any.
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
-    *("output", "lexicon", "decision", "own", "fairseq_argv", *options.TEXTS),
+    *("output", "lexicon", "decision", "own", "fairseq_argv", "found", *options.TEXTS),
     "cpu",  # the device is compared
 }
 PARTS_OF_DATA = ("dict.*", "reading.json")

@@ -24,6 +24,16 @@ OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }
 LONGEST = 100_000  # of what a * repeats: enough for any list of layers, too little to fill a memory
 SHOWN = 60  # characters of an option in a message
+# What an expression raises that is no value, or too large.
+NO_VALUE = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
 NUMERIC = "biufc"  # kinds of dtypes: truth values, integers, floats, complex numbers
 
 
@@ -94,7 +104,7 @@ def evaluate(text: Any, *scopes: Any) -> Any:
         raise TypeError("eval() arg 1 must be a string")  # as of ``eval``: fairseq expects it
     try:
         return _value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError):
+    except NO_VALUE:
         raise RefusedOption(text) from None
 
 

@@ -56,10 +56,9 @@ def _how_to_download(model: str) -> str:
 
 def find_data(checkpoint: Path, trained_on: str | None = None) -> Path | None:
     """The folder of dictionaries: the checkpoint's own, else the one that it was trained on."""
-    folders = [checkpoint.parent, *map(Path, (trained_on or "").split(":"))]
-    for folder in folders:
-        if dictionaries(folder):
-            return folder
+    for folder in [str(checkpoint.parent), *(trained_on or "").split(":")]:
+        if folder and dictionaries(Path(folder)):
+            return Path(folder)
     return None
 
 

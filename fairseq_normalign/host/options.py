@@ -23,6 +23,10 @@ from fairseq_normalign.text.links import GoldFile
 
 MAX_TOKENS = 4000
 OPPOSITE = {"source_lang": "target_lang", "target_lang": "source_lang"}
+PIECE_FILES = (
+    *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
+    *("bpe_codes", "source_bpe_codes", "target_bpe_codes"),
+)
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -114,11 +118,14 @@ def load(
     """The model that the options name, or the one of the reverse direction."""
     overrides = dict(args.model_overrides)
     path, data = (args.reverse_path, _reverse_data(args)) if reverse else (args.path, args.data)
-    has_own = reverse and has_reading(data)
+    pieces = getattr(args, "reverse_pieces", {}) if reverse else {}
+    has_own = reverse and (has_reading(data) or bool(pieces))
     if has_own:  # languages and pieces of its own
         overrides.update(_own_languages(args))
         args = argparse.Namespace(**vars(args))
         apply_reading(args, data)
+        if pieces:
+            vars(args).update({**dict.fromkeys(PIECE_FILES), **pieces})
     elif reverse and {"source_lang", "target_lang"} <= set(overrides):
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)

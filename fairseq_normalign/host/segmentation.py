@@ -198,7 +198,7 @@ class FastCodes:
     def __init__(self, path: str) -> None:
         from subword_nmt.apply_bpe import BPE
 
-        lines = Path(file_utils.cached_path(path)).read_text(encoding="utf-8").splitlines()
+        lines = Path(file_utils.cached_path(path)).read_text(encoding="utf-8").split("\n")
         merges = [line.rpartition(" ")[0] for line in lines]
         self.bpe = BPE(io.StringIO("\n".join(["#version: 0.2", *merges])))
 

@@ -46,7 +46,7 @@ def digest(folder: Path) -> str:
     """Of all files that an import may read, and of our version."""
     hashed = hashlib.sha256(__version__.encode())
     files = sorted({path for pattern in READ for path in folder.glob(pattern)})
-    for path in files:
+    for path in filter(Path.is_file, files):  # a link may lead nowhere
         hashed.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
             while block := file.read(1 << 20):

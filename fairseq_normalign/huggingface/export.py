@@ -146,6 +146,8 @@ def _filled(
         numbers = [head.head for head in kept if head[:2] == (kind, layer)]
         places = columns_of(numbers, width // counts[kind, layer])
         for part, dim in OF_HEADS.items():
+            if prefix + part not in whole:  # of a layout of fairseq before 0.9; refused below
+                continue
             values = whole[prefix + part]
             shape = [*values.shape]
             shape[dim] = width
@@ -317,4 +319,8 @@ def _sentencepiece_models(data: Path) -> list[Path]:
     apply_reading(told, data)
     options = [f"{side}_sentencepiece_model" for side in ("source", "target")]
     names = [getattr(told, option, None) or told.sentencepiece_model for option in options]
-    return [] if None in names else [Path(name) for name in names]
+    models = [] if None in names else [Path(name) for name in names]
+    for model in models:
+        if not model.is_file():
+            raise InputError(f"{model}: no such file; expected a SentencePiece model")
+    return models

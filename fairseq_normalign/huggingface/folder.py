@@ -22,7 +22,8 @@ SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", PICKLE, f"{PICKLE}.index.json")
 POINTER = b"version https://git-lfs"
 FOLDER = "expected the folder of a Hugging Face model"
-LARGEST = 1 << 20  # no model has more words or positions; names and tables of them are built
+LARGEST = 1 << 20  # no model has more words; names and tables of them are built
+MOST_POSITIONS = 1 << 17  # likewise
 # Hugging Face's names of activation functions, and fairseq's.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -134,7 +135,8 @@ def check_settings(
             odd.append(name)
     for name in sizes:
         size = config.get(name)
-        if type(size) is not int or not 1 <= size <= LARGEST:
+        largest = MOST_POSITIONS if name == "max_position_embeddings" else LARGEST
+        if type(size) is not int or not 1 <= size <= largest:
             odd.append(name)
     if odd:
         told = "; ".join(f"{name} is {config.get(name)!r}" for name in odd)

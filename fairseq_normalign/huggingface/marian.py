@@ -103,6 +103,8 @@ def _vocabulary(
     folder: HuggingFaceFolder, file: str, models: Sequence[str], size: int
 ) -> Vocabulary:
     numbers = folder.json(file)
+    if len(set(numbers.values())) < len(numbers):
+        raise InputError(f"{folder.path / file}: two pieces have the same number")
     for name in models:
         check_fits(folder, name, numbers)
     config: dict[str, Any] = folder.config

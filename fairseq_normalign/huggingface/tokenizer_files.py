@@ -65,14 +65,22 @@ def byte_level_bpe(folder: HuggingFaceFolder) -> tuple[Numbers, list[str]]:
     if folder.has("vocab.json") and folder.has("merges.txt"):
         lines = folder.file("merges.txt").read_text(encoding="utf-8").split("\n")
         merges = [line for line in lines if line and not line.startswith("#version")]
-        return folder.json("vocab.json"), merges
+        return folder.json("vocab.json"), _merges(folder, merges)
     model = folder.tokenizer.get("model", {})
     if model.get("type") != "BPE":
         raise InputError(
             f"{folder}: has no vocab.json and merges.txt, nor a tokenizer.json of a BPE"
         )
     merges = [line if isinstance(line, str) else " ".join(line) for line in model["merges"]]
-    return model["vocab"], merges
+    return model["vocab"], _merges(folder, merges)
+
+
+def _merges(folder: HuggingFaceFolder, merges: list[str]) -> list[str]:
+    """Refuses what is no merge: fairseq would split words in another way, without a word."""
+    for merge in merges:
+        if len(merge.split(" ")) != 2:
+            raise InputError(f"{folder}: {merge[:40]!r} is no merge of two pieces")
+    return merges
 
 
 def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]:

@@ -26,6 +26,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ PREPARED = re.compile(f"prepared-(?P<name>{NAME}).json")
 CHUNK = re.compile(f"chunk-(?P<name>{NAME})-(?P<number>[0-9]{{7,15}})")
 SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
+MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
 # What bytes that were changed can raise on their way to values.
 DAMAGE = (
@@ -250,20 +252,20 @@ class RunFolder:
         return {name: chunks for name, (_, chunks, _) in end.items()}
 
     def _refuse_missing(self, name: str, chunks: int, pairs: int, shards: int) -> None:
-        missing = []
-        found = 0
-        for number in range(chunks):
-            known = self._read_chunk(name, number)
-            if known is None:
-                missing.append(number)
-            else:
-                found += known.pairs
-        if missing:
-            of_shards = sorted({number % shards for number in missing})
+        sizes = {}
+        for number in self.done(name):
+            known = self._read_chunk(name, number) if number < chunks else None
+            if known is not None:
+                sizes[number] = known.pairs
+        count = chunks - len(sizes)
+        if count:
+            missing = (number for number in range(chunks) if number not in sizes)
+            of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
             raise InputError(
-                f"{self.path}: {len(missing)} of {chunks} chunks are missing or damaged, of shards "
+                f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
+        found = sum(sizes.values())
         if found != pairs:
             raise InputError(
                 f"{self.path}: the chunks have {found} pairs; expected {pairs}, as the shards say"
@@ -334,10 +336,11 @@ class RunFolder:
         path = (folder or self.path) / self._chunk_path(name, number).name
         try:
             header, body = _verified(path.read_bytes())
+            identity = header["run"], header["chunk"]
             kept = Kept(header["text"], header["pairs"], _unpacked(body, header))
         except DAMAGE:
             return None
-        if (header["run"], header["chunk"]) != (self._identity(name), number):
+        if identity != (self._identity(name), number):
             raise InputError(f"{path}: is a chunk of another run; expected this run's alone")
         lines = kept.made.text.count("\n")
         return kept if header["arrays"] or lines == kept.pairs else None

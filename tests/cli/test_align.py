@@ -260,27 +260,15 @@ def test_shift_att_of_two_models(corpus, checkpoint, reverse, text, pieces, tmp_
     )
 
 
-def test_shift_att_in_tables_and_as_evidence(corpus, checkpoint, text, pieces):
-    gold = ["--gold", corpus / "test.talp"]
-    table = align(
-        corpus, checkpoint, *text, *pieces, "--all", *gold, "--methods", "norms", "shift-att"
-    )
-    assert "extract:argmax|shift-att:skip,none,piece-argmax" in table.stderr
-    names = [line.split(",")[0] for line in table.stdout.split("\n\n")[0].splitlines()]
-    assert names[2:] == ["norms", "shift-att", "norms"]  # shift-att has one step
-    evidence = ["--combine", "product", "--evidence", "shift-att.1.input", "norms.2.output"]
-    combined = align(corpus, checkpoint, *text, *pieces, *evidence)
-    assert "evidences:2" in combined.stderr
-
-
 def test_a_method_of_the_whole_model_beside_methods_of_layers(corpus, checkpoint, text, pieces):
-    methods = ["weights", "norms", "shift-att", "lrp-epsilon"]
+    methods = ["norms", "shift-att", "lrp-epsilon"]
     options = ["--all", "--gold", corpus / "test.talp", "-f", "json", "--methods", *methods]
     done = align(corpus, checkpoint, *text, *pieces, *options)
+    assert "extract:argmax|shift-att:skip,none,piece-argmax" in done.stderr
     result = stored_result(json.loads(done.stdout), "stdout")
     assert [row[0] for row in result.tables()["methods"].rows] == [*methods, "(forward pass)"]
     cells = cells_of(result)
-    assert len(cells) == 3 * (2 + 2 + 1) + 1
+    assert len(cells) == 3 * (2 + 1) + 1
     for row in cells:
         assert row["95 % from"] <= row["AER"] <= row["to"]
 
@@ -339,7 +327,7 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
 @pytest.fixture
 def drawn(monkeypatch):
     """What is drawn, with its panels."""
-    from fairseq_normalign.report import pictures
+    from fairseq_normalign.alignment import pictures
 
     calls = []
     draw = pictures.soft_alignments
@@ -480,7 +468,8 @@ def test_bad_input_exits_2_with_one_line_and_writes_nothing(case, corpus, checkp
     done = align(corpus, checkpoint, *options, "--output", output, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    *warned, line = done.stderr.splitlines()
     assert re.search(message, line), line
+    assert all("warning" in other for other in warned)
     assert output.read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -8,6 +8,7 @@ import pytest
 
 from fairseq_normalign.cli import align, evaluate, export, heads, plot, prune
 from fairseq_normalign.cli.main import COMMANDS
+from fairseq_normalign.cli.runs import command_of
 from fairseq_normalign.errors import InputError
 
 HELP = """
@@ -151,6 +152,7 @@ def test_a_model_has_its_files_beside_it(place):
     words += ["--bpe", "sentencepiece", "--sentencepiece-model", "data/spm.model", "--cpu"]
     full = align.parse_args([*words, "--reverse-path", "model.pt", "--reverse-data", "data"])
     assert {**vars(short), "found": ""} == vars(full)
+    assert command_of(short) == command_of(full)  # a run that was begun by one goes on by the other
     binarised = align.parse_args(["data/"])
     assert (binarised.source_file, binarised.post_process) == (None, "sentencepiece")
 
@@ -163,10 +165,12 @@ def test_a_model_has_its_files_beside_it(place):
             r"model\.pt: unexpected; the words .* MODEL",
         ),
         (["data/", "text", "--source-file", "gold"], "text: --source-file names another file"),
+        (["data/", "text", "gold", "--data", "empty"], r"empty: no dictionaries \(dict\.\*\.txt\)"),
         (["data", "text", "--path", "model.pt"], "text: unexpected; with --path, the only word is"),
     ],
 )
 def test_words_that_are_too_many(words, message, place):
     Path("data/model.pt").touch()
+    Path("empty").mkdir()
     with pytest.raises(InputError, match=message):
         align.parse_args(words)

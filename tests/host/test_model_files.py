@@ -50,10 +50,12 @@ def test_what_is_missing_or_ambiguous(tmp_path, monkeypatch, names, model, messa
         find_checkpoint(model)
 
 
-def test_dictionaries_are_beside_the_checkpoint_or_where_it_was_trained(tmp_path):
+def test_dictionaries_are_beside_the_checkpoint_or_where_it_was_trained(tmp_path, monkeypatch):
     for folder in ("model", "data", "other"):
         (tmp_path / folder).mkdir()
     checkpoint = tmp_path / "model/m.pt"
+    monkeypatch.chdir(make(tmp_path, "dict.txt"))  # of whatever model
+    assert find_data(checkpoint) is None
     trained_on = f"{tmp_path / 'other'}:{tmp_path / 'data'}"
     assert find_data(checkpoint, trained_on) is None
     make(tmp_path / "data", "dict.de.txt", "dict.en.txt")

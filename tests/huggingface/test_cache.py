@@ -44,6 +44,13 @@ def test_a_cache_that_cannot_be_written(folder, tmp_path):
         cache.cached_import(str(folder))
 
 
+def test_a_link_that_leads_nowhere(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("gone")
+    with pytest.raises(InputError, match="has no parameters"):
+        cache.cached_import(str(folder))
+
+
 def test_a_damaged_folder_leaves_nothing(folder, tmp_path):
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(InputError):

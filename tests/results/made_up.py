@@ -27,12 +27,6 @@ PAIRS = [
     ),
     TextPair(5, ["مرحبا"], ["bonjour", "à", "tous"], Gold(set(), set())),
 ]
-LONG_PAIRS = [
-    TextPair(1, [f"wort{place}" for place in range(50)], [f"word{place}" for place in range(45)]),
-    TextPair(2, ["שלום"] * 60, ["peace"] * 60),
-    TextPair(3, ["a", "short", "one"], ["سلام"] * 60),
-    TextPair(4, [f"noch{place}" for place in range(50)], [f"more{place}" for place in range(45)]),
-]
 EVIDENCES = [
     Evidence(method, layer, step, head)
     for method in ("norms", "weights")
