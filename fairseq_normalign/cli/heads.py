@@ -174,12 +174,12 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
         findings: dict[str, Finding] = {}
         for measure in measures_of(args, how, number):
             findings |= made[measure.name].result(measure)
-        profiles[name] = profile_of(findings, how)
+        profiles[name] = profile_of(findings)
         profiles[name].signature = {
             "checkpoint": Path(args.path[number - 1]).name,
             **profiles[name].signature,
             **options.policy_for_long_pairs(args),
-            **({"lowercase": args.lowercase} if profiles[name].relations else {}),
+            **({"lowercase": args.lowercase} if "UAS" in profiles[name].scores else {}),
             "version": __version__,
         }
     first = next(iter(profiles.values()))
