@@ -6,9 +6,9 @@ import math
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import alti, combination, gradients, heads, large, memory, mixing, norms, relevance
+from benchmarks import alti, combination, gradients, heads, large, mixing, norms, relevance
 from benchmarks.models import Shape
-from benchmarks.timing import format_row, interleaved
+from benchmarks.timing import format_row
 
 SMALL = Shape("small", layers=2, width=16, heads=4, inner=32, vocabulary=40, batch=2, length=5)
 
@@ -40,19 +40,6 @@ def test_ratios_are_finite(name):
         assert f"| {row.what} |" in format_row(row)
 
 
-def test_memory_is_that_of_a_process_of_its_own():
-    assert 10 < memory.peak("norms", SMALL) < 10_000
-
-
-def test_tasks_take_turns_after_a_first_round():
-    calls = []
-    seconds = interleaved(
-        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2
-    )
-    assert calls == ["a", "b"] * 3
-    assert [len(times) for times in seconds.values()] == [2, 2]
-
-
 def test_the_command_prints_a_table_and_writes_json(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(command, "BENCHMARKS", BENCHMARKS)
     command.main(["computation", "--json", str(tmp_path / "results.json")])
@@ -60,9 +47,3 @@ def test_the_command_prints_a_table_and_writes_json(monkeypatch, tmp_path, capsy
     assert results["machine"]["cores"] >= 1
     printed = capsys.readouterr().out
     assert all(row["what"] in printed for row in results["rows"])
-
-
-def test_an_unknown_name_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        command.main(["speed"])
-    assert "unknown benchmark speed; expected any of extraction" in capsys.readouterr().err

@@ -50,22 +50,3 @@ def test_the_findings_are_shown(measured, capsys):
     )
     rows = re.findall(r"^ +\d+(?: +\d+){5,10}$", shown, re.MULTILINE)
     assert len(rows) == 12  # BERT-base has as many layers
-
-
-def test_shares_of_special_tokens():
-    layer = {"layer": "1", "[CLS]": 0.3, "[SEP]": 0.05, "other": 0.65}
-    assert findings().special_share(layer) == pytest.approx(0.35)
-
-
-def test_a_correlation_that_is_not_defined_is_a_dash_and_agrees_with_nothing(capsys):
-    analyses = {
-        name: {"ρ with rank": every, "ρ without special tokens": words}
-        for name, (every, words) in findings().CORRELATIONS.items()
-    }
-    analyses["ATTN-N"]["ρ with rank"] = None
-    analyses["ATTNRES-W"]["ρ without special tokens"] = None
-    findings().print_correlations(analyses)
-    shown = capsys.readouterr().out
-    assert re.search(r"^ATTN-N +– +-0\.39 +-0\.41 +-0\.41$", shown, re.MULTILINE)
-    assert re.search(r"^ATTNRES-W +\+0\.16 +\+0\.16 +– +\+0\.14$", shown, re.MULTILINE)
-    assert shown.endswith("of the published sign: ATTN-W, ATTNRES-N, ATTNRESLN-N\n")

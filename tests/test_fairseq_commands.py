@@ -53,17 +53,6 @@ def test_fine_tuning_a_plain_checkpoint_with_the_variant_and_back(corpus, tmp_pa
     assert state["cfg"]["model"]._name == "transformer_normalign_tiny"
 
 
-def test_generate(corpus, checkpoint):
-    options = [
-        *("--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2),
-        *("--remove-bpe", "sentencepiece", "--cpu"),
-    ]
-    lines = run(
-        "fairseq-generate", corpus / "data-bin", *options, "--max-len-b", 10
-    ).stdout.splitlines()
-    assert sum(line.startswith("H-") for line in lines) == 40
-
-
 def test_interactive(corpus, checkpoint):
     options = ["--path", checkpoint, "--user-dir", PACKAGE, "--beam", 2, "--cpu", "--max-len-b", 10]
     options += ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
@@ -152,28 +141,6 @@ def test_validate_exports_references(corpus, checkpoint, tmp_path):
     assert again.stderr.endswith(
         "--export-attention has the sentences of test already; expected one subset\n"
     )
-
-
-def test_a_run_that_fails_leaves_the_old_export(corpus, checkpoint, tmp_path):
-    """Whatever fails, wherever in the command: here the scorer, after some batches."""
-    (tmp_path / "failing.py").write_text(
-        "from fairseq import scoring\n"
-        "from fairseq_cli.generate import cli_main\n"
-        "class Scorer:\n"
-        "    count = 0\n"
-        "    def add_string(self, *strings):\n"
-        "        self.count += 1\n"
-        "        assert self.count < 20, 'enough'\n"
-        "scoring.build_scorer = lambda *args: Scorer()\n"
-        "cli_main()\n"
-    )
-    (tmp_path / "x.npz").write_text("old")
-    options = export_options(corpus, checkpoint, tmp_path / "x.npz")
-    done = run("python", tmp_path / "failing.py", *options, "--max-len-b", 8, check=False)
-    assert done.returncode == 1
-    assert "AssertionError: enough" in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["failing.py", "x.npz"]
-    assert (tmp_path / "x.npz").read_text() == "old"
 
 
 class Planted:

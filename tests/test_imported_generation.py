@@ -8,19 +8,16 @@ import shlex
 import pytest
 
 from tests.conftest import run
-from tests.hugging_face import of_transformers
 from tests.imported import (
     LANGUAGES,
     LONGEST,
-    MARIAN,
     Both,
     binarised,
     both_languages,
-    generated_by,
     run_fairseq,
     translated_by_theirs,
 )
-from tests.translation_folders import CLASSES, CODES
+from tests.translation_folders import CODES
 
 pytestmark = pytest.mark.slow
 
@@ -96,27 +93,6 @@ def test_generate(family, imported, data):
             i, j = map(int, link.split("-"))
             assert i < len(source)
             assert j < len(by_number["H"][number])
-
-
-@pytest.mark.parametrize("family", ["apart", "m2m", "mbart"])
-def test_generate_with_fewer_heads(family, imported, data, tmp_path):
-    """As transformers does with the removed heads as zeros."""
-    both = imported[family]
-    pruned = tmp_path / "pruned.pt"
-    gone = "encoder.1.2 encoder.2.1 decoder.1.1 decoder.1.4 cross.2.3"
-    run("normalign", "prune", "--path", both.ours / "model.pt", "--drop", gone, "--out", pruned)
-    back = ("--to", "huggingface", "--data", both.ours, "-o", tmp_path / "back")
-    assert "5 of 24 heads were removed" in run("normalign", "convert", pruned, *back).stderr
-    kind = "MarianMTModel" if family in MARIAN else CLASSES[family][1]
-    theirs = of_transformers(kind).from_pretrained(tmp_path / "back").eval()
-    texts, _ = both_languages(COUNT)
-    sources = [both.reader.pair(text, None, "line 1").source.tokens.tolist() for text in texts]
-    search = search_of(both, family)
-    if family == "mbart":  # what it begins with is the language's
-        search["decoder_start_token_id"] = both.task.target_code
-    expected = generated_by(theirs, sources, **search)
-    printed = generated(both, family, data, pruned)
-    check_translations(both, family, printed, expected, range(len(both.task.target_dictionary)))
 
 
 @pytest.mark.parametrize("family", ["marian", "mbart"])

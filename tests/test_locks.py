@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.locks import Busy, is_locked, locked
+from fairseq_normalign.locks import is_locked, locked
 
 
 def names(folder: Path) -> list[str]:
@@ -102,14 +102,3 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
         other.write("second" * 10000)
     assert (tmp_path / "out").read_text() == "first" * 10000  # the one that ended last
     assert names(tmp_path) == ["out"]
-
-
-def test_asking_for_a_lock_leaves_no_trace(tmp_path):
-    target = tmp_path / "out"
-    assert not is_locked(target)
-    with locked(target):
-        assert is_locked(target)
-        with pytest.raises(Busy, match="out: another run is writing it"), locked(target):
-            pass
-    assert not is_locked(target)
-    assert not list(tmp_path.iterdir())

@@ -7,8 +7,6 @@ import warnings
 import pytest
 
 from fairseq_normalign import noise
-from fairseq_normalign.runs import engines
-from fairseq_normalign.runs.engines import Place
 from tests.conftest import run
 
 NEWS = "fairseq_normalign has news"
@@ -61,21 +59,6 @@ def test_a_first_import_of_fairseq_leaves_logging_as_it_was(root, monkeypatch, c
     assert root.level == level
     assert root.manager.disable == 0
     assert capsys.readouterr().err == ""
-
-
-def test_workers_are_as_silent(root, monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
-    level = root.level
-    engines.Remote(lambda place: as_fairseq_does(root), Place())
-    assert root.level == level
-    assert capsys.readouterr().err == ""
-
-
-def test_logging_of_who_imported_fairseq_is_left_alone(root, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fairseq", object())
-    with noise.first_import():
-        root.setLevel(logging.DEBUG)
-    assert root.level == logging.DEBUG
 
 
 def test_ours_are_shown_and_theirs_are_not():

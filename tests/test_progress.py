@@ -50,12 +50,6 @@ def test_line(total, done, seconds, line):
     assert shown.line() == line
 
 
-def test_note_stands_behind_the_numbers():
-    shown = lines(Clock(), title="")
-    shown.set_postfix_str("loss 0.5")
-    assert shown.line() == "0 pairs, 0:00:00 so far, loss 0.5"
-
-
 def test_lines_come_every_half_minute(capsys):
     clock = Clock()
     shown = lines(clock, total=10)
@@ -70,32 +64,6 @@ def test_lines_come_every_half_minute(capsys):
         "relevance: 9 of 10 pairs",
         "relevance: 10 of 10 pairs",
     ]
-
-
-def test_short_runs_of_one_command_are_not_silent_together(capsys):
-    clock = Clock()
-    pulse = progress.Pulse(clock)
-    for name in "abcdef":
-        shown = progress.Lines(name, total=2, unit="pairs", pulse=pulse)
-        for _ in range(2):
-            clock.now += 6
-            shown.update()
-        shown.close()
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in told] == [
-        *("c: 1 of 2 pairs", "c: 2 of 2 pairs", "f: 1 of 2 pairs", "f: 2 of 2 pairs")
-    ]
-
-
-def test_a_command_has_one_pulse(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "EVERY", 0)
-    with progress.one_pulse():
-        assert list(progress.over([1], "first")) == [1]
-        pulse = progress._pulse.get()
-        with progress.bar("second") as shown:
-            assert shown.pulse is pulse
-    assert progress._pulse.get() is None
-    assert capsys.readouterr().err.startswith("first: 1 of 1 pairs, 100 %")
 
 
 def test_terminal_shows_a_bar_with_the_time_left(monkeypatch):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -12,13 +11,14 @@ from fairseq_normalign.alignment import aer, breakdown
 from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.cli.options import CommandParser, from_0, positive, share
+from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.options import add_table, command, from_0, positive, share
 from fairseq_normalign.cli.output import (
     add_output_options,
-    check_outputs,
     print_result,
     write_result_files,
 )
+from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of
 from fairseq_normalign.text.links import FORMATS, Gold, GoldFile, LinkFile
@@ -30,17 +30,23 @@ NEEDED_TEXTS = {
     "source-frequency": ["source"],
     "target-frequency": ["source", "target"],
 }
+TEXTS = {
+    "--source": ("TEXT", "tokenised source text; links outside it are refused"),
+    "--target": ("TEXT", "tokenised target text"),
+}
+COUNTED = {
+    "--count-source": ("TEXT", "text for source-frequency (else --source itself)"),
+    "--count-target": ("TEXT", "text for target-frequency (else --target itself)"),
+}
 Sampled = list[tuple[Gold, Sequence]]  # gold, and the links of all systems
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        "aer",
-        description="Alignment error rate, precision and recall of word alignments. stdout has "
-        "the scores; warnings about files that look misread go to stderr.",
-        epilog="example: normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+DESCRIPTION = """Alignment error rate, precision and recall of word alignments. stdout has the
+scores; warnings about files that look misread go to stderr."""
+EXAMPLE = "normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence"
+
+
+def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "ref", metavar="REF", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines"
     )
@@ -50,7 +56,7 @@ def get_parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["-"],
         metavar="HYP",
-        help="alignments to score; - is stdin",
+        help="alignments to score; - is stdin (default: -)",
     )
     add_reading_options(parser)
     add_statistics_options(parser)
@@ -67,10 +73,9 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="decimals, 0 to 6",
     )
-    return parser
 
 
-def add_reading_options(parser: argparse.ArgumentParser) -> None:
+def add_reading_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
     for side, name in (("ref", "gold"), ("hyp", "hypotheses")):
         group.add_argument(
@@ -94,13 +99,10 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--lines", choices=aer.LINES, default="all", help="score these lines only, counted from 1"
     )
-    group.add_argument(
-        "--source", metavar="TEXT", help="tokenised source text; links outside it are refused"
-    )
-    group.add_argument("--target", metavar="TEXT", help="tokenised target text")
+    add_table(group, TEXTS)
 
 
-def add_statistics_options(parser: argparse.ArgumentParser) -> None:
+def add_statistics_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("statistics")
     group.add_argument(
         "--alpha", type=share, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)"
@@ -122,20 +124,28 @@ def add_statistics_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="also score by kind of link",
     )
-    group.add_argument(
-        "--count-source", metavar="TEXT", help="text for source-frequency (else --source itself)"
-    )
-    group.add_argument(
-        "--count-target", metavar="TEXT", help="text for target-frequency (else --target itself)"
-    )
+    add_table(group, COUNTED)
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    return get_parser().parse_args(argv)
+def check(args: Namespace) -> None:
+    """Refuses options that do not fit together."""
+    for kind in args.breakdown:
+        for side in NEEDED_TEXTS.get(kind, []):
+            if not getattr(args, side):
+                raise InputError(f"--breakdown {kind} needs --{side}")
+    counted = [counted_text(args, kind) for kind in args.breakdown]
+    readings = [args.ref, *args.input, args.source, args.target, *counted]
+    if readings.count("-") > 1:
+        raise InputError("stdin ('-') can be read only once; expected files for the others")
+    if args.paired and len(args.input) < 2:
+        raise InputError("--paired compares with the first HYP; expected two or more after -i")
+    check_outputs(args, *filter(None, readings))
 
 
-def main(args: argparse.Namespace) -> None:
-    check(args)
+parse_args = command("aer", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
     gold = GoldFile(
         args.ref,
         index=args.ref_index,
@@ -144,10 +154,8 @@ def main(args: argparse.Namespace) -> None:
         sure=args.sure_mark,
         possible=args.possible,
     )
-    systems = []
-    for path in args.input:
-        format, reverse = args.hyp_format, args.reverse_hyp
-        systems.append(LinkFile(path, index=args.hyp_index, reverse=reverse, format=format))
+    reading = {"index": args.hyp_index, "reverse": args.reverse_hyp, "format": args.hyp_format}
+    systems = [LinkFile(path, **reading) for path in args.input]
     texts = [TextFile(path) for path in (args.source, args.target) if path]
     names = [gold.name, *(system.name for system in systems)]
     bounds = [breakdown.BoundsCheck(names, args.source, args.target)] if texts else []
@@ -176,24 +184,7 @@ def main(args: argparse.Namespace) -> None:
         print_result(result, args, signature=False)
 
 
-def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not fit together."""
-    for kind in args.breakdown:
-        missing = [f"--{side}" for side in NEEDED_TEXTS.get(kind, []) if not getattr(args, side)]
-        if missing:
-            raise InputError(
-                f"--breakdown {kind} needs the words; expected {' and '.join(missing)}"
-            )
-    counted = [counted_text(args, kind) for kind in args.breakdown]
-    readings = [args.ref, *args.input, args.source, args.target, *counted]
-    if readings.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; expected files for the others")
-    if args.paired and len(args.input) < 2:
-        raise InputError("--paired compares with the first HYP; expected two or more after -i")
-    check_outputs(args, *filter(None, readings))
-
-
-def counted_text(args: argparse.Namespace, kind: str) -> str | None:
+def counted_text(args: Namespace, kind: str) -> str | None:
     """The text whose words a kind of breakdown counts, if it does."""
     side, _, measure = kind.partition("-")
     if measure != "frequency":
@@ -201,26 +192,24 @@ def counted_text(args: argparse.Namespace, kind: str) -> str | None:
     return getattr(args, f"count_{side}") or getattr(args, side)
 
 
-def warn(args: argparse.Namespace, sample: Sampled) -> None:
+def warn(args: Namespace, sample: Sampled) -> None:
     read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
-    flags = doctor.Flags()
+    mended = {}
     if args.sure_mark == "p":
-        flags = flags._replace(marks="leave out --sure-mark p")
+        mended["marks"] = "leave out --sure-mark p"
     if args.possible == "sure":
-        flags = flags._replace(possible="")
+        mended["possible"] = ""
+    flags = doctor.Flags(**mended)
     golds = [gold for gold, _ in sample]
     for place, path in enumerate(args.input):
         links = [columns[place] for _, columns in sample]
         advice = doctor.diagnose(links, golds, read, flags)
         if advice:
-            print(
-                f"normalign aer: warning: {name_of(path)}: {advice.words}",
-                file=sys.stderr,
-            )
+            say(f"normalign aer: warning: {name_of(path)}: {advice.words}")
 
 
 def system_of(
-    args: argparse.Namespace,
+    args: Namespace,
     scores: list[aer.Score],
     place: int,
     breakdowns: list[breakdown.Breakdown],
@@ -237,7 +226,7 @@ def system_of(
     return System(name, signature_of(args, args.input[place]), total, interval, p_value, bands)
 
 
-def signature_of(args: argparse.Namespace, path: str) -> dict:
+def signature_of(args: Namespace, path: str) -> dict:
     """Our options, then those that the alignment was made with, if they were written beside it."""
     reverse = [side for side in ("ref", "hyp") if getattr(args, f"reverse_{side}")]
     options = {
@@ -245,11 +234,10 @@ def signature_of(args: argparse.Namespace, path: str) -> dict:
         "hyp-index": args.hyp_index,
         "reverse": "+".join(reverse) or "none",
         "possible": args.possible,
+        "sure-mark": None if args.sure_mark == "-" else args.sure_mark,
+        "lines": None if args.lines == "all" else args.lines,
     }
-    if args.sure_mark != "-":
-        options["sure-mark"] = args.sure_mark
-    if args.lines != "all":
-        options["lines"] = args.lines
     if args.confidence or args.paired:
-        options.update({"samples": args.samples, "seed": args.seed})
-    return {**options, **made_with(path)}
+        options |= {"samples": args.samples, "seed": args.seed}
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**given, **made_with(path)}

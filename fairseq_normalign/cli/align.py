@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from fairseq_normalign.alignment.evidence import (
-    AUTO,
     COMBINATIONS,
     FORM,
     AlignOptions,
@@ -15,8 +13,8 @@ from fairseq_normalign.alignment.evidence import (
 )
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
-from fairseq_normalign.attention.methods import SHIFT_ATT, method_of
-from fairseq_normalign.cli import options
+from fairseq_normalign.attention.methods import SHIFT_ATT
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.align_run import finish, link_files, tasks
 from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods
 from fairseq_normalign.cli.checkpoints import check_several
@@ -33,22 +31,16 @@ EXAMPLE = (
 )
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("align", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check, several=True)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     add_flags(parser, AlignOptions)
     add_combination_options(parser)
-    add_decision_option(parser)
     add_output_options(parser)
     add_table_options(parser)
     add_run_options(parser)
 
 
-def add_combination_options(parser: argparse.ArgumentParser) -> None:
+def add_combination_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("combination", "many evidences, of one model or of two")
     group.add_argument(
         "--combine",
@@ -71,9 +63,6 @@ def add_combination_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="use the lexicon in this file; if there is no such file, keep the lexicon there",
     )
-
-
-def add_decision_option(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("decision")
     group.add_argument(
         "--decision",
@@ -83,7 +72,7 @@ def add_decision_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument(
         "-o", "--output", metavar="FILE", help="write here, and the signature to FILE.json"
@@ -103,9 +92,30 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_table(args)
+    checks.requires(args, "reverse_path", "reverse_data")
+    check_several(args)
+    check_run_options(args)
+    if args.output and not args.all:
+        check_signed_output(args)
+    check_extract(args.extract or "argmax")
+    args.combine = args.combine or default_combination(args)
+    check_combination(args)
+    check_kept(args)
+    checks.check_methods(args, args.method)
+    if args.user_dir is None:  # another plugin may have methods of its own
+        table_methods(args.methods)
+        parse_evidences(args.evidence or [])
+
+
+def check_table(args: Namespace) -> None:
+    """Refuses what does not go together with the table of error rates, or without it."""
+    checks.go_together(args, "all", "gold")
+    checks.requires(args, "all", "heads", "plot", "methods", "format")
+    checks.excludes(args, "all", "layer", "step", "head", "lexicon", "decision")
+    checks.excludes(args, "all", "workers", "engine", "num_shards", "restart")
     if len(args.path) > 1 and not args.all:
         raise InputError(
             f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
@@ -115,107 +125,58 @@ def check(args: argparse.Namespace) -> None:
         raise InputError(
             "--heads: heads of different models do not correspond; expected one checkpoint with it"
         )
-    options.check_reverse_options(args)
-    check_several(args)
-    check_run_options(args)
-    if args.output and not args.all:
-        check_signed_output(args)
-    check_extract(args.extract or "argmax")
-    args.combine = args.combine or default_combination(args)
-    check_combination(args)
-    if args.user_dir is None:  # another plugin may have methods of its own
-        check_methods(args)
 
 
-def check_table(args: argparse.Namespace) -> None:
-    """Refuses what does not go together with the table of error rates, or without it."""
-    if args.all != (args.gold is not None):
-        raise InputError("--all and --gold FILE go together; one alignment: see normalign aer")
-    for name in ("heads", "plot", "methods"):
-        if getattr(args, name) and not args.all:
-            raise InputError(f"--{name} belongs to the table of --all")
-    if args.format != "text" and not args.all:
-        raise InputError("--format belongs to the table of --all")
-    if args.all and (args.layer, args.step, args.head) != (AUTO, AUTO, None):
-        raise InputError("--all has every layer and step; expected no --layer, --step or --head")
-    if args.all and (args.workers or args.engine != "local" or args.num_shards > 1 or args.restart):
-        raise InputError(
-            "--all works in one process; expected no --workers, --engine, --num-shards or "
-            "--restart with it"
-        )
-
-
-def check_signed_output(args: argparse.Namespace) -> None:
+def check_signed_output(args: Namespace) -> None:
     """Refuses an output that cannot be written in the end, or its signature."""
+    files = [file.path for file in link_files(args)]
     for path in (args.output, f"{args.output}.json"):
-        options.check_output(path, *options.inputs_of(args))
+        checks.check_output(path, *checks.inputs_of(args), *files)
     refuse_unsignable(args.output)
 
 
-def check_methods(args: argparse.Namespace) -> None:
-    """Refuses methods that are not in the table."""
-    method_of(args.method)
-    table_methods(args.methods)
-    parse_evidences(args.evidence or [])
-
-
-def check_combination(args: argparse.Namespace) -> None:
+def check_combination(args: Namespace) -> None:
     if args.combine is None:
-        if args.evidence:
-            raise InputError(
-                f"--evidence needs --combine, which says how: {', '.join(COMBINATIONS)}"
-            )
-        if args.reverse_path and args.all:
-            raise InputError("--all is of one model; expected no --reverse-path with it")
-    elif args.all or (args.layer, args.step, args.head) != (AUTO, AUTO, None):
+        checks.requires(args, "combine", "evidence")
+        checks.excludes(args, "all", "reverse_path")
+    elif args.all or args.given & {"layer", "step", "head"}:
         raise InputError(
             "--combine takes both steps; name layers with --evidence, not --layer, --head, --step "
             "or --all"
         )
     else:
         extractor(args.extract or "relative")  # a combination has no pieces
-    if args.combine != "learned":
-        for name in ("learn_pairs", "lexicon"):
-            if getattr(args, name):
-                raise InputError(f"--{name.replace('_', '-')} belongs to --combine learned")
-    check_files(args)
+    if args.combine != "learned" and args.given & {"learn_pairs", "lexicon"}:
+        raise InputError("--learn-pairs and --lexicon need --combine learned")
+    for file in link_files(args):
+        if not Path(file.path).is_file():
+            raise InputError(f"links:{file.path}: no such file")
 
 
-def check_files(args: argparse.Namespace) -> None:
-    """Refuses files of links and of a lexicon that cannot be read, or written."""
-    files = [file.path for file in link_files(args)]
-    for path in files:
-        if not Path(path).is_file():
-            raise InputError(f"links:{path}: no such file")
-    for name in ("lexicon", "decision"):
-        if getattr(args, name):
-            check_kept(args, name)
-    for path in (args.lexicon, args.decision, *files):
-        if path and args.output:
-            options.check_output(args.output, path)
-
-
-def check_kept(args: argparse.Namespace, name: str) -> None:
+def check_kept(args: Namespace) -> None:
     """Refuses a place where a lexicon or decision cannot be kept, before anything is learned."""
-    path = getattr(args, name)
-    if is_stream(path):
-        raise InputError(f"--{name} {path}: expected a file")
-    if args.all:
-        raise InputError(f"--{name} is of one alignment; expected no --all with it")
-    if not Path(path).is_file():
-        options.check_output(path, *options.inputs_of(args))
-        if args.output and path in (args.output, f"{args.output}.json"):
-            raise InputError(f"{path}: is named for two outputs; expected a name for each")
+    for path in filter(None, (args.lexicon, args.decision)):
+        if is_stream(path):
+            raise InputError(f"{path}: expected a file")
+        if args.output:
+            checks.check_output(args.output, path)
+        if not Path(path).is_file():
+            checks.check_output(path, *checks.inputs_of(args))
+            if args.output and path in (args.output, f"{args.output}.json"):
+                raise InputError(f"{path}: is named for two outputs; expected a name for each")
 
 
-def default_combination(args: argparse.Namespace) -> str | None:
+def default_combination(args: Namespace) -> str | None:
     """Two models, or a model and links of other aligners, are combined unless it is a table."""
     if args.all or args.method == SHIFT_ATT or not (args.reverse_path or link_files(args)):
         return None
     return "learned"
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+
+
+def main(args: Namespace) -> None:
     if args.all:
         from fairseq_normalign.cli.model import complete
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.run import Aligning
 
 
-def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
+def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The alignment of a corpus by the models that the options name."""
     from fairseq_normalign.alignment.run import Links, keep_decision
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
@@ -64,7 +64,7 @@ def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 
 
-def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning:
+def load_aligning(args: Namespace, kind: str, place: Place) -> Aligning:
     """The models in another process."""
     from fairseq_normalign import plugin  # noqa: F401  (registers)
     from fairseq_normalign.host.options import take_place
@@ -73,7 +73,7 @@ def load_aligning(args: argparse.Namespace, kind: str, place: Place) -> Aligning
     return aligning(args, load_aligner(args), kind)
 
 
-def aligning(args: argparse.Namespace, aligner: OpenAligner, kind: str) -> Aligning:
+def aligning(args: Namespace, aligner: OpenAligner, kind: str) -> Aligning:
     from fairseq_normalign.alignment.run import Aligning
     from fairseq_normalign.host.raw_corpus import ChunkReader
 
@@ -81,7 +81,7 @@ def aligning(args: argparse.Namespace, aligner: OpenAligner, kind: str) -> Align
     return Aligning(aligner, ChunkReader(aligner.models, kind, too_long=args.too_long, links=links))
 
 
-def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes the links, and their signature beside them or to stderr."""
     links = made["links"]
     signature = dict(links.prepared["signature"])
@@ -107,7 +107,7 @@ def _refuse_several(policies: Mapping[str, str]) -> None:
         )
 
 
-def load_aligner(args: argparse.Namespace) -> OpenAligner:
+def load_aligner(args: Namespace) -> OpenAligner:
     """The aligner that the options describe."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import LEARN_PAIRS, CombinedAligner
@@ -135,11 +135,11 @@ def load_aligner(args: argparse.Namespace) -> OpenAligner:
     )
 
 
-def align_options_of(args: argparse.Namespace) -> AlignOptions:
+def align_options_of(args: Namespace) -> AlignOptions:
     return read_options(AlignOptions, args, batch_tokens=args.max_tokens)
 
 
-def link_files(args: argparse.Namespace) -> list[LinksFile]:
+def link_files(args: Namespace) -> list[LinksFile]:
     """The files of other aligners' links among the evidences."""
     texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]

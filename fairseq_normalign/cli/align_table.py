@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_normalign.alignment.evidence import AlignOptions
 from fairseq_normalign.attention.methods import method_of, methods_without_files
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.align_run import align_options_of
 from fairseq_normalign.cli.checkpoints import options_of_each
-from fairseq_normalign.cli.output import add_look_options, print_result, write_result_files
+from fairseq_normalign.cli.output import add_look_options, show
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
-from fairseq_normalign.text.links import refuse_other_count
+from fairseq_normalign.text.links import GoldFile, refuse_other_count
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
 
 
-def add_table_options(parser: argparse.ArgumentParser) -> None:
+def add_table_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("table", "error rates instead of links")
     group.add_argument(
         "--all",
@@ -56,7 +57,7 @@ def table_methods(names: list[str] | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def print_table(args: argparse.Namespace) -> None:
+def print_table(args: Namespace) -> None:
     """Prints the table, of several checkpoints their mean."""
     from fairseq_normalign.host.options import gold
     from fairseq_normalign.results.several import together
@@ -64,33 +65,30 @@ def print_table(args: argparse.Namespace) -> None:
     names = short_names(args.path)
     signature = {
         "checkpoint": ",".join(names),
-        "gold": Path(args.gold).name,
-        **gold(args).read_as(),
-        **table_signature(args, table_methods(args.methods)),
+        **table_signature(gold(args), align_options_of(args), table_methods(args.methods)),
         **options.policy_for_long_pairs(args),
         "version": __version__,
     }
     tables = {}
     for name, of_one in zip(names, options_of_each(args), strict=True):
         tables[name] = replace(table_of(of_one, name), signature=signature)
-    result = together(tables, signature)
-    write_result_files(result, args)
-    print_result(result, args)
+    show(together(tables, signature), args)
 
 
-def table_signature(args: argparse.Namespace, methods: Sequence[str]) -> dict[str, str]:
-    """How soft alignments become links, and those of some methods in their own way."""
-    align_options = align_options_of(args)
+def table_signature(
+    gold: GoldFile, align_options: AlignOptions, methods: Sequence[str]
+) -> dict[str, object]:
+    """The gold, how soft alignments become links, and those of some methods in their own way."""
     common = align_options.extraction()
-    ways = {method: align_options.extraction(method) for method in methods}
-    signature = dict(common)
-    for method, way in ways.items():
+    signature = {"gold": Path(gold.name).name, **gold.read_as(), **common}
+    for method in methods:
+        way = align_options.extraction(method)
         if way != common:
             signature[method] = ",".join(way.values())
     return signature
 
 
-def table_of(args: argparse.Namespace, name: str) -> ErrorTable:
+def table_of(args: Namespace, name: str) -> ErrorTable:
     """The error rates of one checkpoint, and what the methods cost."""
     from fairseq_normalign.alignment.method_cost import SAMPLE, method_costs
     from fairseq_normalign.alignment.method_errors import error_table

@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checkpoints import check_several, options_of_each
 from fairseq_normalign.cli.output import show
-from fairseq_normalign.cli.runs import Task, check_run_options
+from fairseq_normalign.cli.runs import Task, check_run_options, open_corpus, reading_task
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories
-from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.host.options import ReadyModel
-    from fairseq_normalign.host.raw_corpus import ChunkReader
     from fairseq_normalign.layers.block_survey import Blocks, BlockSurvey, Counted
     from fairseq_normalign.results.result import Result
 
-ATTENTIONS = {"all": "cross", "encoder": "encoder", "decoder": "decoder"}
 
-
-def add_block_options(parser: argparse.ArgumentParser) -> None:
+def add_block_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--attention",
-        choices=tuple(ATTENTIONS),
+        choices=("all", "encoder", "decoder"),
         default="all",
-        help="encoder, decoder: its self-attention alone; that of the encoder needs no target "
-        "(default: %(default)s)",
+        help="encoder, decoder: its self-attention alone; that of the encoder needs no target",
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        metavar="N",
-        help="take the first N sentences of the corpus (default: all)",
-    )
+    options.add_limit_option(group)
     group.add_argument(
         "--max-length",
         type=options.positive,
@@ -61,9 +48,7 @@ def add_block_options(parser: argparse.ArgumentParser) -> None:
         help="mask this share of the tokens of a sentence, one at least; special ones stay "
         "(default: none)",
     )
-    group.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="which ones (default: %(default)s)"
-    )
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="which ones")
     group = parser.add_argument_group("tokens")
     named = [f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items()]
     group.add_argument(
@@ -96,7 +81,7 @@ def add_block_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_block_options(args: argparse.Namespace) -> None:
+def check_block_options(args: Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     parse_categories(args.categories, args.category)
     check_several(args)
@@ -108,19 +93,16 @@ def check_block_options(args: argparse.Namespace) -> None:
         )
 
 
-def block_tasks(
-    args: argparse.Namespace, folder: RunFolder | None, *, mixing: bool, statistics: bool
-) -> Iterator[Task]:
+def block_tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """What is measured of each checkpoint."""
-    measures = measures_of(args, read_counts(args), mixing=mixing, statistics=statistics)
-    of_each = options_of_each(args, attention=ATTENTIONS[args.attention])
-    for of_one, measure in zip(of_each, measures, strict=True):
-        yield block_task(of_one, measure, folder)
+    measures = measures_of(args, read_counts(args))
+    for of_one, measure in zip(options_of_each(args), measures, strict=True):
+        corpus, reader = open_corpus(of_one)
+        job = prepared_job(measure, reader, corpus.items, folder, corpus.total)
+        yield reading_task(of_one, [job], corpus, reader, "blocks")
 
 
-def measures_of(
-    args: argparse.Namespace, counts: Mapping[str, Counted], *, mixing: bool, statistics: bool
-) -> list[Blocks]:
+def measures_of(args: Namespace, counts: Mapping[str, Counted]) -> list[Blocks]:
     """One for each checkpoint."""
     from fairseq_normalign.layers.block_survey import BlockOptions, Blocks
 
@@ -129,52 +111,15 @@ def measures_of(
         ranks=args.ranks,
         frequencies=counts,
         max_tokens=args.max_tokens,
-        mixing=mixing,
-        statistics=statistics,
+        mixing=args.mixing,
+        statistics=args.statistics,
     )
     if len(args.path) == 1:
         return [Blocks(measuring)]
     return [Blocks(measuring, number) for number in range(1, len(args.path) + 1)]
 
 
-def block_task(args: argparse.Namespace, measure: Blocks, folder: RunFolder | None) -> Task:
-    """What is measured of one checkpoint."""
-    from fairseq_normalign.host.options import load
-    from fairseq_normalign.host.pairs import EXAMINED_PAIRS
-    from fairseq_normalign.host.raw_corpus import Notes, raw_corpus
-
-    attention = ATTENTIONS[args.attention]
-    model = load(args, attention=attention)
-    need_target = attention != "encoder" and not model.forcing.is_language_model
-    kind, every, total, names = raw_corpus(args, [model], need_target=need_target)
-    reader = chunk_reader(args, model, kind)
-    items = islice(every, args.limit)
-    first = list(islice(items, EXAMINED_PAIRS))
-    reader.examine(first)
-    if total is not None and args.limit is not None:
-        total = min(total, args.limit)
-    job = prepared_job(measure, reader, chain(first, items), folder, total)
-    notes = Notes(reader, names)
-    return Task([job], reader, partial(load_reader, args, kind), notes, "blocks")
-
-
-def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:
-    """The model in another process."""
-    from fairseq_normalign import plugin  # noqa: F401  (registers)
-    from fairseq_normalign.host.options import load, take_place
-
-    take_place(args, place)
-    return chunk_reader(args, load(args, attention=ATTENTIONS[args.attention]), kind)
-
-
-def chunk_reader(args: argparse.Namespace, model: ReadyModel, kind: str) -> ChunkReader:
-    from fairseq_normalign.host.raw_corpus import ChunkReader
-
-    masks = None if args.mask_share is None else (args.mask_share, args.seed)
-    return ChunkReader([model], kind, too_long=args.too_long, longest=args.max_length, masks=masks)
-
-
-def read_counts(args: argparse.Namespace) -> dict[str, Counted]:
+def read_counts(args: Namespace) -> dict[str, Counted]:
     """The counts of each side that ``--frequencies`` names."""
     from fairseq_normalign.layers.block_survey import Counted
     from fairseq_normalign.text.frequencies import read_frequencies
@@ -186,22 +131,20 @@ def read_counts(args: argparse.Namespace) -> dict[str, Counted]:
 
 
 def show_blocks(
-    args: argparse.Namespace,
+    args: Namespace,
     made: Mapping[str, Made],
     result_of: Callable[[BlockSurvey, Mapping[str, Any]], Result],
-    more: Mapping[str, Any],
-    **measured: bool,
+    **more: Any,
 ) -> None:
     """Writes and prints what came out, of several models their mean.
 
     Args:
         result_of: makes a result of what was found and the signature.
         more: of the signature.
-        measured: mixing, statistics.
     """
     from fairseq_normalign.results.several import together
 
-    surveys = [made[each.name].result(each) for each in measures_of(args, {}, **measured)]
+    surveys = [made[each.name].result(each) for each in measures_of(args, {})]
     signature = {**signature_of(args, surveys[0]), **more}
     of_models = {}
     for name, survey in zip(short_names(args.path), surveys, strict=True):
@@ -209,7 +152,7 @@ def show_blocks(
     show(together(of_models, signature), args)
 
 
-def signature_of(args: argparse.Namespace, survey: BlockSurvey) -> dict[str, Any]:
+def signature_of(args: Namespace, survey: BlockSurvey) -> dict[str, Any]:
     """Every choice that moves a number."""
     files = [Path(path).name for path in args.frequencies or []]
     masks = {} if args.mask_share is None else {"masks": args.mask_share, "seed": args.seed}

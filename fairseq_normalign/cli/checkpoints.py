@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fairseq_normalign.cli.checks import named_files, refuse_streams
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.names import Head
 
 # What is read once for each model.
 READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold", "frequencies")
 
 
-def check_several(args: argparse.Namespace) -> None:
+def check_several(args: Namespace) -> None:
     """Refuses a checkpoint that is named twice, and pipes that several models would read."""
     if len(args.path) < 2:
         return
@@ -23,26 +23,17 @@ def check_several(args: argparse.Namespace) -> None:
     for number, path in enumerate(args.path):
         if places[number] in places[:number]:
             raise InputError(f"--path: {path} is named twice; expected different checkpoints")
-    for path in _read_by_each(args):
-        if is_stream(path):
-            raise InputError(
-                f"{name_of(path)}: can be read only once, and {len(args.path)} models read it; "
-                "expected a file"
-            )
+    files = named_files(args, READ_BY_EACH)
+    refuse_streams(*files, why=f", and {len(args.path)} models read it")
 
 
-def _read_by_each(args: argparse.Namespace) -> list[str]:
-    """The files that READ_BY_EACH names; some options take several."""
-    files: list[str] = []
-    for name in READ_BY_EACH:
-        named = getattr(args, name, None) or []
-        files += [named] if isinstance(named, str) else named
-    return files
+def attention_of(args: Namespace) -> str:
+    """What a model must have (see ``TeacherForcing``); all is what translation models have."""
+    named = getattr(args, "attention", "all")
+    return "cross" if named == "all" else named
 
 
-def options_of_each(
-    args: argparse.Namespace, *, attention: str = "cross"
-) -> list[argparse.Namespace]:
+def options_of_each(args: Namespace) -> list[Namespace]:
     """The options for each checkpoint by itself, to be given to ``host.options.load``.
 
     Several checkpoints are loaded one by one before the work begins, so that one that cannot be
@@ -50,11 +41,10 @@ def options_of_each(
 
     Args:
         args: options that are complete, with a list in ``path``.
-        attention: see ``TeacherForcing``.
     """
-    of_each = [argparse.Namespace(**{**vars(args), "path": path}) for path in args.path]
+    of_each = [Namespace(**{**vars(args), "path": path}) for path in args.path]
     if len(of_each) > 1:
-        check_alike(args.path, [_shape(of_one, attention) for of_one in of_each])
+        check_alike(args.path, list(map(_shape, of_each)))
     return of_each
 
 
@@ -65,12 +55,12 @@ class Shape(NamedTuple):
     heads: Sequence[Head]  # of all attentions, by the names that they had before any was removed
 
 
-def _shape(args: argparse.Namespace, attention: str) -> Shape:
+def _shape(args: Namespace) -> Shape:
     from fairseq_normalign.host.attention_modules import head_names
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.special_tokens import languages_of
 
-    model = load(args, attention=attention)
+    model = load(args, attention=attention_of(args))
     source, target = languages_of(model.reader.task)
     return Shape(f"{source}-{target}", head_names(model.forcing.model))
 

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.options import CommandParser, check_output
+from fairseq_normalign.cli.checks import check_output, requires
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.errors import InputError
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:
 transformer_normalign to transformer, which fairseq loads without the plugin, or back. Or write it
 as a folder of Hugging Face, with --to huggingface: as Marian, M2M-100 or mBART, whichever format
 can hold it; one that none of them can is refused. Pruned heads come back as zeros there."""
+EXAMPLE = "normalign convert checkpoint_best.pt --arch transformer -o plain.pt"
 FORMATS = ("huggingface",)
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        "convert",
-        description=DESCRIPTION,
-        epilog="example: normalign convert checkpoint_best.pt --arch transformer -o plain.pt",
-    )
+def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT")
-    parser.add_argument("--arch", help="transformer, transformer_normalign, …")
-    parser.add_argument("--to", choices=FORMATS, help="write a folder for another toolkit")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--arch", help="transformer, transformer_normalign, …")
+    what.add_argument("--to", choices=FORMATS, help="write a folder for another toolkit")
     parser.add_argument(
         "--data",
         metavar="DATA",
@@ -39,14 +36,15 @@ def parse_args(argv: Sequence[str]) -> argparse.Namespace:
         metavar="FILE",
         help="the checkpoint to write; with --to, a new folder",
     )
-    args = parser.parse_args(argv)
-    if (args.arch is None) == (args.to is None):
-        parser.error("expected one of --arch and --to")
-    if args.data is not None and args.to is None:
-        parser.error("--data goes with --to")
+
+
+def check(args: Namespace) -> None:
+    requires(args, "to", "data")
     if args.arch is not None:
         check_output(args.output, args.checkpoint)
-    return args
+
+
+parse_args = command("convert", DESCRIPTION, EXAMPLE, add_options, check)
 
 
 def _lost(path: str, arch: str) -> list[str]:
@@ -69,19 +67,17 @@ def _lost(path: str, arch: str) -> list[str]:
     return [f"its task is {task}: to load it, fairseq needs --user-dir fairseq_normalign still"]
 
 
-def main(args: argparse.Namespace) -> None:
+def main(args: Namespace) -> None:
     if args.arch is not None:
         from fairseq_normalign.host.checkpoint import convert  # late: --help must not wait
 
         notes = _lost(args.checkpoint, args.arch)
         convert(args.checkpoint, args.arch, args.output)
-        for note in notes:
-            shell.say(f"{args.output}: {note}")
-        return
-    from fairseq_normalign.huggingface.export import export_folder
+    else:
+        from fairseq_normalign.huggingface.export import export_folder
 
-    data = args.data or str(Path(args.checkpoint).parent)
-    exported = export_folder(args.checkpoint, data, args.output)
-    shell.say(f"{args.output}: {exported.title}")
-    for note in exported.notes:
+        data = args.data or str(Path(args.checkpoint).parent)
+        exported = export_folder(args.checkpoint, data, args.output)
+        notes = [exported.title, *exported.notes]
+    for note in notes:
         shell.say(f"{args.output}: {note}")

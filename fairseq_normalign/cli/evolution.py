@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
@@ -24,14 +23,7 @@ EXAMPLE = (
 LIMIT = 5000
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser(
-        "evolution", description=DESCRIPTION, example=EXAMPLE, several=True
-    )
-    return options.parse(parser, argv, add_options, check, several=True)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("what is measured")
     group.add_argument(
@@ -39,13 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=("encoder", "decoder"),
         help="of a model with both (default: the encoder; of a language model, the decoder)",
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        default=LIMIT,
-        metavar="N",
-        help="take the first N sentences of the corpus (default: %(default)s)",
-    )
+    options.add_limit_option(group, LIMIT)
     add_flags(parser, EvolutionOptions)
     group = add_output_options(parser)
     group.add_argument(
@@ -55,18 +41,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_several(args)
-    if bool(args.words) != bool(args.plot_words):
-        raise InputError("--words and --plot-words FILE go together")
+    checks.go_together(args, "words", "plot_words")
     if args.plot_words:
-        options.check_picture("--plot-words", args.plot_words)
+        checks.check_picture("--plot-words", args.plot_words)
     if args.bounds and sorted(set(args.bounds)) != args.bounds:
         raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: expected ascending numbers")
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = options.model_command(
+    "evolution", DESCRIPTION, EXAMPLE, add_options, check, several=True
+)
+
+
+def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.evolution import measured
     from fairseq_normalign.layers.model_part import read_corpus

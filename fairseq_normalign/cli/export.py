@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
-from fairseq_normalign.cli import options, shell
-from fairseq_normalign.cli.runs import Task, add_run_options, check_run_options, run_command
+from fairseq_normalign.cli import checks, options, shell
+from fairseq_normalign.cli.runs import (
+    Task,
+    add_run_options,
+    check_run_options,
+    corpus_of,
+    open_corpus,
+    reading_task,
+    run_command,
+)
 from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.runs.chunks import cut
-from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.attention.arrays import Arrays
-    from fairseq_normalign.host.raw_corpus import ChunkReader
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 DESCRIPTION = """Writes for each sentence pair an array over its pieces and marks such as </s>, with
@@ -34,17 +39,10 @@ CHUNK_GIGABYTES = 0.1  # that are held in memory
 EXAMPLE = "normalign export data-bin --path best.pt --quantity norms --layer 2 -o norms.npz"
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("export", description=DESCRIPTION, example=EXAMPLE)
-    return options.parse(parser, argv, add_options, check)
-
-
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses texts that cannot be read twice, for the size of the file and for its arrays."""
     check_run_options(args)
-    for path in (args.source_file, args.target_file, args.hypotheses):
-        if path is not None and is_stream(path):
-            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
+    checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
     if args.quantity == SOURCE_SHARE and (args.attention != "cross" or args.head):
         raise InputError(
             f"--quantity {SOURCE_SHARE} is of whole decoder layers; expected no --head with it, "
@@ -52,7 +50,7 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     formulas = ", ".join(f"{name} {quantity.formula}" for name, quantity in QUANTITIES.items())
     group = parser.add_argument_group("export")
@@ -63,14 +61,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--attention",
         choices=tuple(KINDS),
         default="cross",
-        help="which one (default: %(default)s)",
+        help="which one",
     )
     group.add_argument(
         "--quantity",
         choices=(*QUANTITIES, SOURCE_SHARE),
         default="norms",
         help=f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "
-        "through all layers (default: %(default)s)",
+        "through all layers",
     )
     group.add_argument(
         "--layer",
@@ -98,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=gigabytes_above_0,
         default=10,
         metavar="N",
-        help="refuse to write a file larger than this (default: %(default)s)",
+        help="refuse to write a file larger than this",
     )
     add_run_options(parser)
 
@@ -109,29 +107,25 @@ def gigabytes_above_0(text: str) -> float:
     except ValueError:
         value = 0.0
     if not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
+        raise ArgumentTypeError(f"{text!r}: expected a number above 0")
     return value
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = options.model_command("export", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
     run_command("export", args, tasks, finish)
 
 
-def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
+def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The arrays of a corpus, which is read once more before, for their size."""
     from fairseq_normalign.attention.arrays import ExportedArrays, gigabytes
-    from fairseq_normalign.host.options import load
-    from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, raw_corpus
 
-    model = load(args, attention=args.attention)
-    arrays = arrays_of(args, model.forcing)
-    need_target = "target" in model.forcing.sides
-    kind, items, _, names = raw_corpus(args, [model], need_target=need_target)
-    reader = ChunkReader([model], kind, too_long=args.too_long)
+    corpus, reader = open_corpus(args)
+    arrays = arrays_of(args, reader.forcing)
     count, size = 0, 0.0
-    for chunk in cut(items, READ):
-        if not count:
-            reader.examine(chunk.items)
+    for chunk in cut(corpus.items, READ):
         count += len(chunk.items)
         size += gigabytes(reader.streams(chunk)[0], arrays)
     shell.say(f"{count} sentences, {size:.3g} GB")
@@ -145,23 +139,12 @@ def tasks(args: argparse.Namespace, folder: RunFolder | None) -> Iterator[Task]:
     metadata = {"checkpoint": Path(args.path).name, "version": __version__, "sentences": count}
     make = partial(arrays_of, args)
     measure = ExportedArrays(make, of_chunk, metadata, max_tokens=args.max_tokens)
-    again = raw_corpus(args, [model], need_target=need_target)
+    again = corpus_of(args, reader.models[0])
     job = prepared_job(measure, reader, again.items, folder, count)
-    yield Task([job], reader, partial(load_reader, args, kind), Notes(reader, names), "arrays")
+    yield reading_task(args, [job], corpus, reader, "arrays")
 
 
-def load_reader(args: argparse.Namespace, kind: str, place: Place) -> ChunkReader:
-    """The model in another process."""
-    from fairseq_normalign import plugin  # noqa: F401  (registers)
-    from fairseq_normalign.host.options import load, take_place
-    from fairseq_normalign.host.raw_corpus import ChunkReader
-
-    take_place(args, place)
-    model = load(args, attention=args.attention)
-    return ChunkReader([model], kind, too_long=args.too_long)
-
-
-def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes one file of all arrays."""
     from fairseq_normalign.results.export import create_export
 
@@ -177,7 +160,7 @@ def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
             )
 
 
-def arrays_of(args: argparse.Namespace, forcing: TeacherForcing) -> Arrays:
+def arrays_of(args: Namespace, forcing: TeacherForcing) -> Arrays:
     """What is exported of each pair."""
     from fairseq_normalign.attention.arrays import Arrays
 

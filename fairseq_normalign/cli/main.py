@@ -96,14 +96,10 @@ def run(argv: list[str]) -> int:
     args = command.parse_args(rest)
     with progress.quiet(args.quiet), progress.one_pulse():
         if name not in WITHOUT_MODELS and getattr(args, "path", True):  # a report may be of files
-            register_plugin()
+            # Makes our architectures, task and criterion known: a checkpoint may be of them.
+            importlib.import_module("fairseq_normalign.plugin")
         command.main(args)
     return 0
-
-
-def register_plugin() -> None:
-    """Makes our architectures, task and criterion known to fairseq: a checkpoint may be of them."""
-    from fairseq_normalign import plugin  # noqa: F401
 
 
 if __name__ == "__main__":

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Iterable
 
 from fairseq_normalign.attention.methods import A_FILE, METHODS, Method
-from fairseq_normalign.cli.options import CommandParser
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.heads.head_scores import HEAD_SCORES
 
-
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        "methods",
-        description="The soft methods of align, plot and the task, and the scores of heads.",
-    )
-    return parser.parse_args(argv)
+DESCRIPTION = "The soft methods of align, plot and the task, and the scores of heads."
+parse_args = command("methods", DESCRIPTION, "normalign methods", lambda parser: None)
 
 
-def main(args: argparse.Namespace) -> None:
+def main(args: Namespace) -> None:
     print("Soft methods, for --method, --methods and --evidence")
     print(listed((name, described(method)) for name, method in METHODS.items()))
     print("\nScores of heads, for normalign heads --scores and (*) normalign prune --by")

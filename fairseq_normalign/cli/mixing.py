@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
-from functools import partial
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
@@ -30,12 +29,7 @@ AVERAGES = {
 }
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("mixing", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check, several=True)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     add_block_options(parser)
     group = add_output_options(parser)
     group.add_argument(
@@ -53,15 +47,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="macro",
         help=f"of the ratios by layer and category ({averages}; default: %(default)s)",
     )
+    parser.set_defaults(mixing=True, statistics=False)
     add_run_options(parser)
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     check_block_options(args)
     analyses_of(args)
 
 
-def analyses_of(args: argparse.Namespace) -> list[str]:
+def analyses_of(args: Namespace) -> list[str]:
     """The analyses that are shown by layer and category."""
     if args.analyses == ["all"]:
         return list(ANALYSES)
@@ -72,16 +67,18 @@ def analyses_of(args: argparse.Namespace) -> list[str]:
     return names
 
 
-def main(args: argparse.Namespace) -> None:
-    run_command("mixing", args, partial(block_tasks, mixing=True, statistics=False), finish)
+parse_args = options.model_command("mixing", DESCRIPTION, EXAMPLE, add_options, check, several=True)
 
 
-def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+def main(args: Namespace) -> None:
+    run_command("mixing", args, block_tasks, finish)
+
+
+def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes and prints what came out."""
     from fairseq_normalign.layers.mixing import MixingResult
 
     def result_of(survey, signature):
         return MixingResult(survey.mixing, signature, analyses_of(args), args.average)
 
-    measured = {"mixing": True, "statistics": False}
-    show_blocks(args, made, result_of, {"average": args.average}, **measured)
+    show_blocks(args, made, result_of, average=args.average)

@@ -6,7 +6,7 @@ is DATA.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ SPLITTERS = {
 }
 
 
-def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool) -> None:
+def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None:
     """Sets the options that the words of a command name: checkpoint, data, texts and pieces.
 
     Args:
@@ -38,6 +38,8 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
         several: ``--path`` is a list.
     """
     args.found, args.reverse_pieces = "", {}
+    if several and args.path and _are_folders(args.path[-1]):  # --path A.pt B.pt DATA
+        names = [args.path.pop(), *names]
     if args.path:
         if len(names) > 1:
             raise InputError(f"{names[1]}: unexpected; with --path, the only word is DATA")
@@ -63,7 +65,7 @@ def place_model(args: argparse.Namespace, names: Sequence[str], *, several: bool
         _place_reverse(args, pieces)
 
 
-def _place_reverse(args: argparse.Namespace, pieces: Mapping[str, str]) -> None:
+def _place_reverse(args: Namespace, pieces: Mapping[str, str]) -> None:
     """The same for the model of the other direction, which may split text in its own way."""
     reverse = checkpoint_of(args.reverse_path)
     args.reverse_path = str(reverse)
@@ -78,7 +80,7 @@ def _contents(pieces: Mapping[str, str]) -> set[bytes]:
     return {Path(value).read_bytes() for name, value in pieces.items() if name != "bpe"}
 
 
-def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> None:
+def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None:
     """Says which files MODEL has, and adds what fairseq's parser makes of its own options."""
     from fairseq_normalign.host.options import complete as complete_options
     from fairseq_normalign.host.trust import stored_languages
@@ -92,6 +94,10 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
         path = args.path[0] if isinstance(args.path, list) else args.path
         languages = [language or "?" for language in stored_languages(path).values()]
         shell.say(f"{args.found}, {' → '.join(languages)}")
+
+
+def _are_folders(data: str) -> bool:
+    return all(Path(folder).is_dir() for folder in data.split(":"))
 
 
 def checkpoint_of(model: str) -> Path:
@@ -114,7 +120,7 @@ def _data_of(checkpoint: Path) -> str | None:
     return str(found) if found else None
 
 
-def _place_texts(args: argparse.Namespace, texts: Sequence[str]) -> None:
+def _place_texts(args: Namespace, texts: Sequence[str]) -> None:
     if len(texts) > 2:
         raise InputError(f"{texts[2]}: unexpected; the words of a command are MODEL SOURCE TARGET")
     for name, text in zip(("source_file", "target_file"), texts, strict=False):
@@ -123,7 +129,7 @@ def _place_texts(args: argparse.Namespace, texts: Sequence[str]) -> None:
         setattr(args, name, text)
 
 
-def _place_pieces(args: argparse.Namespace, checkpoint: Path) -> dict[str, str]:
+def _place_pieces(args: Namespace, checkpoint: Path) -> dict[str, str]:
     """Sets how text is split into pieces, unless options say so; returns what was found."""
     data = Path(args.data.split(":")[0])
     if args.bpe or args.post_process or (data / READING).is_file():

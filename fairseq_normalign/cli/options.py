@@ -7,26 +7,24 @@ runs (``host.options``).
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import os
 import re
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fairseq_normalign.cli.checks import check_files, requires
 from fairseq_normalign.cli.model import place_model
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.options import from_0 as from_0
 from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
 from fairseq_normalign.options import share as share
+from fairseq_normalign.runs.folder import is_given
 
 MAX_TOKENS = 4000
-PICTURES = (".png", ".pdf", ".svg")
 TOO_LONG = ("fail", "skip", "truncate")
 OURS = {"help", "quiet", "names", "data", "path"}  # of every command that runs a model
 BPE_FILES = {
@@ -35,37 +33,114 @@ BPE_FILES = {
     "bpe_vocab_file": "bert",
 }
 
-AddOptions = Callable[[argparse.ArgumentParser], Any]
-Check = Callable[[argparse.Namespace], None]
+AddOptions = Callable[[ArgumentParser], Any]
+Check = Callable[[Namespace], None]
+ParseArgs = Callable[[Sequence[str]], Namespace]
 
 
-class CommandParser(argparse.ArgumentParser):
+class HelpWithDefaults(RawDescriptionHelpFormatter):
+    """Adds the default to a help text that does not state it."""
+
+    def _get_help_string(self, action: Action) -> str:
+        text = action.help or ""
+        has_default = is_given(action.default) and action.default not in ("", SUPPRESS)
+        if has_default and "default" not in text:
+            return f"{text} (default: %(default)s)"
+        return text
+
+
+class CommandParser(ArgumentParser):
     """Says what is wrong in one line."""
 
     def __init__(self, command: str, **options: Any):
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(prog=f"normalign {command}", allow_abbrev=False, **options)
+        prog, formatter = f"normalign {command}", HelpWithDefaults
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter, **options)
         self.add_argument(
             "-q", "--quiet", action="store_true", help="show neither progress nor warnings"
         )
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}; {self.prog} --help tells more")
+        raise InputError(f"{message}; see {self.prog} --help")
 
 
-def model_parser(
-    command: str, *, description: str, example: str, several: bool = False
-) -> CommandParser:
-    """A parser for a command that runs a model, with fairseq's options that people need most.
+def unchecked(args: Namespace) -> None:
+    """The check of a command whose options all go together."""
+
+
+def command(
+    name: str, description: str, example: str, add_options: AddOptions, check: Check = unchecked
+) -> ParseArgs:
+    """How a command without fairseq's options parses its words.
 
     Args:
-        several: ``--path`` takes more than one checkpoint.
+        check: refuses options that do not go together, and files that cannot be written.
     """
+
+    def parse_args(argv: Sequence[str]) -> Namespace:
+        epilog = f"Example: {example}"
+        parser = CommandParser(name, description=description, epilog=epilog)
+        add_options(parser)
+        args = parser.parse_args(argv)
+        _check(args, parser, check)
+        return args
+
+    return parse_args
+
+
+def model_command(
+    name: str,
+    description: str,
+    example: str,
+    add_options: AddOptions,
+    check: Check = unchecked,
+    *,
+    several: bool = False,
+) -> ParseArgs:
+    """How a command that runs a model parses its words; fairseq's wait in ``fairseq_argv``.
+
+    Those of fairseq's options that our help does not show are in ``others``.
+
+    Args:
+        add_options: adds our own.
+        check: refuses options that do not go together, before files are looked for.
+        several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
+    """
+
+    def parse_args(argv: Sequence[str]) -> Namespace:
+        parser = model_parser(name, description, example, several=several)
+        handed_on = [action for action in parser._actions if action.dest not in OURS]
+        add_options(parser)
+        args, unknown = parser.parse_known_args(argv)
+        args.others, more_names = _apart(unknown)
+        refuse_unknown(args.others, args.user_dir, parser.prog)
+        place_model(args, [*args.names, *more_names], several=several)
+        del args.names
+        args.own = {action.dest for action in parser._actions if action not in handed_on}
+        args.fairseq_argv = [args.data or ".", *_as_words(args, handed_on), *args.others]
+        _check(args, parser, check)
+        check_files(args)
+        return args
+
+    return parse_args
+
+
+def _check(args: Namespace, parser: CommandParser, check: Check) -> None:
+    """Calls a check, for which ``args.given`` has the options that are not at their defaults."""
+    options = vars(args).items()
+    args.given = {name for name, value in options if value != parser.get_default(name)}
+    for name, bpe in BPE_FILES.items():  # fairseq would call these unknown options
+        requires(args, "bpe", name, value=bpe)
+    check(args)
+    del args.given
+
+
+def model_parser(name: str, description: str, example: str, *, several: bool) -> CommandParser:
+    """A parser for a command that runs a model, with fairseq's options that people need most."""
     path = "CHECKPOINT [CHECKPOINT …]" if several else "CHECKPOINT"
     parser = CommandParser(
-        command,
-        usage=f"normalign {command} MODEL [SOURCE [TARGET]] [options]\n"
-        f"       normalign {command} DATA --path {path} [options]",
+        name,
+        usage=f"normalign {name} MODEL [SOURCE [TARGET]] [options]\n"
+        f"       normalign {name} DATA --path {path} [options]",
         description=description,
         epilog=f"Example: {example}\nAll options of fairseq-generate are accepted.",
     )
@@ -129,9 +204,7 @@ def add_table(group: Any, table: Mapping[str, tuple[str, str]]) -> None:
 
 
 def add_fairseq_options(group: Any) -> None:
-    group.add_argument(
-        "--gen-subset", default="test", help="a binarised subset (default: %(default)s)"
-    )
+    group.add_argument("--gen-subset", default="test", help="a binarised subset")
     group.add_argument(
         "--max-tokens",
         type=positive,
@@ -154,33 +227,36 @@ def add_fairseq_options(group: Any) -> None:
     )
 
 
-def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+def add_corpus_options(parser: ArgumentParser) -> None:
     """Text files as an alternative to binarised data."""
     group = parser.add_argument_group(
         "corpus", "a binarised --gen-subset of DATA, or two text files of words"
     )
     add_table(group, OF_CORPUS)
-    add_segmentation_options(group)
-    add_too_long_option(group)
+    add_reading_options(group)
 
 
-def add_too_long_option(group: Any) -> None:
+def add_reading_options(group: Any) -> None:
+    """How text is split, and what becomes of pairs that are too long."""
+    add_table(group, OF_SIDES)
     group.add_argument(
         "--too-long",
         choices=TOO_LONG,
         default="fail",
-        help="pairs longer than the model takes: stop, leave the line empty, or cut it "
-        "(default: %(default)s)",
+        help="pairs longer than the model takes: stop, leave the line empty, or cut it",
     )
 
 
-def policy_for_long_pairs(args: argparse.Namespace) -> dict[str, str]:
+def policy_for_long_pairs(args: Namespace) -> dict[str, str]:
     """For a signature: pairs that are left out or cut change what is measured."""
     return {} if args.too_long == "fail" else {"too-long": args.too_long}
 
 
-def add_segmentation_options(group: Any) -> None:
-    add_table(group, OF_SIDES)
+def add_limit_option(group: Any, default: int | None = None) -> None:
+    help = "take the first N sentences of the corpus"
+    if default is None:
+        help += " (default: all)"
+    group.add_argument("--limit", type=positive, default=default, metavar="N", help=help)
 
 
 def add_gold_options(group: Any, help: str) -> None:
@@ -197,41 +273,7 @@ def add_gold_options(group: Any, help: str) -> None:
     )
 
 
-def parse(
-    parser: CommandParser,
-    argv: Sequence[str],
-    add_options: AddOptions,
-    check: Check = lambda args: None,
-    *,
-    several: bool = False,
-) -> argparse.Namespace:
-    """Our own options, checked; what is fairseq's waits in ``fairseq_argv``.
-
-    Those of fairseq's options that our help does not show are in ``others``.
-
-    Args:
-        parser: has fairseq's options alone.
-        add_options: adds our own.
-        check: refuses options that do not go together, before files are looked for.
-        several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
-    """
-    handed_on = [action for action in parser._actions if action.dest not in OURS]
-    add_options(parser)
-    args, unknown = parser.parse_known_args(data_before_paths(argv) if several else argv)
-    args.others, more_names = _apart(unknown)
-    refuse_unknown(args.others, args.user_dir)
-    refuse_shards(args.others, parser.prog)
-    place_model(args, [*args.names, *more_names], several=several)
-    del args.names
-    args.own = {action.dest for action in parser._actions if action not in handed_on}
-    args.fairseq_argv = [args.data or ".", *_as_words(args, handed_on), *args.others]
-    refuse_lone_bpe_files(args)
-    check(args)
-    check_files(args)
-    return args
-
-
-def _as_words(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:
+def _as_words(args: Namespace, actions: Iterable[Action]) -> list[str]:
     """The options that were given, as fairseq's parser reads them."""
     words = []
     for action in actions:
@@ -254,37 +296,8 @@ def _apart(unknown: Sequence[str]) -> tuple[list[str], list[str]]:
     return others, names
 
 
-def data_before_paths(argv: Sequence[str]) -> list[str]:
-    """``--path A.pt B.pt DATA`` → ``DATA --path A.pt B.pt``, or DATA would be taken for a model."""
-    words = list(argv)
-    if "--path" not in words:
-        return words
-    end = words.index("--path") + 1
-    while end < len(words) and not words[end].startswith("-"):
-        end += 1
-    last = words[end - 1]
-    if all(Path(folder).is_dir() for folder in last.split(":")):
-        return [last, *words[: end - 1], *words[end:]]
-    return words
-
-
-def refuse_lone_bpe_files(args: argparse.Namespace) -> None:
-    """Refuses the file of a BPE without the BPE, which fairseq would call an unknown option."""
-    for name, bpe in BPE_FILES.items():
-        if getattr(args, name, None) and args.bpe is None:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} is the file of a BPE; expected --bpe {bpe} with it")
-
-
-def refuse_shards(arguments: Iterable[str], command: str) -> None:
-    """fairseq-generate's shards of a corpus, where a command would take the whole of it."""
-    for argument in arguments:
-        if argument.partition("=")[0] in ("--num-shards", "--shard-id"):
-            raise InputError(f"{argument}: {command} knows no shards; normalign align does")
-
-
-def refuse_unknown(words: Iterable[str], user_dir: str | None) -> None:
-    """Refuses options that neither fairseq's generation nor another plugin has.
+def refuse_unknown(words: Iterable[str], user_dir: str | None, command: str) -> None:
+    """Refuses options that neither fairseq's generation nor another plugin has, and shards.
 
     fairseq's are in a list: asking its parser would mean to import it.
     """
@@ -294,6 +307,8 @@ def refuse_unknown(words: Iterable[str], user_dir: str | None) -> None:
     listed = resources.files(__package__).joinpath("fairseq_options.txt").read_text()
     known = set(listed.split())
     for name in names:
+        if name in ("--num-shards", "--shard-id"):  # the command would take the whole corpus
+            raise InputError(f"{name} cannot be used with {command}")
         if name not in known and not (user_dir and _is_in_plugin(name, Path(user_dir))):
             raise InputError(f"unknown option {name}; see --help, and fairseq-generate --help")
 
@@ -304,7 +319,7 @@ def _is_in_plugin(name: str, folder: Path) -> bool:
     return any(option.search(file.read_text(errors="replace")) for file in folder.rglob("*.py"))
 
 
-def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
+def add_reverse_options(group: Any, purpose: str) -> None:
     """``--reverse-path``, and where its dictionaries are."""
     group.add_argument(
         "-r",
@@ -317,99 +332,3 @@ def add_reverse_options(group: argparse._ArgumentGroup, purpose: str) -> None:
         metavar="DIR",
         help="the folder of its dictionaries, if they are neither beside it nor DATA",
     )
-
-
-def check_reverse_options(args: argparse.Namespace) -> None:
-    if args.reverse_data and not args.reverse_path:
-        raise InputError("--reverse-data is of another model; expected --reverse-path with it")
-
-
-# Options that name files to read, and files to write.
-INPUTS = (
-    *("source_file", "target_file", "hypotheses", "gold", "gold_source", "gold_target"),
-    *("bpe_codes", "source_bpe_codes", "target_bpe_codes", "bpe_vocab_file"),
-    *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
-    *("conllu", "frequencies", "links"),
-)
-TEXTS = ("source_file", "target_file", "hypotheses")
-CHECKPOINTS = ("path", "reverse_path", "scratch")
-DATA_FILES = ("dict.*", "*.bin", "*.idx")
-OUTPUTS = ("output", "out", "plot", "plot_words")
-
-
-def check_files(args: argparse.Namespace) -> None:
-    """Refuses files that are not there, and outputs that would replace an input."""
-    for folder in _folders(args):
-        if not Path(folder).is_dir():
-            raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
-    for path in _named(args, CHECKPOINTS):
-        if ":" not in path and not Path(path).exists():
-            raise InputError(f"{path}: no such checkpoint")
-    inputs = _named(args, INPUTS)
-    missing = [path for path in inputs if not (path == "-" or "://" in path or Path(path).exists())]
-    if missing:
-        raise InputError(f"{missing[0]}: no such file")
-    if inputs.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; expected a file for all but one")
-    check_user_dir(args.user_dir)
-    outputs = _named(args, OUTPUTS)
-    for output in outputs:
-        check_output(output, *inputs_of(args))
-    if len({os.path.realpath(output) for output in outputs}) < len(outputs):
-        raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
-    if getattr(args, "plot", None):
-        check_picture("--plot", args.plot)
-
-
-def check_picture(option: str, path: str) -> None:
-    """Refuses a name that does not say the format of a picture."""
-    if not path.endswith(PICTURES):
-        expected = ", ".join(PICTURES)
-        raise InputError(f"{option} {path}: expected a name that ends in {expected}")
-
-
-def check_user_dir(folder: str | None) -> None:
-    """Refuses a plugin that is neither here nor beside fairseq, where fairseq looks, too."""
-    if folder is None:
-        return
-    spec = importlib.util.find_spec("fairseq")
-    homes = map(Path, (spec and spec.submodule_search_locations) or [])
-    places = [Path(folder)]
-    for home in homes:
-        places += [home / folder, home.parent / folder]
-    if not any(place.is_dir() for place in places):
-        raise InputError(f"--user-dir {folder}: no such directory; expected that of a plugin")
-
-
-def inputs_of(args: argparse.Namespace) -> list[str]:
-    """All files that a command reads, dictionaries and binarised data included."""
-    files = [*_named(args, CHECKPOINTS), *_named(args, INPUTS)]
-    for folder in _folders(args):
-        for pattern in DATA_FILES:
-            files += map(str, Path(folder).glob(pattern))
-    return files
-
-
-def _folders(args: argparse.Namespace) -> list[str]:
-    """The folders that DATA and --reverse-data name."""
-    named = [args.data, getattr(args, "reverse_data", None)]
-    return [folder for folder in ":".join(filter(None, named)).split(":") if folder]
-
-
-def check_output(output: str, *inputs: str) -> None:
-    """Refuses a file that cannot be written or that is read."""
-    if not Path(output).parent.is_dir():
-        raise InputError(f"{output}: cannot be written: no such directory")
-    if Path(output).is_dir():
-        raise InputError(f"{output}: cannot be written: it is a directory")
-    refuse_overwriting(output, *inputs)
-
-
-def _named(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """The values of those options that were given, as one list."""
-    values: list[str] = []
-    for name in names:
-        value = getattr(args, name, None)
-        if value is not None:
-            values += value if isinstance(value, list) else [value]
-    return values

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.cli.options import check_output, check_picture
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.files import whole_file
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "csv", "tsv", "md", "latex")
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> Any:
+def add_output_options(parser: ArgumentParser) -> Any:
     """``-f``, ``-o`` and ``--plot``."""
     group = parser.add_argument_group("output")
     group.add_argument(
@@ -32,26 +31,18 @@ def add_look_options(group: Any) -> None:
         "--format",
         choices=FORMATS,
         default="text",
-        help="of what is printed (default: %(default)s)",
+        help="of what is printed",
     )
     group.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
 
 
-def check_outputs(args: argparse.Namespace, *inputs: str) -> None:
-    """Refuses files that cannot be written, or that are read."""
-    for path in filter(None, (args.output, args.plot)):
-        check_output(path, *inputs)
-    if args.plot:
-        check_picture("--plot", args.plot)
-
-
-def show(result: Result, args: argparse.Namespace) -> None:
+def show(result: Result, args: Namespace) -> None:
     """The result as the options ask for it."""
     write_result_files(result, args)
     print_result(result, args)
 
 
-def write_result_files(result: Result, args: argparse.Namespace) -> None:
+def write_result_files(result: Result, args: Namespace) -> None:
     """The files that the options ask for, before anything is printed."""
     from fairseq_normalign.results.result import write_result
 
@@ -64,7 +55,7 @@ def write_result_files(result: Result, args: argparse.Namespace) -> None:
         save(result.figure(), args.plot)
 
 
-def print_result(result: Result, args: argparse.Namespace, *, signature: bool = True) -> None:
+def print_result(result: Result, args: Namespace, *, signature: bool = True) -> None:
     """The result on stdout, and its signature on stderr."""
     if args.format == "text":
         print(result.text())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 from itertools import islice
 from pathlib import Path
 
@@ -25,37 +24,30 @@ EXAMPLE = (
 LIMIT = 2000
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("probe", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check_several, several=True)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("treebank")
     group.add_argument("--conllu", metavar="FILE", required=True, help="tagged sentences")
     group.add_argument(
         "--lowercase", action="store_true", help="the model reads lowercased text: lowercase it"
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        default=LIMIT,
-        metavar="N",
-        help="take the first N sentences (default: %(default)s)",
-    )
+    options.add_limit_option(group, LIMIT)
     group.add_argument(
         "--test-share",
         type=options.share,
         default=0.2,
         metavar="X",
-        help="share of the sentences that are not learned from (default: %(default)s)",
+        help="share of the sentences that are not learned from",
     )
-    options.add_segmentation_options(group)
-    options.add_too_long_option(group)
+    options.add_reading_options(group)
     add_output_options(parser)
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = options.model_command(
+    "probe", DESCRIPTION, EXAMPLE, add_options, check_several, several=True
+)
+
+
+def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.model_part import read_sentences
     from fairseq_normalign.layers.probing import ProbingResult, probe

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import random
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.head_scores import CLOSE_RULES, ranking_scores
 from fairseq_normalign.names import KINDS, Head, parse_heads, parse_kinds
@@ -24,34 +23,19 @@ EXAMPLE = """normalign prune --path gated/checkpoint_last.pt --out small.pt
 OWN_RANKS = ("gate", "random")  # that need no corpus
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("prune", description=DESCRIPTION, example=EXAMPLE)
-    parser.add_argument(
-        "--seed", type=int, default=1, help="for --by random (default: %(default)s)"
-    )
-    return options.parse(parser, argv, add_options, check)
-
-
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses options that do not go together."""
-    if (args.keep_top is None) != (args.by is None):
-        raise InputError("--keep-top N and --by SCORE go together")
-    if args.by not in (None, *OWN_RANKS):
-        check_measured(args)
-
-
-def check_measured(args: argparse.Namespace) -> None:
-    """Refuses a score that is not there, or that has no corpus."""
+    checks.go_together(args, "keep_top", "by")
+    if args.by in (None, *OWN_RANKS):
+        return
     if args.user_dir is None and args.by not in ranking_scores():
         expected = ", ".join((*OWN_RANKS, *ranking_scores()))
         raise InputError(f"--by {args.by}: expected one of: {expected}")
     if args.data is None:
-        raise InputError(
-            f"--by {args.by} is measured on a corpus; expected DATA, as in `normalign align`"
-        )
+        raise InputError(f"--by {args.by} needs DATA: it is measured on a corpus")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("pruning")
     group.add_argument("--out", metavar="FILE", required=True, help="the checkpoint to write")
@@ -77,21 +61,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="gate: log α; random: by --seed; or, on the corpus, what `normalign heads` shows: "
         f"{', '.join(ranking_scores())}",
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        metavar="N",
-        help="take the first N sentences of the corpus (default: all)",
-    )
+    options.add_limit_option(group)
+    group.add_argument("--seed", type=int, default=1, help="for --by random")
     group.add_argument(
         "--kinds",
         default=",".join(KINDS),
         metavar="KINDS",
-        help="--keep-top chooses among these, and keeps all others (default: %(default)s)",
+        help="--keep-top chooses among these, and keeps all others",
     )
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = options.model_command("prune", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
     from fairseq_normalign.heads.pruning import Prunable
     from fairseq_normalign.results.text import paragraph
 
@@ -103,7 +86,7 @@ def main(args: argparse.Namespace) -> None:
     print(f"{prunable.megabytes:.1f} MB of parameters; before, {before:.1f} MB")
 
 
-def heads_to_keep(args: argparse.Namespace, prunable: Prunable) -> list[Head]:
+def heads_to_keep(args: Namespace, prunable: Prunable) -> list[Head]:
     if args.keep is not None:
         return parse_heads(args.keep, prunable.heads)
     if args.drop is not None:
@@ -117,7 +100,7 @@ def heads_to_keep(args: argparse.Namespace, prunable: Prunable) -> list[Head]:
     return prunable.top_heads(eligible, args.keep_top)
 
 
-def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, float]:
+def ranks_of_heads(args: Namespace, prunable: Prunable) -> dict[Head, float]:
     """What --by says of each head; the bigger, the more it is worth keeping."""
     if args.by == "random":
         generator = random.Random(args.seed)
@@ -132,7 +115,7 @@ def ranks_of_heads(args: argparse.Namespace, prunable: Prunable) -> dict[Head, f
     return measured_ranks(args)
 
 
-def measured_ranks(args: argparse.Namespace) -> dict[Head, float]:
+def measured_ranks(args: Namespace) -> dict[Head, float]:
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.heads.head_scores import ProfileOptions
     from fairseq_normalign.heads.profiling import head_ranks

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from fairseq_normalign.attention.extract import RULES, check_extract
-from fairseq_normalign.attention.methods import METHODS, method_of
+from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
-    name_of,
     read_lines,
     refuse_overwriting,
     short_names,
@@ -37,28 +36,27 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
          normalign report --include heads.json mixing.json relevance.jsonl -o report.html"""
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
+def parse_args(argv: Sequence[str]) -> Namespace:
     if not {"-h", "--help"} & set(argv):  # help is that of all options
         parser = options.CommandParser("report")
         add_page_options(parser)
         args, of_model = parser.parse_known_args(argv)
         if not of_model:
             return _of_files(args)
-    parser = options.model_parser("report", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check, several=True)
+    return parse_all(argv)
 
 
-def _of_files(args: argparse.Namespace) -> argparse.Namespace:
+def _of_files(args: Namespace) -> Namespace:
     """A page of results that other commands wrote."""
     args.path = []
     if not args.include:
         raise InputError("nothing to show; expected MODEL, or --include FILE.json")
     check_page(args)
-    options.check_output(args.output, *args.include)
+    checks.check_output(args.output, *args.include)
     return args
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("what is measured")
     group.add_argument(
@@ -87,8 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--eos",
         choices=EOS,
         default="null",
-        help="null: a word that takes most from </s> gets no link; skip: </s> is left out "
-        "(default: %(default)s)",
+        help="null: a word that takes most from </s> gets no link; skip: </s> is left out",
     )
     group.add_argument(
         "--no-heads", action="store_true", help="whole layers alone: a smaller file, sooner"
@@ -106,19 +103,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=options.positive,
         default=500,
         metavar="N",
-        help="pairs that heads and mixing are measured on (default: %(default)s)",
+        help="pairs that heads and mixing are measured on",
     )
     group.add_argument(
         "--max-sentences",
         type=options.positive,
         default=500,
         metavar="N",
-        help="pairs that can be browsed, the first ones (default: %(default)s)",
+        help="pairs that can be browsed, the first ones",
     )
     add_page_options(parser)
 
 
-def add_page_options(parser: argparse.ArgumentParser) -> None:
+def add_page_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("page")
     group.add_argument("-o", "--output", metavar="FILE", required=True, help="the page: .html")
     group.add_argument(
@@ -135,35 +132,35 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
         type=options.positive,
         default=15,
         metavar="N",
-        help="how large the page may be: shares are rounded to fit, and then pairs left out "
-        "(default: %(default)s)",
+        help="how large the page may be: shares are rounded to fit, and then pairs left out",
     )
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
     check_page(args)
     check_several(args)
-    for path in [args.gold, *args.links] if args.gold else []:
-        if is_stream(path):  # sentences show it, and error rates are taken by it
-            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
+    if args.gold:  # sentences show links, and error rates are taken by them
+        checks.refuse_streams(args.gold, *args.links)
     check_extract(args.extract or "argmax")
     args.methods = list(dict.fromkeys(args.methods))
-    if args.user_dir is None:  # another plugin may have methods of its own
-        for name in args.methods:
-            method_of(name)
+    checks.check_methods(args, *args.methods)
 
 
-def check_page(args: argparse.Namespace) -> None:
+def check_page(args: Namespace) -> None:
     if not args.output.endswith((".html", ".htm")):
         raise InputError(f"--output {args.output}: expected a name that ends in .html")
     refuse_overwriting(args.output, *args.include)
 
 
-def main(args: argparse.Namespace) -> None:
+parse_all = options.model_command("report", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+
+
+def main(args: Namespace) -> None:
     included = read_included(args.include)
     contents: dict[str, Any] = {"browser": None}
     packed: dict[str, str] = {}
+    first = overview([], None, included)
     if args.path:
         from fairseq_normalign.cli.model import complete
         from fairseq_normalign.cli.report_models import gathered
@@ -174,8 +171,6 @@ def main(args: argparse.Namespace) -> None:
         included = [*gatherer.included, *included]
         first = overview(gatherer.facts(), models, included, gatherer.advice)
         contents, packed = {"browser": browser.as_json()}, dict(browser.packed())
-    else:
-        first = overview([], None, included)
     contents["sections"] = as_json([first, *sections(included)])
     write(args, "".join(page(args.title, contents, packed)))
 
@@ -192,13 +187,13 @@ def read_included(paths: Sequence[str]) -> list[Included]:
     return included
 
 
-def write(args: argparse.Namespace, text: str) -> None:
+def write(args: Namespace, text: str) -> None:
     """Writes the page, and says how large it is."""
     with whole_file(args.output) as file:
         file.write(text)
     size = len(text.encode("utf-8"))
     if not is_quiet():
-        print(f"{args.output}: {size / 1e6:.1f} MB", file=sys.stderr)
+        say(f"{args.output}: {size / 1e6:.1f} MB")
     if size > 1_000_000 * args.max_megabytes:
         warnings.warn(
             f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "

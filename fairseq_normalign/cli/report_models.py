@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -30,6 +30,8 @@ from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.cli.align_table import table_signature
+from fairseq_normalign.cli.checkpoints import Shape, check_alike
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile
@@ -66,9 +68,9 @@ class Material(NamedTuple):
         return source or "source", target or "target"
 
 
-def material_of(args: argparse.Namespace, name: str, path: str) -> Material:
+def material_of(args: Namespace, name: str, path: str) -> Material:
     """A model and the corpus as it reads it."""
-    of_one = argparse.Namespace(**{**vars(args), "path": path})
+    of_one = Namespace(**{**vars(args), "path": path})
     model = load(of_one)
     (pairs,), total = corpus(of_one, [model])
     first = list(islice(pairs, max(args.max_sentences, args.limit)))
@@ -86,15 +88,14 @@ class Gatherer:
         quality: of single heads in the browser.
         measured_on: pairs that heads and blocks are measured on.
         total: pairs of the corpus, if that is known.
-        scored_on: pairs that error rates are measured on.
         left_out: pairs that are too long for the model, or have an empty side.
     """
 
     quality: Quality
     total: int | None = None
-    measured_on = scored_on = left_out = 0
+    measured_on = left_out = 0
 
-    def __init__(self, args: argparse.Namespace):
+    def __init__(self, args: Namespace):
         self.args = args
         self.included: list[Included] = []
         self.advice: list[Note] = []
@@ -109,21 +110,19 @@ class Gatherer:
 
     def add(self, material: Material, budget: int) -> None:
         """Measures a model, whose soft alignments may take so many bytes."""
-        if self.systems and material.languages != self.systems[0].languages:
-            first = self.systems[0]
-            raise InputError(
-                f"{first.name}: translates {'–'.join(first.languages)}, {material.name} "
-                f"{'–'.join(material.languages)}; expected models of one direction"
-            )
         self.total = material.total
         pairs = self._read_texts(material)
         openings = self._error_rates(material) if self.args.gold else self._choices(material)
         self._browse(material, pairs, openings, budget)
+        if not self.args.measure:
+            return
         measured = [pair for pair in material.first[: self.args.limit] if not pair.skipped]
         self.measured_on = len(measured)
         if "heads" in self.args.measure:
-            self._heads(material, measured)
-        if {"mixing", "statistics"} & set(self.args.measure):
+            found = profile(material.model, measured, max_tokens=self.align.batch_tokens)
+            found.signature = {"checkpoint": material.name, **found.signature}
+            self.included.append(Included(material.name, found))
+        if {"mixing", "statistics"} & {*self.args.measure}:
             self._blocks(material, measured)
 
     def _read_texts(self, material: Material) -> list[Pair]:
@@ -154,7 +153,7 @@ class Gatherer:
         with bar(f"{material.name}, error rates", total=material.total) as progress:
             table = error_table(
                 material.model,
-                self._counted(chain(material.first, material.rest)),
+                chain(material.first, material.rest),
                 of_gold,
                 methods,
                 options=options,
@@ -162,25 +161,13 @@ class Gatherer:
                 progress=progress.update,
                 refuse_misread=True,
             )
-        signature = {
-            "gold": Path(of_gold.name).name,
-            **of_gold.read_as(),
-            "eos": options.eos,
-            "merge": str(options.merges),
-            "extract": ",".join(dict.fromkeys(table.rules.values())),
-            "version": __version__,
-        }
-        result = replace(table, signature=signature)
+        made = table_signature(of_gold, options, methods)
+        result = replace(table, signature={**made, "version": __version__})
         self.included.append(Included(material.name, result))
         for block in result.blocks():
             if isinstance(block, Note) and block.urgent:
                 self.advice.append(block)
         return {method: table.choice(method) for method in methods}
-
-    def _counted(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The pairs, counted as they are read."""
-        for self.scored_on, pair in enumerate(pairs, 1):
-            yield pair
 
     def _choices(self, material: Material) -> dict[str, Evidence]:
         """What is shown first of each method: chosen without gold."""
@@ -216,11 +203,6 @@ class Gatherer:
                 progress.update()
                 if size > budget:
                     break
-
-    def _heads(self, material: Material, pairs: Sequence[Pair]) -> None:
-        measured = profile(material.model, pairs, max_tokens=self.align.batch_tokens)
-        measured.signature = {"checkpoint": material.name, **measured.signature}
-        self.included.append(Included(material.name, measured))
 
     def _blocks(self, material: Material, pairs: Sequence[Pair]) -> None:
         options = BlockOptions(
@@ -269,22 +251,23 @@ class Gatherer:
         texts = [args.source_file, args.target_file, args.hypotheses]
         named = [Path(path).name for path in texts if path]
         data = Path(args.data.partition(":")[0]).name
-        words = [sum(len(pair.source) for pair in pairs), sum(len(pair.target) for pair in pairs)]
+        sources = sum(len(pair.source) for pair in pairs)
+        targets = sum(len(pair.target) for pair in pairs)
         facts = [
             ("corpus", " and ".join(named) or f"{data}, {args.gen_subset}"),
             ("gold", Path(args.gold).name if args.gold else "none"),
-            ("pairs to browse", f"{len(pairs):,}, of {words[0]:,} and {words[1]:,} words"),
+            ("pairs to browse", f"{len(pairs):,}, of {sources:,} and {targets:,} words"),
             ("methods", ", ".join(args.methods)),
         ]
-        if args.measure:
-            facts.append(("pairs that heads and blocks are measured on", f"{self.measured_on:,}"))
-        total = self.total if self.total is not None else self.scored_on or None
-        if total is not None:
-            facts.append(("pairs of the corpus", f"{total:,}"))
-        if self.scored_on:
-            facts.append(("pairs that AER is measured on", f"{self.scored_on:,}"))
-        if total is not None:
-            facts.append(("pairs that cannot be browsed", f"{total - len(pairs):,}"))
+        scored_on = sum(1 for _ in gold(args)) if args.gold else None
+        total = scored_on if self.total is None else self.total
+        counts = {
+            "pairs that heads and blocks are measured on": self.measured_on or None,
+            "pairs of the corpus": total,
+            "pairs that AER is measured on": scored_on,
+            "pairs that cannot be browsed": None if total is None else total - len(pairs),
+        }
+        facts += [(name, f"{number:,}") for name, number in counts.items() if number is not None]
         return facts
 
 
@@ -300,7 +283,7 @@ def _views(
         yield View(shares, links)
 
 
-def gathered(args: argparse.Namespace, budget: int) -> tuple[Gatherer, Table]:
+def gathered(args: Namespace, budget: int) -> tuple[Gatherer, Table]:
     """All that is measured of the checkpoints, and a table of them.
 
     Args:
@@ -309,6 +292,7 @@ def gathered(args: argparse.Namespace, budget: int) -> tuple[Gatherer, Table]:
     # All are read before the first is measured: what cannot be read is refused at once.
     names = short_names(args.path)
     materials = [material_of(args, *model) for model in zip(names, args.path, strict=True)]
+    check_alike(names, [Shape("-".join(material.languages), []) for material in materials])
     if args.gold:
         refuse_other_count(gold(args), materials[0].total)
     gatherer = Gatherer(args)

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 
-from fairseq_normalign.cli import options
-from fairseq_normalign.cli.output import (
-    add_output_options,
-    check_outputs,
-    print_result,
-    write_result_files,
-)
+from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.names import parse_kinds
 
 DESCRIPTION = """What the heads of several models do, side by side, as of a model and the same with
 fewer heads: how many are positional, syntactic, for rare tokens, of several functions or of none;
 and the roles of each head in every model (Voita et al., 2019, Fig. 8). Reads what normalign heads
 wrote of each model with -o. Heads of pruned models have the names that they had in the full one."""
-EXAMPLE = "example: normalign roles full.json pruned-18.json pruned-9.json --plot roles.png"
+EXAMPLE = "normalign roles full.json pruned-18.json pruned-9.json --plot roles.png"
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.CommandParser("roles", description=DESCRIPTION, epilog=EXAMPLE)
+def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("heads", metavar="FILE.json", nargs="+", help="of normalign heads -o")
     parser.add_argument(
         "--kinds",
         default="encoder",
         metavar="KINDS",
-        help="of attention: encoder, decoder, or both with a comma between (default: %(default)s)",
+        help="of attention: encoder, decoder, or both with a comma between",
     )
     add_output_options(parser)
-    args = parser.parse_args(argv)
+
+
+def check(args: Namespace) -> None:
     args.kinds = parse_kinds("--kinds", args.kinds)
     check_outputs(args, *args.heads)
-    return args
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = command("roles", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
     from fairseq_normalign.heads.role_comparison import compared
 
-    result = compared(args.heads, args.kinds)
-    write_result_files(result, args)
-    print_result(result, args)
+    show(compared(args.heads, args.kinds), args)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairseq_normalign.cli import options, shell
+from fairseq_normalign.cli import checks, shell
+from fairseq_normalign.cli.checkpoints import attention_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
 from fairseq_normalign.options import add_flags, read_options
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.chunks import Partial, Shard
-from fairseq_normalign.runs.engines import ray_cluster
+from fairseq_normalign.runs.engines import Place, ray_cluster
 from fairseq_normalign.runs.folder import RunFolder, is_given
 from fairseq_normalign.runs.measure import (
     Appended,
@@ -29,63 +32,57 @@ from fairseq_normalign.runs.measure import (
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.host.raw_corpus import Notes
+    from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, RawCorpus
+    from fairseq_normalign.host.teacher_forcing import Model
 
 # What does not change the result, or is known by other means: texts by the lines of each chunk, and
 # what became of long pairs by the notes of chunks that had any.
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
-    *("output", "lexicon", "decision", "own", "fairseq_argv", "found", *options.TEXTS),
+    *("output", "lexicon", "decision", "own", "fairseq_argv", "found", *checks.TEXTS),
     "cpu",  # the device is compared
 }
+CALLED = {"data": "DATA", "others": "other options"}  # in messages
 PARTS_OF_DATA = ("dict.*", "reading.json")
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
+def add_run_options(parser: ArgumentParser) -> None:
     add_flags(parser, Plan)
 
 
-def keeps(args: argparse.Namespace) -> bool:
+def keeps(args: Namespace) -> bool:
     """Whether there is a file beside which something can be kept."""
     return args.output is not None and not is_stream(args.output)
 
 
-def check_run_options(args: argparse.Namespace) -> None:
+def check_run_options(args: Namespace) -> None:
     """Refuses options that do not go together."""
     if args.shard_id >= args.num_shards:
         raise InputError(
             f"--shard-id {args.shard_id}: expected a number from 0 to {args.num_shards - 1}, as "
             f"there are {args.num_shards} shards"
         )
-    if args.num_shards > 1 and not keeps(args):
-        raise InputError("--num-shards needs --output FILE, where the shards meet")
-    if args.restart and not keeps(args):
-        raise InputError("--restart is about what is kept of --output FILE; expected that with it")
+    if not keeps(args):
+        args.given.discard("output")  # a stream keeps nothing
+    checks.requires(args, "output", "num_shards", "restart", value="FILE")
+    checks.requires(args, "engine", "ray_address", value="ray")
+    checks.excludes(args, "num_shards", "plot")
     if args.restart and args.num_shards > 1:
         raise InputError(
             f"--restart would remove what other shards have done; to begin anew, remove "
             f"{args.output}.run before the first shard starts"
         )
-    if args.num_shards > 1 and getattr(args, "plot", None):
-        raise InputError("--plot draws the whole corpus; expected no --num-shards with it")
-    if args.ray_address and args.engine != "ray":
-        raise InputError("--ray-address belongs to --engine ray")
 
 
-def command_of(args: argparse.Namespace) -> dict[str, Any]:
+def command_of(args: Namespace) -> dict[str, Any]:
     """All that the result depends on, as options that fairseq has not completed yet."""
     command: dict[str, Any] = {"version": __version__}
     for name, value in vars(args).items():
         if name == "max_tokens" and not getattr(args, "confidence", True):
             continue  # links stay: whoever ran out of memory may go on with smaller batches
         if name not in NOT_COMPARED and is_given(value):
-            command[_flag(name)] = _with_digests(name, value)
+            command[CALLED.get(name, checks.flag(name))] = _with_digests(name, value)
     return command
-
-
-def _flag(name: str) -> str:
-    names = {"data": "DATA", "others": "other options"}
-    return names.get(name, f"--{name.replace('_', '-')}")
 
 
 def _with_digests(name: str, value: Any) -> Any:
@@ -95,7 +92,7 @@ def _with_digests(name: str, value: Any) -> Any:
     if name in ("data", "reverse_data"):
         folders = [Path(folder) for folder in value.split(":")]
         return [f"{folder.name} ({_folder_digest(folder)})" for folder in folders]
-    if name in (*options.CHECKPOINTS, *options.INPUTS) and Path(value).is_file():
+    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and Path(value).is_file():
         return f"{Path(value).name} ({_file_digest(Path(value))})"
     return value
 
@@ -118,7 +115,7 @@ def _file_digest(path: Path) -> str:
 
 @contextmanager
 def kept_run(
-    args: argparse.Namespace, command: Mapping[str, Any], told: Mapping[str, Any], shard: Shard
+    args: Namespace, command: Mapping[str, Any], told: Mapping[str, Any], shard: Shard
 ) -> Iterator[RunFolder | None]:
     """The folder where what is finished is kept; none if the output is a stream.
 
@@ -156,13 +153,69 @@ class Task(NamedTuple):
     title: str
 
 
-Tasks = Callable[[argparse.Namespace, "RunFolder | None"], Iterable[Task]]
-Finish = Callable[[argparse.Namespace, Mapping[str, Made]], object]
+def open_corpus(args: Namespace) -> tuple[RawCorpus, ChunkReader]:
+    """The corpus that the options name, examined, and what reads it for the model."""
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.pairs import EXAMINED_PAIRS
+
+    model = load(args, attention=attention_of(args))
+    corpus = corpus_of(args, model)
+    reader = reader_of(args, model, corpus.kind)
+    first = list(islice(corpus.items, EXAMINED_PAIRS))
+    reader.examine(first)
+    return corpus._replace(items=chain(first, corpus.items)), reader
+
+
+def corpus_of(args: Namespace, model: Model) -> RawCorpus:
+    """The corpus that the options name, as far as ``--limit`` goes."""
+    from fairseq_normalign.host.raw_corpus import raw_corpus
+
+    limit = getattr(args, "limit", None)
+    corpus = raw_corpus(args, [model], need_target="target" in model.forcing.sides)
+    total = corpus.total
+    if total is not None and limit is not None:
+        total = min(total, limit)
+    return corpus._replace(items=islice(corpus.items, limit), total=total)
+
+
+def reader_of(args: Namespace, model: Model, kind: str) -> ChunkReader:
+    from fairseq_normalign.host.raw_corpus import ChunkReader
+
+    longest, share = getattr(args, "max_length", None), getattr(args, "mask_share", None)
+    masks = None if share is None else (share, args.seed)
+    return ChunkReader([model], kind, too_long=args.too_long, longest=longest, masks=masks)
+
+
+def load_reader(args: Namespace, kind: str, place: Place) -> ChunkReader:
+    """The model in another process."""
+    from fairseq_normalign import plugin  # noqa: F401  (registers)
+    from fairseq_normalign.host.options import load, take_place
+
+    take_place(args, place)
+    return reader_of(args, load(args, attention=attention_of(args)), kind)
+
+
+def reading_task(
+    args: Namespace,
+    jobs: Sequence[Job],
+    corpus: RawCorpus,
+    reader: ChunkReader,
+    title: str,
+) -> Task:
+    """What is measured of a corpus that is open."""
+    from fairseq_normalign.host.raw_corpus import Notes
+
+    load = partial(load_reader, args, corpus.kind)
+    return Task(jobs, reader, load, Notes(reader, corpus.names), title)
+
+
+Tasks = Callable[[Namespace, "RunFolder | None"], Iterable[Task]]
+Finish = Callable[[Namespace, Mapping[str, Made]], object]
 
 
 def run_command(
     name: str,
-    args: argparse.Namespace,
+    args: Namespace,
     tasks: Tasks,
     finish: Finish,
     defaults: Mapping[str, Any] | None = None,
@@ -202,27 +255,25 @@ def run_command(
         shell.say(f"{plan.shard} is done; when all are: normalign merge {args.output}")
 
 
-def _as_json(args: argparse.Namespace) -> dict[str, Any]:
+def _as_json(args: Namespace) -> dict[str, Any]:
     """The options, but not what they make of fairseq's."""
     return {name: value for name, value in vars(args).items() if name not in ("own", "quiet")}
 
 
 def _made(task: Task, plan: Plan, folder: RunFolder | None) -> dict[str, Made]:
-    """What is made of all jobs: text as it comes, and sums when they are there.
-
-    Nothing if it is kept in a folder.
-    """
+    """What is made of all jobs, unless a folder keeps it: text as it comes, or sums."""
     partials = _partials(task, plan, folder)
+    if folder is not None:
+        for _ in partials:
+            pass
+        return {}
     first = task.jobs[0]
-    if folder is None and isinstance(first.measure, Appended):
+    if isinstance(first.measure, Appended):
         return {first.measure.name: Made(first.prepared, (made for _, made in partials))}
     jobs = {job.measure.name: job for job in task.jobs}
     totals = dict.fromkeys(jobs, Partial())
     for name, made in partials:
-        if folder is None:
-            totals[name] = jobs[name].measure.merge(totals[name], made)
-    if folder is not None:
-        return {}
+        totals[name] = jobs[name].measure.merge(totals[name], made)
     return {name: Made(job.prepared, [totals[name]]) for name, job in jobs.items()}
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
-from functools import partial
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
@@ -25,12 +24,7 @@ checkpoints of one architecture give mean ± deviation."""
 EXAMPLE = "normalign stats data-bin --path best.pt --remove-bpe sentencepiece --plot stats.png"
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("stats", description=DESCRIPTION, example=EXAMPLE, several=True)
-    return options.parse(parser, argv, add_options, check_block_options, several=True)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     add_block_options(parser)
     group = add_output_options(parser)
     group.add_argument(
@@ -38,14 +32,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also measure what normalign mixing does, in the same pass over the corpus",
     )
+    parser.set_defaults(statistics=True)
     add_run_options(parser)
 
 
-def main(args: argparse.Namespace) -> None:
-    run_command("stats", args, partial(block_tasks, mixing=args.mixing, statistics=True), finish)
+parse_args = options.model_command(
+    "stats", DESCRIPTION, EXAMPLE, add_options, check_block_options, several=True
+)
 
 
-def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
+def main(args: Namespace) -> None:
+    run_command("stats", args, block_tasks, finish)
+
+
+def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes and prints what came out."""
     from fairseq_normalign.layers.mixing import MixingResult
     from fairseq_normalign.layers.statistics import StatisticsResult
@@ -56,4 +56,4 @@ def finish(args: argparse.Namespace, made: Mapping[str, Made]) -> None:
         mixing = MixingResult(survey.mixing, signature) if args.mixing else None
         return StatisticsResult(survey.statistics, signature, mixing)
 
-    show_blocks(args, made, result_of, {}, mixing=args.mixing, statistics=True)
+    show_blocks(args, made, result_of)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from itertools import chain, islice
 
 from fairseq_normalign.alignment.signature import made_with, signed_file
@@ -18,22 +18,19 @@ from fairseq_normalign.alignment.symmetrize import (
     swapped,
     symmetrize,
 )
-from fairseq_normalign.cli.options import CommandParser
+from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, refuse_overwriting
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.text.links import FORMATS, LinkFile, format_links, read_together
 
+DESCRIPTION = """Combine the word alignments of two directions. Writes Pharaoh lines, source word
+first."""
+EXAMPLE = "normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag > both.pharaoh"
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        "symmetrize",
-        description="Combine the word alignments of two directions. Writes Pharaoh lines, source "
-        "word first.",
-        epilog="example: normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag "
-        "> both.pharaoh",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+
+def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "forward", metavar="FWD", help="alignment of the source-to-target direction; - is stdin"
     )
@@ -64,25 +61,10 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json"
     )
-    return parser
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    return get_parser().parse_args(argv)
-
-
-def main(args: argparse.Namespace) -> None:
-    check(args)
-    signature = signature_of(args)
-    if args.output is None:
-        sys.stdout.writelines(lines(args, signature))
-        return
-    with signed_file(args.output, signature) as file:
-        file.writelines(lines(args, signature))
-
-
-def check(args: argparse.Namespace) -> None:
-    """Refuse what does not fit together, before anything is read."""
+def check(args: Namespace) -> None:
+    """Refuses what does not fit together, before anything is read."""
     if args.forward == args.reverse == "-":
         raise InputError("stdin ('-') can be read only once; expected a file for FWD or REV")
     check_variant(args.heuristic, args.variant)
@@ -91,7 +73,19 @@ def check(args: argparse.Namespace) -> None:
         refuse_overwriting(f"{args.output}.json", args.forward, args.reverse)
 
 
-def lines(args: argparse.Namespace, signature: dict) -> Iterator[str]:
+parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
+    signature = signature_of(args)
+    if args.output is None:
+        sys.stdout.writelines(lines(args, signature))
+        return
+    with signed_file(args.output, signature) as file:
+        file.writelines(lines(args, signature))
+
+
+def lines(args: Namespace, signature: dict) -> Iterator[str]:
     """Lines of the output; the signature learns which order REV's links have."""
     forward = LinkFile(args.forward, index=args.index, format=args.format)
     reverse = LinkFile(args.reverse, index=args.index, format=args.format)
@@ -106,7 +100,7 @@ def lines(args: argparse.Namespace, signature: dict) -> Iterator[str]:
             shown.update()
 
 
-def order_of(args: argparse.Namespace, first: list) -> str:
+def order_of(args: Namespace, first: list) -> str:
     """The order of REV's links: as told, or by the first pairs; says how these decided."""
     if args.rev_order != "auto":
         return args.rev_order
@@ -114,15 +108,14 @@ def order_of(args: argparse.Namespace, first: list) -> str:
     order = max(ORDERS, key=common.__getitem__)
     if not is_quiet():
         found = " and ".join(f"{number} as {name}" for name, number in common.items())
-        print(
+        say(
             f"normalign symmetrize: {name_of(args.reverse)}: read as {order} (links in common with "
-            f"{name_of(args.forward)}: {found}); --rev-order overrides",
-            file=sys.stderr,
+            f"{name_of(args.forward)}: {found}); --rev-order overrides"
         )
     return order
 
 
-def signature_of(args: argparse.Namespace) -> dict:
+def signature_of(args: Namespace) -> dict:
     """How both directions were made, where it is known, and how they were combined."""
     forward, reverse = made_with(args.forward), made_with(args.reverse)
     options = {**forward, **reverse}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import Link, LinkFile
 
@@ -29,15 +28,7 @@ EXAMPLE = """normalign train-aligner data-bin --path de-en.pt --reverse-path en-
              --sentencepiece-model spm.model --limit 8000 -o aligner.safetensors"""
 
 
-def parse_args(argv: Sequence[str]) -> argparse.Namespace:
-    parser = options.model_parser("train-aligner", description=DESCRIPTION, example=EXAMPLE)
-    parser.add_argument(
-        "--seed", type=int, default=1, help="the same seed, the same head (default: %(default)s)"
-    )
-    return options.parse(parser, argv, add_options, check)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("training")
     options.add_reverse_options(group, "which gets a head, too")
@@ -46,18 +37,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="links of the text, source word first, counted from 0 (default: of --combine learned)",
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        metavar="N",
-        help="take the first N pairs (default: all)",
-    )
+    options.add_limit_option(group)
+    group.add_argument("--seed", type=int, default=1, help="the same seed, the same head")
     group.add_argument(
         "--epochs",
         type=options.positive,
         default=6,
         metavar="N",
-        help="at most: it stops when held-out pairs get worse (default: %(default)s)",
+        help="at most: it stops when held-out pairs get worse",
     )
     group.add_argument(
         "--width", type=options.positive, default=256, metavar="N", help="(default: %(default)s)"
@@ -67,22 +54,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=options.share,
         default=0.3,
         metavar="X",
-        help="what a word without links counts beside one with links (default: %(default)s)",
+        help="what a word without links counts beside one with links",
     )
     group.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="the file to write, *.safetensors"
     )
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: Namespace) -> None:
     """Refuses texts that cannot be read more than once."""
-    options.check_reverse_options(args)
-    for path in (args.source_file, args.target_file, args.hypotheses):
-        if path is not None and is_stream(path):
-            raise InputError(f"{name_of(path)}: can be read only once; expected a file")
+    checks.requires(args, "reverse_path", "reverse_data")
+    checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
 
 
-def main(args: argparse.Namespace) -> None:
+parse_args = options.model_command("train-aligner", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.alignment.two_models import check_directions
     from fairseq_normalign.attention.trained_head import write_aligner
@@ -95,11 +83,12 @@ def main(args: argparse.Namespace) -> None:
         models.append(load(args, reverse=True))
     check_directions(models)
     links = known_links(args, models)
-    chosen = {name: getattr(args, name) for name in ("epochs", "width", "null_weight", "seed")}
-    training = TrainingOptions(**chosen)
-    trained = {}
-    for place, (name, model) in enumerate(zip(("forward", "backward"), models, strict=False)):
-        trained[name] = train(args, model, links, training, reverse=bool(place))
+    training = TrainingOptions(
+        epochs=args.epochs, width=args.width, null_weight=args.null_weight, seed=args.seed
+    )
+    trained = {"forward": train(args, models[0], links, training)}
+    if args.reverse_path:
+        trained["backward"] = train(args, models[1], links, training, reverse=True)
     told = {
         "pairs": len(links),
         "links": args.links or "learned",
@@ -112,27 +101,25 @@ def main(args: argparse.Namespace) -> None:
     print_signature(told)
 
 
-def known_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
+def known_links(args: Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """The links of each pair to learn from."""
     if args.links is None:
         return learned_links(args, models)
     links = [sorted(of_pair) for of_pair in islice(LinkFile(args.links), args.limit)]
     pairs = count_pairs(args, models[0])
     if pairs != len(links):
-        raise InputError(
-            f"{args.links}: {len(links)} lines for {pairs} pairs; expected one for each"
-        )
+        raise InputError(f"{args.links}: {len(links)} lines for {pairs} pairs")
     return links
 
 
-def count_pairs(args: argparse.Namespace, model: ReadyModel) -> int:
+def count_pairs(args: Namespace, model: ReadyModel) -> int:
     from fairseq_normalign.host.raw_corpus import corpus
 
     (pairs,), total = corpus(args, [model], limit=args.limit)
     return sum(1 for _ in pairs) if total is None else total
 
 
-def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
+def learned_links(args: Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
@@ -146,12 +133,12 @@ def learned_links(args: argparse.Namespace, models: Sequence[ReadyModel]) -> lis
 
 
 def train(
-    args: argparse.Namespace,
+    args: Namespace,
     model: ReadyModel,
     links: Sequence[Sequence[Link]],
     training: TrainingOptions,
     *,
-    reverse: bool,
+    reverse: bool = False,
 ) -> TrainedHead:
     """The head of one model; tells how each epoch went."""
     from fairseq_normalign.alignment.aligner_training import Corpus, held_out_size, train_head

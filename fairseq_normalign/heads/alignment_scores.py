@@ -25,6 +25,7 @@ from fairseq_normalign.heads.translation import transposed
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
+from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.links import GoldFile
 
@@ -115,8 +116,9 @@ class ErrorRates(HeadMeasure):
         for (head, step), total in zip(_places(prepared), counts.tolist(), strict=True):
             best[head] = min(best.get(head, (1.0, step)), (Counts(*total).aer, step))
         aers = {head: aer for head, (aer, _) in best.items()}
-        steps = {head: step for head, (_, step) in best.items()}
-        return Finding(aers, {"steps": steps}, prepared["settings"])
+        steps = [[str(head), step] for head, (_, step) in best.items()]
+        table = Table(["head", "step of its AER"], steps, name="steps", hidden=True)
+        return Finding(aers, prepared["settings"], blocks=[table])
 
 
 def _places(prepared: Known) -> list[tuple[Head, str]]:

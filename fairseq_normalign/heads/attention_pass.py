@@ -19,8 +19,7 @@ from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
-from fairseq_normalign.runs.chunks import Partial
-from fairseq_normalign.runs.joins import merged
+from fairseq_normalign.runs.joins import add_array
 
 
 class Cells(NamedTuple):
@@ -89,8 +88,7 @@ class Tally:
 
     def join(self, name: str, array) -> None:
         """Joins an array to the one of this name, in the way that the end of the name tells."""
-        more = Partial({name: np.asarray(array)})
-        self.arrays = dict(merged(Partial(self.arrays), more).arrays)
+        add_array(self.arrays, name, np.asarray(array))
 
     def join_heads(self, of: str, attention: tuple[str, int], rows) -> None:
         """Adds a row for each head of an attention, (H, …)."""

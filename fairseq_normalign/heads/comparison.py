@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,13 +11,13 @@ from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.options import option, positive
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Curve,
     Curves,
     Facts,
     Grid,
     Note,
     Point,
+    Rows,
     Table,
 )
 from fairseq_normalign.results.blocks import Row as Panels
@@ -99,18 +100,17 @@ class Row(NamedTuple):
     """One model of a comparison."""
 
     name: str
-    heads: dict[tuple[str, int], int]  # (kind, layer from 0) → heads that are there and not closed
+    heads: Sequence[Head]  # not closed by a gate; named as in the model that none was removed from
     parameters: int
     megabytes: float  # of the parameters, without what an optimiser remembers
     scores: dict[str, float]  # BLEU, chrF and, where there is gold, AER; all in percent
     signatures: dict[str, str]  # of each score: everything that changes it
     speed: float  # tokens generated in a second, over those of the first model
-    names: tuple[Head, ...] = ()  # of these heads, as in the model that none was removed from
     scratch: Row | None = None  # a model of the same heads that was trained from scratch
 
     def count(self, kind: str | None = None) -> int:
         """How many heads it has, of one kind of attention or in all."""
-        return sum(heads for (own, _), heads in self.heads.items() if kind in (None, own))
+        return sum(kind in (None, head.kind) for head in self.heads)
 
 
 class Comparison(list[Row], Result):
@@ -131,10 +131,10 @@ class Comparison(list[Row], Result):
         curves: list[Block] = [_against_heads(metric, self, varied) for metric in self[0].scores]
         if varied is None:
             curves.append(_kinds_against_heads(self))
-        names = [[row.name, str(head)] for row in self for head in row.names]
+        names = [[row.name, str(head)] for row in self for head in row.heads]
         return [
             Panels(curves),
-            _heads_by_layer(self),
+            *_heads_by_layer(self),
             self._table(),
             Note(LEGEND),
             Facts(list(_signatures(self))),
@@ -145,7 +145,7 @@ class Comparison(list[Row], Result):
         """Models from scratch stand beside those with the same heads."""
         metrics = list(self[0].scores)
         beside = metrics if any(row.scratch for row in self) else []
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for row in self:
             heads = [row.count(), *(row.count(kind) for kind in KINDS)]
             from_scratch = row.scratch.scores if row.scratch else {}
@@ -191,22 +191,27 @@ def _kinds_against_heads(rows: Sequence[Row]) -> Curves:
     return Curves(*axes, curves, 0, zero=True, drawn=True)
 
 
-def _heads_by_layer(rows: Sequence[Row]) -> Grid:
-    """Numbers of heads: a row for each model, a column for each layer."""
+def _heads_by_layer(rows: Sequence[Row]) -> list[Block]:
+    """Numbers of heads: a row for each model, a column for each layer that has any."""
     order = list(KINDS)
-    names = set().union(*(row.heads for row in rows))
+    names = {head[:2] for row in rows for head in row.heads}
     layers = sorted(names, key=lambda name: (order.index(name[0]), name[1]))
-    return Grid(
+    values = []
+    for row in rows:
+        counts = Counter(head[:2] for head in row.heads)
+        values.append([counts[name] for name in layers])
+    grid = Grid(
         "Heads by layer",
         "model",
         "attention and layer",
         [row.name for row in rows],
         [f"{KINDS[kind].short} {layer + 1}" for kind, layer in layers],
-        [[row.heads.get(name, 0) for name in layers] for row in rows],
+        values,
         decimals=0,
         numbers=True,
         drawn=True,
     )
+    return [grid] if layers else []
 
 
 def _signatures(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally
+from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally, running_heads
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Known
@@ -97,7 +97,7 @@ class Confidence:
         return confidences(seen.recorded.weights, seen.cells, eos=self.eos)
 
     def result(self) -> Finding:
-        return Finding(self.tally.means(), settings={"confidence-eos": self.eos})
+        return Finding(self.tally.means(), {"confidence-eos": self.eos})
 
 
 class Entropy(Confidence):
@@ -132,8 +132,9 @@ class Gates(HeadMeasure):
 
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         values = []
-        for attention, module in attentions(models.forcing.model).items():
-            gates = gate_values(module)
+        modules = attentions(models.forcing.model)
+        for attention in running_heads(models.forcing):
+            gates = gate_values(modules[attention])
             if gates is not None:
                 values += [[*attention, *gate] for gate in enumerate(gates.tolist())]
         return {"gates": values}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
@@ -79,9 +78,9 @@ def compare(
         if aers:
             row.scores["AER"], row.signatures["AER"] = aers[place]
         rows.append(row)
-    from_scratch = {row.names: row for row in rows[len(paths) :]}
+    from_scratch = {row.heads: row for row in rows[len(paths) :]}
     return Comparison(
-        row._replace(scratch=from_scratch.get(row.names)) for row in rows[: len(paths)]
+        row._replace(scratch=from_scratch.get(row.heads)) for row in rows[: len(paths)]
     )
 
 
@@ -120,10 +119,10 @@ def _tokens(reader: PairReader) -> tuple:
 
 def _check_heads(trained: Sequence[Loaded], scratch: Sequence[Loaded]) -> None:
     """Refuses a model from scratch whose heads no trained one has, or another one from scratch."""
-    known = {open_names(model) for _, model, _ in trained}
+    known = {open_heads(model) for _, model, _ in trained}
     by_heads: dict[tuple[Head, ...], str] = {}
     for path, model, _ in scratch:
-        heads = open_names(model)
+        heads = open_heads(model)
         if heads not in known:
             raise InputError(
                 f"{path}: none of the models of --path has its heads; expected one from scratch, "
@@ -145,18 +144,11 @@ def _row(name: str, model: nn.Module, speed: float) -> Row:
         scores={},
         signatures={},
         speed=speed,
-        names=open_names(model),
     )
 
 
-def open_heads(model: nn.Module) -> dict[tuple[str, int], int]:
-    """How many heads of each attention are there, and not closed by a gate."""
-    counts = Counter(head[:2] for head in open_names(model))
-    return {name: counts[name] for name in attentions(model)}
-
-
-def open_names(model: nn.Module) -> tuple[Head, ...]:
-    """The names of those heads, as in the model that none was removed from."""
+def open_heads(model: nn.Module) -> tuple[Head, ...]:
+    """The heads that no gate closes, by their names in the model that none was removed from."""
     names = []
     for (kind, layer), attention in attentions(model).items():
         numbers = head_numbers(attention)

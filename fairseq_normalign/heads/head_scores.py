@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.attention.extract import RULES
@@ -164,34 +165,29 @@ class HeadScore(NamedTuple):
     ranks: bool = False  # the bigger it is, the more a head is worth keeping
     low: bool = False  # the smaller it is, the better: its correlations have the other sign
     percent: bool = False  # a share, shown in %
+    share: str = ""  # what it is called if a role is awarded by it, and it is no score to compare
     encoder: bool = False  # can be measured on an encoder alone
     default: bool = False  # measured unless scores are named
 
 
-def _modules() -> Any:
-    """The package of scores, their modules imported: when something is measured, not before."""
-    from fairseq_normalign import heads
-    from fairseq_normalign.heads import (  # noqa: F401
-        alignment_scores,
-        confidence,
-        loss_scores,
-        relevance_scores,
-        roles,
-        syntax,
-    )
+def _later(module: str, name: str) -> Callable[[ProfileOptions], Any]:
+    """Imports what measures a score when it is measured, and not before."""
 
-    return heads
+    def measure(options: ProfileOptions) -> Any:
+        return getattr(import_module(f"fairseq_normalign.heads.{module}"), name)(options)
+
+    return measure
 
 
 # In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        lambda options: _modules().relevance_scores.Relevance(options),
+        _later("relevance_scores", "Relevance"),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        lambda options: _modules().confidence.Confidence(options),
+        _later("confidence", "Confidence"),
         "mean of the largest weight (Voita et al., 2019)",
         watches=True,
         ranks=True,
@@ -199,7 +195,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        lambda options: _modules().confidence.Entropy(options),
+        _later("confidence", "Entropy"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         watches=True,
         low=True,
@@ -207,7 +203,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm-confidence": HeadScore(
-        lambda options: _modules().confidence.NormConfidence(options),
+        _later("confidence", "NormConfidence"),
         "the same with ‖αf(x)‖ as shares of their row",
         watches=True,
         ranks=True,
@@ -215,7 +211,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "norm": HeadScore(
-        lambda options: _modules().confidence.Norm(options),
+        _later("confidence", "Norm"),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         watches=True,
         ranks=True,
@@ -223,54 +219,56 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "importance": HeadScore(
-        lambda options: _modules().loss_scores.Importance(options),
+        _later("loss_scores", "Importance"),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        lambda options: _modules().loss_scores.LossAblation(options),
+        _later("loss_scores", "LossAblation"),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        lambda options: _modules().confidence.Gates(options),
+        _later("confidence", "Gates"),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        lambda options: _modules().alignment_scores.ErrorRates(options),
+        _later("alignment_scores", "ErrorRates"),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
-    "positions": HeadScore(
-        lambda options: _modules().roles.PositionWatcher(options),
-        "role: relative position of the maxima",
-        watches=True,
-        encoder=True,
-        percent=True,
-        default=True,
-    ),
-    "rare": HeadScore(
-        lambda options: _modules().roles.RareRole(options),
-        "role: maxima on the rarest tokens of the sentence",
-        encoder=True,
-        percent=True,
-        default=True,
-    ),
     "UAS": HeadScore(
-        lambda options: _modules().syntax.Syntax(options),
+        _later("syntax", "Syntax"),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        lambda options: _modules().loss_scores.BleuAblation(options),
+        _later("loss_scores", "BleuAblation"),
         "loss of BLEU with the head off; slow",
         ranks=True,
+    ),
+    "positions": HeadScore(
+        _later("roles", "PositionWatcher"),
+        "role: relative position of the maxima",
+        watches=True,
+        encoder=True,
+        percent=True,
+        share="position share",
+        default=True,
+    ),
+    "rare": HeadScore(
+        _later("roles", "RareRole"),
+        "role: maxima on the rarest tokens of the sentence",
+        encoder=True,
+        percent=True,
+        share="rare-token share",
+        default=True,
     ),
 }
 

@@ -88,11 +88,8 @@ def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
     """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
     outputs: dict[Name, Tensor] = {}
 
-    def keeper(name):
-        def keep(module, args):
-            outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
-
-        return keep
+    def keep(name, module, args):
+        outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
 
     by_name = attentions(model)
     for name, attention in by_name.items():
@@ -101,7 +98,7 @@ def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
         stack.enter_context(evaluation_mode(model))
         stack.enter_context(explicit_path(by_name.values()))  # on which W_O is called
         for name, attention in by_name.items():
-            handle = out_projection(attention).register_forward_pre_hook(keeper(name))
+            handle = out_projection(attention).register_forward_pre_hook(partial(keep, name))
             stack.callback(handle.remove)
         yield outputs
 
@@ -140,9 +137,9 @@ class LossAblation(HeadMeasure):
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
-        names = tally.names.values()
-        scores = {head: loss - whole for head, loss in zip(names, without, strict=True)}
-        return Finding(scores, settings={"ablation": int(tally.arrays["pairs.sum"][0])})
+        growth = [loss - whole for loss in without]
+        scores = dict(zip(tally.names.values(), growth, strict=True))
+        return Finding(scores, {"ablation": int(tally.arrays["pairs.sum"][0])})
 
 
 @torch.no_grad()
@@ -194,7 +191,7 @@ class BleuAblation(HeadMeasure):
         bleu = translation_metrics(self.options.tokenize)["BLEU"]
         references, *translations = tally.arrays["texts.rows"].T.tolist()
         whole, *without = [bleu.corpus_score(texts, [references]).score for texts in translations]
-        names = tally.names.values()
-        scores = {head: whole - score for head, score in zip(names, without, strict=True)}
+        lost = [whole - score for score in without]
+        scores = dict(zip(tally.names.values(), lost, strict=True))
         settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
-        return Finding(scores, settings=settings)
+        return Finding(scores, settings)

@@ -25,7 +25,7 @@ from fairseq_normalign.names import Head, all_heads
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Chunk, Partial
 from fairseq_normalign.runs.engines import Progress
-from fairseq_normalign.runs.joins import merged
+from fairseq_normalign.runs.joins import arrays_of, merged
 from fairseq_normalign.runs.measure import measure_here
 
 Known = Mapping[str, Any]  # what was prepared, as JSON holds it
@@ -84,8 +84,7 @@ class HeadMeasure:
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         """Adds what some pairs say, which come by their lines."""
 
-    def merge(self, left: Partial, right: Partial) -> Partial:
-        return merged(left, right)
+    merge = staticmethod(merged)
 
     def finding(self, tally: Tally, prepared: Known) -> Finding | Mapping[Head, float]:
         """What all pairs say."""
@@ -134,13 +133,10 @@ class AttentionPass(HeadMeasure):
             raise InputError("heads cannot be measured on a corpus without words")
         names = names_of(prepared)
         settings = {"sentences": int(total.arrays["pairs.sum"][0])}
-        findings = {"attention": Finding(facts={"heads": list(names.values())}, settings=settings)}
+        no_roles = dict.fromkeys(names.values(), ())
+        findings = {"attention": Finding(settings=settings, roles=no_roles)}
         for score, watcher in self._watchers().items():
-            own = {}
-            for name, array in total.arrays.items():
-                if name.startswith(f"{score}:"):
-                    own[name.removeprefix(f"{score}:")] = array
-            watcher.tally = Tally(own, names)
+            watcher.tally = Tally(arrays_of(total.arrays, f"{score}:"), names)
             findings[score] = _as_finding(watcher.result())
         return findings
 
@@ -173,13 +169,13 @@ def head_measures(
     return list(measures.values())
 
 
-def profile_of(findings: Mapping[str, Finding], options: ProfileOptions) -> Profile:
-    """All findings about one model together."""
-    measured = Profile([], options=options)
-    for name in ("attention", *HEAD_SCORES):  # in the order of the table
-        if name in findings:
-            measured.add(name, findings[name])
-    return measured
+def profile_of(findings: Mapping[str, Finding]) -> Profile:
+    """All findings about one model together, in the order of the table."""
+    ordered = {name: findings[name] for name in ("attention", *HEAD_SCORES) if name in findings}
+    signature: dict[str, Any] = {}
+    for finding in ordered.values():
+        signature |= finding.settings
+    return Profile(list(findings["attention"].roles), ordered, signature)
 
 
 def profile(
@@ -211,7 +207,7 @@ def profile(
         items = measure.items(pairs)
         with bar(measure.name, total=len(items)) as shown:
             findings |= measure_here(measure, in_memory, items, shown.update)
-    return profile_of(findings, options)
+    return profile_of(findings)
 
 
 def head_ranks(

@@ -21,7 +21,17 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
-from fairseq_normalign.results.blocks import Block, Cell, Curve, Curves, Note, Point, Row, Table
+from fairseq_normalign.results.blocks import (
+    Block,
+    Cell,
+    Curve,
+    Curves,
+    Note,
+    Point,
+    Row,
+    Rows,
+    Table,
+)
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.strict_json import parse_json
 
@@ -85,7 +95,7 @@ class GateLog(Result):
         kinds = by_kind(last.heads)
         stay = last.open_heads()
         go = [head for head in last.heads if head not in set(stay)]
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for entry in self.entries:
             row: list[Cell] = [entry.updates, len(entry.open_heads())]
             row += [entry.count_open(kind) for kind in kinds]
@@ -110,10 +120,9 @@ class GateLog(Result):
         left = self.entries[-1].open_heads()
         curves = []
         for head in heads:
-            values = [getattr(entry.heads[head], name) for entry in self.entries]
-            points = [
-                Point(entry.updates, y) for entry, y in zip(self.entries, values, strict=True)
-            ]
+            points = []
+            for entry in self.entries:
+                points.append(Point(entry.updates, getattr(entry.heads[head], name)))
             curves.append(Curve(str(head), points, head not in left, layers.index(head.layer)))
         return Curves(
             f"{KINDS[kind].title}: {SHOWN[name]}",
@@ -140,13 +149,12 @@ def read_log(path: str | Path) -> list[Entry]:
     for number, line in enumerate(read_lines(path), 1):
         where = f"{name_of(path)}:{number}"
         entry = _parsed(line, where)
-        if entries and entry.updates <= entries[-1].updates:
-            raise InputError(
-                f"{where}: {entry.updates} updates after {entries[-1].updates}; expected more with "
-                "every line"
-            )
-        if entries and entry.heads.keys() != entries[0].heads.keys():
-            raise InputError(f"{where}: other heads than in line 1; expected those of one model")
+        for before in entries[-1:]:
+            if entry.updates <= before.updates or entry.heads.keys() != before.heads.keys():
+                raise InputError(
+                    f"{where}: does not follow the line before; expected the log of one training, "
+                    "with more updates in every line"
+                )
         entries.append(entry)
     return entries
 

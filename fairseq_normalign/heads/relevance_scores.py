@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,17 @@ import torch
 from fairseq_normalign.attention.lrp_rules import Contributions, contributions, rule_set
 from fairseq_normalign.attention.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.heads.attention_pass import Tally
-from fairseq_normalign.heads.profile import Finding, RareInfluence
+from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.rare_tokens import FIRST_PAIRS, RareTokens, prepared_rare, rare_tokens
 from fairseq_normalign.heads.roles import rare_influence, rarest
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
+from fairseq_normalign.results.blocks import Block, Note, Table
 from fairseq_normalign.runs.chunks import Chunk
+
+POSITIONS = 10  # of the target, whose source share is shown
 
 
 class Relevance(HeadMeasure):
@@ -56,12 +60,38 @@ class Relevance(HeadMeasure):
         for name, distance in tally.arrays.items():
             if name.endswith(".high"):
                 deviation[name.removesuffix(".high")] = float(distance)
-        facts: dict[str, Any] = {"deviation": deviation, "contributions": by_position(tally)}
+        contributed = by_position(tally)
+        blocks: list[Block] = list(map(Note, relevance_notes(deviation, contributed)))
         if "influence.sum" in tally.arrays:
             influences, sentences = tally.arrays["influence.sum"].tolist()
-            facts["rare_influence"] = RareInfluence(influences / sentences, int(sentences))
+            mean = influences / sentences
+            text = (
+                f"Relevance of the rarest source token: {mean:.2f} times that of all, mean over "
+                f"{sentences:.0f} sentences."
+            )
+            row = [mean, int(sentences)]
+            blocks.append(Note(text))
+            blocks.append(Table(["influence", "sentences"], [row], name="rarest", hidden=True))
+        rows = [[place, *own] for place, own in enumerate(np.transpose(contributed).tolist(), 1)]
+        columns = ["position", *Contributions._fields]
+        blocks.append(Table(columns, rows, name="relevance", hidden=True))
         rules = f"{rule_set(self.options.rules).spec}-{self.options.relevance_mode}"
-        return Finding(tally.means(), facts=facts, settings={"relevance": rules})
+        return Finding(tally.means(), {"relevance": rules}, blocks=blocks)
+
+
+def relevance_notes(deviation: Mapping[str, float], contributed: Contributions) -> list[str]:
+    """How far relevance is conserved, and where it ends: in the source or in the prefix."""
+    distances = ", ".join(f"{cut} {distance:.0e}" for cut, distance in deviation.items())
+    shares, source, prefix = contributed
+    shown = [f"{share:.2f}" for share in shares[:POSITIONS]]
+    more = ["…"] if len(shares) > POSITIONS else []
+    what = "target positions 1, 2, …" if len(shares) > 1 else "all target positions together"
+    return [
+        f"Relevance: largest distance of a total from 1: {distances}.",
+        f"Share of the source in the relevance of {what}: {' '.join([*shown, *more])}.",
+        f"Entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
+        f"{prefix.mean():.2f} nats.",
+    ]
 
 
 def add_pair(tally: Tally, of_pair: SentenceRelevance) -> None:

@@ -10,7 +10,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, short_names
 from fairseq_normalign.heads.head_scores import FUNCTIONS
 from fairseq_normalign.names import KINDS, Head, parse_head
-from fairseq_normalign.results.blocks import Block, Cell, Grid, Table
+from fairseq_normalign.results.blocks import Block, Cell, Grid, Rows, Table
 from fairseq_normalign.results.result import DAMAGE, Result, StoredResult, read_result
 
 SEVERAL, NONE = "several", "none"
@@ -87,7 +87,7 @@ class RoleComparison(Result):
     def _heads(self, kind: str) -> Table:
         """A row for each head that a model has: its roles in each model, if it is there."""
         heads = {head for model in self.models for head in model.heads if head.kind == kind}
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for head in sorted(heads):
             row: list[Cell] = [str(head)]
             for model in self.models:

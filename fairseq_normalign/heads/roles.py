@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from fairseq_normalign.heads.attention_pass import (
     watch,
 )
 from fairseq_normalign.heads.head_scores import ProfileOptions
-from fairseq_normalign.heads.profile import Finding
+from fairseq_normalign.heads.profile import Finding, missed
 from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.rare_tokens import (
     FIRST_PAIRS,
@@ -43,7 +42,7 @@ from fairseq_normalign.heads.rare_tokens import (
 from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.names import Head
+from fairseq_normalign.results.blocks import Block, Note, Rows, Table
 from fairseq_normalign.runs.chunks import Chunk
 
 # Raganato and Tiedemann (2018); their fourth is `last`.
@@ -186,21 +185,38 @@ class PositionWatcher:
 
     def result(self) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
-        details = {}
+        shares, labels, roles = {}, {}, {}
+        rows: Rows = []
         last = self.tally.means("last")
         for head, counts in self.tally.by_head("positions").items():
             if not counts.any():
                 continue
+            position, shares[head] = favourite(counts)
+            labels[head] = f"{position:+d}" if position else "0"
+            roles[head] = role("positional", labels[head], shares[head], self.threshold)
             patterns = {}
             for name, offset in PATTERNS.items():
                 if offset <= 0 or head.kind == "encoder":  # the decoder sees nothing that is later
                     patterns[name] = float(counts[place_of(offset)] / counts.sum())
             if head in last:
                 patterns["last"] = last[head]
-            offset, share = favourite(counts)
-            details[head] = {"offset": offset, "share": share, "patterns": patterns}
-        settings = {"positional": self.threshold} if details else {}
-        return Finding(facts={"positions": details}, settings=settings)
+                roles[head] += role("last", "last", last[head], self.threshold)
+            rows += [[str(head), name, 100 * share] for name, share in patterns.items()]
+        if not shares:
+            return Finding()
+        table = Table(["head", "pattern", "share %"], rows, name="patterns", hidden=True)
+        return Finding(
+            shares,
+            {"positional": self.threshold},
+            roles,
+            {"position": labels},
+            [*missed("positional", shares, self.threshold), table],
+        )
+
+
+def role(function: str, name: str, share: float, threshold: float) -> list[tuple[str, str]]:
+    """A role and its label, if the share of maxima is large enough."""
+    return [(function, f"{name} ({100 * share:.0f} %)")] if share >= threshold else []
 
 
 class RareWatcher:
@@ -228,15 +244,6 @@ class RareWatcher:
             hits = rare_hits(seen.recorded.weights, seen.cells, rare, sentences)
             for unit, (sums, cases) in hits.items():
                 self.tally.add(seen.attention, sums.cpu(), cases, f"{self.of}/{name}/{unit}")
-
-
-def rare_shares(tally: Tally, of: str = "as it is") -> dict[Head, dict]:
-    """For each head, rank and unit (tokens, sentences, chance) the mean."""
-    means: dict[Head, dict] = {}
-    for rank, unit in product(RANKS, UNITS):
-        for head, mean in tally.means(f"{of}/{rank}/{unit}").items():
-            means.setdefault(head, {}).setdefault(rank, {})[unit] = mean
-    return means
 
 
 class RareRole(HeadMeasure):
@@ -268,8 +275,9 @@ class RareRole(HeadMeasure):
         watch(encoder, moved, [control], max_tokens=options.max_tokens)
 
     def finding(self, tally: Tally, prepared: Known) -> Finding:
-        rare = rare_shares(tally)
-        if not rare:
+        shares = tally.means("as it is/rarest/tokens")
+        threshold = self.options.rare_threshold
+        if not shares:
             top = top_of(self.options)
             reason = f"the rarest token of every sentence is among the {top} most frequent"
             why = prepared.get("unusable") or unusable(self.options, reason)
@@ -281,10 +289,37 @@ class RareRole(HeadMeasure):
             "rare-top": top_of(self.options),
             "rare-sentences": max(int(cases) for _, cases in examined),
             "seed": prepared["seed"],
-            "rare": self.options.rare_threshold,
+            "rare": threshold,
         }
-        facts = {"rare": rare, "rare_moved": rare_shares(tally, "moved")}
-        return Finding(facts=facts, settings=settings)
+        roles = {head: role("rare", "rare", share, threshold) for head, share in shares.items()}
+        blocks = [*missed("rare", shares, threshold), *rare_blocks(tally)]
+        return Finding(shares, settings, roles, blocks=blocks)
+
+
+def rare_blocks(tally: Tally) -> list[Block]:
+    """Shares of maxima on rare tokens, by chance, and with some tokens moved; and the best head."""
+    rows: Rows = []
+    parts = []
+    shares = tally.means("as it is/rarest/tokens")
+    best = max(shares, key=lambda head: shares[head])
+    for rank in RANKS:
+        of_best = {}
+        for unit in UNITS:
+            moved = tally.means(f"moved/{rank}/{unit}")
+            for head, share in tally.means(f"as it is/{rank}/{unit}").items():
+                both = 100 * share, 100 * moved[head]
+                rows.append([str(head), rank, unit, *both])
+                if head == best:
+                    of_best[unit] = both
+        (share, of_moved), (chance, _) = of_best["tokens"], of_best["chance"]
+        parts.append(
+            f"{share:.1f} % ({of_moved:.1f} % with a tenth of the tokens moved, {chance:.1f} % by "
+            f"chance) on the {rank}"
+        )
+    return [
+        Note(f"Rare tokens: {best} has most maxima there: {'; '.join(parts)}."),
+        Table(["head", "tokens", "unit", "share %", "moved %"], rows, name="rare", hidden=True),
+    ]
 
 
 def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import Head
+from fairseq_normalign.results.blocks import Block, Cell, Note, Rows, Table
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.treebank import Tree
 
@@ -112,14 +113,12 @@ class Relation(NamedTuple):
     """The other ends of a relation, in one direction, and the best relative position for them."""
 
     cases: int = 0
-    offset: int | None = None  # the most frequent relative position of the other end
-    baseline: float | None = None  # its share
+    offset: int = 0  # the most frequent relative position of the other end
+    baseline: float = 0.0  # its share
 
     def is_found(self, accuracy: float, margin: str) -> bool:
         """Whether an accuracy is above the baseline by a margin; see ``head_scores.MARGINS``."""
-        if self.cases < MIN_CASES or self.baseline is None:
-            return False
-        return accuracy >= MARGINS[margin](self.baseline)
+        return self.cases >= MIN_CASES and accuracy >= MARGINS[margin](self.baseline)
 
 
 def ends(tree: Tree) -> Iterator[tuple[str, int, int]]:
@@ -180,16 +179,54 @@ class Syntax(HeadMeasure):
                 text = f"{self.options.trees_name}: no sentence has the relation {relation!r}"
                 warnings.warn(text, stacklevel=2)
         scores, branching = attachment_scores(tally)
-        accurate: dict[Head, dict[str, float]] = {head: {} for head in heads}
+        accurate = {}
         for name, shares in accuracies(tally).items():
-            for head, share in zip(heads, shares, strict=True):
-                accurate[head][name] = share
-        settings = {"trees": prepared["trees"], "margin": self.options.syntactic_margin}
+            accurate[name] = dict(zip(heads, shares, strict=True))
+        trees = ", ".join(f"{name} {100 * uas:.1f}" for name, uas in branching.items())
+        note = Note(f"UAS in % of trees without attention: {trees}.")
+        margin = self.options.syntactic_margin
         return Finding(
             dict(zip(heads, scores, strict=True)),
-            {"accuracies": accurate, "relations": found, "branching": branching},
-            settings,
+            {"trees": prepared["trees"], "margin": margin},
+            syntactic_roles(found, accurate, margin),
+            blocks=[*relation_tables(found, accurate), note],
         )
+
+
+Accuracies = Mapping[str, Mapping[Head, float]]  # by relation and direction
+
+
+def syntactic_roles(
+    found: Mapping[str, Relation], accurate: Accuracies, margin: str
+) -> dict[Head, list[tuple[str, str]]]:
+    """The relations that each head finds, labelled with accuracy and baseline in %."""
+    roles: dict[Head, list[tuple[str, str]]] = {}
+    for name, by_head in accurate.items():
+        for head, accuracy in by_head.items():
+            if found[name].is_found(accuracy, margin):
+                label = f"{name} {100 * accuracy:.0f}/{100 * found[name].baseline:.0f}"
+                roles.setdefault(head, []).append(("syntactic", label))
+    return roles
+
+
+def relation_tables(found: Mapping[str, Relation], accurate: Accuracies) -> list[Block]:
+    """Each relation and direction: cases, the baseline, and the best head; and all accuracies."""
+    rows: Rows = []
+    every: Rows = []
+    for name, (cases, offset, baseline) in found.items():
+        best: list[Cell] = [None] * 4
+        if cases:
+            by_head = accurate[name]
+            head = max(by_head, key=by_head.__getitem__)
+            best = [100 * baseline, f"{offset:+d}", 100 * by_head[head], str(head)]
+            every += [[str(head), name, 100 * share] for head, share in by_head.items()]
+        rows.append([name, cases, *best])
+    columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
+    of_heads = ["head", "relation", "accuracy %"]
+    return [
+        Table(columns, rows, "Syntactic relations", 1, name="relations"),
+        Table(of_heads, every, name="accuracies", hidden=True),
+    ]
 
 
 def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.categories import Categories, Ranks, Token
 from fairseq_normalign.names import KINDS
+from fairseq_normalign.runs.joins import Draws, Gathered
 from fairseq_normalign.text.words import without_mark
 
 MARK = -1  # in the place of a word: special tokens
@@ -88,15 +90,22 @@ def memberships(categories: Tensor, number: int) -> Tensor:
     return torch.cat([of_category, of_any], dim=-1).double()
 
 
+def add_occurrences(
+    sums: Gathered, name: str, columns: Sequence[Tensor], counted: Tensor, draws: Draws
+) -> None:
+    """Adds those tokens that count, (B, T), to a sample: what is known of each is a row."""
+    rows = torch.stack([column[counted].float() for column in columns], dim=-1).cpu().numpy()
+    sums.sample(name, draws(counted.sum(1).tolist()), rows.__getitem__)
+
+
 def divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Means; nan where there is nothing."""
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def arrays_of(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """Those whose names begin so, by the rest of their names."""
-    start = f"{name}."
-    return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """As tables and maps take them, which have no nan."""
+    return [None if math.isnan(value) else float(value) for value in values]
 
 
 class BlockBatch(NamedTuple):

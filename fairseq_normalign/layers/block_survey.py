@@ -189,8 +189,7 @@ class Blocks:
             tables[side] = TokenTable(reader, self.options.categories, ranks)
         return tables
 
-    def merge(self, left: Partial, right: Partial) -> Partial:
-        return merged(left, right)
+    merge = staticmethod(merged)
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> BlockSurvey:
         arrays, categories = total.arrays, self.options.categories

@@ -381,7 +381,8 @@ def kept_states(
     kept: np.ndarray,
     *,
     hidden: Mapping[int, int] | None = None,
-    max_tokens: int,
+    rows: np.ndarray | None = None,
+    max_tokens: int = 4000,
     progress: Progress | None = None,
 ) -> Tensor:
     """The states of some tokens by layer, from 0: (L + 1, N, C).
@@ -392,12 +393,16 @@ def kept_states(
         kept: places in ``tokens``, ascending.
         hidden: for each sentence a token that each layer alone does not see, as its place in
             ``tokens``; then the layers are those from 1, (L, N, C).
+        rows: where the state of each token goes, as that of its word; the mean, if there are
+            several.
     """
     states = text.states
     sentences, positions = tokens.sentences[kept], tokens.positions[kept]
     needed = np.unique(sentences).tolist()
     layers = len(states.layers) + (hidden is None)
-    found = torch.empty(layers, len(kept), states.width)
+    into = torch.from_numpy(np.arange(len(kept)) if rows is None else rows)
+    counts = into.bincount()
+    found = torch.zeros(layers, len(counts), states.width)
     pairs = [text.pairs[sentence] for sentence in needed]
     for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
         batch = [pair for _, pair in numbered]
@@ -409,8 +414,8 @@ def kept_states(
             read = zip(batch, positions_hidden, strict=True)
             of_layers = states.run_without(batch, [text.places(pair)[at] for pair, at in read])
         for row, (sentence, pair) in enumerate(zip(numbers, batch, strict=True)):
-            rows = slice(*np.searchsorted(sentences, [sentence, sentence + 1]).tolist())
-            places = np.array(text.places(pair))[positions[rows]].tolist()
+            part = slice(*np.searchsorted(sentences, [sentence, sentence + 1]).tolist())
+            places = np.array(text.places(pair))[positions[part]].tolist()
             for layer, of_batch in enumerate(of_layers):
-                found[layer, rows] = of_batch[row, places].float().cpu()
-    return found
+                found[layer].index_add_(0, into[part], of_batch[row, places].float().cpu())
+    return found.div_(counts.unsqueeze(1))

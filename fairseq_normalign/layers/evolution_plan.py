@@ -198,16 +198,16 @@ def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> dict[s
     for pair in text.pairs:
         words = text.text(pair)
         spelled.append((text.pieces(pair), [words[word] for word in text.piece_words(pair)]))
+    counts = getattr(text.reader, text.side).vocabulary.counts
     if options.frequencies:
         counts = read_frequencies(options.frequencies)
-        frequency = Frequencies(counts, options.frequencies, spelled)
-    else:
-        counts = getattr(text.reader, text.side).vocabulary.counts
-        try:
-            frequency = Frequencies(dict(counts), "the dictionary", spelled)
-        except InputError as error:
-            _warn(f"no groups of frequency: {error}")
-            return {}
+    try:
+        frequency = Frequencies(counts, options.frequencies or "the dictionary", spelled)
+    except InputError as error:
+        if options.frequencies:
+            raise
+        _warn(f"no groups of frequency: {error}")
+        return {}
     by_sentence = [frequency(pieces, words) for pieces, words in spelled]
     places = zip(tokens.sentences.tolist(), tokens.positions.tolist(), strict=True)
     of_tokens = np.array([by_sentence[sentence][position] for sentence, position in places])
@@ -282,12 +282,12 @@ def _occurrences(
     word: str, text: ReadText, tokens: Tokens, options: EvolutionOptions
 ) -> list[np.ndarray]:
     """The pieces of each occurrence of a word, of some of them if it is frequent."""
-    pieces: dict[tuple[int, int], list[int]] = {}
-    keys = zip(tokens.sentences.tolist(), tokens.words.tolist(), strict=True)
-    for place, (sentence, number) in enumerate(keys):
+    _, first = np.unique(tokens.text_words, return_index=True)
+    occurrences = []
+    for pieces in np.split(np.arange(len(tokens.types)), first[1:]):
+        sentence, number = tokens.sentences[pieces[0]], tokens.words[pieces[0]]
         if text.text(text.pairs[sentence])[number] == word:
-            pieces.setdefault((sentence, number), []).append(place)
-    occurrences = [np.array(places) for places in pieces.values()]
+            occurrences.append(pieces)
     if len(occurrences) < 2:
         raise InputError(
             f"--words: {word!r} comes {len(occurrences)} times in the text; expected 2 or more"

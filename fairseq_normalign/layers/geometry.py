@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import rel_entr
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
@@ -51,9 +52,7 @@ def share_alike(neighbours: np.ndarray, labels: np.ndarray) -> float:
 
     Tokens whose label is ``NONE`` count neither as tokens nor as neighbours.
     """
-    others = labels[neighbours]
-    counted = (neighbours != NONE) & _labelled(labels, others)
-    return _mean([_row_means(others == labels[:, None], counted)])
+    return _mean([_shares(labels, labels[neighbours], neighbours != NONE)])
 
 
 def mean_distance(neighbours: np.ndarray, positions: np.ndarray) -> float:
@@ -66,8 +65,7 @@ def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) 
     """What ``share_alike`` is expected to be if neighbours are drawn at random."""
     means = []
     for rows, others, allowed in _comparisons(sentences, groups):
-        counted = allowed & _labelled(labels[rows], labels[others])
-        means.append(_row_means(labels[others] == labels[rows, None], counted))
+        means.append(_shares(labels[rows], labels[others], allowed))
     return _mean(means)
 
 
@@ -90,9 +88,10 @@ def _comparisons(
             yield rows, members, sentences[rows, None] != sentences[members]
 
 
-def _labelled(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Whether both a token and another one have a label, (N,) and (M,) or (N, M) → (N, M)."""
-    return (labels[:, None] != NONE) & (others != NONE)
+def _shares(labels: np.ndarray, others: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:
+    """The share of others, (M,) or (N, M), with the label of each token, (N,), if both have one."""
+    labelled = (labels[:, None] != NONE) & (others != NONE)
+    return _row_means(others == labels[:, None], counted & labelled)
 
 
 def _row_means(values: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:
@@ -159,8 +158,7 @@ def mutual_information(labels: np.ndarray, clusters: np.ndarray) -> float:
     np.add.at(table, (labels, clusters), 1)
     joint = table / table.sum()
     independent = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
-    seen = joint > 0
-    return float((joint[seen] * np.log(joint[seen] / independent[seen])).sum())
+    return float(rel_entr(joint, independent).sum())
 
 
 def shuffled_information(
@@ -184,13 +182,18 @@ def view_of(states: Tensor) -> View:
     Args:
         states: X, (N, C).
     """
-    centred = states.double() - states.double().mean(0)
-    u, s, vh = torch.linalg.svd(centred, full_matrices=False)
+    u, s, vh = _components(states)
     variance = s.square().cumsum(0)
     if not variance[-1] > 0:
         raise InputError("all states of a layer are equal; there is nothing to compare")
     kept = int((variance < VARIANCE * variance[-1]).sum()) + 1
     return View(u[:, :kept], s[:kept, None] * vh[:kept])
+
+
+def _components(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and Vᵀ of centred states."""
+    exact = states.double()
+    return torch.linalg.svd(exact - exact.mean(0), full_matrices=False)
 
 
 def shuffled_view(view: View, rng: np.random.Generator) -> View:
@@ -232,8 +235,7 @@ def principal_plane(states: Tensor) -> tuple[np.ndarray, float]:
     Returns:
         (N, 2), and the share.
     """
-    centred = states.double() - states.double().mean(0)
-    u, s, vh = torch.linalg.svd(centred, full_matrices=False)
+    u, s, vh = _components(states)
     signs = vh.gather(1, vh.abs().argmax(1, keepdim=True)).sign().squeeze(1)
     plane = (u * s * signs)[:, :2]
     variance = s.square()

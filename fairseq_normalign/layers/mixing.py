@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,21 +12,27 @@ from torch import Tensor
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
+from fairseq_normalign.layers.block_pass import (
+    BlockBatch,
+    add_occurrences,
+    divided,
+    memberships,
+    numbers,
+)
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Grid,
     Note,
     Row,
+    Rows,
     Table,
     chosen_from,
     on_one_scale,
 )
 from fairseq_normalign.results.result import Result
-from fairseq_normalign.runs.joins import Draws, Gathered
+from fairseq_normalign.runs.joins import Draws, Gathered, arrays_of
 
 ALIKE = 1e-5  # ratios that differ by rounding alone have no order
 
@@ -71,9 +76,7 @@ def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> Non
         # Of each occurrence of a token, the mean over layers (Kobayashi et al., 2021).
         counted = queries.categories.ge(0) & queries.ranks.isfinite()  # (B, T)
         columns = [queries.ranks, queries.special, *ratios.mean(0)]
-        rows = torch.stack([column[counted].float() for column in columns], dim=-1)  # (N, 7)
-        draws = Draws(batch.lines, number)(counted.sum(1).tolist())
-        sums.sample(f"{name}.ranked", draws, rows.cpu().numpy().__getitem__)
+        add_occurrences(sums, f"{name}.ranked", columns, counted, Draws(batch.lines, number))
 
 
 def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
@@ -100,7 +103,7 @@ def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, num
 
 def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:
     """What was found of one kind of attention."""
-    own = arrays_of(arrays, f"mixing.{kind}")
+    own = arrays_of(arrays, f"mixing.{kind}.")
     occurrences = own["ranked.sample"][:, 1:]  # rank, special, ratios
     return Mixing(
         categories=[*categories.names, OVERALL],
@@ -183,7 +186,7 @@ class MixingResult(Result):
         return [*blocks, self._tokens(), *notes]
 
     def _tokens(self) -> Table:
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for kind, mixing in self.by_kind.items():
             counts = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
             rows += [[kind, category, count] for category, count in counts]
@@ -191,7 +194,7 @@ class MixingResult(Result):
         return Table(columns, rows, "Tokens", name="tokens", hidden=True)
 
     def _summary(self) -> Table:
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for kind, mixing in self.by_kind.items():
             for place, name in enumerate(ANALYSES):
                 ends = (mixing.mean[place], mixing.low[place], mixing.high[place])
@@ -209,9 +212,7 @@ def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
     means = mixing.macro if average == "macro" else mixing.micro
     of_analysis = 100 * means[:, ANALYSES.index(analysis)]  # (L, K+1)
     kept = [place for place, tokens in enumerate(mixing.tokens) if tokens]
-    values = []
-    for layer in of_analysis[:, kept].tolist():
-        values.append([None if math.isnan(number) else number for number in layer])
+    values = [numbers(layer) for layer in of_analysis[:, kept]]
     return Grid(
         f"{KINDS[kind].title}: {analysis}, mixing ratio",
         "layer",

@@ -6,17 +6,18 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import Progress, numbered_batches
-from fairseq_normalign.layers.token_table import ReadText
+from fairseq_normalign.host.batches import Progress
+from fairseq_normalign.layers.evolution import kept_states
+from fairseq_normalign.layers.token_table import ReadText, Tokens, tokens_of
 from fairseq_normalign.progress import over
-from fairseq_normalign.results.blocks import Block, Cell, Curves, Table, by_layer
+from fairseq_normalign.results.blocks import Block, Curves, Rows, Table, by_layer
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.text.treebank import Tree
 
@@ -75,7 +76,7 @@ class ProbingResult(Result):
 
     def blocks(self) -> list[Block]:
         curves = []
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for place, model in enumerate(self.models):
             curves.append(by_layer(model.name, _percent(model.accuracy), colour=place))
             name, shuffled = f"{model.name}, shuffled", _percent(model.shuffled)
@@ -154,8 +155,9 @@ def probe(
     Args:
         text: the sentences of the trees as a model reads them.
     """
-    split = Split(*tagged_words(text, trees), test_share, seed)
-    of_layers = word_states(text, max_tokens=max_tokens, progress=progress)
+    tokens = tokens_of(text, unknown_too=True)
+    split = Split(*tagged_words(tokens, trees), test_share, seed)
+    of_layers = word_states(text, tokens, max_tokens=max_tokens, progress=progress)
     order = np.random.default_rng([seed, 1]).permutation(len(split.train))
     shuffled_labels = split.train_labels[torch.from_numpy(order)]
     accuracies: tuple[list[float], list[float]] = ([], [])
@@ -168,35 +170,23 @@ def probe(
     return Probing(text.name, *accuracies, split.majority, *words, split.tags)
 
 
-def tagged_words(text: ReadText, trees: Sequence[Tree]) -> tuple[np.ndarray, list[str]]:
+def tagged_words(tokens: Tokens, trees: Sequence[Tree]) -> tuple[np.ndarray, list[str]]:
     """The sentence and the tag of each word that the model reads a piece of."""
-    sentences = []
+    _, first = np.unique(tokens.text_words, return_index=True)
+    sentences = tokens.sentences[first]
     tags = []
-    for number, (pair, tree) in enumerate(zip(text.pairs, trees, strict=True)):
-        for word in sorted(set(text.piece_words(pair))):
-            if tree.tags[word] == NO_TAG:
-                raise InputError(f"{tree.where}: word {word + 1} has no tag; expected UPOS")
-            sentences.append(number)
-            tags.append(tree.tags[word])
-    return np.array(sentences), tags
+    for sentence, word in zip(sentences.tolist(), tokens.words[first].tolist(), strict=True):
+        tree = trees[sentence]
+        if tree.tags[word] == NO_TAG:
+            raise InputError(f"{tree.where}: word {word + 1} has no tag; expected UPOS")
+        tags.append(tree.tags[word])
+    return sentences, tags
 
 
-def word_states(
-    text: ReadText, *, max_tokens: int = 4000, progress: Progress | None = None
-) -> Tensor:
+def word_states(text: ReadText, tokens: Tokens, **run: Any) -> Tensor:
     """A state for each word by layer, the mean of its pieces': (L + 1, N, C)."""
-    states = text.states
-    starts = np.cumsum([0, *(len(set(text.piece_words(pair))) for pair in text.pairs)])
-    of_layers = torch.empty(len(states.layers) + 1, int(starts[-1]), states.width)
-    for batch in numbered_batches(text.pairs, max_tokens=max_tokens, progress=progress):
-        batch_states = states.run([pair for _, pair in batch])
-        for row, (number, pair) in enumerate(batch):
-            read = np.array(states.words(pair))
-            for place, word in enumerate(sorted(set(text.piece_words(pair))), starts[number]):
-                pieces = np.flatnonzero(read == word).tolist()
-                for layer, of_batch in enumerate(batch_states):
-                    of_layers[layer, place] = of_batch[row, pieces].float().mean(0).cpu()
-    return of_layers
+    every = np.arange(len(tokens.types))
+    return kept_states(text, tokens, every, rows=tokens.text_words, **run)
 
 
 class Probe(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -20,12 +19,17 @@ from fairseq_normalign.host.attention_modules import (
     attentions,
     head_count,
     head_numbers,
-    head_width,
     out_bias,
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import BlockBatch, arrays_of, divided, memberships
+from fairseq_normalign.layers.block_pass import (
+    BlockBatch,
+    add_occurrences,
+    divided,
+    memberships,
+    numbers,
+)
 from fairseq_normalign.layers.categories import Categories
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.weight_and_norm import (
@@ -36,17 +40,17 @@ from fairseq_normalign.layers.weight_and_norm import (
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Cloud,
     Clouds,
     Grid,
     Note,
     Row,
+    Rows,
     Table,
     chosen_from,
 )
 from fairseq_normalign.results.result import Result
-from fairseq_normalign.runs.joins import Draws, Gathered, joined_moments, moments_of
+from fairseq_normalign.runs.joins import Draws, Gathered, arrays_of, joined_moments, moments_of
 
 
 class Lengths(NamedTuple):
@@ -171,11 +175,8 @@ def add_attentions(
         seen_by = tokens.visible.sum(1).clamp(min=1)  # (B, S)
         of_visible = torch.stack(received).mean(0) * tokens.queries.sum(1, keepdim=True) / seen_by
         means = [of_visible, torch.stack(transformed).mean(0)]
-        counted = tokens.ranks.isfinite()
         columns = [tokens.ranks, tokens.categories, *means]
-        rows = torch.stack([column[counted].float() for column in columns], dim=-1)
-        of_lines = draws(counted.sum(1).tolist())
-        sums.sample(f"{name}.occurrences", of_lines, rows.cpu().numpy().__getitem__)
+        add_occurrences(sums, f"{name}.occurrences", columns, tokens.ranks.isfinite(), draws)
 
 
 def _add_layer(
@@ -242,38 +243,39 @@ def statistics_of(
     Args:
         known: of each layer that has heads, what its weights say (``weights_say``).
     """
-    own = arrays_of(arrays, f"statistics.{kind}")
+    own = arrays_of(arrays, f"statistics.{kind}.")
     layers = [_layer_statistics(own, kind, number, known[number]) for number in known]
-    rows = own["occurrences.sample"][:, 1:]
-    of_rows = int(own["occurrences.sum"][0])
-    cells, relations = [], []
-    for category in range(len(categories.names)):
-        points = own[f"cells-{category}.sample"][:, 1:]
-        cells.append(points)
-        seen = int(own[f"cells-{category}.sum"][0])
-        relations.append(_relation(points[:, 0], points[:, 1], seen))
+    of_cells = [f"cells-{category}" for category in range(len(categories.names))]
     return Statistics(
         categories=categories.names,
         layers=layers,
         transformed=pooled(own[f"{number}.transformed.moments"] for number in known),
         inputs=pooled(own[f"{number}.inputs.moments"] for number in known),
-        cells=relations,
-        rank_weights=_relation(rows[:, 0], rows[:, 2], of_rows),
-        rank_norms=_relation(rows[:, 0], rows[:, 3], of_rows),
-        sampled_cells=cells,
-        occurrences=rows,
+        cells=[_relation(own, name, 0, 1) for name in of_cells],
+        rank_weights=_relation(own, "occurrences", 0, 2),
+        rank_norms=_relation(own, "occurrences", 0, 3),
+        sampled_cells=[_rows(own, name) for name in of_cells],
+        occurrences=_rows(own, "occurrences"),
     )
 
 
-def _relation(first: np.ndarray, second: np.ndarray, seen: int) -> Relation:
-    return Relation(spearman(first, second), len(first), seen)
+def _rows(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Those of a sample, without the numbers that they drew."""
+    return arrays[f"{name}.sample"][:, 1:]
+
+
+def _relation(arrays: Mapping[str, np.ndarray], name: str, first: int, second: int) -> Relation:
+    """Of two columns of a sample."""
+    columns = _rows(arrays, name).T
+    seen = int(arrays[f"{name}.sum"][0])
+    return Relation(spearman(columns[first], columns[second]), columns.shape[1], seen)
 
 
 def _layer_statistics(
     arrays: Mapping[str, np.ndarray], kind: str, number: str, known: Mapping[str, Any]
 ) -> LayerStatistics:
     """What was gathered of one attention, and what its parameters tell."""
-    own, layer = arrays_of(arrays, number), int(number)
+    own, layer = arrays_of(arrays, f"{number}."), int(number)
     heads = [Head(kind, layer, head) for head in known["heads"]]
     return LayerStatistics(
         layer=layer,
@@ -291,26 +293,31 @@ def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, A
     known: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     for (kind, layer), attention in attentions(model).items():
         if kind in known and head_count(attention):
-            numbers = list(head_numbers(attention))
-            known[kind][str(layer)] = {**affine(attention), "heads": numbers}
+            heads = list(head_numbers(attention))
+            known[kind][str(layer)] = {**affine(attention), "heads": heads}
     return known
 
 
 def affine(attention) -> dict[str, Any]:
     """Singular values and expansion rates of f, gates included: of each head, and of all."""
     values = value_projection(attention)
-    width = head_width(attention)
+    by_head = (head_count(attention), -1)
     weight = values.weight.detach()
     bias = weight.new_zeros(len(weight)) if values.bias is None else values.bias.detach()
     out = out_weight(attention).detach()
     singular, rates = [], []
-    for head in range(head_count(attention)):
-        part = slice(head * width, (head + 1) * width)
-        of_head = singular_values(weight[part], bias[part], out[:, part])
+    of_heads = zip(
+        weight.unflatten(0, by_head),
+        bias.unflatten(0, by_head),
+        out.unflatten(1, by_head).unbind(1),
+        strict=True,
+    )
+    for parts in of_heads:
+        of_head = singular_values(*parts)
         singular.append(of_head.tolist())
         rates.append(expansion_rate(of_head, weight.shape[1]))
-    shift = out_bias(attention)
-    together = singular_values(weight, bias, out, None if shift is None else shift.detach())
+    added = out_bias(attention)
+    together = singular_values(weight, bias, out, None if added is None else added.detach())
     return {
         "singular": singular,
         "rates": rates,
@@ -375,7 +382,7 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
 
 def _category_map(title: str, measured: Statistics, value: Callable) -> Grid:
     """A row for each layer, a column for each category; means over heads."""
-    values = [_numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
+    values = [numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
     rows = [str(layer.layer + 1) for layer in measured.layers]
     columns = [measured.categories[place] for place in measured.shown]
     return Grid(title, "layer", "category", rows, columns, values, numbers=True)
@@ -385,24 +392,21 @@ def _head_map(title: str, measured: Statistics, value: Callable) -> Grid:
     count = 1 + max(layer.heads[-1].head for layer in measured.layers)
     values = []
     for layer in measured.layers:
-        numbers = [head.head for head in layer.heads]
-        known = dict(zip(numbers, _numbers(value(layer)), strict=True))
-        values.append([known.get(head) for head in range(count)])
+        row: list[float | None] = [None] * count
+        for head, number in zip(layer.heads, numbers(value(layer)), strict=True):
+            row[head.head] = number
+        values.append(row)
     rows = [str(layer.layer + 1) for layer in measured.layers]
     columns = [str(head + 1) for head in range(count)]
     return Grid(title, "layer", "head", rows, columns, values, absent="removed")
 
 
-def _numbers(values: Iterable[float]) -> list[float | None]:
-    return [None if math.isnan(value) else float(value) for value in values]
-
-
 def _norms_table(kind: str, measured: Statistics) -> Table:
     """Norms of x for each layer, of f(x) for each head, and of both for all; expansion rates."""
-    rows: list[list[Cell]] = []
+    rows: Rows = []
 
     def add(name: str, lengths: Lengths, place: int, rate: float | None) -> None:
-        rows.append([name, *_numbers(column[place] for column in lengths), rate])
+        rows.append([name, *numbers(column[place] for column in lengths), rate])
 
     for layer in measured.layers:
         add(f"‖x‖, layer {layer.layer + 1}", layer.inputs, 0, layer.rate)
@@ -421,25 +425,25 @@ def _relations_table(kind: str, measured: Statistics) -> Table:
         relations[f"α, ‖f(x)‖: {measured.categories[place]}"] = measured.cells[place]
     relations["frequency rank, α"] = measured.rank_weights
     relations["frequency rank, ‖f(x)‖"] = measured.rank_norms
-    rows: list[list[Cell]] = [[name, *relation] for name, relation in relations.items()]
+    rows: Rows = [[name, *relation] for name, relation in relations.items()]
     columns = ["", "ρ", "points", "of"]
     return Table(columns, rows, "Rank correlations (Spearman)", name=f"{kind}.correlations")
 
 
 def _heads_table(kind: str, measured: Statistics) -> Table:
     """What each head gives to each category."""
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for layer in measured.layers:
         for number, head in enumerate(layer.heads):
             for place, category in enumerate(measured.categories):
                 of_cell = [value(layer)[number, place] for value in BY_CATEGORY.values()]
-                rows.append([str(head), category, *_numbers(of_cell)])
+                rows.append([str(head), category, *numbers(of_cell)])
     columns = ["head", "category", *BY_CATEGORY]
     return Table(columns, rows, "Heads by category", name=f"{kind}.heads", hidden=True)
 
 
 def _singular_values(kind: str, measured: Statistics) -> Table:
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for layer in measured.layers:
         for head, values in zip(layer.heads, layer.singular, strict=True):
             rows += [[str(head), number, value] for number, value in enumerate(values, 1)]

@@ -53,7 +53,10 @@ class ReadText(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """The pieces of a text's words in their order, those of unknown pieces left out; (N,) each."""
+    """The pieces of a text's words in their order, (N,) each.
+
+    Those of unknown pieces are left out, unless it is said otherwise.
+    """
 
     symbols: list[str]  # by type
     types: np.ndarray
@@ -63,8 +66,15 @@ class Tokens(NamedTuple):
     left: np.ndarray  # the type before it in the sentence, or BOUNDARY
     right: np.ndarray
 
+    @property
+    def text_words(self) -> np.ndarray:
+        """The word of each among all words of the text that have a token, from 0."""
+        places = np.stack([self.sentences, self.words])
+        differs = np.diff(places, prepend=-1).any(0)  # from the one before
+        return np.cumsum(differs) - 1
 
-def tokens_of(text: ReadText) -> Tokens:
+
+def tokens_of(text: ReadText, *, unknown_too: bool = False) -> Tokens:
     """The tokens of a text."""
     numbers: dict[str, int] = {}
     of_sentences = [np.empty((6, 0), dtype=np.int64)]
@@ -78,7 +88,7 @@ def tokens_of(text: ReadText) -> Tokens:
     table = np.concatenate(of_sentences, axis=1)
     dictionary = getattr(text.reader, text.side).dictionary
     (unknown,) = text.reader.symbols([dictionary.unk()], text.side)
-    known = table[0] != numbers.get(unknown, BOUNDARY)
+    known = (table[0] != numbers.get(unknown, BOUNDARY)) | unknown_too
     return Tokens(list(numbers), *table[:, known])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fairseq_normalign.attention.contributions import Recorded
 
@@ -44,12 +45,10 @@ def singular_values(
 
 def _affine(weight: Tensor, bias: Tensor | None) -> Tensor:
     """[[W, b], [0, 1]]."""
-    rows, columns = weight.shape
-    matrix = weight.new_zeros(rows + 1, columns + 1)
-    matrix[:rows, :columns] = weight
+    matrix = functional.pad(weight, (0, 1, 0, 1))
     if bias is not None:
-        matrix[:rows, columns] = bias.to(weight.dtype)
-    matrix[rows, columns] = 1
+        matrix[:-1, -1] = bias.to(weight.dtype)
+    matrix[-1, -1] = 1
     return matrix
 
 

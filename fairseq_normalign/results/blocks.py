@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 Cell = str | float | None
+Rows = list[list[Cell]]  # of a table that is being made
 MOST_PLACES = 1000  # layers of a model, or heads of a layer
 
 

@@ -29,9 +29,19 @@ def merged(left: Partial, right: Partial) -> Partial:
     """Both together; what only one of them has stays as it is."""
     arrays = dict(left.arrays)
     for name, array in right.arrays.items():
-        join = JOINS[name.rpartition(".")[2]]
-        arrays[name] = join(arrays[name], array) if name in arrays else array
+        add_array(arrays, name, array)
     return Partial(arrays)
+
+
+def add_array(arrays: dict[str, np.ndarray], name: str, array: np.ndarray) -> None:
+    """Joins an array to the one of its name; what is not there yet is taken as it is."""
+    join = JOINS[name.rpartition(".")[2]]
+    arrays[name] = join(arrays[name], array) if name in arrays else array
+
+
+def arrays_of(arrays: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(start): arrays[name] for name in arrays if name.startswith(start)}
 
 
 def added(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -84,9 +94,7 @@ class Gathered:
         self.samples: dict[str, Sample] = {}
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Joins an array to those of its name; what is not there yet is taken as it is."""
-        join = JOINS[name.rpartition(".")[2]]
-        self.arrays[name] = join(self.arrays[name], array) if name in self.arrays else array
+        add_array(self.arrays, name, array)
 
     def sample(self, name: str, draws: np.ndarray, rows_at: RowsAt) -> None:
         """Adds rows to a sample, and counts them; see ``Sample.add``."""

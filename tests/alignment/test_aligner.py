@@ -96,14 +96,6 @@ def test_a_layer_without_heads_is_refused():
         pruned("cross.2.1", layer=1, step="input")
 
 
-def test_an_aligner_tells_its_choices_and_counts_from_one():
-    one = aligner(layer=2, head=3)
-    assert repr(one).startswith(
-        "NormAligner(TransformerModel, AlignOptions(method='norms', layer=2"
-    )
-    assert "'layer': 2, 'head': 3, 'step': 'input', 'eos': 'null'" in repr(one.decide([]))
-
-
 def test_lrp_needs_no_layer_and_no_step():
     by_relevance = aligner(method="lrp-epsilon", layer="auto", step="auto")
     assert len(by_relevance.soft("w1 w2 w3", "w4 w5").words) == 2
@@ -151,8 +143,3 @@ def test_what_was_decided_stays():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         auto.align(*PAIRS[1])
-
-
-def test_auto_on_nothing():
-    with pytest.warns(UserWarning):
-        assert list(aligner(layer="auto").align_many([])) == []

@@ -1,7 +1,5 @@
 """Training of an alignment head on a small random model, and its use as a method."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -14,15 +12,10 @@ from fairseq_normalign.alignment.aligner_training import (
     train_head,
 )
 from fairseq_normalign.alignment.combine import as_matrix
-from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.attention.trained_head import (
     TrainedHead,
     fingerprint,
     head_states,
-    link_loss,
-    log_shares,
-    with_neighbours,
     write_aligner,
 )
 from fairseq_normalign.errors import InputError
@@ -99,40 +92,6 @@ def test_stored_states_are_those_of_the_model():
     assert (~batch.padding).sum(1).tolist() == lengths
 
 
-def test_loss_of_a_batch_is_that_of_its_pairs_by_weight(trained):
-    texts, links = reversed_text(5)
-    read = corpus(texts, links)
-    head, _ = trained
-
-    def loss(numbers):
-        (queries, keys, padding), linked, weights = read.example(numbers)
-        shares = log_shares(head, with_neighbours(queries), keys, padding)
-        return float(link_loss(shares, linked, weights)), float(weights.sum())
-
-    total = weight = 0.0
-    for number in range(5):
-        of_pair, counted = loss([number])
-        total += of_pair * counted
-        weight += counted
-    assert math.isclose(loss(range(5))[0], total / weight, rel_tol=1e-4)
-
-
-def test_training_ends_when_held_out_pairs_get_worse():
-    texts, links = reversed_text(12)
-    options = TrainingOptions(epochs=200, width=16, dropout=0.0, learning_rate=0.3, held_out=0.5)
-    _, epochs = train_head(corpus(texts, links), options)
-    assert len(epochs) < 200
-    losses = [epoch.held_out for epoch in epochs]
-    assert losses[-1] >= min(losses[:-1])
-    assert losses[:-1] == sorted(losses[:-1], reverse=True)
-
-
-def test_pairs_without_links_are_left_out():
-    texts, links = reversed_text(4)
-    links[1] = []
-    assert sorted(corpus(texts, links).labels) == [0, 2, 3]
-
-
 def test_too_few_pairs_are_refused():
     texts, links = reversed_text(3)
     with pytest.raises(InputError, match="1 pairs have links; expected 2 or more"):
@@ -164,28 +123,6 @@ def test_method_aligner_finds_the_links(file):
     assert right > 25
     assert aligner.signature()["method"] == "aligner:head.safetensors"
     assert aligner.signature()["step"] == "input"
-
-
-def test_shares_do_not_depend_on_the_batch(file):
-    forcing, reader = model()
-    texts, _ = reversed_text(6)
-    pairs = list(text_pairs(texts, reader))
-    evidences = [Evidence(f"aligner:{file}", None, "input")]
-    together = list(soft_alignments(forcing, pairs, evidences))
-    for pair, (soft,) in zip(pairs, together, strict=True):
-        ((alone,),) = soft_alignments(forcing, [pair], evidences)
-        torch.testing.assert_close(
-            torch.tensor(soft.words), torch.tensor(alone.words), rtol=1e-4, atol=1e-5
-        )
-        assert abs(soft.words.sum(1) + soft.null - 1).max() < 1e-5
-
-
-def test_another_model_is_refused(file):
-    task = ToyTask()
-    forcing = TeacherForcing(build_model(task=task, decoder_layers=1), task)
-    aligner = NormAligner(forcing, PairReader(task), method=f"aligner:{file}")
-    with pytest.raises(InputError, match=r"heads read the states of other models \(a-b "):
-        aligner.align("w1", "w2")
 
 
 PAIRS = [

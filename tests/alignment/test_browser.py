@@ -11,19 +11,13 @@ from fairseq_normalign.alignment.browser import (
     QUALITIES,
     UNDEFINED,
     Quality,
-    System,
-    TextPair,
-    View,
     packed_error_rates,
     quality_within,
-    rounding_note,
-    sample_places,
     shares_of,
     system_of_links,
 )
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.links import Gold
 from tests.results.made_up import EVIDENCES, PAIRS, view_of
 
 
@@ -76,29 +70,6 @@ def test_the_finest_quality_that_fits():
     assert quality_within(1, PAIRS, EVIDENCES, sample) == QUALITIES[-1]
     twice = [*PAIRS, *PAIRS]
     assert quality_within(2 * sizes[3], twice, EVIDENCES, sample) == QUALITIES[3]
-
-
-def test_places_of_a_sample_are_spread():
-    assert sample_places(3, 5) == [0, 1, 2]
-    assert sample_places(100, 4) == [0, 25, 50, 75]
-
-
-def test_what_rounding_does_is_told():
-    assert rounding_note(Quality(127, 0)) == (
-        "Shares are rounded to 1/127; links are taken before that."
-    )
-    assert rounding_note(Quality(63, 0.03)) == (
-        "Shares are rounded to 1/127, those of single heads to 1/63, and below 3 % to none; links "
-        "are taken before that."
-    )
-
-
-def test_error_rates_of_each_pair_and_evidence():
-    pair = TextPair(1, ["x", "y"], ["z"], Gold({(0, 0)}, {(0, 0), (1, 0)}))
-    shares = [np.array([[0.5, 0.5, 0.0]])] * 2
-    system = System("a", EVIDENCES[:2], {"norms": EVIDENCES[0]})
-    system.add(pair, View(shares, [[(0, 0)], [(1, 0)]]), QUALITIES[0])
-    assert system.aers == [[0.0, 0.5]]
 
 
 LINES = ["0-0 2-2 2-1", "1-1", "5-5", "0-2", ""]  # line 3 is of a pair that is left out

@@ -23,11 +23,6 @@ def test_a_mean_of_the_same_is_the_same(mean):
     np.testing.assert_allclose(mean([A, A, A]), A, atol=2 * FLOOR)
 
 
-@pytest.mark.parametrize("mean", combine.MEANS.values())
-def test_sentences_without_words(mean):
-    assert mean([np.zeros((0, 3)), np.zeros((0, 3))]).shape == (0, 3)
-
-
 def test_where_no_evidence_sees_anything_there_is_nothing():
     zero = np.zeros((2, 3))
     one = np.eye(2, 3)
@@ -59,16 +54,3 @@ def test_the_fit_is_the_maximum_that_gradient_ascent_finds_too():
     ridge = combine.RIDGE * len(cells) * cells.std(axis=0) ** 2 * model.weights
     np.testing.assert_allclose(cells.T @ error, ridge, atol=1e-2)
     assert error.sum() == pytest.approx(0, abs=1e-4)
-
-
-def test_links_that_are_always_or_never_there_do_not_break_the_fit():
-    shares, _ = made_up_corpus([1.0], 0.0, pairs=5)
-    for value in (True, False):
-        model = fit_links(shares, [np.full((4, 5), value) for _ in shares])
-        assert np.isfinite(model.weights).all()
-
-
-def test_nothing_to_learn_from():
-    assert fit_links([], []).weights.shape == (0,)
-    empty = np.zeros((0, 3))
-    assert fit_links([[empty, empty]], [empty.astype(bool)]).weights.tolist() == [0, 0]

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.alignment.error_table import ErrorTable, column_of, lowest
+from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.method_cost import Cost, Costs
 from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.results.result import stored_result
@@ -71,11 +70,6 @@ def test_a_method_of_the_whole_model_has_a_column_and_no_mean():
     assert layers.rows[-1] == ["lrp, output", None, None, 30.0, None]
 
 
-def test_the_first_of_equals_is_the_best():
-    aers = {Evidence("norms", layer): aer for layer, aer in enumerate([0.5, 0.3, 0.3])}
-    assert lowest(aers, column_of) == {("norms", "input"): Evidence("norms", 1)}
-
-
 def test_a_row_for_each_method():
     methods = FULL.tables()["methods"]
     columns = ["method", "chosen", "AER", "95 % from", "to", "P", "R", "best by gold", "its AER"]
@@ -100,17 +94,6 @@ def test_methods_of_several_models():
     assert methods.deviations[0][2] == pytest.approx(math.sqrt(50))
 
 
-def test_cells_for_programs():
-    cells = FULL.tables()["cells"]
-    rows = [dict(zip(cells.columns, row, strict=True)) for row in cells.rows]
-    assert [row["best by gold"] for row in rows] == [0, 1, 0, 1]
-    assert [row["chosen layer"] for row in rows] == [1, 0, 0, 1]
-    head = rows[2]
-    assert (head["method"], head["layer"], head["head"], head["step"]) == ("norms", 2, 3, "input")
-    assert (head["AER"], head["95 % from"], head["to"]) == (33.333333, 40.0, 60.5)
-    assert head["extract"] == "argmax"
-
-
 def test_json_of_several_models_has_each_by_itself_and_the_mean():
     written = together({"a.pt": ONE, "b.pt": OTHER}, {"eos": "null"}).json()
     read = stored_result(written, "x.json")
@@ -126,41 +109,3 @@ def test_models_that_nothing_is_known_of():
     nothing = ErrorTable({Evidence(): Counts()}, {"norms": Choice({"input": 0}, "input")})
     assert nothing.findings == []
     assert together({"a.pt": nothing, "b.pt": nothing}, {}).tables()["cells"].rows[0][4] is None
-
-
-def test_curves_have_intervals_and_say_what_was_chosen():
-    (curves,) = [block for block in FULL.blocks() if block.type == "curves"]
-    norms, lrp = curves.curves
-    first, second = norms.points
-    assert (first.x, first.y, first.low, first.high, first.marked) == ("1", 50.0, 40.0, 60.5, True)
-    assert not second.marked
-    assert (lrp.name, lrp.dashed, lrp.points[0].x) == ("lrp, output", True, "all")
-
-
-def test_maps_of_single_heads_on_one_scale():
-    hits = {(step, 0, head): hit for head, hit in ((0, 9), (2, 7)) for step in ("input", "output")}
-    choice = Choice({"input": 0, "output": 0}, "input")
-    made = table({**HITS, **hits}, choice)
-    row = made.blocks()[-2]
-    assert [grid.title for grid in row.blocks] == [
-        f"AER of single heads: head-norms, {step}" for step in ("input", "output")
-    ]
-    grid = row.blocks[0]
-    assert grid.values == [[10.0, None, 30.0]]
-    assert (grid.columns, grid.low, grid.absent) == (["1", "2", "3"], True, "removed")
-    assert {grid.ends for grid in row.blocks} == {(10.0, 30.0)}
-
-
-def test_advice_about_the_gold_is_urgent():
-    first, *_ = replace(ONE, advice=["it counts from 1"]).blocks()
-    assert (first.text, first.urgent) == ("Is the gold read right? it counts from 1.", True)
-
-
-def test_the_figure_is_of_layers_and_curves():
-    scores = {}
-    for step, method in product(("input", "output"), ("weights", "norms")):
-        scores[Evidence(method, 0, step)] = Counts(10, 10, 5, 5)
-    choices = {evidence.method: Choice({"input": 0, "output": 0}, "input") for evidence in scores}
-    panels = ErrorTable(scores, choices).figure().axes
-    titles = [axes.get_title() for axes in panels if axes.get_title()]
-    assert titles == ["AER by layer in %", "AER by layer and method"]

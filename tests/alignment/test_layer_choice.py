@@ -1,6 +1,5 @@
 """Layers without gold: what decides, and on which pairs. The rule itself is in test_aligner."""
 
-import warnings
 from itertools import islice
 
 import numpy as np
@@ -13,7 +12,6 @@ from fairseq_normalign.alignment.layer_choice import (
     LayerVote,
     choose_layers,
     decisive_pairs,
-    warn_of_noise,
 )
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.files import read_lines
@@ -107,17 +105,6 @@ def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path
         pairs.append(reader.pair(*lines, "line"))
     choice = choose_layers(TeacherForcing(network, task), pairs, method)
     assert (choice.step, choice.layers["input"]) == ("input", 0)
-
-
-def test_links_of_chance_are_told():
-    """Few pairs may disagree by bad luck."""
-    for agreement, pairs in ((0.11, 500), (0.06, 20), (-1.0, 1)):
-        with pytest.warns(UserWarning, match="model de-en: its words choose each other no more"):
-            warn_of_noise(agreement, pairs, "de-en")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for agreement, pairs in ((0.12, 500), (0.08, 20), (-0.8, 1)):
-            warn_of_noise(agreement, pairs, "de-en")
 
 
 @pytest.mark.parametrize("combine", [None, "product", "learned"])

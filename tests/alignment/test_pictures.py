@@ -4,13 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from matplotlib.font_manager import FontEntry
 
 from fairseq_normalign.alignment import pictures
 from fairseq_normalign.alignment.pictures import (
     Panel,
     Sentences,
-    arranged,
     families_for,
     soft_alignments,
 )
@@ -20,22 +18,6 @@ from fairseq_normalign.text.links import Gold
 SOFT = np.array([[0.5, 0.25, 0.0], [0.1, 0.1, 0.4]])
 GOLD = Gold(sure={(0, 0)}, possible={(0, 0), (2, 1)})
 SENTENCES = Sentences(["das", "kostet", "5$"], ["$5", "each"], "source (de)", "target (en)")
-
-
-@pytest.mark.parametrize(
-    ("row_lengths", "reference", "places"),
-    [
-        ([2], False, [(0, 0), (0, 1)]),
-        ([2], True, [(0, 0), (0, 1), (0, 2)]),
-        ([3], True, [(0, 0), (0, 1), (1, 0), (1, 1)]),
-        ([5], False, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]),
-        ([6], True, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]),
-        ([2, 2], True, [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]),
-        ([2, 1], True, [(0, 0), (0, 1), (1, 0), (1, 1)]),
-    ],
-)
-def test_where_panels_are(row_lengths, reference, places):
-    assert arranged(row_lengths, reference=reference) == places
 
 
 def frames(axes):
@@ -71,25 +53,6 @@ def test_links_are_framed_and_the_gold_has_a_panel():
     assert figure.get_suptitle() == "pair 3"
 
 
-def test_words_and_axis_titles_stand_at_the_outside():
-    panels = [[Panel("a", SOFT), Panel("b", SOFT)], [Panel("c", SOFT)]]
-    figure = soft_alignments(panels, SENTENCES)
-    above, right, below, empty, _ = figure.axes
-    assert (above.get_xlabel(), above.get_ylabel()) == ("", "target (en)")
-    assert (right.get_xlabel(), right.get_ylabel()) == ("source (de)", "")
-    assert (below.get_xlabel(), below.get_ylabel()) == ("source (de)", "target (en)")
-    assert not empty.axison
-    assert [label.get_text() for label in below.get_xticklabels()] == ["das", "kostet", "5$"]
-
-
-@pytest.mark.parametrize("words", [4, 40, 200])
-def test_cells_of_long_sentences_shrink_and_words_with_them(words):
-    sentences = Sentences(["w"] * words, ["w"])
-    assert 0.14 <= sentences.inch_per_cell <= 0.32
-    assert 8 <= sentences.points <= 10
-    assert sentences.points <= 72 * sentences.inch_per_cell
-
-
 @pytest.mark.parametrize("ending", [".png", ".pdf", ".svg"])
 def test_pictures_are_written_with_any_words(ending, tmp_path):
     """Among them two dollars, which are no formula, and right-to-left words."""
@@ -103,21 +66,6 @@ def test_pictures_are_written_with_any_words(ending, tmp_path):
     assert contents.startswith(beginnings[ending])
     if ending == ".svg":
         assert "שלום" in contents.decode()
-
-
-def test_letters_that_no_font_has_are_told():
-    unassigned = "\U000e1000\U000e1001\U000e1002\U000e1003\U000e1004\U000e1005"
-    with pytest.warns(UserWarning, match=r"no font of this machine has .* …: the picture shows"):
-        assert families_for(f"a{unassigned}") == ["DejaVu Sans"]
-
-
-def test_a_font_that_cannot_be_read_has_no_letters(monkeypatch, tmp_path):
-    (tmp_path / "damaged.ttf").write_bytes(b"no font")
-    files = [("gone", str(tmp_path / "gone.ttf")), ("damaged", str(tmp_path / "damaged.ttf"))]
-    listed = [FontEntry(fname=path, name=name, weight=400) for name, path in files]
-    monkeypatch.setattr(pictures.font_manager.fontManager, "ttflist", listed)
-    with pytest.warns(UserWarning, match="no font of this machine has a: the picture shows boxes"):
-        assert families_for("a") == ["DejaVu Sans"]
 
 
 def test_other_fonts_are_asked_for_letters_that_the_usual_one_has_not(monkeypatch):

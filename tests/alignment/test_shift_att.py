@@ -7,9 +7,8 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_normalign import NormAligner, ShiftAttAligner, profile
+from fairseq_normalign import NormAligner, ShiftAttAligner
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.shift_att import agreeing_layers
 from fairseq_normalign.alignment.symmetrize import symmetrize
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
@@ -87,13 +86,6 @@ def test_links_equal_the_slow_twin(layer):
     }
 
 
-def test_another_rule_may_be_named():
-    soft = aligner(layer=1).soft(*PAIRS[0])
-    links = aligner(layer=1, extract="argmax").align(*PAIRS[0])
-    assert links == [(int(row.argmax()), t) for t, row in enumerate(soft.words)]
-    assert soft.null.tolist() == [0, 0, 0]  # </s> is left out
-
-
 def test_the_step_is_input():
     with pytest.raises(InputError, match="shift-att cannot answer for step output"):
         aligner(layer=1, step="output")
@@ -143,11 +135,6 @@ def test_confidences_are_mean_shares():
     assert both.signature()["layer"] == 1
 
 
-def test_the_first_of_equals_agrees():
-    links = [{(0, 0)}]
-    assert agreeing_layers({0: [set()], 1: links, 2: links}, {0: links, 1: links}) == (1, 0)
-
-
 def test_models_that_do_not_go_together():
     with pytest.raises(InputError, match="the reverse model translates a-b, and the model a-b"):
         ShiftAttAligner(aligner(), aligner())
@@ -159,14 +146,3 @@ def test_models_that_do_not_go_together():
     streams = both.read(PAIRS[:1])[0], both.read(PAIRS[1:2])[1]
     with pytest.raises(InputError, match="line 1: the models read different sentences"):
         list(both.run(*streams))
-
-
-def test_error_rates_of_heads_are_of_step_input():
-    one = aligner()
-    pairs = list(one.read(PAIRS)[0])
-    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
-    measured = profile(one, pairs, ["AER"], gold=gold, method="shift-att")
-    expected = profile(one, pairs, ["AER"], gold=gold, method="shift-att", step="input")
-    assert measured.scores == expected.scores
-    with pytest.raises(InputError, match="shift-att cannot answer for step output; expected step"):
-        profile(one, pairs, ["AER"], gold=gold, method="shift-att", step="output")

@@ -60,35 +60,6 @@ def test_no_alignment_ever_has_the_signature_of_another(tmp_path, monkeypatch):
         assert names(tmp_path) == ["out"]
 
 
-def test_two_runs_do_not_mix(tmp_path):
-    path = tmp_path / "out"
-    with signed_file(path, {"layer": 1}) as file:
-        with (
-            pytest.raises(InputError, match="another run is writing it"),
-            signed_file(path, {"layer": 2}) as other,
-        ):
-            other.write("0-1\n")
-        file.write("0-0\n")
-    assert (path.read_text(), made_with(path)) == ("0-0\n", {"layer": 1})
-
-
-def test_the_signature_stands_beside_the_file_itself(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "folder" / "out")
-    with signed_file(tmp_path / "link", {"layer": 1}) as file:
-        file.write("0-0\n")
-    assert names(tmp_path / "folder") == ["out", "out.json"]
-    assert made_with(tmp_path / "link") == made_with(tmp_path / "folder" / "out") == {"layer": 1}
-
-
-def test_devices_have_no_signature(tmp_path):
-    (tmp_path / "sink").symlink_to("/dev/null")
-    with signed_file(tmp_path / "sink", {}) as file:
-        file.write("0-0\n")
-    assert names(tmp_path) == ["sink"]
-    assert not Path("/dev/null.json").exists()
-
-
 def test_somebodys_own_json_is_not_overwritten(tmp_path):
     (tmp_path / "out.json").write_text('{"mine": 1}')
     with (
@@ -111,20 +82,3 @@ def test_a_signature_of_a_file_of_another_size_does_not_count(tmp_path):
     assert made_with(path) == {"layer": 3}
     path.write_text("0-0 1-1\n")
     assert made_with(path) == {}
-
-
-BROKEN = ["", "[]", "{}", '{"signature": 3}', '{"signature": "ab"}', '{"signature": {"a": NaN}}']
-BROKEN += [
-    '{"signature": {}, "size": 1.0}',
-    '{"signature": {"a": 1, "a": 2}}',
-    '{"signature": 1e999}',
-]
-
-
-@pytest.mark.parametrize("text", [*BROKEN, "[" * 100_000])
-def test_a_broken_signature_is_refused(tmp_path, text):
-    (tmp_path / "hyp.json").write_text(text)
-    with pytest.raises(
-        InputError, match=r"hyp\.json: not the signature of an alignment; expected JSON with a dict"
-    ):
-        made_with(tmp_path / "hyp")

@@ -1,12 +1,8 @@
 """Arrays of a batch against one pair run alone, computed from the definition α f(x)."""
 
-from argparse import Namespace
-
 import numpy as np
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.models.roberta import RobertaModel
 
 from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
@@ -105,32 +101,6 @@ def test_encoder_attention_needs_no_target(task, reader):
     arrays = Arrays(TeacherForcing(build_model(task=task), task, attention="encoder"), "weights")
     assert [array.shape for array in arrays([pair])] == [(2, 4, 3, 3)]
     assert arrays.tokens(pair, reader) == (["w1", "w2", "</s>"], [])
-
-
-@pytest.fixture
-def roberta(task):
-    sizes = {
-        "encoder_layers": 2,
-        "encoder_embed_dim": 16,
-        "encoder_ffn_embed_dim": 32,
-        "encoder_attention_heads": 4,
-    }
-    args = Namespace(**sizes, max_positions=64, tokens_per_sample=64)
-    ARCH_CONFIG_REGISTRY["roberta"](args)
-    torch.manual_seed(1)
-    return RobertaModel.build_model(args, task).eval()
-
-
-def test_roberta(roberta, task, reader):
-    pairs = list(text_pairs([("w1 w2 w3", None), ("w4", None)], reader))
-    arrays = Arrays(TeacherForcing(roberta, task, attention="encoder"), "norms")
-    for pair, array in zip(pairs, arrays(pairs), strict=True):
-        with torch.no_grad(), record(roberta, ("encoder",)) as recording:
-            roberta(pair.source.tokens[None], features_only=True)
-        expected = [recording["encoder", layer].norms.summed[0].numpy() for layer in (0, 1)]
-        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="RobertaModel has no source–target attention"):
-        TeacherForcing(roberta, task)
 
 
 def test_a_language_model_reads_the_source():

@@ -100,16 +100,6 @@ def test_the_size_of_batches_changes_nothing(one, pairs, aligner_file, name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_order_of_sentences_changes_nothing(one, pairs, aligner_file, name):
-    asked = evidences(name, aligner_file)
-    order = random.Random(2).sample(range(len(pairs)), len(pairs))
-    before = softs(one, pairs, asked, 30)
-    shuffled = softs(one, [pairs[place] for place in order], asked, 30)
-    for place, after in zip(order, shuffled, strict=True):
-        check_same(before[place], after, METHODS[name].extract)
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_sentences_without_words_have_no_links(one, pairs, aligner_file, name):
     for pair, of_pair in zip(
         pairs, softs(one, pairs, evidences(name, aligner_file), 4000), strict=True

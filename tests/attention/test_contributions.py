@@ -62,13 +62,6 @@ def test_half_precision_is_computed_in_single(recorded):
     assert half.norms.summed.isfinite().all()  # 16-bit squares would not be
 
 
-def test_double_precision_stays_double(recorded):
-    double = Recorded(
-        recorded.weights.double(), recorded.values.double(), recorded.out_weight.double()
-    )
-    assert double.norms.summed.dtype == torch.float64
-
-
 def test_blocks_of_keys_change_nothing(recorded, monkeypatch):
     whole = recorded.norms
     # 3 keys, which do not divide the B·S of them.
@@ -94,9 +87,3 @@ def test_gradients_pass_through_vectors(recorded):
     ]
     for vectors in (Recorded.summed_vectors, Recorded.head_vectors):
         assert torch.autograd.gradcheck(lambda *parts: vectors(Recorded(*parts)), parts)  # noqa: B023
-
-
-def test_vectors_of_no_heads_are_nothing(recorded):
-    none = Recorded(recorded.weights[:, :0], recorded.values[:, :0], recorded.out_weight[:0])
-    assert torch.equal(none.summed_vectors(), torch.zeros(B, T, S, C))
-    assert none.head_vectors().shape == (B, 0, T, S, C)

@@ -9,7 +9,6 @@ from hypothesis.extra import numpy as arrays
 from fairseq_normalign.attention.extract import (
     EXTRACTORS,
     argmax,
-    check_extract,
     confidences,
     extractor,
     itermax,
@@ -113,11 +112,8 @@ def test_itermax_has_a_slow_twin(soft, data):
 @pytest.mark.parametrize(
     ("rule", "options", "expected"),
     [
-        (argmax, {}, [(0, 0), (0, 1), (0, 2)]),
         (argmax, {"null": np.array([0.5, 0.5, 0.2])}, [(0, 0), (0, 1)]),  # </s> must win strictly
-        (mutual_argmax, {}, [(0, 0)]),
         (itermax, {}, [(0, 0), (0, 1), (2, 0)]),
-        (relative, {"share": 0.7}, [(0, 0), (0, 1), (1, 1)]),
         (relative, {"share": 0.3}, [(0, 0), (2, 0), (0, 1), (1, 1), (2, 2)]),
         (threshold, {"level": 0.4}, [(0, 0), (0, 1), (1, 1)]),
         (threshold, {"level": 0.4, "null": np.array([0.5, 0.0, 0.0])}, [(0, 0), (0, 1), (1, 1)]),
@@ -227,29 +223,11 @@ def test_to_words_by_hand():
     )
 
 
-def test_to_words_of_many_layers_at_once():
-    soft = np.random.default_rng(0).random((5, 2, 4, 3))
-    merged = to_words(soft, [0, 0, 1], [0, 1, 1, 3])
-    assert merged.shape == (5, 2, 4, 2)
-    np.testing.assert_allclose(merged[3, 1], to_words(soft[3, 1], [0, 0, 1], [0, 1, 1, 3]))
-
-
-def test_extractors_by_name_and_number():
-    soft = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
-    assert extractor("relative:0.5")(soft) == relative(soft, share=0.5)
-    assert extractor("threshold:0.3")(soft) == [(0, 0), (1, 0), (2, 1)]
-    assert extractor("itermax") is itermax
-    check_extract("piece-argmax")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("pieces", r"unknown extract 'pieces'; expected one of: argmax, .*, grow, piece-argmax"),
         ("piece-argmax", "piece-argmax links pieces of one model, and here are words"),
-        ("piece-argmax:1", "bad extract 'piece-argmax:1'; expected NAME"),
-        ("argmax:1", "expected NAME, or NAME:NUMBER for one of: threshold, relative, grow"),
-        ("relative:", "expected NAME, or NAME:NUMBER"),
         ("relative:x", "expected NAME, or NAME:NUMBER"),
         ("threshold:20", "bad extract 'threshold:20'; expected a share from 0 to 1"),
     ],

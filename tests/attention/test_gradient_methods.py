@@ -4,12 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_normalign.attention.gradient_methods import (
-    input_products,
-    mean_magnitudes,
-    noise_width,
-    shares,
-)
 from fairseq_normalign.attention.methods import Batch, method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -28,9 +22,7 @@ MODELS = {
     "post-LN": {},
     "pre-LN": {"encoder_normalize_before": True, "decoder_normalize_before": True},
     "shared embeddings": {"share_all_embeddings": True},
-    "embeddings not scaled": {"no_scale_embedding": True},
     "normalised embeddings": {"layernorm_embedding": True},
-    "learned positions": {"encoder_learned_pos": True, "decoder_learned_pos": True},
     "heads removed": {
         "arch": "transformer_normalign",
         "alive_heads": "encoder.1.1 encoder.1.3 decoder.1.2 cross.2.2",
@@ -164,16 +156,6 @@ def test_groups_of_pairs_change_nothing(method, task, pairs, monkeypatch):
     np.testing.assert_allclose(computed(model, task, many, method), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_noise_is_that_of_the_sentence(task, pairs):
-    model = build_model(task=task)
-    first = computed(model, task, pairs, "smoothgrad:2")
-    torch.manual_seed(5)
-    np.random.seed(5)  # noqa: NPY002  (what a program of the user's may have done)
-    np.testing.assert_array_equal(first, computed(model, task, pairs, "smoothgrad:2"))
-    assert np.abs(first - computed(model, task, pairs, "smoothgrad:3")).max() > 1e-3
-    assert np.abs(first - computed(model, task, pairs, "grad-input")).max() > 1e-3
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_the_model_is_left_as_it_was(method, task, pairs):
     model = build_model(task=task, share_all_embeddings=True, dropout=0.5)
@@ -201,15 +183,6 @@ def test_half_precision(method, dtype, task, pairs):
     assert np.isfinite(halved).all()
     differences = np.abs(halved - expected)
     assert np.quantile(differences, 0.97) < (0.01 if dtype == torch.float16 else 0.05)
-
-
-def test_numbers_of_gradients_by_hand():
-    embeddings = torch.tensor([[[1.0, 2.0], [0.0, -1.0]]])  # (B, S, C)
-    gradients = torch.tensor([[[[3.0, -1.0], [5.0, 4.0]]]])  # (R, B, S, C)
-    assert input_products(embeddings, gradients).tolist() == [[[1.0, 0.0]]]
-    assert mean_magnitudes(embeddings, gradients).tolist() == [[[2.0, 4.5]]]
-    assert shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist() == [[0.25, 0.75], [0.0, 0.0]]
-    torch.testing.assert_close(noise_width(embeddings[0]), torch.tensor(0.15 * 3))
 
 
 def test_an_adaptive_softmax_is_refused(task, pairs):

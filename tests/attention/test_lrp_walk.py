@@ -267,14 +267,6 @@ def test_pooled_relevance_of_tokens_is_the_mean_where_rules_are_linear(model, ru
     assert_close(pooled.prefix[:, 0], exact.prefix.sum(1) / counts)
 
 
-def test_shares_of_heads_add_up_to_one(model):
-    heads = propagate(model, SRC, PREV).heads
-    assert list(heads) == list(attentions(model))
-    for shares in heads.values():
-        assert shares.shape == (2, 4, 4)
-        assert_close(shares.sum(-1)[PREV != PAD], torch.ones(6, dtype=shares.dtype))
-
-
 def test_relevance_may_start_from_the_reference(model):
     logits = model(SRC, None, PREV)[0]
     run = partial(propagate, model, SRC, PREV, rules="epsilon")
@@ -359,21 +351,6 @@ def test_splitting_changes_nothing(forcing, pairs, rules, pooled):
                 assert deviation == pytest.approx(whole.deviation[cut], rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_no_more_vectors_are_held_than_allowed(forcing, pairs, pooled, monkeypatch):
-    sizes, relevance_of = [], relprop._Walk.relevance
-
-    def kept(walk, groups):
-        groups = list(groups)
-        sizes.extend(group[..., 0].numel() for group in groups)
-        return relevance_of(walk, groups)
-
-    monkeypatch.setattr(relprop._Walk, "relevance", kept)
-    list(relevances(forcing, pairs, pooled=pooled, max_tokens=20))
-    assert 10 < max(sizes) <= 20
-    assert len(sizes) < 12
-
-
 @pytest.mark.parametrize("rules", RULES)
 def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
     w9 = pairs[1].target.tokens[0]
@@ -382,18 +359,6 @@ def test_a_model_that_overflows_is_refused_at_its_pair(forcing, pairs, rules):
     next(by_pair)
     with pytest.raises(InputError, match=r"^line 2: the model gives numbers that are not finite"):
         next(by_pair)
-
-
-@pytest.mark.parametrize("start", ["top", "reference"])
-def test_a_sentence_has_what_it_has_alone(forcing, pairs, start):
-    """Its deviation is the largest of its predictions."""
-    relevance = next(relevances(forcing, pairs, rules="epsilon", start=start))
-    source, prev, targets = forcing.tensors(pairs[:1])
-    targets = targets if start == "reference" else None
-    alone = propagate(forcing.model, source, prev, rules="epsilon", targets=targets)
-    np.testing.assert_allclose(relevance.source, alone.source[0], **CLOSE)
-    for cut, deviation in relevance.deviation.items():
-        assert deviation == pytest.approx((alone.totals[cut] - 1).abs().max().item(), rel=1e-4)
 
 
 def test_the_model_is_left_as_it_was():
@@ -405,23 +370,9 @@ def test_the_model_is_left_as_it_was():
     assert model.decoder.layers[0].encoder_attn.beam_size == 2
 
 
-def convolutional():
-    sides = {"conv_dim": 16, "conv_type": "lightweight", "kernel_size_list": [3, 3], "glu": True}
-    options = {"weight_softmax": True, "relu_dropout": 0.0, "input_dropout": 0.0}
-    for name, value in sides.items():
-        options[f"encoder_{name}"] = options[f"decoder_{name}"] = value
-    return build_model("lightconv", **options)
-
-
 def without_decoder():
     model = build_model()
     model.decoder = None
-    return model
-
-
-def with_xformers():
-    model = build_model()
-    model.encoder.layers[0].self_attn.use_xformers = True
     return model
 
 
@@ -432,8 +383,6 @@ SCALED = {"scale_fc": True, "scale_heads": True, "adaptive_softmax_cutoff": "10,
     ("build", "message"),
     [
         (without_decoder, "TransformerModel has no decoder attention in every layer"),
-        (convolutional, "LightConvModel has no encoder attention in every layer"),
-        (with_xformers, "encoder attention of layer 1 uses --encoder-xformers-att-config"),
         (
             partial(build_model, **SCALED),
             "TransformerModel was built with --adaptive-softmax-cutoff, --scale-fc, --scale-heads,",

@@ -46,43 +46,8 @@ def model(request):
 DECODERS = ["post-LN", "gated", "some heads", "no heads"]
 
 
-def outputs_of(model, name):
-    """What one attention returns, kept by a hook of the test's own."""
-    kept = []
-    attentions(model)[name].register_forward_hook(
-        lambda module, args, output: kept.append(output[0])
-    )
-    return kept
-
-
 def hooks(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
-
-
-@pytest.mark.parametrize("normalize_before", [False, True])
-def test_the_parts_add_up_to_the_output_of_every_attention(batch, normalize_before):
-    model = build_model(
-        encoder_normalize_before=normalize_before, decoder_normalize_before=normalize_before
-    )
-    kept = {name: outputs_of(model, name) for name in attentions(model)}
-    with torch.no_grad(), record(model, KINDS) as recording:
-        model(**batch)
-    assert set(recording) == {(kind, layer) for kind in KINDS for layer in range(2)}
-    for name, recorded in recording.items():
-        torch.testing.assert_close(
-            attention_output(recorded), kept[name][0].transpose(0, 1), rtol=1e-4, atol=1e-5
-        )
-
-
-def test_weights_are_distributions_and_padding_gets_nothing(batch):
-    model = build_model()
-    with record(model, ("cross",)) as recording:
-        model(**batch)
-    weights = recording["cross", 1].weights
-    assert weights.shape == (2, 4, 4, 5)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 4), rtol=1e-4, atol=0)
-    assert weights[1, :, :, :2].eq(0).all()
-    assert recording["cross", 1].norms.summed[1, :, :2].eq(0).all()
 
 
 def test_outputs_are_those_of_the_untouched_model(batch):
@@ -96,20 +61,6 @@ def test_outputs_are_those_of_the_untouched_model(batch):
     assert torch.equal(plain, recorded)  # cross-attention takes the explicit path anyway
     assert torch.equal(extra["attn"][0], recorded_extra["attn"][0])
     torch.testing.assert_close(plain, explicit, rtol=1e-4, atol=1e-5)
-
-
-def test_batches_and_padding_change_nothing(batch):
-    model = build_model()
-    with record(model, ("cross",)) as recording:
-        model(**batch)
-        together = recording["cross", 0].norms.summed[1:, :2, 2:]
-        model(
-            batch["src_tokens"][1:, 2:],
-            batch["src_lengths"][1:],
-            batch["prev_output_tokens"][1:, :2],
-        )
-        alone = recording["cross", 0].norms.summed
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_hooks_come_off_and_modes_come_back_even_when_the_forward_fails(batch):
@@ -135,24 +86,6 @@ def test_recorders_nest(batch):
     assert set(inner) == {(kind, 1) for kind in KINDS}
     assert torch.equal(outer["cross", 1].weights, inner["cross", 1].weights)
     assert extra["attn"][0].shape == (2, 4, 5)  # what fairseq asked for: heads averaged
-
-
-def test_nothing_is_kept_that_was_not_asked_for(batch):
-    model = build_model()
-    with record(model, ("cross",), layers=[0], values=False) as recording:
-        model(**batch)
-    assert set(recording) == {("cross", 0)}
-    assert recording["cross", 0].values is None
-
-
-def test_the_graph_is_not_held(batch):
-    model = build_model()
-    with record(model, KINDS) as recording:
-        model(**batch)
-    recorded = recording["decoder", 0]
-    assert not any(
-        t.requires_grad for t in (recorded.weights, recorded.values, recorded.out_weight)
-    )
 
 
 def test_unsupported_attention_is_refused_by_name():
@@ -237,20 +170,6 @@ def test_the_parts_add_up_at_every_step_of_beam_search(batch, model, beam, share
             assert hypothesis["tokens"].tolist() == other["tokens"].tolist()
 
 
-def test_no_heads_give_no_weight_also_where_the_mean_of_heads_is_asked_for(batch):
-    model = build_model("transformer_normalign", alive_heads="none")
-    with torch.no_grad(), record(model, KINDS):
-        _, extra = model(**batch)
-    assert extra["attn"][0].shape == (2, 4, 5)
-    assert not extra["attn"][0].any()
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_finite_numbers_pass(dtype):
-    check_finite(torch.full((2, 3), torch.finfo(dtype).max, dtype=dtype), ["line 1", "line 2"])
-    check_finite(torch.zeros(0, 3), [])
-
-
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_the_first_sentence_with_others_is_named(bad):
     numbers = np.zeros((3, 2, 2))
@@ -305,43 +224,6 @@ def test_batches_and_padding_change_nothing_in_blocks(batch, model):
         torch.testing.assert_close(unpadded, alone[kind, layer], rtol=1e-4, atol=1e-5)
 
 
-def test_a_sentence_of_one_token_mixes_nothing():
-    model = randomised(build_model())
-    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
-        model(torch.tensor([[2]]), torch.tensor([1]), torch.tensor([[2]]))
-    for kind in ("encoder", "decoder"):
-        assert not mixing_ratios(blocks[kind, 0]).any()
-    assert mixing_ratios(blocks["cross", 0])[3:].gt(0).all()
-
-
-def test_a_closed_gate_is_a_head_less():
-    """Norms cannot tell a gate that is closed from a head that was removed."""
-    alive = "encoder.1.1 encoder.1.2 encoder.1.3"
-    pruned = build_model("transformer_normalign", alive_heads=alive)
-    gated = build_model("transformer_normalign", gate_heads="encoder")
-    with torch.no_grad():
-        closed = torch.tensor([5.0, 5.0, 5.0, -5.0])
-        projection = gates(gated)["encoder", 0]
-        projection.scaled_log_alpha.copy_(closed / projection.lr_scale)
-    tokens = torch.tensor([[5, 6, 7, 2]])
-    lengths = torch.tensor([4])
-    ratios = []
-    for model in (pruned, gated):
-        with torch.no_grad(), record_blocks(model, ("encoder",)) as blocks:
-            model.encoder(tokens, lengths)
-        ratios.append(mixing_ratios(blocks["encoder", 0])[[1, 3, 4]])
-    torch.testing.assert_close(*ratios, rtol=1e-4, atol=1e-5)
-
-
-def test_what_the_values_are_made_of(batch):
-    model = build_model(**PRE)
-    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
-        model(**batch)
-    block = blocks["encoder", 0]
-    normalised = model.encoder.layers[0].self_attn_layer_norm(block.residual)
-    torch.testing.assert_close(block.inputs, normalised, rtol=1e-4, atol=1e-5)
-
-
 REFUSED = {
     "--scale-attn": {"scale_attn": True},
     "--scale-heads": {"scale_heads": True},
@@ -372,17 +254,6 @@ def test_a_residual_connection_of_its_own_is_refused():
     layer.__class__ = Halved
     with (
         pytest.raises(InputError, match=r"layer 2 is in a Halved, which has a residual connection"),
-        record_blocks(model, ("encoder",)),
-    ):
-        pass
-
-
-def test_a_layer_that_is_not_known_is_refused():
-    model = build_model()
-    model.encoder.layers[0] = nn.Module()
-    model.encoder.layers[0].self_attn = model.encoder.layers[1].self_attn
-    with (
-        pytest.raises(InputError, match="layer 1 is in a Module, which has no residual connection"),
         record_blocks(model, ("encoder",)),
     ):
         pass

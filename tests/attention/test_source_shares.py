@@ -9,17 +9,16 @@ import torch
 from fairseq_normalign import NormAligner, source_shares, text_pairs
 from fairseq_normalign.attention.alti import contributions
 from fairseq_normalign.attention.arrays import Arrays
-from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.methods import METHODS, Batch
 from fairseq_normalign.attention.quantities import SOURCE_SHARE
-from fairseq_normalign.attention.recorder import record_blocks, recorded_blocks
+from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from tests.attention.test_recorder import MODELS, outputs_of_blocks, randomised
+from tests.attention.test_recorder import MODELS, randomised
 from tests.conftest import ToyTask, build_model
 
 NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
@@ -39,46 +38,6 @@ def read(reader: PairReader, pairs=PAIRS) -> list:
     return list(text_pairs(pairs, reader))
 
 
-def terms_of(block: Block) -> torch.Tensor:
-    """T_ij, every vector of it, (B, T, S, C), or (B, T, S+1, C) with the residual's behind."""
-    attended = block.recorded.summed_vectors()
-    if block.self_attention:
-        diagonal = torch.eye(attended.shape[1]).unsqueeze(-1)
-        vectors = attended + diagonal * block.residual.unsqueeze(2)
-    else:
-        vectors = torch.cat([attended, block.residual.unsqueeze(2)], dim=2)
-    if block.layer_norm is None:
-        return vectors
-    gain, _, eps = block.layer_norm
-    bias = block.recorded.out_bias
-    summed = vectors.sum(2) + (0 if bias is None else bias)
-    sigma = (summed.var(-1, unbiased=False) + eps).sqrt()
-    return gain * (vectors - vectors.mean(-1, keepdim=True)) / sigma[..., None, None]
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_the_vectors_add_up_to_the_true_output_of_every_block(batch, kind):
-    """And the contributions are those of these vectors to this output."""
-    arch, options = MODELS[kind]
-    model = randomised(build_model(arch, **options))
-    kept = outputs_of_blocks(model)
-    with torch.no_grad(), record_blocks(model, KINDS) as blocks:
-        model(**batch)
-    for name, block in blocks.items():
-        output = kept[name].transpose(0, 1)
-        terms = terms_of(block)
-        assert_close(terms.sum(2) + block.constant, output, rtol=1e-4, atol=1e-4)
-        for order in (1, 2):
-            length = output.norm(p=order, dim=-1, keepdim=True)
-            distances = (output.unsqueeze(2) - terms).norm(p=order, dim=-1)
-            nearer = (length - distances).clamp(min=0)
-            total = nearer.sum(-1)
-            expected = (nearer / total.unsqueeze(-1))[total > 1e-3]
-            shares = contributions(block, order)
-            assert_close(shares[total > 1e-3], expected, rtol=1e-3, atol=1e-4)
-            assert_close(shares.sum(-1), torch.ones(shares.shape[:2]))
-
-
 @pytest.mark.parametrize("kind", ["post-LN", "pre-LN", "gated", "some heads"])
 def test_every_method_is_computed_on_every_layer_and_no_padding_or_batch_matters(kind):
     forcing, reader = forcing_of(kind)
@@ -96,20 +55,6 @@ def test_every_method_is_computed_on_every_layer_and_no_padding_or_batch_matters
             np.testing.assert_allclose(soft.null, expected.null, rtol=1e-4, atol=1e-5)
             assert (soft.words >= 0).all()
             assert (soft.words.sum(1) + soft.null < 1 + 1e-4).all()
-
-
-def test_methods_share_one_pass_and_say_what_each_says_alone(monkeypatch):
-    forcing, reader = forcing_of()
-    pairs = read(reader)
-    evidences = [Evidence(name, 1) for name in ("weights", "norms", *NAMES)]
-    alone = [next(soft_alignments(forcing, pairs, [evidence]))[0] for evidence in evidences]
-    passes = []
-    forward = forcing.forward
-    monkeypatch.setattr(forcing, "forward", lambda pairs: (passes.append(1), forward(pairs)))
-    together = next(soft_alignments(forcing, pairs, evidences))
-    assert len(passes) == 1
-    for soft, expected in zip(together, alone, strict=True):
-        np.testing.assert_allclose(soft.words, expected.words, rtol=1e-4, atol=1e-6)
 
 
 def blocks_of(forcing: TeacherForcing, pairs: list) -> Batch:
@@ -135,14 +80,6 @@ def test_the_variants_are_products_of_matrices():
 
 def aligner(**options) -> NormAligner:
     return NormAligner(*forcing_of(options.pop("kind", "post-LN")), **options)
-
-
-def test_heads_of_a_pruned_model_have_their_first_numbers():
-    """Layer 2 has kept the first head alone, which then is all of the layer."""
-    whole = aligner(kind="some heads", method="alti", layer=2, step="input")
-    head = aligner(kind="some heads", method="alti", layer=2, step="input", head=1)
-    expected = whole.soft("w1 w2 w3", "w4 w5").words
-    np.testing.assert_allclose(head.soft("w1 w2 w3", "w4 w5").words, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_rollout_has_no_heads():
@@ -183,13 +120,6 @@ def test_shares_as_arrays_of_some_layers():
     assert arrays.description()["layers"] == [2]
     with pytest.raises(InputError, match="layer 3: the model has layers 1 to 2"):
         Arrays(forcing, SOURCE_SHARE, layers=[3])
-
-
-def test_shares_need_a_decoder():
-    task = ToyTask()
-    forcing = TeacherForcing(build_model(task=task), task, attention="encoder")
-    with pytest.raises(InputError, match="expected it instead of encoder"):
-        source_shares(forcing, [])
 
 
 def test_layers_that_are_no_sum_are_refused():

@@ -121,44 +121,7 @@ def test_a_hidden_token_changes_only_what_comes_after(name):
             assert change > 1e-4
 
 
-def test_nothing_stays_behind():
-    states, pairs = built("language model")
-    states.run_without(pairs, [1, 1, 1])
-    states.run(pairs)
-    for module in states.forcing.model.modules():
-        assert not module._forward_hooks
-        assert not module._forward_pre_hooks
-        assert not getattr(module, "skip_embed_dim_check", False)
-
-
-def test_words_are_those_of_the_tokens_as_they_are_read():
-    states, pairs = built("decoder")
-    assert states.words(pairs[0]) == [-1, 0, 1, 1, 1]
-    assert not states.reads_source
-    states, pairs = built("language model")
-    assert states.words(pairs[0]) == [-1, 0, 0, 1, 2]
-    assert states.causal
-    assert states.reads_source
-
-
-@pytest.mark.parametrize("attention", ["encoder", "cross"])
-def test_a_language_model_has_a_decoder_alone(attention):
-    task = language_task()
-    message = "TransformerLanguageModel has no (encoder self|source–target)-?"
-    with pytest.raises(InputError, match=message):
-        TeacherForcing(language_model(task), task, attention=attention)
-
-
 def test_a_language_model_of_another_task_would_be_misread():
     model = language_model(language_task())
     with pytest.raises(InputError, match=r"its task is ToyTask; expected .* language_modeling"):
         TeacherForcing(model, ToyTask(), attention="decoder")
-
-
-def test_a_sentence_that_is_too_long_is_refused():
-    states, _ = built("language model")
-    reader = PairReader(language_task(), scheme="subword_nmt")
-    (long,) = text_pairs([("w1 " * 64, None)], reader)
-    message = "line 1: the source has 65 pieces with </s>; the model takes 64"
-    with pytest.raises(InputError, match=message):
-        states.run([long])

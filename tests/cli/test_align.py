@@ -390,7 +390,6 @@ BAD = {
         ["--model-overrides", "[1]"],
         r"--model-overrides '\[1\]': expected a Python dictionary",
     ),
-    "a typo": (["--metod", "norms"], "unknown option --metod"),
     "the model as output": (
         ["--reverse-path", "{out}", "--combine", "mean"],
         "would overwrite the input",
@@ -406,28 +405,6 @@ BAD = {
         ],
         "test.src has 40, .*train.tgt has 1500 lines",
     ),
-    "gold without --all": (["--gold", "{corpus}/test.talp"], "--all and --gold FILE go together"),
-    "a table of one layer": (
-        ["--all", "--gold", "{corpus}/test.talp", "--layer", "1"],
-        "--all has every layer and step; expected no --layer",
-    ),
-    "no such reverse model": (
-        ["--reverse-path", "x.pt", "--method", "shift-att"],
-        "x.pt: no such checkpoint",
-    ),
-    "evidence without a way to combine": (
-        ["--evidence", "norms.1.input", "--method", "shift-att"],
-        "--evidence needs --combine, which says how",
-    ),
-    "combination of one layer": (
-        ["--combine", "product", "--layer", "1"],
-        "name layers with --evidence, not --layer",
-    ),
-    "no such links": (["--evidence", "links:x.links"], "links:x.links: no such file"),
-    "a lexicon of a mean": (
-        ["--combine", "mean", "--lexicon", "x"],
-        "--lexicon belongs to --combine learned",
-    ),
     "a lexicon that cannot be kept": (
         ["--combine", "learned", "--lexicon", "no/lexicon.npz"],
         "no/lexicon.npz: cannot be written: no such directory",
@@ -440,11 +417,6 @@ BAD = {
         ["--combine", "learned", "--lexicon", "{out}.json"],
         "out.json: is named for two outputs",
     ),
-    "a table of two models": (
-        ["--all", "--gold", "{corpus}/test.talp", "--reverse-path", "x.pt"],
-        "--all is of one model; expected no --reverse-path|x.pt",
-    ),
-    "bad evidence": (["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     "two targets": (
         ["--target-file", "{corpus}/test.tgt", "--hypotheses", "{corpus}/test.tgt"],
         "both name the target",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_normalign.cli import options
+from fairseq_normalign.cli import stats
 from fairseq_normalign.cli.checkpoints import Shape, check_alike
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.names import Head
@@ -28,16 +28,17 @@ def test_models_that_are_not_alike_are_refused(other, message):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "data"),
     [
-        (["data", "--path", "a.pt", "b.pt"], ["data", "--path", "a.pt", "b.pt"]),
-        (["--path", "a.pt", "data", "--cpu"], ["data", "--path", "a.pt", "--cpu"]),
-        (["--path", "a.pt", "b.pt", "data:data"], ["data:data", "--path", "a.pt", "b.pt"]),
-        (["data", "--cpu"], ["data", "--cpu"]),
-        (["data", "--path"], ["data", "--path"]),
+        (["data", "--path", "a.pt", "b.pt"], "data"),
+        (["--path", "a.pt", "b.pt", "data", "--cpu"], "data"),
+        (["--path", "a.pt", "b.pt", "data:data"], "data:data"),
     ],
 )
-def test_the_data_may_stand_behind_the_checkpoints(words, expected, tmp_path, monkeypatch):
+def test_the_data_may_stand_behind_the_checkpoints(words, data, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
+    for name in ("a.pt", "b.pt"):
+        (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    assert options.data_before_paths(words) == expected
+    args = stats.parse_args(words)
+    assert (args.data, args.path) == (data, ["a.pt", "b.pt"])

@@ -111,9 +111,12 @@ def test_to_hugging_face(plain, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "expected one of --arch and --to"),
-        (["--arch", "transformer", "--to", "huggingface"], "expected one of --arch and --to"),
-        (["--arch", "transformer", "--data", "x"], "--data goes with --to"),
+        ([], "one of the arguments --arch --to is required"),
+        (
+            ["--arch", "transformer", "--to", "huggingface"],
+            "--to: not allowed with argument",
+        ),
+        (["--arch", "transformer", "--data", "x"], "--data needs --to"),
     ],
 )
 def test_where_to(plain, capsys, options, message):

@@ -134,16 +134,3 @@ def test_what_differs_is_refused_until_restart(place, tmp_path, monkeypatch):
     refused(text, "of another text; expected the same text, or --restart (2 finished chunks are ke")
     run(*text, "--restart")
     assert list(tmp_path.iterdir()) == [output]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--restart",), "--restart is about what is kept of --output FILE; expected that with it"),
-        (("--num-shards", 2), "--num-shards needs --output FILE, where the shards meet"),
-        (("--shard-id", 1), "--shard-id 1: expected a number from 0 to 0, as there are 1 shards"),
-        (("--ray-address", "x"), "--ray-address belongs to --engine ray"),
-    ],
-)
-def test_options_that_do_not_go_together(place, options, message):
-    refused(command(place, "mixing", "/dev/null", *options), message)

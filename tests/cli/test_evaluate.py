@@ -8,7 +8,6 @@ import sacrebleu
 import torch
 
 from fairseq_normalign.cli.evaluate import parse_args
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import complete
 from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.results.result import read_result
@@ -118,17 +117,6 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
         assert row["chrF"] == pytest.approx(chrf, abs=1e-5)
 
 
-REFUSED = {
-    "one text": (["--source-file", "x"], "--source-file and --target-file go together"),
-    "gold alone": (["--gold", "x"], "--gold, --gold-source and --gold-target go together"),
-    "gold texts alone": (["--gold-source", "x", "--gold-target", "y"], "--gold, .* go together"),
-    "no sentences": (["--limit", "0"], "--limit: '0': expected a number from 1"),
-    "no search": (["--score-reference"], "--score-reference translates nothing"),
-    "an input as output": (["-o", "a.pt"], r"a\.pt: would overwrite the input a\.pt"),
-    "no such model": (["--path", "c.pt"], r"c\.pt: no such checkpoint"),
-}
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder that holds what options may name."""
@@ -136,13 +124,6 @@ def place(tmp_path, monkeypatch):
     for name in ("a.pt", "b.pt"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_options_are_refused_before_anything_is_loaded(case, place):
-    options, message = REFUSED[case]
-    with pytest.raises(InputError, match=message):
-        parse_args(["data", "--path", "a.pt", *options])
 
 
 def test_defaults(place):

@@ -112,16 +112,10 @@ REFUSED = {
         ["translation.pt"],
         "{folder}/freq: has 0% of its pieces and 0% of its words of the corpus; are they of an",
     ),
-    "--words w1": (["translation.pt"], "--words and --plot-words FILE go together"),
     "--words w1 zz --plot-words {folder}/w.png": (
         ["translation.pt"],
         "--words: 'zz' comes 0 times in the text; expected 2 or more",
     ),
-    "--words w1 --plot-words w.jpg": (
-        ["translation.pt"],
-        "--plot-words w.jpg: expected a name that ends in .png, .pdf, .svg",
-    ),
-    "--bounds 5 2": (["translation.pt"], "--bounds 5 2: expected ascending numbers"),
     "--cpu": (["translation.pt"] * 2, "--path: {folder}/translation.pt is named twice; expected"),
 }
 

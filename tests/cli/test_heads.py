@@ -174,18 +174,6 @@ BAD = {
         ["--gold", "{tmp}/gold"],
         "line counts differ: .*gold has 1, the corpus has 40 lines",
     ),
-    "no decoder": (
-        ["--attention", "encoder", "--ablation"],
-        "ablation needs the decoder, which is left out",
-    ),
-    "step alone": (
-        ["--step", "input"],
-        "--step input is the step of the AER; expected --gold FILE with it",
-    ),
-    "lowercase alone": (
-        ["--lowercase"],
-        "--lowercase and --conllu-apart are about the treebank; expected --conllu",
-    ),
     "no rare token": (
         ["--frequencies", "{tmp}/all", "--rare-top", "99999"],
         r"--rare-top 99999: .*all has \d+ types, all among the 99999 most frequent; expected fewer",

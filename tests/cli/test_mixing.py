@@ -108,11 +108,7 @@ REFUSED = {
     "--category few=v1": "--category few=v1: matches no token of the dictionary; expected a reg",
     "--category few=w29": "--category few=w29: matches no token of the corpus; expected two at",
     "--category few=w13": "--category few=w13: matches one token of the corpus; expected two at",
-    "--category few": "--category few: expected NAME=REGEX, as in 'comma=▁?,'",
-    "--analyses norms": "--analyses NORMS: expected any of: ATTN-W, ATTN-N, ATTNRES-W",
     "--frequencies freq.txt": "freq.txt: has 0% of its pieces and 0% of its words of the corpus",
-    "--frequencies a b c": "--frequencies: found 3 files; expected one, or one of the source",
-    "--plot x.jpg": "--plot x.jpg: expected a name that ends in .png, .pdf, .svg",
 }
 
 

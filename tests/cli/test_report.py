@@ -12,11 +12,9 @@ import torch
 
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.attention.extract import row_shares
-from fairseq_normalign.cli.report_models import Gatherer
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.results.result import read_result
 from tests.conftest import run
-from tests.results.made_up import HEADS, browser
+from tests.results.made_up import HEADS
 from tests.stored import OPTIONS, state
 
 SOURCES = ["w1 w2 w13", "w4", "w25 w6 w7 w28", ""]
@@ -251,16 +249,6 @@ def test_json_alone_refused(options, message):
     done = run("normalign", "report", *options, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert message in done.stderr
-
-
-def test_models_of_two_directions_are_refused():
-    gatherer = Gatherer(Namespace())
-    gatherer.systems = list(browser("deen.pt").systems)
-    with pytest.raises(InputError) as refused:
-        gatherer.add(Namespace(name="ende.pt", languages=("en", "de")), 1)
-    assert str(refused.value) == (
-        "deen.pt: translates de–en, ende.pt en–de; expected models of one direction"
-    )
 
 
 def test_a_refused_file_leaves_the_old_page(folder, tmp_path):

@@ -81,21 +81,6 @@ def test_several_checkpoints_give_mean_and_deviation(folder):
     assert "checkpoints:one.pt+two.pt" in done.stderr
 
 
-REFUSED = {
-    "--category few=v1": "--category few=v1: matches no token of the dictionary",
-    "--category few=w13": "--category few=w13: matches one token of the corpus; expected two",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_is_refused_in_one_line(folder, words):
-    done = stats(folder, *words.split(), check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"normalign stats: {REFUSED[words]}")
-
-
 def test_a_model_without_heads(folder, tmp_path):
     options = {**OPTIONS, "arch": "transformer_normalign", "alive_heads": "none"}
     checkpoint = state(args=Namespace(**options))

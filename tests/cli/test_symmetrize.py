@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairseq_normalign.alignment.symmetrize import SAMPLE
-from fairseq_normalign.cli.symmetrize import get_parser, main
+from fairseq_normalign.cli.symmetrize import main, parse_args
 from fairseq_normalign.errors import InputError
 
 FORWARD = "0-0 1-2\n\n0-0 0-1\n"
@@ -21,7 +21,7 @@ def files(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    main(get_parser().parse_args(["fwd", "rev", *arguments]))
+    main(parse_args(["fwd", "rev", *arguments]))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_lilt_has_no_grow_diag_final(files):
 
 def test_stdin_serves_once():
     with pytest.raises(InputError, match=r"stdin .* can be read only once"):
-        main(get_parser().parse_args(["-", "-"]))
+        main(parse_args(["-", "-"]))
 
 
 @pytest.mark.parametrize("name", ["fwd", "./rev"])
@@ -125,7 +125,7 @@ def test_an_input_is_not_overwritten(files, name):
 def test_an_input_is_not_overwritten_by_the_signature(files):
     (files / "rev").rename(files / "x.json")
     with pytest.raises(InputError, match=r"x\.json: would overwrite the input x\.json"):
-        main(get_parser().parse_args(["fwd", "x.json", "-o", "x"]))
+        main(parse_args(["fwd", "x.json", "-o", "x"]))
 
 
 def test_a_device_gets_no_signature(files):

@@ -67,11 +67,6 @@ def test_resume(server, tmp_path, monkeypatch, ranges, start):
     assert server.starts == [start]
 
 
-def test_resume_at_the_end(server, tmp_path):
-    (tmp_path / "file.part").write_bytes(CONTENT)
-    assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
-
-
 def test_cut_connection_then_continue(server, tmp_path, monkeypatch):
     monkeypatch.setattr(Handler, "cut", 300)
     with pytest.raises(InputError, match=r"300 bytes came, expected 5120; run again to continue"):
@@ -80,13 +75,6 @@ def test_cut_connection_then_continue(server, tmp_path, monkeypatch):
     monkeypatch.setattr(Handler, "cut", None)
     assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
     assert server.starts == [0, 300]
-
-
-def test_too_long_a_beginning_is_dropped(server, tmp_path):
-    (tmp_path / "file.part").write_bytes(CONTENT + b"x")
-    with pytest.raises(InputError, match="5121 bytes came, expected 5120"):
-        download(server.url, tmp_path / "file")
-    assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
 
 
 def test_no_network(tmp_path):

@@ -6,14 +6,12 @@ Also on the real gold set, where there is one.
 from __future__ import annotations
 
 import os
-import sys
 import tarfile
 from pathlib import Path
 
 import europarl
 import pytest
-import tokenization
-from lines import read_lines, write_lines
+from lines import read_lines
 
 from fairseq_normalign.errors import InputError
 
@@ -83,13 +81,6 @@ def test_real_gold_set(tmp_path):
     assert sum(line.count("p") for line in links) == 921
 
 
-def test_extract_keeps_what_is_there(tmp_path):
-    archive = pack(tmp_path / "x.tgz", {"folder/a": b"new"})
-    assert europarl.extract(archive, ["folder/a"], tmp_path)[0].read_bytes() == b"new"
-    (tmp_path / "a").write_bytes(b"old")
-    assert europarl.extract(tmp_path / "none", ["folder/a"], tmp_path)[0].read_bytes() == b"old"
-
-
 @pytest.mark.parametrize("content", [None, b"no archive"])
 def test_bad_archive(tmp_path, content):
     archive = tmp_path / "x.tgz"
@@ -107,22 +98,6 @@ def test_disjoint_drops_pairs_whose_sides_both_occur_in_the_test_set():
     assert list(europarl.disjoint(pairs, test)) == [("a", "C"), ("c", "B"), ("c", "C")]
 
 
-def test_write_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(europarl, "VALID", 1)
-    write_lines(
-        tmp_path / "tok.de", ["Ein Satz .", "Das ist gut .", "Noch einer .", "Der letzte ."]
-    )
-    write_lines(tmp_path / "tok.en", ["A sentence .", "That we !", "Another one .", "The last ."])
-    test = [("Das ist gut .", "That is good ."), ("Daß wir !", "That we !")]
-    europarl.write_corpus(
-        tmp_path, [tmp_path / "tok.de", tmp_path / "tok.en"], test, ["1-1", "2-2"]
-    )
-    assert list(read_lines(tmp_path / "train.de")) == ["ein satz .", "noch einer ."]
-    assert list(read_lines(tmp_path / "valid.en")) == ["the last ."]
-    assert list(read_lines(tmp_path / "test.de")) == ["das ist gut .", "daß wir !"]
-    assert list(read_lines(tmp_path / "test.talp")) == ["1-1", "2-2"]
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_tokenize(jobs):
     """As the gold set is tokenised.
@@ -136,13 +111,6 @@ def test_tokenize(jobs):
         "",
     ]
     assert list(europarl.tokenize(lines[2:], "de", jobs)) == ["Ja , z.B. heute !"]
-
-
-def test_missing_tokenizer(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sacremoses", None)
-    tokenization.tokenizer.cache_clear()
-    with pytest.raises(InputError, match=r"tokeniser: .*; expected `pip install sacremoses`"):
-        list(europarl.tokenize(["a"], "de"))
 
 
 def test_whole_recipe(tmp_path, monkeypatch):

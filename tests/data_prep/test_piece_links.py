@@ -27,10 +27,6 @@ def test_no_index_is_one_that_fairseq_gives_all_links_up_for():
     assert piece_links([(0, 0)], [0], [0], read=True) == []
 
 
-def test_no_links():
-    assert piece_links([], SOURCE, TARGET) == piece_links([], [], []) == []
-
-
 @pytest.mark.parametrize("link", [(3, 0), (0, 3)])
 def test_a_link_beyond_the_sentence_is_refused(link):
     with pytest.raises(InputError, match=rf"^here:1: link {link[0]}-{link[1]} where there"):

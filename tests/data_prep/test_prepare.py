@@ -8,8 +8,6 @@ from collections import Counter
 
 import prepare
 import pytest
-import segmentation
-import sentencepiece
 import synthetic
 from lines import read_lines, write_lines
 
@@ -65,16 +63,6 @@ def test_joint_vocabulary(text, tmp_path):
         assert [dictionary.string(ids) for ids in dataset] == pieces
         assert all(dictionary.unk_index not in ids for ids in dataset)
         assert list(dictionary.symbols[4:]) == vocab[3:]
-
-
-def test_pieces_give_the_text_back_and_split_words(preprocess_here, text, tmp_path):
-    run(text, tmp_path)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
-    assert model.get_piece_size() == 1000
-    lines = list(read_lines(text / "train.src"))
-    pieces = [line.split() for line in read_lines(tmp_path / "pieces" / "train.src")]
-    assert [model.decode(line) for line in pieces] == lines
-    assert sum(map(len, pieces)) > 1.3 * sum(len(line.split()) for line in lines)
 
 
 def test_separate_vocabularies_without_dummy_prefix(preprocess_here, text, tmp_path):
@@ -168,27 +156,6 @@ def test_options_that_do_not_fit_are_refused(text, tmp_path, capsys, options, me
     assert capsys.readouterr().err.splitlines()[-1] == f"prepare.py: {message}"
 
 
-def test_bad_models_are_refused(tmp_path):
-    (tmp_path / "model").write_text("a b c\n", encoding="utf-8")
-    with pytest.raises(InputError, match="expected a SentencePiece model"):
-        segmentation.load_sentencepiece(tmp_path / "model")
-    with pytest.raises(InputError, match="model: not readable; expected codes of subword-nmt"):
-        segmentation.load_subword_nmt(tmp_path / "model")
-    with pytest.raises(InputError, match="none: No such file or directory; expected codes"):
-        segmentation.load_subword_nmt(tmp_path / "none")
-
-
-def test_empty_and_half_missing_texts_are_refused(text, tmp_path):
-    packed(text, tmp_path)
-    write_lines(tmp_path / "test.src", ["a"])
-    with pytest.raises(InputError, match=r"test\.tgt: No such file or directory"):
-        prepare.prepare(tmp_path, tmp_path)
-    for lang in ("src", "tgt"):
-        write_lines(tmp_path / f"valid.{lang}", [])
-    with pytest.raises(InputError, match=r"valid\.src: empty; expected sentences"):
-        prepare.prepare(tmp_path, tmp_path)
-
-
 def test_missing_and_unequal_files_are_refused(text, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         run(tmp_path, tmp_path)
@@ -201,16 +168,3 @@ def test_missing_and_unequal_files_are_refused(text, tmp_path, capsys):
     write_lines(tmp_path / "train.tgt", ["c"])
     with pytest.raises(InputError, match="expected as many in both"):
         prepare.prepare(tmp_path, tmp_path)
-
-
-def test_too_large_a_vocabulary_is_refused(text, tmp_path):
-    with pytest.raises(InputError, match=r"spm.model: SentencePiece cannot make 90000 pieces"):
-        prepare.prepare(text, tmp_path, vocabulary=prepare.Vocabulary(size=90000))
-
-
-def test_a_failing_preprocess_shows_its_output(tmp_path):
-    (tmp_path / "pieces").mkdir()
-    with pytest.raises(
-        RuntimeError, match=r"(?s)fairseq-preprocess ended with status 1:.*dict\.txt"
-    ):
-        prepare.binarize(tmp_path, ("src", "tgt"))

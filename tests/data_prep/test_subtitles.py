@@ -61,9 +61,3 @@ def test_pairs_that_overlap(tmp_path):
 def test_ids_that_fit_no_link_are_refused(tmp_path, ids, message):
     with pytest.raises(InputError, match=message):
         list(overlaps(*files(tmp_path, ids)))
-
-
-@pytest.mark.parametrize("count", [3, 5])
-def test_another_number_of_pairs_is_refused(tmp_path, count):
-    with pytest.raises(InputError, match="ids: not as many lines as the text; expected one for"):
-        list(overlapping([("a", "A")] * count, *files(tmp_path, IDS), 0.9))

@@ -7,14 +7,13 @@ from fairseq_normalign.names import Head
 
 
 def row(name: str, heads: dict, bleu: float, speed: float, layer: int, scratch=None) -> Row:
-    by_layer = {}
+    named = []
     for kind, counts in heads.items():
-        for number, count in enumerate(counts):
-            by_layer[kind, number] = count
+        for place, count in enumerate(counts):
+            named += [Head(kind, place, number) for number in range(count)]
     made = {"BLEU": "tok:none", "AER": f"AER|layer:auto:{layer}"}
     scores = {"BLEU": bleu, "AER": 37.25}
-    names = (Head("cross", 0, 3),)
-    return Row(name, by_layer, 4_973_568, 19.94544, scores, made, speed, names, scratch)
+    return Row(name, tuple(named), 4_973_568, 19.94544, scores, made, speed, scratch)
 
 
 HALF = {"encoder": (0, 1), "decoder": (2, 0), "cross": (4, 3)}
@@ -48,7 +47,7 @@ def test_text(rows):
         "AER of small.pt: AER|layer:auto:1"
     )
     assert Comparison(rows[::2]).text().endswith("\n\nBLEU: tok:none\nAER: AER|layer:auto:1")
-    assert rows.tables()["heads"].rows[0] == ["half.pt", "cross.1.4"]
+    assert rows.tables()["heads"].rows[0] == ["half.pt", "encoder.2.1"]
     assert rows.signature["checkpoints"] == "half.pt+full.pt+small.pt"
 
 

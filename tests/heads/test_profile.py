@@ -7,7 +7,9 @@ from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, Profile
-from fairseq_normalign.heads.syntax import Relation
+from fairseq_normalign.heads.profiling import profile_of
+from fairseq_normalign.heads.roles import PositionWatcher, rare_blocks, role
+from fairseq_normalign.heads.syntax import Relation, relation_tables, syntactic_roles
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.result import stored_result
 from fairseq_normalign.results.several import together
@@ -17,41 +19,55 @@ ENCODER = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("encoder", 2, 0)]
 CROSS = [Head("cross", 1, 0)]
 
 
-def rare(share):
-    shares = {"tokens": share, "sentences": share, "chance": 0.1}
-    return {"rarest": shares, "two rarest": shares}
+RELATIONS = {"nsubj→head": Relation(50, 1, 0.3), "obj→head": Relation()}
+ACCURACIES = {"nsubj→head": dict(zip(ENCODER, (0.1, 0.2, 0.4), strict=True))}
+SCORES = {
+    "confidence": Finding(dict(zip(ENCODER + CROSS, [0.5, 0.25, 0.75, 0.125], strict=True))),
+    "entropy": Finding(dict(zip(ENCODER, [3.0, 1.0, 2.0], strict=True))),
+    "AER": Finding({CROSS[0]: 0.321}),
+}
+
+
+def of_positions(threshold=0.9):
+    """The first head looks at the next word, the second at itself or at </s>."""
+    watcher = PositionWatcher(ProfileOptions(positional_threshold=threshold))
+    counts = np.array([[66, 0, 934], [500, 250, 250]])
+    watcher.tally = Tally(
+        {"positions.encoder.0.sum": counts, "last.encoder.0.sum": np.array([[1, 10], [95, 100]])}
+    )
+    return watcher.result()
+
+
+def of_rare(*shares):
+    by_head = dict(zip(ENCODER, shares, strict=False))
+    roles = {head: role("rare", "rare", share, 0.5) for head, share in by_head.items()}
+    return Finding(by_head, roles=roles)
+
+
+def of_syntax(margin="relative"):
+    return Finding(
+        roles=syntactic_roles(RELATIONS, ACCURACIES, margin),
+        blocks=relation_tables(RELATIONS, ACCURACIES),
+    )
 
 
 @pytest.fixture
 def profile():
-    return Profile(
-        ENCODER + CROSS,
-        scores={
-            "confidence": dict(zip(ENCODER + CROSS, [0.5, 0.25, 0.75, 0.125], strict=True)),
-            "entropy": dict(zip(ENCODER, [3.0, 1.0, 2.0], strict=True)),
-            "AER": {CROSS[0]: 0.321},
-        },
-        positions={
-            ENCODER[0]: {"offset": 1, "share": 0.934, "patterns": {"next": 0.934, "last": 0.1}}
-        },
-        rare={ENCODER[0]: rare(0.2), ENCODER[1]: rare(0.6)},
-        rare_moved={ENCODER[0]: rare(0.3), ENCODER[1]: rare(0.4)},
-        relations={"nsubj→head": Relation(50, 1, 0.3), "obj→head": Relation()},
-        accuracies={
-            head: {"nsubj→head": share}
-            for head, share in zip(ENCODER, (0.1, 0.2, 0.4), strict=True)
-        },
-        branching={"left-branching": 0.25},
-        steps={CROSS[0]: "output"},
-        signature={"sentences": 7},
-    )
+    by_score = {
+        **SCORES,
+        "positions": of_positions(),
+        "rare": of_rare(0.2, 0.6),
+        "UAS": of_syntax(),
+    }
+    return Profile(ENCODER + CROSS, by_score, {"sentences": 7})
 
 
 TEXT = """\
 Scores and roles
 head         confidence  entropy  AER %  position share %  rare-token share %  position  roles
 encoder.1.1       0.500    3.000      –              93.4                20.0  +1        +1 (93 %)
-encoder.1.2       0.250    1.000      –                 –                60.0  –         rare (60 %)
+encoder.1.2       0.250    1.000      –              50.0                60.0  0         \
+last (95 %), rare (60 %)
 encoder.3.1       0.750    2.000      –                 –                   –  –         \
 nsubj→head 40/30
 cross.2.1         0.125        –   32.1                 –                   –  –         –
@@ -60,12 +76,6 @@ Syntactic relations
 relation    cases  baseline %  at  accuracy %  best head
 nsubj→head     50        30.0  +1        40.0  encoder.3.1
 obj→head        0           –  –            –  –
-
-UAS in % of trees without attention: left-branching 25.0.
-
-Rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with a tenth of the tokens moved, \
-10.0 % by chance) on the rarest; 60.0 % (40.0 % with a tenth of the tokens moved, 10.0 % by \
-chance) on the two rarest.
 
 Rank correlations (Spearman) between scores; low is good in entropy and AER.
 
@@ -78,7 +88,7 @@ entropy        0.50
 
 def test_text(profile):
     assert profile.text().startswith(TEXT)
-    assert "rare" not in Profile(ENCODER, scores={"norm": {ENCODER[0]: 1.0}}).text()
+    assert "rare" not in Profile(ENCODER, {"norm": Finding({ENCODER[0]: 1.0})}).text()
 
 
 def test_tables_for_programs(profile):
@@ -87,12 +97,11 @@ def test_tables_for_programs(profile):
     assert tables["heads"].rows[3][:4] == ["cross.2.1", 0.125, None, 32.1]
     assert tables["roles"].rows == [
         ["encoder.1.1", "positional", "+1 (93 %)"],
+        ["encoder.1.2", "last", "last (95 %)"],
         ["encoder.1.2", "rare", "rare (60 %)"],
         ["encoder.3.1", "syntactic", "nsubj→head 40/30"],
     ]
-    assert tables["steps"].rows == [["cross.2.1", "output"]]
     assert ["encoder.1.1", "last", 10.0] in tables["patterns"].rows
-    assert ["encoder.1.2", "rarest", "tokens", 60.0, 40.0] in tables["rare"].rows
     assert ["encoder.1.2", "nsubj→head", 20.0] in tables["accuracies"].rows
     (rho,) = [row[3:] for row in tables["correlations"].rows if row[0].startswith("encoder sel")][
         :1
@@ -114,8 +123,8 @@ def test_maps(profile):
     maps = grids(profile)
     confidence = maps["encoder self-attention", "confidence"]
     assert confidence.values == [[0.5, 0.25], [None, None], [0.75, None]]
-    assert confidence.marks == [["P", "R"], ["", ""], ["S", ""]]
-    assert confidence.notes[0] == ["position +1; +1 (93 %)", "rare (60 %)"]
+    assert confidence.marks == [["P", "RL"], ["", ""], ["S", ""]]
+    assert confidence.notes[0] == ["position +1; +1 (93 %)", "position 0; last (95 %); rare (60 %)"]
     assert (confidence.notes[1][0], confidence.absent, confidence.low) == (
         "removed",
         "removed",
@@ -129,33 +138,46 @@ def test_maps(profile):
     assert "source–target attention\nAER in %" in titles
 
 
-def test_a_head_of_several_functions_has_all_their_letters(profile):
-    profile.rare[ENCODER[0]] = rare(0.6)
-    assert grids(profile)["encoder self-attention", "confidence"].marks[0][0] == "PR"
-
-
-def test_roles_depend_on_thresholds(profile):
-    first, second, _ = ENCODER
-    profile.positions[second] = {"offset": 0, "share": 0.5, "patterns": {"last": 0.95}}
-    assert profile.roles(second) == [("last", "last (95 %)"), ("rare", "rare (60 %)")]
-    profile.options = ProfileOptions(positional_threshold=0.5, rare_threshold=0.7)
-    labels = [label for _, label in profile.roles(second)]
-    assert labels == ["0 (50 %)", "last (95 %)"]
-    profile.options = ProfileOptions(positional_threshold=0.99, syntactic_margin="absolute")
-    assert profile.roles(first) == []
-    assert profile.roles(ENCODER[2]) == [("syntactic", "nsubj→head 40/30")]
-    assert "No head is positional: that needs 99 % of the maxima; encoder.1.1 has 93.4 %." in (
-        profile.text()
+def test_roles_depend_on_thresholds():
+    first, second, third = ENCODER
+    found = of_positions(0.5)
+    assert found.roles[second] == [("positional", "0 (50 %)"), ("last", "last (95 %)")]
+    assert found.blocks[0].name == "patterns"  # and no note
+    found = of_positions(0.99)
+    assert found.roles[first] == []
+    assert found.blocks[0].text == (
+        "No head is positional: that needs 99 % of the maxima; encoder.1.1 has 93.4 %."
     )
+    roles = {third: [("syntactic", "nsubj→head 40/30")]}
+    assert of_syntax("absolute").roles == roles
+    assert syntactic_roles({"nsubj→head": Relation(29, 1, 0.3)}, ACCURACIES, "absolute") == {}
+
+
+def test_what_is_said_of_rare_tokens():
+    tally = Tally()
+    for of, shares in {"as it is": (20, 60), "moved": (30, 40)}.items():
+        for rank in ("rarest", "two rarest"):
+            tally.add(("encoder", 0), shares, 100, f"{of}/{rank}/tokens")
+            tally.add(("encoder", 0), shares, 100, f"{of}/{rank}/sentences")
+            tally.add(("encoder", 0), (10, 10), 100, f"{of}/{rank}/chance")
+    note, table = rare_blocks(tally)
+    assert note.text == (
+        "Rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with a tenth of the tokens "
+        "moved, 10.0 % by chance) on the rarest; 60.0 % (40.0 % with a tenth of the tokens moved, "
+        "10.0 % by chance) on the two rarest."
+    )
+    assert ["encoder.1.2", "rarest", "tokens", 60.0, 40.0] in table.rows
 
 
 def test_heads_get_their_first_names():
     names = {Head("encoder", 0, 0): Head("encoder", 0, 2), Head("encoder", 0, 1): ENCODER[0]}
     tally = Tally({"mean.encoder.0.sum": np.array([[1.0, 2], [6, 4]])}, names)
-    measured = Profile(list(names.values()))
-    measured.add("UAS", Finding(tally.means(), {"branching": {"a": 1.0}}, {"trees": 3}))
+    attention = Finding(settings={"sentences": 2}, roles=dict.fromkeys(names.values(), ()))
+    uas = Finding(tally.means(), {"trees": 3})
+    measured = profile_of({"UAS": uas, "attention": attention})
+    assert measured.heads == list(names.values())
     assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5, ENCODER[0]: 1.5}}
-    assert (measured.branching, measured.signature) == ({"a": 1.0}, {"trees": 3})
+    assert measured.signature == {"sentences": 2, "trees": 3}
 
 
 HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 0)]
@@ -164,10 +186,10 @@ HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 
 def scored(confidence, norm, aer) -> Profile:
     return Profile(
         HEADS,
-        scores={
-            "confidence": dict(zip(HEADS, confidence, strict=True)),
-            "norm": dict(zip(HEADS[:3], norm, strict=True)),
-            "AER": {HEADS[3]: aer},
+        {
+            "confidence": Finding(dict(zip(HEADS, confidence, strict=True))),
+            "norm": Finding(dict(zip(HEADS[:3], norm, strict=True))),
+            "AER": Finding({HEADS[3]: aer}),
         },
     )
 

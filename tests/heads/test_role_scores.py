@@ -10,7 +10,7 @@ from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, watch
 from fairseq_normalign.heads.profiling import profile
-from fairseq_normalign.heads.roles import RareWatcher, moved, moved_pairs, rare_shares
+from fairseq_normalign.heads.roles import RareWatcher, moved, moved_pairs
 from fairseq_normalign.heads.syntax import between_words
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -53,24 +53,28 @@ def alone(model, pair, attention):
 def test_positions_are_those_of_pairs_alone(task, pairs):
     model = build_model(task=task)
     ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
-    details = profile(ready, pairs, ["positions"], max_tokens=30).positions
-    assert {head.kind for head in details} == {"encoder", "decoder"}
+    measured = profile(ready, pairs, ["positions"], max_tokens=30)
+    found = measured.by_score["positions"]
+    patterns = {}
+    for head, name, share in measured.tables()["patterns"].rows:
+        patterns.setdefault(head, {})[name] = share / 100
+    assert {head.kind for head in found.scores} == {"encoder", "decoder"}
     positions = []
     for pair in pairs[:2]:
         words = range(len(pair.source.tokens) - 1)
         weights = alone(model, pair, ("encoder", 1))[2]
         positions += [int(weights[t, words].argmax()) - t for t in words]
-    detail = details[Head("encoder", 1, 2)]
+    head = Head("encoder", 1, 2)
     assert (
-        detail["share"]
-        == positions.count(detail["offset"]) / len(positions)
+        found.scores[head]
+        == positions.count(int(found.labels["position"][head])) / len(positions)
         == max(map(positions.count, positions)) / len(positions)
     )
-    assert detail["patterns"]["next"] == positions.count(1) / len(positions)
+    assert patterns[str(head)]["next"] == pytest.approx(positions.count(1) / len(positions))
     last = [alone(model, pair, ("encoder", 1))[2].argmax(1) for pair in pairs[:2]]
     hits = sum(int((rows[:-1] == len(rows) - 1).sum()) for rows in last)
-    assert detail["patterns"]["last"] == pytest.approx(hits / len(positions))
-    assert set(details[Head("decoder", 0, 0)]["patterns"]) == {"itself", "previous"}
+    assert patterns[str(head)]["last"] == pytest.approx(hits / len(positions))
+    assert set(patterns["decoder.1.1"]) == {"itself", "previous"}
 
 
 class AlwaysRarest:
@@ -102,14 +106,16 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
     tally = Tally()
     watcher = RareWatcher(AlwaysRarest({**favourites, 2: 0, 1: 0}), tally)
     watch(TeacherForcing(model, task), pairs, [watcher], max_tokens=30)
-    details = rare_shares(tally)
-    assert {head.kind for head in details} == {"encoder"}
-    shares = details[Head("encoder", 0, 1)]
-    assert shares["rarest"]["sentences"] == 1
-    assert shares["rarest"]["tokens"] == pytest.approx(hits / tokens)
+    assert {head.kind for head in tally.means("as it is/rarest/tokens")} == {"encoder"}
+
+    def share(of):
+        return tally.means(f"as it is/{of}")[Head("encoder", 0, 1)]
+
+    assert share("rarest/sentences") == 1
+    assert share("rarest/tokens") == pytest.approx(hits / tokens)
     # One token of each sentence, for each of its tokens.
-    assert shares["rarest"]["chance"] == pytest.approx(2 / tokens, rel=1e-4)
-    assert shares["two rarest"]["tokens"] == 1  # all others are equally frequent
+    assert share("rarest/chance") == pytest.approx(2 / tokens, rel=1e-4)
+    assert share("two rarest/tokens") == 1  # all others are equally frequent
 
 
 COUNTS = {f"w{number}": 100 - number for number in range(30)}
@@ -119,10 +125,13 @@ def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pai
     """w0 to w5 are frequent: only the first sentence has others, and chance is that of it."""
     measured = rare_profile(task, reader, pairs, counts=COUNTS, rare_top=6)
     assert measured.signature["rare-sentences"] == 1
-    shares = measured.rare[Head("encoder", 0, 1)]
-    assert shares["rarest"]["chance"] == pytest.approx(1 / 12, rel=1e-4)  # w20
+    shares = {}
+    for head, *of, share, _ in measured.tables()["rare"].rows:
+        if head == "encoder.1.2":
+            shares[tuple(of)] = share
+    assert shares["rarest", "chance"] == pytest.approx(100 / 12, rel=1e-4)  # w20
     # Pieces that were never counted, w1@@, are the rarest of all, and come first.
-    assert shares["two rarest"]["chance"] == pytest.approx(2 / 12, rel=1e-4)
+    assert shares["two rarest", "chance"] == pytest.approx(200 / 12, rel=1e-4)
 
 
 def rare_profile(task, reader, pairs, **options):
@@ -148,7 +157,7 @@ def test_a_small_dictionary_has_no_rare_tokens(task, reader, pairs):
     with pytest.warns(UserWarning, match=reason + "--rare-top N takes fewer, and 0 all sentences"):
         reader = PairReader(task, scheme="subword_nmt")
         measured = rare_profile(task, reader, pairs)
-    assert measured.rare == {}
+    assert not measured.by_score["rare"].scores
     assert "rare-top" not in measured.signature
     with pytest.raises(InputError, match="--rare-top 30: the dictionary has 30 types, all among"):
         rare_profile(task, reader, pairs, rare_top=30)
@@ -161,7 +170,7 @@ def test_a_corpus_of_frequent_tokens_has_no_rare_ones(task, reader, pairs):
     frequent = pairs[1:]  # all pieces of the first one are not counted
     with pytest.warns(UserWarning, match=reason):
         measured = rare_profile(task, reader, frequent, counts=counts)
-    assert measured.rare == {}
+    assert not measured.by_score["rare"].scores
     with pytest.raises(InputError, match=r"--rare-top 29: the rarest token of every .* fewer"):
         rare_profile(task, reader, frequent, counts=counts, rare_top=29)
 
@@ -200,7 +209,7 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
     model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
     sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
     measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
-    heads = list(measured.accuracies)
+    heads = list(measured.heads)
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
@@ -208,5 +217,6 @@ def test_syntax_is_that_of_sentences_alone(task, reader):
         for head in heads:
             hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
     for head in heads:
-        assert measured.accuracies[head]["nsubj→head"] == hits[head] / 2
+        row = [str(head), "nsubj→head", 100 * hits[head] / 2]
+        assert row in measured.tables()["accuracies"].rows
     assert set(measured.scores["UAS"]) == set(heads)

@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 import torch
 
-from fairseq_normalign.host.batches import batches, map_batches, numbered_batches
+from fairseq_normalign.host.batches import batches, map_batches
 from fairseq_normalign.host.pairs import Pair, Sentence
 
 
@@ -43,19 +43,6 @@ def test_results_come_in_input_order(window):
     assert max(sizes) <= window
 
 
-def test_only_a_window_of_pairs_is_taken_at_a_time():
-    taken = []
-
-    def stream():
-        for pair in pairs(*[3] * 10):
-            taken.append(pair)
-            yield pair
-
-    results = map_batches(stream(), places, max_tokens=100, window=4)
-    next(results)
-    assert len(taken) == 4
-
-
 def test_progress_counts_what_is_done_not_what_is_read():
     done = []
 
@@ -70,12 +57,3 @@ def test_progress_counts_what_is_done_not_what_is_read():
     assert sum(done) == 7
     assert len(done) > 3
     assert counted == [sum(done[:number]) for number in range(len(done))]
-
-
-def test_progress_of_numbered_batches_counts_what_is_done():
-    done = []
-    seen = 0
-    for batch in numbered_batches(pairs(7, 3, 5, 1), max_tokens=9, progress=done.append):
-        assert sum(done) == seen
-        seen += len(batch)
-    assert sum(done) == seen == 4

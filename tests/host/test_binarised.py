@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 import warnings
 from argparse import Namespace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from fairseq.data import indexed_dataset
@@ -73,12 +71,6 @@ def test_raw_text_is_read(tmp_path, task):
     assert texts(task) == list(zip(SOURCE, TARGET, strict=True))
 
 
-def test_an_empty_subset_has_no_pairs(tmp_path, task, kind):
-    for side in "ab":
-        write(tmp_path / f"test.a-b.{side}", [], task, kind)
-    assert texts(task) == []
-
-
 def test_sources_alone(tmp_path, task, kind):
     task.args.source_lang = None
     write(tmp_path / "test", SOURCE, task, kind)
@@ -94,27 +86,10 @@ def test_other_numbers_of_sentences(data, task, kind):
         texts(task)
 
 
-def test_no_such_subset(data, task):
-    with pytest.raises(
-        MissingSubset, match=r"no subset 'valid' of a-b in .*; expected fairseq-pre"
-    ):
-        binarised_pairs("valid", PairReader(task))
-    task.args.data = None
-    with pytest.raises(MissingSubset, match="no subset 'test' of a-b in None"):
-        binarised_pairs("test", PairReader(task))
-
-
 @pytest.mark.parametrize("missing", ["a.idx", "a.bin", "b.idx", "b.bin"])
 def test_one_file_of_four_is_missing(data, task, missing):
     (data / f"test.a-b.{missing}").unlink()
     with pytest.raises(MissingSubset, match=rf"there is no .*/test\.a-b\.{missing}$"):
-        texts(task)
-
-
-def test_one_side_is_missing(data, task):
-    for ending in ("idx", "bin"):
-        (data / f"test.a-b.b.{ending}").unlink()
-    with pytest.raises(MissingSubset, match=r"there is no .*b\.idx and no .*b\.bin$"):
         texts(task)
 
 
@@ -151,46 +126,6 @@ def test_tokens_that_are_cut_off(data, task):
         texts(task)
 
 
-def overwrite(path: Path, place: int, value: bytes) -> None:
-    content = bytearray(path.read_bytes())
-    start = place % len(content)
-    content[start : start + len(value)] = value
-    path.write_bytes(bytes(content))
-
-
-LONG = struct.Struct("<Q")
-
-
-@pytest.mark.parametrize(
-    ("kind", "place", "value"),
-    [
-        *[("mmap", 17, bytes([code])) for code in (0, 6, 7, 99)],  # tokens that are no integers
-        *[("cached", 16, bytes([code])) for code in (0, 6, 7, 99)],
-        ("mmap", 9, LONG.pack(2)),  # another version
-        ("cached", 8, LONG.pack(2)),
-        ("mmap", 18, LONG.pack(2**63)),  # how many sentences there are
-        ("cached", 32, LONG.pack(2**63)),
-        ("cached", 24, LONG.pack(8)),  # how many bytes a token has
-        ("cached", 40, LONG.pack(3)),  # how many sizes there are
-        ("cached", 56, LONG.pack(3)),  # where the second size is
-        ("cached", -8, LONG.pack(3)),  # the last size
-    ],
-    indirect=["kind"],
-)
-def test_a_damaged_index(data, task, place, value):
-    overwrite(data / "test.a-b.a.idx", place, value)
-    with pytest.raises(InputError, match=DAMAGED):
-        texts(task)
-
-
-def test_sentences_that_lie_outside(tmp_path, task):
-    for side in "ab":
-        write(tmp_path / f"test.a-b.{side}", SOURCE, task)
-    overwrite(tmp_path / "test.a-b.a.idx", -8, np.int64(-4).tobytes())
-    with pytest.raises(InputError, match=r"a\.bin: .* sentence 4 of 4 is to be found at -4 to"):
-        texts(task)
-
-
 def test_data_of_another_dictionary(data, task):
     small = ToyTask(symbols=4)
     small.args.data = str(data)
@@ -221,21 +156,6 @@ def test_unknown_pieces_are_counted_once_for_each_side(tmp_path, task, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read("none")  # each piece is a word
-
-
-def test_pieces_that_count_as_words_are_told_once(tmp_path, task):
-    for number in range(10):
-        task.source_dictionary.add_symbol(f"p{number}@@")
-    for side in "ab":
-        write(tmp_path / f"test.a-b.{side}", SOURCE, task)
-    reader = PairReader(task)
-    with pytest.warns(UserWarning) as caught:
-        for _ in range(2):
-            list(binarised_pairs("test", reader))
-    assert [str(warning.message) for warning in caught] == [
-        "pieces carry '@@', and each of them counts as a word; to join them to words, name the "
-        "scheme (subword_nmt)"
-    ]
 
 
 def test_special_tokens_do_not_come_twice(data, task):

@@ -4,11 +4,9 @@ import argparse
 
 import pytest
 import torch
-from fairseq.data import TokenBlockDataset
 
-from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_single
-from fairseq_normalign.host.compat import restore_numpy_integers, without_leftovers
+from fairseq_normalign.host.compat import without_leftovers
 from fairseq_normalign.host.head_removal import COPIES
 from tests.conftest import ToyTask, build_model, run
 from tests.stored import OPTIONS, state
@@ -73,12 +71,6 @@ def test_what_is_converted_has_no_copies_and_loads_again(folder):
     assert torch.equal(dict(model.named_parameters())[CROSS], stored[CROSS])
 
 
-def test_copies_are_not_counted(folder):
-    lean, full = (Prunable(str(folder / name)) for name in ("lean.pt", "full.pt"))
-    assert full.megabytes == lean.megabytes
-    assert full.counts == lean.counts
-
-
 @pytest.mark.parametrize("arch", ["transformer", "transformer_normalign"])
 def test_a_model_in_training_loads_both(arch):
     model = build_model(arch, share_all_embeddings=True)
@@ -87,15 +79,6 @@ def test_a_model_in_training_loads_both(arch):
         model.load_state_dict(stored["model"], strict=True)
         assert torch.equal(model.state_dict()[CROSS], stored["model"][CROSS])
     assert set(model.state_dict()) == names
-
-
-def test_text_is_cut_into_sentences_with_any_numpy():
-    """As fairseq does for language models, with a name of NumPy 1."""
-    restore_numpy_integers()
-    sentences = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
-    sizes = [3, 2]
-    dataset = TokenBlockDataset(sentences, sizes, None, pad=1, eos=2, break_mode="eos")
-    assert [item.tolist() for item in dataset] == [[5, 6, 2], [7, 2]]
 
 
 STOPPED_EARLY = """

@@ -2,11 +2,8 @@ import torch
 
 from fairseq_normalign.heads.pruning import fold_gates
 from fairseq_normalign.host.head_removal import (
-    columns_of,
     count_heads,
     keep_heads,
-    log_alphas,
-    scale_heads,
 )
 from fairseq_normalign.names import Head
 
@@ -56,25 +53,3 @@ def test_closed_and_removed_are_the_same():
     assert count_heads(state, DIMS) == {("encoder", 0): 3}
     assert count_heads(smaller, DIMS) == {("encoder", 0): 2}
     assert smaller[f"{PREFIX}k_proj.bias"].tolist() == state[f"{PREFIX}k_proj.bias"][2:].tolist()
-
-
-def test_all_heads_may_go():
-    smaller = keep_heads(attention_state(), [], DIMS)
-    assert smaller[f"{PREFIX}out_proj.weight"].shape == (6, 0)
-    assert count_heads(smaller, DIMS) == {("encoder", 0): 0}
-
-
-def test_log_alphas_of_gated_attentions_alone():
-    state = {**attention_state(), **attention_state("decoder.layers.0.encoder_attn.")}
-    state["decoder.layers.0.encoder_attn.out_proj.log_alpha"] = torch.tensor([1.0, -2.0, 0.5])
-    assert log_alphas(state) == {
-        Head("cross", 0, 0): 1.0,
-        Head("cross", 0, 1): -2.0,
-        Head("cross", 0, 2): 0.5,
-    }
-
-
-def test_scaled_columns():
-    weight = torch.arange(8.0).view(2, 4)
-    assert scale_heads(weight, torch.tensor([0.0, 2.0])).tolist() == [[0, 0, 4, 6], [0, 0, 12, 14]]
-    assert columns_of([0, 2], 2).tolist() == [0, 1, 4, 5]

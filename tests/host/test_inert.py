@@ -59,12 +59,6 @@ def test_nothing_else_is_evaluated(text):
         evaluate(text)
 
 
-def test_what_is_no_text_is_a_type_error():
-    """As of ``eval``: fairseq takes an option that is not text as it is."""
-    with pytest.raises(TypeError):
-        evaluate(True)
-
-
 def test_long_options_are_cut_and_stay_in_one_line():
     with pytest.raises(InputError) as raised:
         evaluate("f(\n" + "1 +" * 100)

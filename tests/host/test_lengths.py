@@ -15,7 +15,6 @@ from fairseq_normalign.host.lengths import (
     truncated,
 )
 from fairseq_normalign.host.pairs import PairReader
-from fairseq_normalign.host.special_tokens import SpecialTokens
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
@@ -122,49 +121,6 @@ def test_special_tokens_before_and_after_stay():
     assert cut.source.tokens.tolist() == [7, *pair.source.tokens[1:3].tolist(), 2, 8]
     assert cut.source.words == [-1, 0, 1, -1, -1]
     assert skipped(pair).source.tokens.tolist() == [7, 2, 8]
-    assert isinstance(reader.marks, SpecialTokens)
-
-
-def test_a_model_without_a_decoder_looks_at_the_source_alone():
-    pair = PairReader(ToyTask()).pair("w1 w2 w3", None, "line 1")
-    (cut,) = fit_lengths([pair], Limits(3), "truncate")
-    assert cut.source.words == [0, 1, -1]
-    assert cut.target is pair.target
-
-
-def test_limits_of_models():
-    assert limits_of(build_model()) == (64, 64)
-
-    class Encoder:
-        def max_positions(self):
-            return 512
-
-    assert limits_of(Encoder()) == (512, None)
-
-
-@pytest.mark.parametrize(
-    ("places", "expected"),
-    [
-        (["line 17"], "1 pair longer than the model takes was skipped: line 17"),
-        (["pair 17", "pair 203"], "… were skipped: pairs 17, 203"),
-        (["line 1 (a)", "line 2 (b)"], "… were skipped: line 1 (a), line 2 (b)"),
-        (
-            [f"line {n}" for n in range(1, 13)],
-            "… were skipped: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …",
-        ),
-        (["here", "there"], "… were skipped: here, there"),
-    ],
-)
-def test_summaries(places, expected):
-    report = TooLong()
-    for place in places:
-        report.add(1, [place])
-    assert report.summary("skip").endswith(expected.removeprefix("…"))
-
-
-def test_an_unknown_policy(pairs):
-    with pytest.raises(InputError, match="unknown policy 'cut'; expected fail, skip or truncate"):
-        fit_lengths(pairs, LIMITS, "cut")
 
 
 def test_what_was_cut_off_or_skipped_has_no_links(reader):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping
@@ -11,11 +10,9 @@ import pytest
 import sentencepiece
 import torch
 from fairseq.data import Dictionary
-from subword_nmt.apply_bpe import BPE
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import EXAMINED_PAIRS, PairReader, examined, text_pairs
-from fairseq_normalign.text.advice import COMMAND, PYTHON
+from fairseq_normalign.host.pairs import EXAMINED_PAIRS, PairReader, text_pairs
 from tests.conftest import ToyTask
 from tests.made_up_text import by_codes, by_model, codes_of, counts, model_of, text_of
 
@@ -75,15 +72,6 @@ def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
     assert len(source.text) == 4
 
 
-def test_pieces_of_an_imported_model_may_hold_blanks(task, tmp_path):
-    (tmp_path / "reading.json").write_text("{}")
-    task.args.data = str(tmp_path)
-    symbol = task.source_dictionary.add_symbol("w1\xa0w2")
-    source = PairReader(task).pair("w1\xa0w2 w3\xa0w4", "", "").source
-    assert source.tokens.tolist() == [symbol, 3, 2]
-    assert source.unknown == ("w3\xa0w4",)
-
-
 class OtherWords:
     """A BPE that does not spell the words it is given."""
 
@@ -94,19 +82,6 @@ class OtherWords:
 def test_pieces_that_do_not_spell_the_words_are_refused(task):
     with pytest.raises(InputError, match="source line 3: 2 pieces do not spell the 2 words"):
         PairReader(task, bpe=OtherWords(), scheme="sentencepiece").pair("das haus", "", "line 3")
-
-
-def test_empty_lines_have_no_words(task):
-    for line in ("", "   ", []):
-        sentence = PairReader(task).pair(line, "w1", "").source
-        assert sentence.words == [-1]
-        assert sentence.tokens.dtype == torch.long
-
-
-def test_words_of_a_list_are_words(task):
-    for words in (["w1 w2", "w3"], ["w1", ""], [" "]):
-        with pytest.raises(InputError, match=r"source line 1: '.*' is not one word"):
-            PairReader(task).pair(words, "w1", "line 1")
 
 
 def test_tokens_beyond_the_dictionary_are_refused(task):
@@ -252,15 +227,6 @@ def test_the_model_of_an_imported_folder_is_its_own(splitter, tmp_path):
         list(text_pairs(SOURCES, splitter(tmp_path)))
 
 
-@pytest.mark.parametrize("bpe", [None, "gpt2"])
-def test_a_file_of_a_bpe_that_has_none(task, bpe):
-    with pytest.raises(
-        InputError,
-        match=f"a model is the file of one of the BPEs sentencepiece, .*; found bpe {bpe}",
-    ):
-        PairReader.from_names(task, bpe=bpe, model="spm.model")
-
-
 def test_words_that_are_spelled_as_special_tokens_are_unknown(task):
     """fairseq would take <pad> for padding, and mask what is not there."""
     sentence = PairReader(task).pair("w1 <pad> </s> <s> <unk>", None, "").source
@@ -299,50 +265,10 @@ def test_text_that_is_not_segmented_is_refused(languages, scheme):
         next(text_pairs(PAIRS, PairReader.from_args(languages, args)))
 
 
-def test_a_text_has_the_name_that_it_is_given(languages):
-    reader = PairReader(languages)
-    pairs = (reader.pair(de, None, f"line {n} (tree)") for n, (de, _) in enumerate(PAIRS, 1))
-    with pytest.raises(InputError, match="source treebank: none of"):
-        next(examined(pairs, reader, name="treebank"))
-
-
-def test_cased_text_for_a_lowercased_model_is_refused(languages, folder):
-    reader = PairReader.from_names(
-        languages,
-        bpe="subword_nmt",
-        source_model=str(folder / "codes.de"),
-        target_model=str(folder / "codes.en"),
-    )
-    cased = [(" ".join(map(str.capitalize, de.split())), None) for de, _ in PAIRS]
-    with pytest.raises(
-        InputError, match="are not in the dictionary because of capital letters, of which it has no"
-    ):
-        list(text_pairs(cased, reader))
-
-
-def test_another_scheme_than_the_dictionarys_is_refused(languages):
-    with pytest.raises(
-        InputError,
-        match=r"sentencepiece is named, but .* symbols carry '@@' and 0 carry '▁'; expected",
-    ):
-        PairReader(languages, scheme="sentencepiece")
-    with pytest.raises(InputError, match="expected --bpe or --remove-bpe subword_nmt"):
-        PairReader(languages, scheme="sentencepiece", wording=COMMAND)
-
-
 def test_texts_that_are_swapped_are_refused(languages, folder):
     reader = PairReader.from_args(languages, codes_args(folder))
     with pytest.raises(InputError, match=r"text: .* words .*; are the two texts swapped\?"):
         list(text_pairs([(target, source) for source, target in PAIRS], reader))
-
-
-def test_a_doubt_is_told_once_for_each_side(languages):
-    reader = PairReader(languages)
-    rare = "".join(PAIRS[0][0].split()[:4])
-    with pytest.warns(UserWarning, match="source text: none of 1 pieces carries '@@'") as caught:
-        for _ in range(3):
-            assert len(list(text_pairs([(rare, None)], reader))) == 1
-    assert len(caught) == 1
 
 
 def test_pieces_that_count_as_words_are_told_once_for_each_side(languages):
@@ -353,35 +279,3 @@ def test_pieces_that_count_as_words_are_told_once_for_each_side(languages):
         "words, name the scheme (subword_nmt)"
         for side in ("source", "target")
     ]
-
-
-def test_text_of_unknown_words_is_refused(task):
-    lines = [("never heard of it", "w1")] * 100
-    with pytest.raises(
-        InputError, match=r"source text: 400 of 400 pieces \(100.0%\) are not in the dictionary"
-    ):
-        list(text_pairs(lines, PairReader(task)))
-    with pytest.warns(UserWarning, match=r"2 of 2 pieces \(100.0%\) are not in the dictionary"):
-        list(text_pairs([("never heard", "w1")], PairReader(task)))
-
-
-def test_no_flags_in_messages_to_python():
-    """Whoever calls from Python has no command line."""
-    told = [*PYTHON.remedies.values(), *PYTHON.files.values(), PYTHON.bpe, PYTHON.tokenizer]
-    assert not any("--" in text for text in told)
-    assert PYTHON.remedies.keys() == COMMAND.remedies.keys()
-    assert PYTHON.files.keys() == COMMAND.files.keys()
-
-
-class Codes:
-    def __init__(self, name: str):
-        self.bpe = BPE(io.StringIO(codes_of((name,))))
-
-    def encode(self, text: str) -> str:
-        return self.bpe.process_line(text)
-
-
-def test_bpe_objects_for_each_side(languages):
-    reader = PairReader(languages, bpe=(Codes("de"), Codes("en")), scheme="subword_nmt")
-    pair = reader.pair(*PAIRS[0], "line 1")
-    assert pieces(pair, reader) == expected_pieces(*PAIRS[0])

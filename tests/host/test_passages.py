@@ -10,11 +10,10 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.lengths import Limits, truncated
-from fairseq_normalign.host.pairs import NO_SENTENCE, PairReader
-from fairseq_normalign.host.special_tokens import mask_of, special_tokens_of
+from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.special_tokens import mask_of
 from fairseq_normalign.host.wordpiece import WordPiece
 from fairseq_normalign.plugin.masked import BertDictionary, BertTask
-from tests.conftest import ToyTask
 
 PIECES = ["the", "cat", "sat", "un", "##aff", "##able", ".", "[MASK]"]
 
@@ -82,16 +81,3 @@ def test_the_second_passage_is_cut_first(bert):
 def test_what_is_ambiguous_is_refused(text, message, bert):
     with pytest.raises(InputError, match=message):
         bert.pair(text, None, "line 1")
-
-
-def test_elsewhere_a_tab_is_white_space(bert):
-    reader = PairReader(ToyTask())
-    pair = reader.pair("w1\tw2\tw3", None, "line 1")
-    assert pair.source.text == ["w1", "w2", "w3"]
-    assert pair.target is NO_SENTENCE
-    assert special_tokens_of(reader.task).between == ()
-
-
-def test_a_model_without_masks():
-    with pytest.raises(InputError, match="the task ToyTask has no mask; expected a masked lang"):
-        mask_of(ToyTask())

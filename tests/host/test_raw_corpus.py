@@ -48,16 +48,6 @@ def test_the_share_is_rounded_down_but_one_at_least(tokens, share, expected):
     assert after.unknown == ()
 
 
-def test_every_token_is_drawn_as_often():
-    draws = Random(1)
-    counts = torch.zeros(23, dtype=torch.long)
-    for _ in range(3000):
-        counts += masked(sentence(20), 0.1, MASK, draws).tokens.eq(MASK)
-    drawn = counts[torch.tensor(sentence(20).words) >= 0]
-    assert drawn.min() > 230  # 300 of each are expected, with a deviation of 16
-    assert drawn.max() < 370
-
-
 def test_the_same_seed_masks_the_same():
     pairs = [Pair(sentence(count), NO_SENTENCE, f"line {count}") for count in (20, 20, 7)]
     masks = {}

@@ -7,7 +7,7 @@ from argparse import Namespace
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.text_options import apply_reading, has_reading, reading_file
+from fairseq_normalign.host.text_options import apply_reading, reading_file
 
 
 def options() -> Namespace:
@@ -27,13 +27,6 @@ def test_no_name_leads_out_of_the_folder(tmp_path):
     args = options()
     apply_reading(args, tmp_path)
     assert args.sentencepiece_model == str(tmp_path / "x")
-
-
-def test_other_folders_tell_nothing(tmp_path):
-    args = options()
-    apply_reading(args, tmp_path)
-    assert args == options()
-    assert not has_reading(tmp_path)
 
 
 @pytest.mark.parametrize(

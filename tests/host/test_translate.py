@@ -7,7 +7,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.lengths import fitted
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.translate import Translator, check_translates, joined
+from fairseq_normalign.host.translate import Translator, joined
 from tests.conftest import ToyTask, build_model
 
 SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w2", "", "w3 w3 w9 w12"]
@@ -75,35 +75,6 @@ def test_batches_change_nothing_and_the_order_stays():
     assert len(set(together)) == len(SENTENCES)
 
 
-def score(network, source: torch.Tensor, tokens: list) -> float:
-    """Mean log probability of the tokens."""
-    with torch.no_grad():
-        logits = network(
-            source[None], torch.tensor([len(source)]), torch.tensor([[2, *tokens[:-1]]])
-        )[0][0]
-    return float(logits.log_softmax(-1)[range(len(tokens)), tokens].mean())
-
-
-def test_a_wider_beam_finds_likelier_translations():
-    network = model()
-    means = {}
-    for beam in (1, 20):
-        wide = translator(beam=beam, max_len_a=0, max_len_b=6)
-        pairs = sources(wide.reader)
-        means[beam] = sum(
-            score(network, pair.source.tokens, hypothesis)
-            for pair, hypothesis in zip(pairs, wide(pairs), strict=True)
-        )
-    assert means[20] > means[1]
-
-
-def test_no_translation_model():
-    with pytest.raises(
-        InputError, match="Linear has no encoder and decoder; expected a model that translates"
-    ):
-        check_translates(torch.nn.Linear(1, 1))
-
-
 def test_a_source_that_is_too_long_is_refused_or_skipped():
     one = translator(max_len_a=0, max_len_b=8)
     pairs = list(text_pairs([("w1 w2", None), ("w1 " * 100, None), ("w3", None)], one.reader))
@@ -156,12 +127,3 @@ def test_bpe_and_tokeniser_have_their_say_and_marks_go(pieces):
     tokens = [index("w7"), index("w1"), index("us"), 3, 2]
     reader = PairReader(pieces, bpe=Reversed(), scheme="sentencepiece", tokenizer=Shouted())
     assert joined(tokens, reader, marks={index("w7")}) == "<UNK> US W1"
-
-
-def test_byte_level_pieces_need_their_bpe(pieces):
-    for number in range(10):
-        pieces.target_dictionary.add_symbol(f"Ġ{number}")
-    with pytest.raises(
-        InputError, match="byte-level pieces are joined by the BPE itself; expected bpe with its"
-    ):
-        joined([5], PairReader(pieces, scheme="gpt2"))

@@ -242,18 +242,6 @@ def test_arrays_of_numbers_are_read_and_stored_again(folder, stored):
     assert read.dtype == stored.dtype.newbyteorder("=")
 
 
-def test_damaged_configurations_are_one_line(folder):
-    """Whatever the line says: nobody writes them but on purpose."""
-    metadata = argparse.Namespace(key_type=int, element_type=int, ref_type=None)
-    broken = Called(omegaconf.DictConfig, ({},), {"_metadata": metadata, "_content": 5})
-    odd = [{"model": {"arch": "transformer", key: "x"}} for key in ("__class__", "self", 7)]
-    for state in ({"args": broken}, {"cfg": {"model": broken}}, *({"cfg": cfg} for cfg in odd)):
-        torch.save({"model": {}, "args": None, **state}, folder / "bad.pt")
-        for load in (load_single, lambda path, _: Prunable(path)):
-            with pytest.raises(InputError, match=r"bad\.pt: "):
-                load(str(folder / "bad.pt"), str(folder))
-
-
 @pytest.mark.parametrize("form", ["args", "cfg", "nodes"])
 def test_options_read_nothing_from_the_environment(folder, monkeypatch, form):
     monkeypatch.setenv("OUTSIDE", "value")
@@ -387,12 +375,6 @@ def test_a_plugin_that_a_checkpoint_names_is_not_imported(folder, trace):
     assert not trace.exists()
 
 
-def test_convolutions_that_are_written_as_sums_still_load(folder):
-    path = plant(folder / "sum.pt", "fconv", encoder_layers="[(16, 3)] * 2 + [(16, 1)]")
-    with pytest.raises(InputError, match=r"sum\.pt: does not fit its own options: \d+ parameters"):
-        load_single(path, str(folder))
-
-
 def test_overrides_are_the_users_own(folder, trace):
     path = plant(folder / "bad.pt", "fconv", encoder_layers=code(trace))
     with pytest.raises(InputError, match="does not fit its own options"):
@@ -491,12 +473,3 @@ def test_what_another_plugin_has_is_named(folder, option, label, form):
     )
     with pytest.raises(InputError, match=expected):
         load_single(path, str(folder))
-
-
-def test_training_may_start_from_a_model_of_another_plugin(folder):
-    """fairseq-train takes its parameters alone."""
-    path = plant(folder / "other.pt", "transformer")
-    state = torch.load(path)
-    state["cfg"]["model"]._name = "theirs"
-    torch.save(state, path)
-    assert checkpoint_utils.load_checkpoint_to_cpu(path)["model"] == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from argparse import Namespace
 
 import pytest
@@ -159,17 +158,6 @@ def test_old_names_of_layer_norms(tmp_path):
     check_identical(BERT, parameters, model, task)
 
 
-@pytest.mark.parametrize("config", [BERT, ROBERTA], ids=["BERT", "RoBERTa"])
-def test_batches_change_nothing(config, tmp_path):
-    model, _ = imported(make_folder(tmp_path / "theirs", config), tmp_path)
-    long, short = [0, 8, 9, 2, 10, 11, 2], [0, 12, 2]
-    padded = torch.tensor([long, short + [1] * 4])
-    with torch.no_grad():
-        together, _ = model(padded, features_only=True)
-        alone, _ = model(torch.tensor([short]), features_only=True)
-    torch.testing.assert_close(together[1, :3], alone[0], atol=1e-5, rtol=1e-4)
-
-
 def test_the_dictionary_keeps_the_order_of_the_vocabulary(tmp_path):
     _, task = imported(make_folder(tmp_path / "theirs", BERT), tmp_path)
     symbols = task.source_dictionary.symbols
@@ -194,24 +182,6 @@ def test_rows_without_a_piece_have_names_that_no_text_has(tmp_path):
         *(f"madeupword{number + more:04d}" for more in (2, 3, 4)),
     ]
     assert "text is not split at added tokens (1, first: '[NEW]')" in result.notes
-
-
-def test_what_is_left_out_is_told(tmp_path):
-    result = import_folder(str(make_folder(tmp_path / "theirs", BERT)), str(tmp_path / "ours"))
-    assert result.notes == ["left out: pooler, cls.seq_relationship"]
-    assert re.fullmatch(r"bert, \d,\d{3} parameters, as bert_normalign", result.title)
-
-
-@pytest.mark.parametrize("kind", [torch.bool, torch.int8, torch.float8_e4m3fn])
-def test_numbers_that_are_none_of_a_model(kind, tmp_path):
-    """Those of eight bits have their scales elsewhere: it is quantised."""
-    parameters = random_parameters(BERT)
-    name = "encoder.layer.1.output.dense.weight"
-    parameters[f"bert.{name}"] = parameters[f"bert.{name}"].to(kind)
-    folder = make_folder(tmp_path / "theirs", BERT, parameters)
-    message = f"'{name}' has numbers of the kind {kind}; expected a model in full precision, not a"
-    with pytest.raises(InputError, match=re.escape(message)):
-        import_folder(str(folder), str(tmp_path / "ours"))
 
 
 def test_a_setting_that_nobody_needs_may_be_no_number(tmp_path):
@@ -357,44 +327,15 @@ REFUSED = {
         spoiled_parameters(diverge),
         "theirs: 1 of its parameters have values that are infinite or no numbers",
     ),
-    "heads that do not fit": (
-        spoiled_config(num_attention_heads=3),
-        "theirs: fairseq cannot load it: AssertionError: embed_dim must be divisible",
-    ),
     "a damaged tokeniser": (spoiled_file("tokenizer.json", '{"added_tokens": [1]}'), DAMAGED),
-    "added tokens without numbers": (
-        spoiled_file("added_tokens.json", '{"[NEW]": null}'),
-        rf"'\[NEW\]' has the number None; the model knows {len(PIECES)}",
-    ),
     "another architecture": (
         spoiled_config(model_type="gpt2", architectures=["GPT2LMHeadModel"]),
         r"its architecture is 'gpt2' \(GPT2LMHeadModel\); expected one of: bert, roberta",
-    ),
-    "no architecture": (
-        spoiled_config(model_type=None, architectures=None),
-        "its architecture is None; expected one of: bert, roberta",
-    ),
-    "architectures that are no list": (
-        spoiled_config(model_type=["bert"], architectures=5),
-        DAMAGED,
-    ),
-    "an ε that is no number": (spoiled_config(layer_norm_eps=float("nan")), DAMAGED),
-    "a setting of too many digits": (
-        spoiled_config(layer_norm_eps=10**400),
-        r"config.json: not JSON \(10{39} is too large\); expected a file of a Hugging Face folder",
-    ),
-    "a setting that is told twice": (
-        spoiled_file("config.json", '{"model_type": "gpt2", "model_type": "bert"}'),
-        r"config.json: not JSON \(a name comes twice: 'model_type'\); expected a file of a Hugging",
     ),
     "several settings at once": (
         spoiled_config(position_embedding_type="relative_key", hidden_act="silu", is_decoder=True),
         "its config.json has what is not supported: hidden_act is 'silu'; "
         "position_embedding_type is 'relative_key'; is_decoder is True",
-    ),
-    "a size that is none": (
-        spoiled_config(hidden_size="16", num_hidden_layers=0, vocab_size=10**12),
-        "not supported: vocab_size is 1000000000000; hidden_size is '16'; num_hidden_layers is 0",
     ),
     "another shape": (
         spoiled_parameters(widen),
@@ -424,7 +365,6 @@ REFUSED = {
         spoiled_file("config.json", "{"),
         "config.json: not JSON; expected a file of a Hugging Face folder",
     ),
-    "no JSON object": (spoiled_file("config.json", "[]"), "config.json: is no JSON object"),
     "another tokeniser": (
         spoiled_file("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'),
         "its tokeniser is BertJapaneseTokenizer; expected BertTokenizer",
@@ -432,10 +372,6 @@ REFUSED = {
     "a tokeniser that does not split": (
         spoiled_file("tokenizer_config.json", '{"do_basic_tokenize": false}'),
         "tokenizer_config.json: asks for text that is not split at signs",
-    ),
-    "an option that is none": (
-        spoiled_file("tokenizer_config.json", '{"do_lower_case": "yes"}'),
-        "tokenizer_config.json: do_lower_case is 'yes'; expected true, false or null",
     ),
 }
 
@@ -452,10 +388,6 @@ def test_what_is_refused_in_one_line(name, tmp_path):
 
 
 ROBERTA_REFUSED = {
-    "a number that is none": (
-        spoiled_file("vocab.json", '{"<s>": "b"}'),
-        "its vocabulary has no '<pad>'",
-    ),
     "no vocabulary": (
         lambda folder: (folder / "vocab.json").unlink(),
         "has no vocab.json and merges.txt, nor a tokenizer.json of a BPE",

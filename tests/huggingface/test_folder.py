@@ -57,30 +57,11 @@ def test_a_pickle_of_something_else(value, message, tmp_path):
         bin_folder(tmp_path, value).parameters()
 
 
-def test_a_pickle_that_is_none(tmp_path):
-    folder = bin_folder(tmp_path, {})
-    (folder.path / "pytorch_model.bin").write_bytes(b"version 1")
-    with pytest.raises(InputError, match="or a damaged one; expected PyTorch tensors"):
-        folder.parameters()
-    (folder.path / "pytorch_model.bin").write_bytes(b"version https://git-lfs")
-    with pytest.raises(InputError, match="is a pointer to a file that git-lfs has; run: git lfs"):
-        folder.parameters()
-
-
 def test_what_is_no_folder(tmp_path):
     with pytest.raises(InputError, match="none: no such directory; expected the folder of a Hug"):
         HuggingFaceFolder(str(tmp_path / "none"))
     with pytest.raises(InputError, match=r"has no config\.json; expected the folder of a Hugging"):
         HuggingFaceFolder(str(tmp_path))
-
-
-def test_a_folder_without_parameters(tmp_path):
-    folder = make_folder(tmp_path / "theirs", BERT)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(
-        InputError, match=r"has no parameters; expected model\.safetensors or pytorch"
-    ):
-        HuggingFaceFolder(str(folder)).parameters()
 
 
 @pytest.mark.parametrize(

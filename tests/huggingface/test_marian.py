@@ -65,8 +65,7 @@ def test_pieces_and_numbers_are_those_of_the_tokeniser(name, imported):
         assert unknown == [piece for piece in pieces if piece not in tokenizer.encoder]
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(("search", "name"), list(zip(SEARCHES, VOCABULARIES * 3, strict=False)))
 def test_translations_are_the_same(search, name, imported):
     both = imported[name]
     ours, theirs = SEARCHES[search]

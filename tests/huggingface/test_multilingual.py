@@ -90,7 +90,7 @@ def test_pieces_and_codes_are_those_of_sentencepiece(family, imported):
 
 
 @pytest.mark.parametrize("family", CODES)
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", ["beam", "patient, short"])
 def test_translations_are_the_same(search, family, imported):
     both = imported[family]
     ours, theirs = SEARCHES[search]

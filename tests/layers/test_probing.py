@@ -21,7 +21,7 @@ from fairseq_normalign.layers.probing import (
     train,
     word_states,
 )
-from fairseq_normalign.layers.token_table import ReadText
+from fairseq_normalign.layers.token_table import ReadText, tokens_of
 from fairseq_normalign.text.treebank import Tree
 from tests.conftest import ToyTask, build_model
 from tests.layers.test_evolution import lines
@@ -69,7 +69,7 @@ def test_what_embeddings_know_is_read_and_shuffled_tags_are_not(model):
 
 def test_a_word_is_the_mean_of_its_pieces(model):
     text = model("w1@@ w2 w3", "w4@@ w5@@ w6")
-    of_layers = word_states(text)
+    of_layers = word_states(text, tokens_of(text, unknown_too=True))
     assert of_layers.shape == (3, 3, 16)
     for layer, of_batch in enumerate(text.states.run(text.pairs)):
         slow = [of_batch[0, :2].mean(0), of_batch[0, 2], of_batch[1, :3].mean(0)]
@@ -107,7 +107,7 @@ def test_too_little_to_learn(tags, share):
 def test_a_treebank_without_tags(model):
     untagged = tree("w1 w2")._replace(tags=["NOUN", "_"], where="x.conllu:7")
     with pytest.raises(InputError, match=r"x\.conllu:7: word 2 has no tag; expected UPOS"):
-        tagged_words(model("w1 w2"), [untagged])
+        tagged_words(tokens_of(model("w1 w2")), [untagged])
 
 
 @pytest.fixture

@@ -70,17 +70,6 @@ def test_the_search_goes_on_while_a_beam_is_better(model, beams, penalty):
 
 
 @torch.no_grad()
-def test_patience_finds_other_translations(model):
-    both = [generated(model, SOURCES, beam_size=4, patient=patient) for patient in (False, True)]
-    scores = [torch.stack([beam[0]["score"] for beam in batch]) for batch in both]
-    assert (scores[1] >= scores[0] - 1e-4).all()
-    assert any(
-        hasty[-1]["tokens"].tolist() != patient[-1]["tokens"].tolist()
-        for hasty, patient in zip(*both, strict=True)
-    )
-
-
-@torch.no_grad()
 def test_a_prefix_that_ends(model):
     """No beam is left then."""
     prefix = torch.tensor([[5, 6, EOS, PAD], [5, 6, 7, 8]])

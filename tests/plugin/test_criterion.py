@@ -25,12 +25,6 @@ def test_penalty_is_lambda_times_expected_open_heads():
     assert state["closed_heads"] == 0
 
 
-def test_each_kind_may_have_its_own_lambda():
-    model = build_model("transformer_normalign", gate_heads="all", gate_init=0.0)
-    penalty, _ = build(l0_lambda=0.1, l0_lambda_cross=0.0, l0_lambda_decoder=0.3).penalty(model)
-    assert penalty.item() == pytest.approx(0.4 * 8 * 0.6881, abs=1e-3)
-
-
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_loss_rises_by_the_penalty_per_sample(sample, sentence_avg):
     """Per token, whatever the trainer divides by, so that it does not depend on the batch."""
@@ -118,20 +112,3 @@ def test_models_that_do_not_fit(sample):
         build()(build_model("transformer_normalign"), sample)
     with pytest.raises(InputError, match="--target-heads 30: expected 0 to 24"):
         build(target_heads=30)(build_model("transformer_normalign", gate_heads="all"), sample)
-
-
-def test_logs_are_averaged_over_workers():
-    from fairseq.logging import metrics
-
-    log = {
-        "loss": 1.0,
-        "nll_loss": 1.0,
-        "ntokens": 2,
-        "sample_size": 2,
-        "gate_logs": 1,
-        "closed_heads": 3,
-    }
-    with metrics.aggregate() as aggregated:
-        L0Criterion.reduce_metrics([{**log, "open_cross": 4.0}, {**log, "open_cross": 5.0}])
-    assert aggregated["closed_heads"].avg == pytest.approx(3)
-    assert aggregated["open_cross"].avg == pytest.approx(4.5)

@@ -15,16 +15,10 @@ from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.names import KINDS
 from tests.conftest import ToyTask, build_model
 
-NORMALIGN = [
-    f"transformer_normalign{suffix}"
-    for suffix in ("", "_iwslt_de_en", "_wmt_en_de", "_big", "_tiny")
-]
 TRANSFORMERS = {
     "transformer": {},
-    "transformer_iwslt_de_en": {},
     "transformer_wmt_en_de_big_t2t": {},
-    "transformer_tiny": {},
-    **{arch: {} for arch in NORMALIGN},
+    "transformer_normalign": {},
     "transformer_align": {},
     "bart_base": {"share_all_embeddings": True},
     "mbart_base": {"share_all_embeddings": True},

@@ -3,9 +3,7 @@ from functools import partial
 
 import pytest
 import torch
-from fairseq.optim.adafactor import Adafactor
 
-from fairseq_normalign.attention.contributions import attention_output
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions
@@ -83,14 +81,6 @@ def test_log_alpha_keeps_its_meaning_at_another_scale():
     assert torch.allclose(loaded.log_alpha, torch.tensor([-3.0, 0.0, 1.0, 2.0]), rtol=1e-4)
 
 
-def test_some_kinds_alone():
-    model = build_model("transformer_normalign", gate_heads="cross,encoder")
-    assert set(gates(model)) == {
-        (kind, layer) for kind in ("encoder", "cross") for layer in range(2)
-    }
-    assert not gates(build_model("transformer_normalign"))
-
-
 def trained(model, optimizer, batch, updates) -> None:
     """Some updates as fairseq makes them: every update seeds its own noise."""
     criterion = L0Criterion(ToyTask(), False, 0.1, l0_lambda=0.1, target_heads=12)
@@ -104,7 +94,7 @@ def trained(model, optimizer, batch, updates) -> None:
         optimizer.step()
 
 
-@pytest.mark.parametrize("scale", [100.0, 1000.0, 1024.0])
+@pytest.mark.parametrize("scale", [100.0, 1024.0])
 def test_a_resumed_training_goes_on_bit_by_bit(batch, scale):
     whole, first, second = (gated(gate_lr_scale=scale) for _ in range(3))
     build = partial(torch.optim.Adam, lr=2e-3, weight_decay=1e-4)
@@ -151,33 +141,6 @@ def test_learning_rate_of_gates_is_scaled(optimizer):
     assert gate_step(optimizer, 1.0) < 0
 
 
-def test_the_scale_cancels_where_steps_are_proportional_to_the_parameter():
-    optimizer = partial(Adafactor, scale_parameter=True, relative_step=False)
-    scaled, plain = (gate_step(optimizer, scale, initial=2.0) for scale in (50.0, 1.0))
-    assert scaled == pytest.approx(plain, rel=1e-2)
-    assert plain < 0
-
-
-def test_weight_decay_of_gates_is_not_scaled():
-    decayed = partial(torch.optim.SGD, weight_decay=0.1)
-    for scale in (50.0, 1.0):
-        decay = gate_step(decayed, scale, 2.0) - gate_step(torch.optim.SGD, scale, 2.0)
-        assert decay == pytest.approx(-1e-3 * 0.1 * 2, rel=1e-2)
-
-
-def test_close_rule_of_the_paper():
-    model = gated(close_rule="paper")
-    set_gates(model, [-1.0, -0.01, 0.01, 3.0])
-    is_open = gates(model)["decoder", 0].gate_values() > 0
-    assert is_open.tolist() == [False, False, True, True]
-
-
-def test_half_precision():
-    projection = gates(gated().half())["encoder", 0].eval()
-    assert projection.weight.dtype == torch.float16
-    assert projection.log_alpha.dtype == torch.float32
-
-
 def test_freezing_spares_what_both_sides_share():
     model = build_model(
         "transformer_normalign", gate_heads="encoder", freeze="decoder", share_all_embeddings=True
@@ -202,20 +165,6 @@ def test_what_cannot_be_gated(options, message):
         build_model("transformer_normalign", **{"gate_heads": "all", **options})
 
 
-def test_what_is_recorded_in_training_is_of_the_same_draw(batch):
-    model = gated(gate_init=0.0, dropout=0.0).train()
-    outputs = {}
-    for name, attention in attentions(model).items():
-        attention.register_forward_hook(
-            lambda module, args, output, name=name: outputs.update({name: output[0]})
-        )
-    with record(model, KINDS, detach=False) as recording:
-        model(**batch)
-    for name, recorded in recording.items():
-        rebuilt = attention_output(recorded).transpose(0, 1)
-        assert torch.allclose(rebuilt, outputs[name], rtol=1e-4, atol=1e-5)
-
-
 class TestSteering:
     def test_one_step_for_each_update(self):
         steering = Steering()
@@ -235,11 +184,3 @@ class TestSteering:
         other = gated().half()
         other.load_state_dict(model.half().state_dict())
         assert other.steering.factor == pytest.approx(Steering.RATE**100, rel=1e-6)
-
-    def test_stays_in_bounds(self):
-        steering = Steering()
-        for excess in (1, -1):
-            for update in range(5000):
-                steering.set_num_updates(update + 10_000 * excess)
-                steering.steer(excess)
-            assert steering.factor == Steering.LIMIT**excess

@@ -28,13 +28,6 @@ def test_help_shows_the_options_of_what_is_chosen(parser, chosen, shown, monkeyp
     assert shown in capsys.readouterr().out
 
 
-def test_help_without_a_choice_is_fairseqs_own(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["fairseq-generate", "--help"])
-    with pytest.raises(SystemExit):
-        options.parse_args_and_arch(options.get_generation_parser())
-    assert "--align-method" not in capsys.readouterr().out
-
-
 TRAIN = "--arch transformer_iwslt_de_en --optimizer adam"
 
 
@@ -62,13 +55,3 @@ def test_an_option_of_ours_names_what_it_belongs_to(parser, argv, message, monke
     monkeypatch.setattr("sys.argv", ["fairseq-command", "data-bin", *argv.split()])
     with pytest.raises(InputError, match=f"^{message}"):
         options.parse_args_and_arch(getattr(options, parser)())
-
-
-@pytest.mark.parametrize("unknown", ["--nonsense", "--encoder-ffn-embed-dim"])
-def test_other_unknown_options_are_refused_by_fairseq(unknown, monkeypatch, capsys):
-    """An LSTM does not have what every Transformer has."""
-    argv = ["data-bin", "--arch", "lstm", "--optimizer", "adam", unknown]
-    monkeypatch.setattr("sys.argv", ["fairseq-train", *argv])
-    with pytest.raises(SystemExit):
-        options.parse_args_and_arch(options.get_training_parser())
-    assert f"unrecognized arguments: {unknown}" in capsys.readouterr().err

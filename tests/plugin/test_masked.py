@@ -6,11 +6,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from torch import nn
 
 from fairseq_normalign.attention.contributions import attention_output
 from fairseq_normalign.attention.recorder import record
-from fairseq_normalign.plugin.masked import BertDictionary, BertTask, segment_ids
+from fairseq_normalign.plugin.masked import BertDictionary, segment_ids
 from tests.conftest import build_model
 
 CLS, PAD, SEP, UNK = range(4)
@@ -41,20 +40,6 @@ def bert(**options):
     return build_model("bert_normalign", task_of(), **options)
 
 
-def test_the_dictionary_has_the_names_of_bert():
-    dictionary = task_of().source_dictionary
-    assert dictionary.symbols[:4] == ["[CLS]", "[PAD]", "[SEP]", "[UNK]"]
-    assert [dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk()] == [0, 1, 2, 3]
-    assert dictionary.add_symbol("<mask>") == dictionary.index("[MASK]")
-    assert "<mask>" not in dictionary
-
-
-def test_every_layer_norm_has_the_epsilon():
-    norms = [part for part in bert(layer_norm_eps=1e-9).modules() if isinstance(part, nn.LayerNorm)]
-    assert len(norms) == 2 * 2 + 2  # of two layers, the embeddings and the head
-    assert {part.eps for part in norms} == {1e-9}
-
-
 def test_the_second_passage_is_embedded_in_another_way():
     model = bert()
     both, alone = torch.tensor([[CLS, 7, SEP, 7, SEP]]), torch.tensor([[CLS, 7, SEP]])
@@ -77,25 +62,3 @@ def test_parts_of_its_attention_add_up():
     for recorded, output in zip(recording.values(), outputs, strict=True):
         expected = output.transpose(0, 1)
         torch.testing.assert_close(attention_output(recorded), expected, atol=1e-5, rtol=1e-4)
-
-
-def test_it_learns(tmp_path):
-    """It is told to guess one word, and does so better and better; segments are trained, too."""
-    words = "".join(f"w{number} 1\n" for number in range(20))
-    (tmp_path / "dict.txt").write_text(f"{words}[MASK] 1\n")
-    task = BertTask.setup_task(Namespace(data=str(tmp_path), tokens_per_sample=64))
-    model = build_model("bert_normalign", task).train()
-    tokens = torch.tensor([[CLS, 7, 8, SEP, 9, SEP]])
-    hidden = tokens.clone()
-    hidden[0, 2] = task.mask_idx
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    losses = []
-    for _ in range(5):
-        logits, _ = model(hidden, masked_tokens=hidden.eq(task.mask_idx))
-        loss = nn.functional.cross_entropy(logits, tokens[hidden.eq(task.mask_idx)])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    assert model.encoder.sentence_encoder.embed_segments.weight.grad.abs().sum() > 0

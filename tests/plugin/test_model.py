@@ -4,7 +4,6 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
@@ -65,37 +64,6 @@ def test_quantities_are_those_of_the_table(batch, quantity):
         assert exported.dim() == 1 + len(QUANTITIES[quantity].axes)
 
 
-def test_layers_that_are_not_asked_for_are_not_computed(batch, monkeypatch):
-    computed = []
-    summed = Recorded.summed_vectors
-    monkeypatch.setattr(
-        Recorded, "summed_vectors", lambda recorded: computed.append(1) or summed(recorded)
-    )
-    model = build_model("transformer_normalign", decoder_layers=3)
-    export = {"cross": {"vectors": [-1], "weights": None}, "encoder": {"weights": 0}}
-    _, extra = model(**batch, export=export)
-    assert len(computed) == 1
-    assert [vectors is None for vectors in extra["vectors"]["cross"]] == [True, True, False]
-    assert [weights.shape for weights in extra["weights"]["cross"]] == [(2, 4, 4, 5)] * 3
-    assert [weights is None for weights in extra["weights"]["encoder"]] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("export", "values"),
-    [({"cross": "weights"}, False), ({"cross": ["weights", "norms"]}, True), ("cross", True)],
-)
-def test_values_are_recorded_only_if_they_are_needed(batch, monkeypatch, export, values):
-    asked = []
-
-    def watched(*args, values, **options):
-        asked.append(values)
-        return record(*args, values=values, **options)
-
-    monkeypatch.setattr("fairseq_normalign.plugin.export_request.record", watched)
-    build_model("transformer_normalign")(**batch, export=export)
-    assert asked == [values]
-
-
 UNKNOWN = {
     r"unknown quantity 'norm' of cross attention; expected any of: weights, head-norms, norms, ": {
         "cross": ["norm"]
@@ -128,13 +96,6 @@ def test_plain_weights_load_and_come_back(batch):
     variant.load_state_dict(plain.state_dict(), strict=True)
     assert torch.equal(plain(**batch)[0], variant(**batch)[0])
     plain.load_state_dict(variant.state_dict(), strict=True)
-
-
-def test_layers_that_were_dropped_are_none(batch):
-    model = build_model("transformer_normalign", decoder_layerdrop=0.999).train()
-    torch.manual_seed(0)
-    _, extra = model(**batch, export=["cross"])
-    assert extra["norms"]["cross"] == extra["attentions"]["cross"] == [None, None]
 
 
 SIZES = {

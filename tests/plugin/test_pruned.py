@@ -5,11 +5,9 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_normalign.attention.contributions import attention_output
 from fairseq_normalign.attention.recorder import record
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import fold_gates
-from fairseq_normalign.host.attention_modules import attentions, head_counts, head_names
+from fairseq_normalign.host.attention_modules import head_counts, head_names
 from fairseq_normalign.host.head_removal import keep_heads
 from fairseq_normalign.names import KINDS, Head, all_heads, parse_heads
 from fairseq_normalign.plugin.gating import gates
@@ -108,42 +106,6 @@ def test_fused_and_explicit_path_agree_in_training(batch, alive):
         results.append((logits, torch.cat([gradient.flatten() for gradient in gradients])))
     assert torch.allclose(results[0][0], results[1][0], rtol=1e-4, atol=1e-5)
     assert torch.allclose(results[0][1], results[1][1], rtol=1e-3, atol=1e-3)
-
-
-def test_dropout_of_weights_acts_in_training_alone(batch):
-    _, model = gated_and_pruned(ALIVE["some"], dropout=0.0, attention_dropout=0.5)
-    assert torch.equal(model(**batch)[0], model(**batch)[0])
-    model.train()
-    assert not torch.equal(model(**batch)[0], model(**batch)[0])
-
-
-@pytest.mark.parametrize("alive", ALIVE)
-def test_what_is_recorded_adds_up(batch, alive):
-    _, model = gated_and_pruned(ALIVE[alive])
-    outputs = {}
-    for name, attention in attentions(model).items():
-        attention.register_forward_hook(
-            lambda module, args, output, name=name: outputs.update({name: output[0]})
-        )
-    with torch.no_grad(), record(model, KINDS) as recording:
-        model(**batch)
-    for name, recorded in recording.items():
-        assert recorded.weights.shape[1] == attentions(model)[name].num_heads
-        rebuilt = attention_output(recorded).transpose(0, 1)
-        assert torch.allclose(rebuilt, outputs[name], rtol=1e-4, atol=1e-5)
-        assert torch.isfinite(recorded.norms.summed).all()
-
-
-def test_from_scratch_starts_as_the_full_model_does():
-    full = build_model("transformer_normalign")
-    model = build_model("transformer_normalign", alive_heads="cross.1.3")
-    third = full.decoder.layers[0].encoder_attn.q_proj.weight[8:12]
-    assert torch.equal(model.decoder.layers[0].encoder_attn.q_proj.weight, third)
-
-
-def test_unknown_heads_are_named():
-    with pytest.raises(InputError, match=r"head cross\.3\.1: the model has no such head"):
-        build_model("transformer_normalign", alive_heads="cross.3.1")
 
 
 def test_heads_keep_their_names():

@@ -1,6 +1,5 @@
 """Relevance of gated heads in training: the right numbers, the right lines, nothing disturbed."""
 
-import logging
 from argparse import Namespace
 
 import numpy as np
@@ -118,19 +117,6 @@ def test_nothing_is_disturbed(task, sample, model, tmp_path):
     assert all(map(torch.equal, logged[3], quiet[3]))
 
 
-def test_one_line_for_each_validation(task, sample, model, tmp_path, caplog):
-    own = criterion(task, tmp_path)
-    with caplog.at_level(logging.INFO):
-        for update in (0, 1, 2):
-            train(own, model, sample, update)
-            validate(own, model, sample)
-            validate(own, model, sample)  # the next batch
-    assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0, 1, 2, 3]
-    lines = [line for line in caplog.messages if line.startswith("relevance of gated heads at")]
-    assert len(lines) == 4
-    assert "at 3 updates, on 2 sentences: open" in lines[3]
-
-
 def test_a_training_that_is_resumed_goes_on_with_its_file(task, sample, model, tmp_path, caplog):
     own = criterion(task, tmp_path)
     for update in (0, 1, 2):
@@ -144,22 +130,6 @@ def test_a_training_that_is_resumed_goes_on_with_its_file(task, sample, model, t
     assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0, 1, 2, 4]
     train(criterion(task, tmp_path), model, sample, 0)
     assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0]
-
-
-def test_validation_alone_and_other_workers_write_nothing(
-    task, sample, model, tmp_path, monkeypatch
-):
-    validate(criterion(task, tmp_path), model, sample)
-    monkeypatch.setattr("fairseq_normalign.plugin.relevance_log.get_global_rank", lambda: 1)
-    train(criterion(task, tmp_path), model, sample, 0)
-    assert not any(tmp_path.iterdir())
-
-
-def test_heads_of_a_pruned_model_keep_their_names(task, sample, tmp_path):
-    model = build_model("transformer_normalign", task, gate_heads="encoder", alive_heads=ALIVE)
-    train(criterion(task, tmp_path), model, sample, 0)
-    (start,) = read_log(tmp_path / "relevance.jsonl")
-    assert list(map(str, start.heads)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4"]
 
 
 ALIVE = "encoder.1.2 encoder.2.1 encoder.2.4 decoder.1.1 decoder.2.1 cross.1.1 cross.2.3"

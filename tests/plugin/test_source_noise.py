@@ -6,7 +6,6 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.plugin.source_noise import SourceNoise
 from fairseq_normalign.plugin.task import TranslationNormalignConfig, TranslationNormalignTask
 from tests.conftest import PACKAGE, TRAIN, ToyTask, build_model, run
@@ -61,25 +60,6 @@ def test_a_draw_depends_on_seed_update_and_sentence_alone(dictionary):
     unpadded, padded_right = tokens[2:4, 2:], tokens[2:4].roll(-2, 1)
     assert torch.equal(noise.replaced(unpadded, numbers[2:4], 7), noisy[2:4, 2:])
     assert torch.equal(noise.replaced(padded_right, numbers[2:4], 7), noisy[2:4].roll(-2, 1))
-
-
-def test_global_random_states_and_the_batch_stay(dictionary, batch):
-    before, kept = torch.get_rng_state(), batch["src_tokens"].clone()
-    sample = {"net_input": batch, "id": torch.tensor([3, 1]), "ntokens": 6}
-    noisy = SourceNoise(1.0, dictionary)(sample, 5)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(batch["src_tokens"], kept)
-    assert not torch.equal(noisy["net_input"]["src_tokens"], kept)
-    assert noisy["net_input"]["prev_output_tokens"] is batch["prev_output_tokens"]
-    assert noisy["ntokens"] == 6
-
-
-def test_bad_probabilities(dictionary):
-    for wrong in (-0.1, 1.5, float("nan")):
-        with pytest.raises(InputError, match=f"--source-token-noise {wrong}: expected 0 to 1"):
-            SourceNoise(wrong, dictionary)
-    with pytest.raises(InputError, match="the dictionary has no words to draw"):
-        SourceNoise(0.1, Dictionary())
 
 
 class Heard:

@@ -7,7 +7,7 @@ from fairseq_normalign.alignment.browser import Browser, Quality, System, TextPa
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Choice, Evidence
-from fairseq_normalign.heads.profile import Profile
+from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import as_json
 from fairseq_normalign.results.page import Included, Section, overview, page, sections
@@ -26,12 +26,6 @@ PAIRS = [
         4, ["שלום", "עולם", "."], ["你好", "世界", "。"], Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1)})
     ),
     TextPair(5, ["مرحبا"], ["bonjour", "à", "tous"], Gold(set(), set())),
-]
-LONG_PAIRS = [
-    TextPair(1, [f"wort{place}" for place in range(50)], [f"word{place}" for place in range(45)]),
-    TextPair(2, ["שלום"] * 60, ["peace"] * 60),
-    TextPair(3, ["a", "short", "one"], ["سلام"] * 60),
-    TextPair(4, [f"noch{place}" for place in range(50)], [f"more{place}" for place in range(45)]),
 ]
 EVIDENCES = [
     Evidence(method, layer, step, head)
@@ -73,11 +67,15 @@ ENCODER = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("encoder", 1, 1)]
 CROSS = Head("cross", 0, 0)
 HEADS = Profile(
     [*ENCODER, CROSS],
-    scores={
-        "confidence": dict(zip([*ENCODER, CROSS], [0.25, 0.75, 0.5, 0.125], strict=True)),
-        "AER": {ENCODER[0]: 0.5, CROSS: 0.25},
+    {
+        "confidence": Finding(dict(zip([*ENCODER, CROSS], [0.25, 0.75, 0.5, 0.125], strict=True))),
+        "AER": Finding({ENCODER[0]: 0.5, CROSS: 0.25}),
+        "positions": Finding(
+            {ENCODER[0]: 0.95},
+            roles={ENCODER[0]: [("positional", "+1 (95 %)")]},
+            labels={"position": {ENCODER[0]: "+1"}},
+        ),
     },
-    positions={ENCODER[0]: {"offset": 1, "share": 0.95, "patterns": {}}},
     signature={"checkpoint": NASTY, "version": "0"},
 )
 AERS = {

@@ -14,13 +14,11 @@ from fairseq_normalign.results.blocks import (
     Curves,
     Facts,
     Grid,
-    Heading,
     Note,
     Option,
     Point,
     Row,
     Table,
-    as_json,
 )
 from fairseq_normalign.results.figure import drawn
 from fairseq_normalign.results.result import StoredResult, stored_result
@@ -71,13 +69,6 @@ def test_all_digits_and_hidden_tables_in_csv():
     assert "# data\nn\n1" in as_format(BLOCKS, "csv")
 
 
-@pytest.mark.parametrize(
-    ("form", "line"), [("md", "| norms "), ("latex", "norms "), ("tsv", "norms\t37.21\t12")]
-)
-def test_other_formats(form, line):
-    assert line in as_format([TABLE], form)
-
-
 def test_notebooks_escape_text():
     html = RESULT._repr_html_()
     assert "<script" not in html
@@ -104,13 +95,3 @@ def test_mean_and_deviation_of_several_models():
     assert text.startswith("Mean ± sample deviation of 2 models.")
     assert "38.2 ±1.4" in text
     assert together({"a": results["a"]}, {}) is results["a"]
-
-
-def test_wrong_shapes_are_noticed():
-    with pytest.raises(ValueError, match="expected 2 values, not 1"):
-        Table(["a", "b"], [[1]])
-    with pytest.raises(TypeError, match="expected a number"):
-        Grid("x", "r", "c", ["1"], ["1"], [[float("nan")]])
-    with pytest.raises(TypeError, match="numbers or names"):
-        Curves("x", "x", "y", [Curve("a", [Point("1", 1.0), Point(2, 1.0)])])
-    assert as_json(Heading("x"))["type"] == "heading"

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import zipfile
 
 import numpy as np
 import pytest
@@ -75,16 +74,6 @@ def test_the_same_export_is_the_same_bytes_whatever_the_time(path, tmp_path, mon
     assert (tmp_path / "again.npz").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_a_failure_leaves_the_old_file_and_nothing_else(path):
-    before = path.read_bytes()
-    with pytest.raises(RuntimeError, match="stop"), create_export(path, {}) as export:
-        export.add(0, array(0), [], [])
-        raise RuntimeError("stop")
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     (tmp_path / "text.npz").write_text("text")
@@ -95,26 +84,6 @@ def test_other_files_are_refused(tmp_path):
             open_export(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         open_export(tmp_path / "none.npz")
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"sentences": "3"}', '{"quantity": "norms"}'])
-def test_other_metadata_are_refused(tmp_path, text):
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("metadata.json", text)
-    with pytest.raises(InputError, match=r"x\.npz: not an export"):
-        open_export(tmp_path / "x.npz")
-
-
-def test_damaged_lzma_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("metadata.json", '{"sentences": 0}')
-    content = bytearray((tmp_path / "x.npz").read_bytes())
-    place = content.index(b"metadata.json") + len("metadata.json")
-    content[place + 4] ^= 0xFF  # the first property of the compression
-    (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(InputError, match=r"x\.npz: not an export"):
-        open_export(tmp_path / "x.npz")
 
 
 def test_an_export_through_a_pipe(path):
@@ -129,13 +98,6 @@ def test_an_export_through_a_pipe(path):
     with open_export(path) as export:
         assert [item.source for item in export] == [["a"], ["b"]]
         np.testing.assert_array_equal(export[1].array, np.ones(3))
-
-
-def test_tokens_of_any_bytes(tmp_path):
-    with create_export(tmp_path / "x.npz", {}) as export:
-        export.add(0, np.zeros(1), ["caf\udce9"], [])
-    with open_export(tmp_path / "x.npz") as export:
-        assert export[0].source == ["caf\udce9"]
 
 
 def test_the_reader_needs_neither_torch_nor_fairseq(path):

@@ -9,15 +9,12 @@ import shutil
 import pytest
 
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.alignment.browser import Browser, TextPair, system_of_links
-from fairseq_normalign.results.blocks import Cloud, Clouds, Curve, Curves, Grid, Point, Table
-from fairseq_normalign.text.links import Gold
+from fairseq_normalign.alignment.browser import system_of_links
+from fairseq_normalign.results.blocks import Grid
 from tests.results.made_up import (
     EVIDENCES,
-    LONG_PAIRS,
     NASTY,
     PAIRS,
-    QUALITY,
     browser,
     html_of,
     html_of_blocks,
@@ -49,65 +46,15 @@ def chromium():
         opened.close()
 
 
-LONG_TITLE = "a title of an axis that is much longer than the axis is high, and then some"
-
-
 def grid(title, values, **look):
     columns = [str(number + 1) for number in range(len(values))]
     return Grid(title, "a long title of rows", "head", ["1"], columns, [values], **look)
 
 
-def wide_table(columns, rows):
-    names = ["a name", *(f"column {number}" for number in range(1, columns))]
-    first = ["a rather long name", None, *[1234.5] * (columns - 2)]
-    others = [["another name", *[1234.5] * (columns - 1)] for _ in range(rows - 1)]
-    return Table(names, [first, *others], f"{rows} rows")
-
-
 BLOCKS = [
-    wide_table(14, 20),
-    wide_table(5, 60),
     grid("low", [10.0, 20.0, 30.0, None], unit="%", low=True, absent="removed", about="a rate"),
     grid("high", [10.0, 20.0, 30.0]),
-    grid("shared", [20.0], ends=(10.0, 30.0)),
-    grid("lone", [20.0]),
-    grid(
-        "numbers",
-        [number - 0.001 * (number == 20) for number in range(21)],
-        numbers=True,
-        decimals=1,
-    ),
-    Curves("long", "layer", LONG_TITLE, [Curve("a", [Point(0, 1e6), Point(1, 123456789.0)])]),
-    Curves(
-        "bands",
-        "band",
-        "AER",
-        [Curve("a", [Point(f"a band {number}", number / 1000) for number in range(12)])],
-    ),
-    Clouds(
-        "clouds",
-        "rank",
-        "norm",
-        [Cloud("some", [(1.0, 2.0), (100.0, 4.0)]), Cloud("others", [(10.0, 3.0), (0.0, 1.0)])],
-        log_x=True,
-    ),
 ]
-
-
-def undefined(folder):
-    """Two files of links: A is worse, better, alike, and a pair has neither links nor gold."""
-    gold = Gold({(0, 0)}, {(0, 0)})
-    pairs = [
-        TextPair(1, ["a", "b"], ["c"], gold),
-        TextPair(2, ["a", "b"], ["c"], gold),
-        TextPair(3, ["a", "b"], ["c"], gold),
-        TextPair(4, ["a", "b"], ["c"], Gold(set(), set())),
-    ]
-    systems = []
-    for name, lines in {"A": "0-0 1-0\n0-0\n0-0\n\n", "B": "0-0\n1-0\n0-0\n\n"}.items():
-        (folder / name).write_text(lines)
-        systems.append(system_of_links(str(folder / name), name, pairs, ("de", "en"), 4))
-    return Browser(pairs, systems, QUALITY)
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +69,6 @@ def pages(tmp_path_factory):
     links = system_of_links(str(folder / "links"), "links", PAIRS, ("de", "en"), 5)
     with_links.systems.append(links)
     (folder / "links.html").write_text(html_of(with_links), encoding="utf-8")
-    long = html_of(browser("one.pt", pairs=LONG_PAIRS))
-    (folder / "long.html").write_text(long, encoding="utf-8")
-    (folder / "undefined.html").write_text(html_of(undefined(folder)), encoding="utf-8")
     (folder / "blocks.html").write_text(html_of_blocks(*BLOCKS), encoding="utf-8")
     return folder
 
@@ -213,18 +157,17 @@ def test_the_policy_stops_scripts_that_are_added(chromium, pages):
     page.close()
 
 
-@pytest.mark.parametrize("number", range(len(PAIRS)))
-def test_a_pair_that_is_chosen_has_its_scores(opened, number):
+def test_a_pair_that_is_chosen_has_its_scores(opened):
     page = opened()
-    choose_pair(page, number)
-    view, pair = views(0)[number], PAIRS[number]
-    for panel, evidence in enumerate((0, 12)):
-        links = set(view.links[evidence])
-        counts = count(links, pair.gold)
-        aer = "–" if counts.links + counts.sure == 0 else f"{100 * counts.aer:.1f}{NO_BREAK}%"
-        text = page.locator(".panel .told").nth(panel).text_content()
-        assert text.startswith(f"AER {aer}, ")
-        assert text.endswith(", 1 link" if len(links) == 1 else f", {len(links)} links")
+    for number, (view, pair) in enumerate(zip(views(0), PAIRS, strict=True)):
+        choose_pair(page, number)
+        for panel, evidence in enumerate((0, 12)):
+            links = set(view.links[evidence])
+            counts = count(links, pair.gold)
+            aer = "–" if counts.links + counts.sure == 0 else f"{100 * counts.aer:.1f}{NO_BREAK}%"
+            text = page.locator(".panel .told").nth(panel).text_content()
+            assert text.startswith(f"AER {aer}, ")
+            assert text.endswith(", 1 link" if len(links) == 1 else f", {len(links)} links")
 
 
 def test_the_cell_under_the_mouse_is_told_and_its_words_are_marked(opened):
@@ -308,64 +251,6 @@ def test_sorting_by_length_error_and_disagreement(opened):
         apart[str(pair.line)] = 1 - 2 * len(ours & theirs) / total if total else 0
     shown = sorted_lines(page, "disagreement")
     assert [apart[line] for line in shown] == sorted(apart.values(), reverse=True)
-
-
-# What is unpacked while ``holding`` is true waits until ``release`` is called, which is done when
-# all that waited has gone on.
-HELD = """
-  const unpacked = Response.prototype.arrayBuffer;
-  const waiting = [];
-  window.holding = false;
-  Response.prototype.arrayBuffer = async function () {
-    const isHeld = window.holding;
-    const bytes = await unpacked.call(this);
-    if (isHeld) await new Promise((go) => waiting.push(go));
-    return bytes;
-  };
-  window.release = async () => {
-    window.holding = false;
-    while (waiting.length) {
-      waiting.shift()();
-      await new Promise((go) => setTimeout(go));
-    }
-  };
-"""
-
-
-def error_rates(system, evidence):
-    """The error rates of all pairs, as the list shows them."""
-    rates = []
-    for pair, view in zip(PAIRS, views(system), strict=True):
-        counts = count(set(view.links[evidence]), pair.gold)
-        is_defined = counts.links + counts.sure > 0
-        rates.append(f"{100 * counts.aer:.1f}{NO_BREAK}%" if is_defined else "–")
-    return rates
-
-
-def expect_values(page, values):
-    """Waits until the list shows these values, in the order of the corpus."""
-    for number, value in enumerate(values):
-        expect(page.locator(f"#pair-{number} .value")).to_have_text(value)
-
-
-def choose_from(page, menu, name):
-    page.locator(f"[data-menu='{menu}'] select").select_option(label=name)
-
-
-def test_error_rates_stay_with_their_system(opened):
-    page = opened("two.html", script=HELD)
-    choose_pair(page, 0)
-    page.evaluate("holding = true")
-    page.locator(".sorting select").select_option(label="AER of A")
-    page.evaluate("holding = false")
-    choose_from(page, "A-system", "two.pt")  # before the error rates of one.pt are there
-    expect_values(page, error_rates(1, 0))
-    page.evaluate("release()")
-    page.get_by_role("button", name="Reverse").click()
-    page.wait_for_selector(".pairs[data-sorted='AER of A, reversed']")
-    expect_values(page, error_rates(1, 0))
-    choose_from(page, "A-system", "one.pt")
-    expect_values(page, error_rates(0, 0))
 
 
 def test_the_keyboard_is_enough(opened):
@@ -483,19 +368,6 @@ def ground(page):
     return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
-def test_dark_and_light(opened):
-    light, dark = opened(color_scheme="light"), opened(color_scheme="dark")
-    assert ground(light) == "rgb(255, 255, 255)"
-    assert ground(dark) == "rgb(18, 22, 27)"
-    light.click("#theme")
-    dark.click("#theme")
-    assert ground(light) == "rgb(18, 22, 27)"
-    assert ground(dark) == "rgb(255, 255, 255)"
-    light.reload()  # the theme is kept
-    light.wait_for_selector("html[data-ready]")
-    assert ground(light) == "rgb(18, 22, 27)"
-
-
 def test_print_is_light_and_without_menus(opened):
     page = opened(color_scheme="dark")
     page.wait_for_selector(".lines path")
@@ -515,42 +387,11 @@ def test_a_telephone_scrolls_up_and_down_alone(opened):
 
 # ---- Print ----
 
-PAPER = {"width": 688, "height": 1000}  # A4 between its margins
-
 
 def lay_on(page, media):
     """Shows the page as on paper, or on the screen again."""
     page.emulate_media(media=media)
     page.wait_for_selector("html[data-paper]" if media == "print" else "html:not([data-paper])")
-
-
-ENDS_OF_LINES = """() => {
-  const strip = document.querySelector('.strip').getBoundingClientRect();
-  const place = (word, edge) => {
-    const box = word.getBoundingClientRect();
-    return [box.left + box.width / 2 - strip.left, box[edge] - strip.top];
-  };
-  const words = (side) => [...document.querySelectorAll(`.words.${side} .word`)];
-  const places = (side, edge) => words(side).map((word) => place(word, edge));
-  const near = (point, known) => {
-    return Math.min(...known.map(([x, y]) => Math.hypot(x - point[0], y - point[1])));
-  };
-  const sources = places('source', 'bottom'), targets = places('target', 'top');
-  return [...document.querySelectorAll('.lines path')].map((path) => {
-    const numbers = path.getAttribute('d').match(/-?[\\d.]+/g).map(Number);
-    return Math.max(near(numbers.slice(0, 2), sources), near(numbers.slice(-2), targets));
-  });
-}"""
-
-
-@pytest.mark.parametrize("name", ["one.html", "long.html"])
-def test_printed_lines_end_at_their_words(opened, name):
-    page = opened(name)
-    page.wait_for_selector(".lines path")
-    lay_on(page, "print")
-    distances = page.evaluate(ENDS_OF_LINES)
-    assert len(distances) > 2
-    assert max(distances) < 1
 
 
 def test_all_that_can_be_chosen_is_printed(opened):
@@ -565,13 +406,6 @@ def test_all_that_can_be_chosen_is_printed(opened):
     lay_on(page, "screen")
     assert choice.locator("figcaption").all_text_contents() == maps[:3]
     assert choice.locator("select").is_visible()
-
-
-def test_wide_tables_are_printed_whole(opened):
-    page = opened("blocks.html", viewport=PAPER)
-    lay_on(page, "print")
-    for table in page.locator("table").all():
-        assert table.bounding_box()["width"] <= PAPER["width"]
 
 
 # ---- Heat maps ----
@@ -594,82 +428,7 @@ def test_the_lowest_is_dark_where_low_is_good(opened):
     assert dark == [0.08, 0.54, 1.0]
 
 
-def texts_outside(picture):
-    """The texts that the edge of a picture cuts."""
-    return picture.evaluate(
-        """(picture) => {
-          const frame = picture.getBoundingClientRect();
-          return [...picture.querySelectorAll('text')].filter((text) => {
-            const box = text.getBoundingClientRect();
-            return box.left < frame.left - 1 || box.right > frame.right + 1
-              || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;
-          }).map((text) => text.textContent);
-        }"""
-    )
-
-
-CONTRASTS = """(picture) => {
-  const numbers = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
-  const linear = (value) => {
-    return value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
-  };
-  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const paper = numbers(getComputedStyle(document.body).backgroundColor);
-  const heats = [...picture.querySelectorAll('.heat')];
-  return [...picture.querySelectorAll('text.cell')].map((text, place) => {
-    const heat = numbers(getComputedStyle(heats[place]).fill);
-    const share = Number(heats[place].getAttribute('fill-opacity'));
-    const ground = light(paper.map((value, at) => value + (heat[at] - value) * share));
-    const own = ratio(light(numbers(getComputedStyle(text).fill)), ground);
-    return [own, Math.max(ratio(0, ground), ratio(1, ground))];
-  });
-}"""
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_numbers_have_the_better_contrast(opened, theme):
-    page = opened("blocks.html", color_scheme=theme)
-    figure, dark = strengths(page, "numbers")
-    assert len(dark) == 21
-    for own, best in figure.locator("svg.map").evaluate(CONTRASTS):
-        assert own == pytest.approx(best, abs=0.1)
-        assert own > 4.4
-
-
-# ---- Curves ----
-
-
-def test_labels_of_charts_are_whole(opened):
-    page = opened("blocks.html")
-    for chart in page.locator("svg.chart").all():
-        assert texts_outside(chart) == []
-    assert page.locator(".y-title").first.text_content() == LONG_TITLE
-
-
-def test_clouds_are_points_with_names(opened):
-    page = opened("blocks.html")
-    figure = page.locator("figure", has=page.locator("figcaption:text-is('clouds')"))
-    assert [cloud.locator(".dot").count() for cloud in figure.locator("g.cloud").all()] == [2, 1]
-    assert figure.locator(".chart .label").all_text_contents()[-3:] == ["1", "10", "100"]
-    assert figure.locator(".legend button").all_text_contents() == ["some", "others"]
-    assert texts_outside(figure.locator("svg.chart")) == []
-
-
 # ---- Touch ----
-
-
-def test_a_cell_is_marked_in_both_maps_with_the_names_of_its_words(opened):
-    page = opened()
-    hover_cell(page, 0, 1, 2)
-    assert page.locator(".panel.A .label.on").evaluate_all(
-        "(names) => names.map((name) => name.lastChild.textContent)"
-    ) == [".", "house"]
-    assert page.locator(".panel.B .twin").get_attribute("visibility") == "visible"
-    assert page.locator(".panel.B .label.on").count() == 2
-    page.mouse.move(2, 2)
-    assert page.locator(".panel.B .twin").get_attribute("visibility") == "hidden"
-    assert page.locator(".label.on").count() == 0
 
 
 def tap(page, locator, x=0.5, y=0.5):
@@ -696,23 +455,3 @@ def test_a_touch_tells_until_the_next_one(opened):
     tap(page, page.locator("figure.wide .dot").first)
     expect(tip).to_have_text(re.compile("^norms, input: decoder layer 1: 30"))
     expect(tip).to_be_visible()
-
-
-# ---- Sentences ----
-
-
-def test_differences_have_a_sign_and_what_is_undefined_is_last(opened):
-    page = opened("undefined.html")
-    for order in ("A worse than B", "A worse than B, reversed"):
-        if order.endswith("reversed"):
-            page.get_by_role("button", name="Reverse").click()
-            page.wait_for_selector(f".pairs[data-sorted='{order}']")
-        else:
-            sorted_lines(page, order)
-        values = page.locator(".pairs .value").all_text_contents()
-        assert values[-1] == "–"
-        assert set(values[:-1]) == {"+33.3 points", "−100.0 points", "0.0 points"}
-    assert values[0] == "−100.0 points"
-
-
-# ---- The rest of the page ----

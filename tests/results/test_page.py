@@ -15,7 +15,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import Facts, Heading, Table
-from fairseq_normalign.results.page import Included, overview, page, safe_json, sections
+from fairseq_normalign.results.page import Included, overview, safe_json, sections
 from tests.results.made_up import ERRORS, HEADS, NASTY, PAIRS, browser, html_of
 
 
@@ -91,13 +91,6 @@ def test_json_has_no_letters_that_mean_something_to_html(word):
     written = safe_json([word])
     assert not set("<>&\u2028\u2029\x00") & set(written)
     assert json.loads(written) == [word]
-
-
-def test_half_a_surrogate_pair_is_spelled_out():
-    assert safe_json(["\udcff"]) == '["\\udcff"]'
-    text = "".join(page("\udcff", {"sections": []}, {}))
-    assert "<title>\\udcff</title>" in text
-    text.encode("utf-8")
 
 
 def written(result, path):

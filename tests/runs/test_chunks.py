@@ -15,14 +15,6 @@ def test_chunks_are_of_one_size_but_the_last():
     assert list(cut([], 3)) == []
 
 
-def test_a_digest_tells_lines_apart():
-    items = [("a b", "c"), ("a", "b c"), ("a b", "d"), ("", "")]
-    digests = {Chunk(0, 0, [item]).digest() for item in items}
-    assert len(digests) == len(items)
-    assert Chunk(0, 0, items).digest() == Chunk(5, 20, list(items)).digest()
-    assert Chunk(0, 0, items).digest() != Chunk(0, 0, items[::-1]).digest()
-
-
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_every_chunk_belongs_to_one_shard(shards):
     for number in range(12):

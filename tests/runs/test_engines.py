@@ -1,7 +1,6 @@
 """The same results, in the same order, whoever works."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs.chunks import Partial, Shard, cut
-from fairseq_normalign.runs.engines import places_of, ray_cluster
+from fairseq_normalign.runs.engines import ray_cluster
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import Appended, Job, Made, Plan, made_in, run
@@ -123,16 +122,13 @@ def test_results_come_in_order_and_so_do_warnings(plan):
     assert text == "".join(f"{line.upper()}\n" for line in [*LINES, "odd"])
 
 
+@pytest.mark.parametrize("plan", ["here", "processes"], indirect=True)
 def test_bad_input_ends_the_run(plan):
     with pytest.raises(InputError, match=r"^lines 9 to 12: wrong$"):
         through([*LINES[:10], "wrong", *LINES[10:]], plan)
 
 
-def test_warnings_that_nobody_would_see_here_do_not_come(recwarn):
-    assert through([*LINES, "old"], PLANS["processes"]).endswith("OLD\n")
-    assert not recwarn.list
-
-
+@pytest.mark.parametrize("plan", ["here", "processes"], indirect=True)
 def test_what_was_read_before_bad_input_is_finished(plan):
     """Whoever works; and between results, stdout is as it was."""
 
@@ -150,18 +146,6 @@ def test_what_was_read_before_bad_input_is_finished(plan):
                 assert sys.stdout is before
                 bodies.append(made.text)
     assert "".join(bodies) == "".join(f"{line.upper()}\n" for line in LINES[:12])
-
-
-def test_processes_of_others_live_on(tmp_path):
-    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
-    other.start()
-    try:
-        with pytest.raises(InputError, match="wrong"):
-            through([*LINES, "wrong"], PLANS["processes"])
-        assert other.is_alive()
-    finally:
-        other.kill()
-        other.join()
 
 
 def test_what_is_finished_is_kept_when_a_worker_dies(tmp_path):
@@ -194,6 +178,7 @@ def cannot_load(place):
     raise InputError("best.pt: no such file")
 
 
+@pytest.mark.parametrize("plan", ["here", "processes"], indirect=True)
 def test_models_that_no_worker_can_load(plan):
     with contextlib.ExitStack() as stack:
         if plan.engine == "ray":
@@ -237,11 +222,6 @@ def _until(happens):
             return result
         time.sleep(0.05)
     raise AssertionError("it did not happen within ten minutes")
-
-
-def test_threads_do_not_fight():
-    assert [place.number for place in places_of(3)] == [0, 1, 2]
-    assert all(place.threads >= 1 for place in places_of(100))
 
 
 def begun(output):

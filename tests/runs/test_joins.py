@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.runs.chunks import Partial
-from fairseq_normalign.runs.joins import Draws, Gathered, Sample, at_most, merged, moments_of
+from fairseq_normalign.runs.joins import Draws, Sample, at_most, merged, moments_of
 
 RANDOM = np.random.default_rng(0)
 
@@ -62,21 +62,3 @@ def test_the_sample_of_many_rows_is_the_same_in_any_chunks(step):
     expected = np.sort(np.argsort(draws)[:100])
     for found in (joined, at_once.rows()):
         np.testing.assert_array_equal(found[:, 1:], rows[expected])
-
-
-def test_few_rows_all_stay():
-    sums = Gathered()
-    for first in (0, 4):
-        draws, rows = numbered(first, first + 4)
-        sums.sample("x", draws, rows.__getitem__)
-    arrays = sums.partial({}).arrays
-    assert arrays["x.sum"] == [8]
-    np.testing.assert_array_equal(arrays["x.sample"][:, 1:], numbered(0, 8)[1])
-
-
-def test_every_row_is_as_likely_to_stay():
-    """Of 200,000 lines, a tenth stays; a tenth of each part, too."""
-    draws = np.concatenate([Draws([line])([50]) for line in range(4000)])
-    parts = np.array([np.mean(part < 0.1) for part in np.split(draws, 8)])
-    assert np.abs(parts - 0.1).max() < 6 * np.sqrt(0.09 / 25_000)
-    assert not np.array_equal(Draws([1])([5]), Draws([1], 1)([5]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import compare_aligners
 import pytest
 import statistical_aligners
-from statistical_aligners import ALIGNERS, HEURISTIC, Text, UnavailableError
+from statistical_aligners import ALIGNERS, HEURISTIC, UnavailableError
 
 from fairseq_normalign.results.result import read_result
 
@@ -98,36 +98,6 @@ def test_what_cannot_be_installed_is_left_out_and_told(folder, capsys, monkeypat
     assert "fast_align" not in out
 
 
-def test_pip_says_why_it_failed(tmp_path):
-    """An environment whose Python knows no package index."""
-    python = tmp_path / "bin/python"
-    python.parent.mkdir()
-    python.write_text("#!/bin/sh\necho 'Collecting' >&2\necho 'ERROR: no index' >&2\nexit 1\n")
-    python.chmod(0o755)
-    with pytest.raises(UnavailableError, match=r"^ERROR: no index$"):
-        statistical_aligners.install(ALIGNERS["eflomal"], tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
-
-
-def test_an_aligner_that_fails_is_told_with_its_last_words(folder, capsys):
-    program = folder / "environment/bin/eflomal-align"
-    program.write_text("#!/bin/sh\necho 'out of memory'\nexit 3\n")
-    assert compare(folder, "--aligners", "eflomal") == 2
-    log = folder / "out/eflomal/log"
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        f"compare_aligners.py: {log}: ended with status 3: out of memory"
-    )
-
-
-def test_an_alignment_of_another_length_is_refused(folder, capsys):
-    program = folder / "environment/bin/eflomal-align"
-    program.write_text(
-        PRETENDED.format(python=sys.executable).replace("zip(*sides)", "[('a', 'b')]")
-    )
-    assert compare(folder, "--aligners", "eflomal") == 2
-    assert "forward.all: 1 lines; expected 4, one for each pair" in capsys.readouterr().err
-
-
 def test_our_rows(folder, capsys, monkeypatch):
     """Each row is one `normalign align`, whose options a pretended command keeps."""
     normalign = folder / "normalign"
@@ -179,16 +149,6 @@ def test_our_rows(folder, capsys, monkeypatch):
 def test_refused(folder, capsys, options, message):
     assert compare(folder, *options) == 2
     assert message in capsys.readouterr().err
-
-
-def test_another_text_has_another_digest(tmp_path):
-    files = (tmp_path / "a", tmp_path / "b")
-    for file in files:
-        file.write_text("a\nb\n")
-    digest = Text(files, 1).digest()
-    assert Text(files, 2).digest() != digest
-    files[1].write_text("a\nc\n")
-    assert Text(files, 1).digest() != digest
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The recipe of guided training: its links and commands, and a run on a toy."""
 
-import argparse
-
 import guided_training
 import piece_links
 import pytest
@@ -56,27 +54,6 @@ def test_what_fairseq_would_pass_over_is_refused(name, text, message, pieces, ca
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
     assert not (pieces / "train.align").exists()
-
-
-def test_the_command_has_the_sizes_of_the_checkpoint(tmp_path):
-    sizes = {}
-    for side in ("encoder", "decoder"):
-        for number, size in enumerate(guided_training.SIZES, start=2):
-            sizes[f"{side}_{size}"] = number
-    options = argparse.Namespace(**sizes, share_all_embeddings=True, encoder_learned_pos=False)
-    torch.save({"args": options, "model": {}}, tmp_path / "model.pt")
-    words = ["pieces", "-s", "a", "-t", "b", "--dict", "d", "--out", "o", "--layer", "3"]
-    args = guided_training.get_parser().parse_args([*words, "--path", str(tmp_path / "model.pt")])
-    command = guided_training.train_command(args, tmp_path, tmp_path / "save")
-    for option, value in (
-        ("--encoder-layers", "2"),
-        ("--decoder-attention-heads", "5"),
-        ("--alignment-layer", "2"),
-        ("--finetune-from-model", str(tmp_path / "model.pt")),
-    ):
-        assert command[command.index(option) + 1] == value
-    assert "--share-all-embeddings" in command
-    assert "--encoder-learned-pos" not in command
 
 
 @pytest.mark.slow

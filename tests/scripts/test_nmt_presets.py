@@ -67,34 +67,6 @@ def test_kobayashi():
     assert not ours.counted
 
 
-def test_kobayashi_arxiv():
-    """Their Table 5."""
-    options, preset = parsed("kobayashi-arxiv"), PRESETS["kobayashi-arxiv"]
-    assert (options.encoder_layers, options.decoder_layers) == (6, 6)
-    assert (options.encoder_embed_dim, options.decoder_embed_dim) == (512, 512)
-    assert (options.encoder_attention_heads, options.decoder_attention_heads) == (8, 8)
-    assert (options.optimizer, options.adam_betas) == ("adam", "(0.9, 0.98)")
-    assert (options.lr, options.warmup_updates, options.weight_decay) == ([5e-4], 4000, 1e-4)
-    assert options.max_tokens * preset.batches == 2**15
-    assert options.max_epoch == 40
-
-
-def test_voita():
-    """Transformer base with the norms before the layers, in batches of 16,000 tokens."""
-    options, preset = parsed("voita"), PRESETS["voita"]
-    assert (options.encoder_layers, options.encoder_attention_heads) == (6, 8)
-    assert (options.encoder_embed_dim, options.encoder_ffn_embed_dim) == (512, 2048)
-    assert options.encoder_normalize_before
-    assert options.decoder_normalize_before
-    assert {options.dropout, options.attention_dropout, options.activation_dropout} == {0.1}
-    assert not options.share_all_embeddings
-    assert not options.share_decoder_input_output_embed
-    assert options.adam_betas == "(0.9, 0.998)"
-    assert options.max_tokens * preset.batches == 16000
-    assert (options.max_source_positions, options.max_target_positions) == (200, 200)
-    assert (vocabulary("voita").bpe, vocabulary("voita").separate) == ("subword_nmt", True)
-
-
 def test_the_learning_rate_of_voita():
     """4 · min(step^-½, step · 16000^-3/2) · 512^-½, as their script has it."""
     from fairseq.optim import FairseqOptimizer

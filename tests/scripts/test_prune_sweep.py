@@ -42,32 +42,6 @@ def test_a_model_that_cannot_be_read_is_no_model_with_open_gates(tmp_path, prune
     assert not pruned
 
 
-def test_a_command_that_fails_ends_the_sweep_with_its_status(tmp_path, capsys):
-    with pytest.raises(prune_sweep.FailedError) as failure:
-        prune_sweep.normalign("prune", "--path", tmp_path / "none.pt", "--out", tmp_path / "b.pt")
-    assert failure.value.args == (2,)
-    assert "normalign prune: " in capsys.readouterr().err
-
-
-def test_a_training_that_fails_is_told_with_its_log(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(prune_sweep.sys, "executable", str(tmp_path / "python"))
-    (tmp_path / "fairseq-train").write_text("#!/bin/sh\necho out of memory\nexit 3\n")
-    (tmp_path / "fairseq-train").chmod(0o755)
-    with pytest.raises(prune_sweep.FailedError) as failure:
-        prune_sweep.fairseq_train("data", log=tmp_path / "log")
-    assert failure.value.args == (3,)
-    assert (tmp_path / "log").read_text() == "out of memory\n"
-    assert f"the training failed; see the end of {tmp_path / 'log'}" in capsys.readouterr().err
-
-
-def test_options_that_do_not_go_together(capsys):
-    unasked = ["data", "--path", "x.pt", "--out", "x", "--target-heads", 3, "--scratch-train", ""]
-    with pytest.raises(SystemExit) as stop:
-        sweep(*unasked)
-    assert stop.value.code == 2
-    assert "--scratch-train is about --scratch; expected both" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_sweep_of_the_encoder(corpus, checkpoint, tmp_path, capsys):
     """Gates close encoder heads, and what only the decoder has stays as it was."""

@@ -40,16 +40,6 @@ def set_up(clone, **options):
     return run("/usr/bin/env", "bash", clone / "scripts/setup.sh", cwd=clone, **options)
 
 
-def test_pip_shows_what_it_is_doing(clone):
-    pretend(clone)
-    lines = set_up(clone).stdout.splitlines()
-    assert "  Collecting torch" in lines
-    assert any(line.startswith("  Downloading torch-xxx") for line in lines)
-    assert any(line.endswith("still running...") for line in lines)
-    assert not any("already satisfied" in line for line in lines)
-    assert max(map(len, lines)) <= 102
-
-
 @pytest.mark.parametrize(("torch", "are_taken"), [({}, True), ({"TORCH": "torch==2.6"}, False)])
 def test_the_versions_that_were_checked_are_taken(clone, torch, are_taken):
     (clone / "constraints.txt").touch()
@@ -75,9 +65,3 @@ def test_a_failure_of_pip_ends_the_setup(clone):
     assert done.returncode == 1
     assert "ERROR: no torch" in done.stderr
     assert (clone / "calls").read_text().count("pip install") == 1
-
-
-def test_silence_of_pip_is_no_hang(clone):
-    pretend(clone, "sleep 0.7")
-    lines = set_up(clone, env={"BEAT": "0.2"}).stdout.splitlines()
-    assert "  installing for 0 min" in lines

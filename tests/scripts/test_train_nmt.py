@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,19 +59,6 @@ def test_both_directions_and_all_seeds(tmp_path, commands, capsys):
     assert len(lines) == 5
 
 
-@pytest.mark.parametrize(("directions", "source"), [("forward", "src"), ("reverse", "tgt")])
-def test_one_direction(tmp_path, commands, directions, source):
-    train(tmp_path, "--directions", directions)
-    assert [value(words, "--source-lang") for words in commands[1:]] == [source]
-
-
-def test_seeds_of_the_preset(tmp_path, commands):
-    train(tmp_path, "--directions", "forward", preset="kobayashi")
-    seeds = " ".join(value(words, "--seed") for words in commands[1:])
-    assert seeds == "2253 5498 9819 9240 2453"
-    assert (tmp_path / "out/models.tsv").read_text().count("/checkpoint_best.pt\t") == 5
-
-
 @pytest.mark.parametrize(
     ("gpus", "expected"),
     [
@@ -101,16 +86,6 @@ def test_what_is_done_is_not_done_again(tmp_path, commands, capsys):
     assert "src-tgt.seed1: done before" in capsys.readouterr().err
     train(tmp_path, "--seeds", 1, 2)
     assert len(commands) == 5
-
-
-def test_what_was_begun_goes_on(tmp_path, monkeypatch):
-    def fail(command, log):
-        raise InputError("stopped")
-
-    monkeypatch.setattr(train_nmt, "run", fail)
-    assert train(tmp_path) == 2
-    assert (tmp_path / "out/prepared/command").exists()
-    assert not (tmp_path / "out/prepared/done").exists()
 
 
 def test_texts_of_unequal_length_are_refused_and_may_be_mended(tmp_path, capsys):
@@ -143,34 +118,15 @@ def test_a_dry_run_writes_nothing(tmp_path, commands, capsys):
     ("options", "message"),
     [
         (["--seeds", 1, 1], "--seeds 1 1: one of them twice"),
-        (["-t", "src"], "--source-lang and --target-lang are both 'src'"),
         (
             ["--gpus", 3],
             "--gpus 3: an update has 1 batches; expected a number of GPUs that divides",
         ),
-        (["--gpus", -1], "--gpus -1; expected 0 or more"),
-        (["--models", "a", "b"], "--models: 2 files; expected 1"),
     ],
 )
 def test_bad_options(tmp_path, commands, capsys, options, message):
     assert train(tmp_path, *options) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"train_nmt.py: {message}")
-
-
-@pytest.mark.parametrize("missing", ["corpus", "preset", "source_lang", "target_lang", "out"])
-def test_what_is_missing_is_named(tmp_path, missing):
-    args = train_nmt.get_parser().parse_args(
-        [str(tmp_path), "--preset", "small", *LANGS, "--out", "out"]
-    )
-    setattr(args, missing, None)
-    with pytest.raises(InputError, match=rf"{missing.replace('_', '-')} is missing"):
-        train_nmt.check(args)
-
-
-def test_a_checkpoint_that_was_not_written_is_missed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(train_nmt, "run", lambda command, log: None)
-    assert train(tmp_path) == 2
-    assert "checkpoint_last.pt: was not written; see train.log" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -184,41 +140,6 @@ def test_a_command_that_fails_ends_with_its_last_line(tmp_path, script, message)
     with pytest.raises(InputError, match=message):
         train_nmt.run([train_nmt.sys.executable, "-c", script], tmp_path / "log")
     assert (tmp_path / "log").read_text()
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (
-            '… | INFO | train_inner | {"epoch": 1, "update": 0.25, "ppl": "9.5", '
-            '"num_updates": "100"}',
-            "  update 100, epoch 0.25: perplexity 9.5",
-        ),
-        (
-            '… | INFO | valid | {"epoch": 1, "valid_ppl": "8.1", "valid_num_updates": "200"}',
-            "  update 200, validation: perplexity 8.1",
-        ),
-        ("… | INFO | fairseq_cli.train | Start iterating over samples", None),
-    ],
-)
-def test_progress(line, expected):
-    assert train_nmt.progress(line) == expected
-
-
-def test_presets_are_listed(capsys):
-    assert train_nmt.main(["--list-presets"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "kobayashi: Kobayashi et al. (2020), EMNLP, and their published script" in lines
-    assert "  prepare.py --separate --vocab-size 10000 --no-dummy-prefix" in lines
-
-
-def test_a_list_that_nobody_reads_to_its_end_is_no_error(monkeypatch):
-    """As of `train_nmt.py --list-presets | head -1`."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        assert train_nmt.main(["--list-presets"]) == 0
 
 
 # From checkpoint to table

@@ -33,22 +33,11 @@ def test_bad_lines(line, message, tmp_path):
         read_frequencies(path)
 
 
-def test_a_no_break_space_is_part_of_its_word(tmp_path):
-    path = tmp_path / "freq.txt"
-    path.write_text("10\u00a0000 0\n", encoding="utf-8")
-    assert read_frequencies(path) == {"10\u00a0000": 0}
-
-
 def test_counts_of_words_or_of_pieces():
     words = Frequencies({"big": 3, "house": 1}, "a", SENTENCES)
     assert words(*SENTENCES[0]) == [3, 1, 1]
     pieces = Frequencies({"▁big": 3, "▁hou": 1}, "a", SENTENCES)
     assert pieces(*SENTENCES[0]) == [3, 1, 0]
-
-
-def test_the_bar_of_the_most_frequent():
-    frequencies = Frequencies({"big": 3, "house": 1, "a": 9}, "a", SENTENCES)
-    assert [frequencies.bar(top) for top in (0, 1, 2, 3, 100)] == [float("inf"), 9, 3, 1, 1]
 
 
 BAD = {
@@ -65,8 +54,3 @@ BAD = {
 def test_counts_that_are_refused(message):
     with pytest.raises(InputError, match="^freq.txt: " + re.escape(message)):
         Frequencies(BAD[message], "freq.txt", SENTENCES)
-
-
-def test_a_corpus_without_words():
-    with pytest.raises(InputError, match=r"^freq\.txt: has 0% of its pieces"):
-        Frequencies({"a": 1, "b": 2}, "freq.txt", [])

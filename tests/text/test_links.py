@@ -1,18 +1,13 @@
 """Links read and written: parse∘format is the identity, and every refusal says where and what."""
 
-import gzip
-import itertools
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text import links as links_module
 from fairseq_normalign.text.links import (
     Gold,
     GoldFile,
-    InMemory,
     LinkFile,
     format_links,
     parse_gold,
@@ -86,23 +81,8 @@ def test_parsing_what_was_formatted_gives_it_back(pairs, index, reverse):
     assert tokens == sorted(tokens)
 
 
-@given(links)
-def test_confidences_are_written_and_read_over(pairs):
-    pairs = list(pairs)
-    line = format_links(pairs, confidences=[1 / (n + 1) for n in range(len(pairs))])
-    assert parse_links(line) == set(pairs)
-
-
 def test_confidences_stay_with_their_links():
     assert format_links([(2, 0), (0, 1)], confidences=[0.25, 1], index=1) == "1-2:1.000 3-1:0.250"
-
-
-@given(st.text(max_size=30))
-def test_any_line_is_parsed_or_refused(line):
-    try:
-        assert all(s >= 0 and t >= 0 for s, t in parse_links(line))
-    except InputError as error:
-        assert "bad link" in str(error)
 
 
 NAACL = "0002 1 1 S\n0002 2 1 P\n0002 0 3\n4 1 2 S 0.9\n"
@@ -119,10 +99,6 @@ def test_naacl_sentences_without_links_become_empty(tmp_path):
     first = Gold({(0, 0)}, {(0, 0), (1, 0)})
     assert list(GoldFile(path, index=1)) == [none, first, none, Gold({(0, 1)}, {(0, 1)})]
     assert list(LinkFile(path, index=1)) == [set(), {(0, 0), (1, 0)}, set(), {(0, 1)}]
-
-
-def test_naacl_may_count_sentences_from_0(tmp_path):
-    assert list(LinkFile(write(tmp_path / "a", "0 1 1\n1 2 2\n"), index=1)) == [{(0, 0)}, {(1, 1)}]
 
 
 def test_naacl_is_filled_up_to_the_length_of_the_others(tmp_path):
@@ -185,23 +161,3 @@ def test_links_of_another_corpus_are_refused_before_the_work(tmp_path):
     refuse_other_count(naacl, 4)  # the last sentences have no links
     with pytest.raises(InputError, match="naacl has 2, the corpus has 1 lines"):
         refuse_other_count(naacl, 1)
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_what_never_ends_is_not_counted_to_the_end(tmp_path, monkeypatch, made):
-    monkeypatch.setattr(links_module, "MOST_MADE", 10)
-    monkeypatch.setattr(links_module, "MOST_COUNTED", 20)
-    endless = InMemory("endless", itertools.repeat(set()))
-    if not made:
-        endless = LinkFile("endless")
-        monkeypatch.setattr(links_module, "read_lines", lambda path: itertools.repeat("0-0\n"))
-    short = InMemory("short", [set(), set()])
-    count = 12 if made else 22
-    with pytest.raises(InputError, match=f"endless has more than {count}, short has 2 lines"):
-        list(read_together(endless, short))
-
-
-def test_gz_and_byte_order_mark_are_read_through(tmp_path):
-    with gzip.open(tmp_path / "a.gz", "wb") as file:
-        file.write(b"\xef\xbb\xbf0-0\r\n1-1\r\n")
-    assert list(LinkFile(tmp_path / "a.gz")) == [{(0, 0)}, {(1, 1)}]

@@ -51,8 +51,3 @@ def test_the_rule_equals_the_slow_twin(target_stop, source_stop):
     settled = settle_punctuation(soft, rows, columns)
     assert settled.tolist() == slow(soft, target_stop, source_stop)
     np.testing.assert_array_equal(soft, before)
-
-
-def test_ends_of_several_pieces_take_each_other():
-    settled = settle_punctuation(np.full((3, 4), 0.25), [1, 2], [2, 3])
-    assert settled.tolist() == [[0.25, 0.25, 0, 0], [0, 0, 0.5, 0.5], [0, 0, 0.5, 0.5]]

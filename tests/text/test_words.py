@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.words import (
     SCHEMES,
-    TextFile,
     join_pieces,
     normalise_bpe_name,
     word_ids,
@@ -56,39 +55,11 @@ def test_a_piece_over_several_words_is_refused():
         word_ids(["▁of▁the"], "sentencepiece", where="a:1")
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (None, "none"),
-        ("", "none"),
-        ("@@ ", "subword_nmt"),
-        ("@@", "subword_nmt"),
-        ("subword_nmt", "subword_nmt"),
-        ("sentencepiece", "sentencepiece"),
-        ("gpt2", "gpt2"),
-        ("hf_byte_bpe", "gpt2"),
-        ("_EOW", "_EOW"),
-        ("bert", "bert"),
-        ("##", "bert"),
-        ("none", "none"),
-        ("characters", "sentencepiece"),
-    ],
-)
-def test_names_of_schemes(name, expected):
-    assert normalise_bpe_name(name) == expected
-
-
 @pytest.mark.parametrize("name", ["byte_bpe", "bytes", "fastbpe2"])
 def test_other_schemes_are_refused_by_name(name):
     message = f"unsupported BPE '{name}'; expected to split text: .*; or to join pieces: sentence"
     with pytest.raises(InputError, match=message):
         normalise_bpe_name(name)
-
-
-def test_words_are_split_at_ascii_space_only(tmp_path):
-    path = tmp_path / "text"
-    path.write_text(" a\u00a0b\tc  d\n\n", encoding="utf-8")
-    assert list(TextFile(path)) == [["a\u00a0b", "c", "d"], []]
 
 
 @settings(deadline=None)
@@ -120,13 +91,3 @@ def test_ids_start_at_0_and_never_skip(pieces, bpe):
 def test_pieces_join_to_words(pieces, scheme, expected):
     pieces = pieces.split()
     assert join_pieces(pieces, word_ids(pieces, scheme), scheme) == expected
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(st.sampled_from("ab@▁Ġ_|#EOWÃ©"), min_size=1)), st.sampled_from(SCHEMES))
-def test_no_word_is_empty(pieces, scheme):
-    try:
-        ids = word_ids(pieces, scheme)
-    except InputError:
-        return
-    assert all(join_pieces(pieces, ids, scheme))
