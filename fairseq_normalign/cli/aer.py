@@ -1,4 +1,4 @@
-"""``normalign aer REF -i HYP [HYP …]``: score alignments against gold."""
+"""``normalign aer REF HYP [HYP …]``: score alignments against gold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Sampled = list[tuple[Gold, Sequence]]  # gold, and the links of all systems
 
 DESCRIPTION = """Alignment error rate, precision and recall of word alignments. stdout has the
 scores; warnings about files that look misread go to stderr."""
-EXAMPLE = "normalign aer test.talp --ref-index 1 -i hyp.pharaoh --confidence"
+EXAMPLE = "normalign aer test.talp hyp.pharaoh --gold-index 1 --confidence"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -51,12 +51,10 @@ def add_options(parser: ArgumentParser) -> None:
         "ref", metavar="REF", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines"
     )
     parser.add_argument(
-        "-i",
-        "--input",
-        nargs="+",
-        default=["-"],
-        metavar="HYP",
-        help="alignments to score; - is stdin (default: -)",
+        "hyp", metavar="HYP", nargs="*", help="alignments to score; - is stdin (default: -)"
+    )
+    parser.add_argument(
+        "-i", "--input", nargs="+", default=[], metavar="HYP", help="the same, anywhere"
     )
     add_reading_options(parser)
     add_statistics_options(parser)
@@ -78,8 +76,9 @@ def add_options(parser: ArgumentParser) -> None:
 def add_reading_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
     for side, name in (("ref", "gold"), ("hyp", "hypotheses")):
+        flags = [f"--{side}-index", *(["--gold-index"] if side == "ref" else [])]
         group.add_argument(
-            f"--{side}-index", type=int, choices=(0, 1), default=0, help=f"first word of the {name}"
+            *flags, type=int, choices=(0, 1), default=0, help=f"first word of the {name}"
         )
         group.add_argument(
             f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first"
@@ -129,6 +128,7 @@ def add_statistics_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     """Refuses options that do not fit together."""
+    args.input = [*args.hyp, *args.input] or ["-"]
     for kind in args.breakdown:
         for side in NEEDED_TEXTS.get(kind, []):
             if not getattr(args, side):
@@ -138,7 +138,7 @@ def check(args: Namespace) -> None:
     if readings.count("-") > 1:
         raise InputError("stdin ('-') can be read only once; expected files for the others")
     if args.paired and len(args.input) < 2:
-        raise InputError("--paired compares with the first HYP; expected two or more after -i")
+        raise InputError("--paired compares with the first HYP; expected two or more of them")
     check_outputs(args, *filter(None, readings))
 
 

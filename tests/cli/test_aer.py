@@ -37,6 +37,11 @@ def test_one_line_with_signature(files, capsys):
     assert err == ""
 
 
+def test_files_may_follow_the_gold(files, capsys):
+    assert main(["aer", files["gold"], files["good"], files["bad"], "--gold-index", "1", "-b"]) == 0
+    assert capsys.readouterr().out == "0.0\n66.7\n"
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
