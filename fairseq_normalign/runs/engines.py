@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -61,7 +62,8 @@ def run_in_processes(
     others = set(multiprocessing.active_children())
     with _silent_tracker():
         places = context.SimpleQueue()  # each worker takes one
-        pool = ProcessPoolExecutor(workers, context, _begin, (make, places))
+        pickled = bytes(ForkingPickler.dumps(make))
+        pool = ProcessPoolExecutor(workers, context, _begin, (pickled, places))
     for place in places_of(workers):
         places.put(place)
     try:
@@ -136,9 +138,11 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _begin(make: Make, places: Any) -> None:
+def _begin(pickled: bytes, places: Any) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    with first_import():  # what measures are made of may need fairseq
+        make = ForkingPickler.loads(pickled)
     _worker = Remote(make, places.get())
 
 

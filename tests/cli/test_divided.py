@@ -113,6 +113,7 @@ def test_workers(place, divided, tmp_path):
     output = tmp_path / "out.json"
     done = run(*command(place, name, output, "--workers", 2), installed=True)
     assert (output.read_bytes(), done.stdout) == (expected, printed)
+    assert "INFO" not in done.stderr  # of fairseq, which workers import, too
 
 
 def refused(words, message):
