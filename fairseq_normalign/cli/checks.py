@@ -27,7 +27,7 @@ INPUTS = (
 TEXTS = ("source_file", "target_file", "hypotheses")
 CHECKPOINTS = ("path", "reverse_path", "scratch")
 DATA_FILES = ("dict.*", "*.bin", "*.idx")
-OUTPUTS = ("output", "out", "plot", "plot_words")
+OUTPUTS = ("output", "plot", "plot_words")
 
 
 def flag(name: str) -> str:

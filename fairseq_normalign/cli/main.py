@@ -11,32 +11,44 @@ import sys
 
 from fairseq_normalign import progress
 from fairseq_normalign.cli import shell
+from fairseq_normalign.cli.parser import close_match
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.version import __version__
 
 # Modules are imported only when called: `normalign aer` must start without torch or fairseq.
-COMMANDS = {
-    "align": "word alignments of a corpus from a Transformer's attention",
-    "merge": "the shards of an alignment to one file",
-    "methods": "the soft methods and head scores that there are",
-    "plot": "a picture of one sentence pair's soft alignments",
-    "export": "weights, norms or vectors of a corpus, as arrays",
-    "heads": "what each attention head is worth, and what it does",
-    "roles": "what the heads of several models do, side by side",
-    "mixing": "how much context attention blocks mix in, by layer and category of tokens",
-    "import": "a model of Hugging Face as a fairseq checkpoint: OPUS-MT, NLLB, mBART, BERT, …",
-    "evolution": "what the states of each layer hold, and how layers and models differ",
-    "probe": "parts of speech that a linear classifier reads from the states of each layer",
-    "stats": "attention weights and norms by head, layer and category of tokens",
-    "convert": "a checkpoint as one of fairseq's own architecture, or back, or for Hugging Face",
-    "train-aligner": "a small alignment head for your models, trained on links without gold",
-    "symmetrize": "alignments of two directions to one",
-    "prune": "a smaller checkpoint: heads removed whose gates are closed, or by rank, or by name",
-    "gates": "how gates and relevance of heads went during a training",
-    "evaluate": "models side by side: heads, size, BLEU, chrF, AER, speed",
-    "report": "all of it on one page of HTML: alignments to browse, error rates, heads, mixing",
-    "aer": "score alignments against gold: AER, precision, recall",
+TASKS = {
+    "Align words": {
+        "align": "word alignments of a corpus from a translation model",
+        "methods": "list alignment methods and head scores",
+        "train-aligner": "train a small alignment head for your models, without gold",
+        "symmetrize": "combine alignments of two directions",
+        "aer": "score alignments against gold: AER, precision, recall",
+        "plot": "draw the alignment of one sentence pair",
+    },
+    "Analyse a model": {
+        "report": "write an HTML report: alignments to browse, error rates, heads, mixing",
+        "heads": "what each attention head is worth, and what it does",
+        "roles": "compare the head roles of several models",
+        "mixing": "how much context attention blocks mix in, by layer and token category",
+        "stats": "attention weights and norms by head, layer and token category",
+        "evolution": "how token representations change from layer to layer",
+        "probe": "parts of speech that a linear classifier reads from each layer",
+        "export": "write weights, norms or vectors of a corpus as arrays",
+    },
+    "Prune and train": {
+        "prune": "remove heads from a checkpoint: closed gates, by rank, or by name",
+        "gates": "how gates and relevance of heads changed during training",
+        "evaluate": "compare models: heads, size, BLEU, chrF, AER, speed",
+    },
+    "Convert models": {
+        "import": "convert a Hugging Face model to fairseq: OPUS-MT, NLLB, mBART, BERT, …",
+        "convert": "convert a checkpoint to another architecture, or to Hugging Face",
+    },
+    "Large corpora": {
+        "merge": "merge the shards of a run",
+    },
 }
+COMMANDS = [name for names in TASKS.values() for name in names]
 
 # What these read or write is text and JSON; all others may load a model.
 WITHOUT_MODELS = {"aer", "gates", "merge", "methods", "roles", "symmetrize"}
@@ -44,9 +56,11 @@ WITHOUT_MODELS = {"aer", "gates", "merge", "methods", "roles", "symmetrize"}
 
 def usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
-    first, last = "usage: normalign COMMAND [options]", "normalign COMMAND --help tells more."
-    return "\n".join([first, "", *lines, "", last])
+    lines = ["usage: normalign COMMAND [options]"]
+    for task, commands in TASKS.items():
+        lines += ["", f"{task}:"]
+        lines += [f"  {name:<{width}}  {summary}" for name, summary in commands.items()]
+    return "\n".join([*lines, "", "normalign COMMAND --help shows the options of a command."])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -89,7 +103,8 @@ def run(argv: list[str]) -> int:
         return 0
     name, *rest = argv
     if name not in COMMANDS:
-        shell.say(f"normalign: unknown command {name!r}; expected one of: {', '.join(COMMANDS)}")
+        advice = close_match(name, COMMANDS) or "see normalign --help"
+        shell.say(f"normalign: unknown command {name!r}; {advice}")
         return 2
     module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")

@@ -8,25 +8,25 @@ runs (``host.options``).
 from __future__ import annotations
 
 import re
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from fairseq_normalign.cli.checks import check_files, requires
 from fairseq_normalign.cli.model import place_model
+from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import from_0 as from_0
 from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
 from fairseq_normalign.options import share as share
-from fairseq_normalign.runs.folder import is_given
 
 MAX_TOKENS = 4000
 TOO_LONG = ("fail", "skip", "truncate")
-OURS = {"help", "quiet", "names", "data", "path"}  # of every command that runs a model
+OURS = {"help", "help_all", "quiet", "names", "data", "path"}  # of every command that runs a model
 BPE_FILES = {
     "sentencepiece_model": "sentencepiece",
     "bpe_codes": "subword_nmt",
@@ -36,31 +36,6 @@ BPE_FILES = {
 AddOptions = Callable[[ArgumentParser], Any]
 Check = Callable[[Namespace], None]
 ParseArgs = Callable[[Sequence[str]], Namespace]
-
-
-class HelpWithDefaults(RawDescriptionHelpFormatter):
-    """Adds the default to a help text that does not state it."""
-
-    def _get_help_string(self, action: Action) -> str:
-        text = action.help or ""
-        has_default = is_given(action.default) and action.default not in ("", SUPPRESS)
-        if has_default and "default" not in text:
-            return f"{text} (default: %(default)s)"
-        return text
-
-
-class CommandParser(ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def __init__(self, command: str, **options: Any):
-        prog, formatter = f"normalign {command}", HelpWithDefaults
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter, **options)
-        self.add_argument(
-            "-q", "--quiet", action="store_true", help="show neither progress nor warnings"
-        )
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}; see {self.prog} --help")
 
 
 def unchecked(args: Namespace) -> None:
@@ -112,7 +87,7 @@ def model_command(
         add_options(parser)
         args, unknown = parser.parse_known_args(argv)
         args.others, more_names = _apart(unknown)
-        refuse_unknown(args.others, args.user_dir, parser.prog)
+        refuse_unknown(args.others, args.user_dir, parser)
         place_model(args, [*args.names, *more_names], several=several)
         del args.names
         args.own = {action.dest for action in parser._actions if action not in handed_on}
@@ -296,7 +271,7 @@ def _apart(unknown: Sequence[str]) -> tuple[list[str], list[str]]:
     return others, names
 
 
-def refuse_unknown(words: Iterable[str], user_dir: str | None, command: str) -> None:
+def refuse_unknown(words: Iterable[str], user_dir: str | None, parser: CommandParser) -> None:
     """Refuses options that neither fairseq's generation nor another plugin has, and shards.
 
     fairseq's are in a list: asking its parser would mean to import it.
@@ -308,9 +283,9 @@ def refuse_unknown(words: Iterable[str], user_dir: str | None, command: str) -> 
     known = set(listed.split())
     for name in names:
         if name in ("--num-shards", "--shard-id"):  # the command would take the whole corpus
-            raise InputError(f"{name} cannot be used with {command}")
+            raise InputError(f"{name} cannot be used with {parser.prog}")
         if name not in known and not (user_dir and _is_in_plugin(name, Path(user_dir))):
-            raise InputError(f"unknown option {name}; see --help, and fairseq-generate --help")
+            parser.refuse_option(name, known)
 
 
 def _is_in_plugin(name: str, folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""``normalign prune --path CHECKPOINT --out FILE``: a checkpoint without some of its heads."""
+"""``normalign prune MODEL -o FILE``: a checkpoint without some of its heads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: t
 W_K and W_V and their columns of W_O. The result is an ordinary checkpoint for fairseq's commands
 with --user-dir. Without other options, the heads whose gates are closed go (trained with
 --gate-heads). DATA, and a corpus as in normalign align, are for --by SCORE alone."""
-EXAMPLE = """normalign prune --path gated/checkpoint_last.pt --out small.pt
-         normalign prune data-bin --path best.pt --keep-top 20 --by norm --out small.pt"""
+EXAMPLE = """normalign prune gated/checkpoint_last.pt -o small.pt
+         normalign prune deen/ a.de a.en --keep-top 18 --by norm -o small.pt"""
 OWN_RANKS = ("gate", "random")  # that need no corpus
 
 
@@ -38,7 +38,9 @@ def check(args: Namespace) -> None:
 def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("pruning")
-    group.add_argument("--out", metavar="FILE", required=True, help="the checkpoint to write")
+    group.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the checkpoint to write"
+    )
     group.add_argument(
         "--close-rule",
         choices=CLOSE_RULES,
@@ -64,10 +66,10 @@ def add_options(parser: ArgumentParser) -> None:
     options.add_limit_option(group)
     group.add_argument("--seed", type=int, default=1, help="for --by random")
     group.add_argument(
-        "--kinds",
+        "--attention",
         default=",".join(KINDS),
-        metavar="KINDS",
-        help="--keep-top chooses among these, and keeps all others",
+        metavar="NAMES",
+        help="--keep-top ranks the heads of these attentions, and keeps all others",
     )
 
 
@@ -81,7 +83,7 @@ def main(args: Namespace) -> None:
     prunable = Prunable(args.path, args.close_rule)
     kept = heads_to_keep(args, prunable)
     before = prunable.megabytes
-    prunable.write(kept, args.out)
+    prunable.write(kept, args.output)
     print(paragraph(prunable.heads_table(kept)))
     print(f"{prunable.megabytes:.1f} MB of parameters; before, {before:.1f} MB")
 
@@ -94,7 +96,7 @@ def heads_to_keep(args: Namespace, prunable: Prunable) -> list[Head]:
         return [head for head in prunable.heads if head not in dropped]
     if args.by is None:
         return prunable.open_heads()
-    kinds = parse_kinds("--kinds", args.kinds)
+    kinds = parse_kinds("--attention", args.attention)
     ranks = ranks_of_heads(args, prunable)
     eligible = {head: rank for head, rank in ranks.items() if head.kind in kinds}
     return prunable.top_heads(eligible, args.keep_top)

@@ -13,6 +13,7 @@ from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
@@ -37,8 +38,8 @@ EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece
 
 
 def parse_args(argv: Sequence[str]) -> Namespace:
-    if not {"-h", "--help"} & set(argv):  # help is that of all options
-        parser = options.CommandParser("report")
+    if not {"-h", "--help", "--help-all"} & set(argv):  # help is that of all options
+        parser = CommandParser("report")
         add_page_options(parser)
         args, of_model = parser.parse_known_args(argv)
         if not of_model:

@@ -19,16 +19,16 @@ EXAMPLE = "normalign roles full.json pruned-18.json pruned-9.json --plot roles.p
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("heads", metavar="FILE.json", nargs="+", help="of normalign heads -o")
     parser.add_argument(
-        "--kinds",
+        "--attention",
         default="encoder",
-        metavar="KINDS",
-        help="of attention: encoder, decoder, or both with a comma between",
+        metavar="NAMES",
+        help="encoder, decoder, or both with a comma between",
     )
     add_output_options(parser)
 
 
 def check(args: Namespace) -> None:
-    args.kinds = parse_kinds("--kinds", args.kinds)
+    args.attention = parse_kinds("--attention", args.attention)
     check_outputs(args, *args.heads)
 
 
@@ -38,4 +38,4 @@ parse_args = command("roles", DESCRIPTION, EXAMPLE, add_options, check)
 def main(args: Namespace) -> None:
     from fairseq_normalign.heads.role_comparison import compared
 
-    show(compared(args.heads, args.kinds), args)
+    show(compared(args.heads, args.attention), args)

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,10 +173,14 @@ def test_quiet_commands_show_neither_warnings_nor_progress(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("command", entry.COMMANDS)
-def test_every_command_can_be_quiet(command, capsys):
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
-    assert "-q, --quiet" in capsys.readouterr().out
+def test_help_shows_the_options_that_matter(command, capsys):
+    shown = {}
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit):
+            main([command, option])
+        shown[option] = re.findall(r"^  (?=-).*?(--[a-z-]+)", capsys.readouterr().out, re.M)
+    assert {"--help", "--help-all", "--quiet"} <= set(shown["--help"]) <= set(shown["--help-all"])
+    assert len(shown["--help"]) <= 20
 
 
 def test_a_warning_does_not_cut_into_a_progress_bar(monkeypatch):
@@ -221,4 +226,6 @@ def test_no_command_and_unknown_ones(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("normalign ")
     assert main(["alignment"]) == 2
-    assert "normalign: unknown command 'alignment'; expected one of: " in capsys.readouterr().err
+    assert "unknown command 'alignment'; did you mean align?" in capsys.readouterr().err
+    assert main(["translate"]) == 2
+    assert "unknown command 'translate'; see normalign --help" in capsys.readouterr().err

@@ -208,7 +208,10 @@ def test_scores_on_a_corpus(measured, scores, tmp_path, by, capsys):
         (["--keep-top", 3, "--by", "norm"], "--by norm needs DATA: it is measured on a corpus"),
         (["--keep", "cross.9.1"], r"head cross\.9\.1: the model has no such head"),
         (["--drop", "cross-1"], "'cross-1' is no head"),
-        (["--keep-top", 3, "--by", "random", "--kinds", "self"], "--kinds self: unknown attention"),
+        (
+            ["--keep-top", 3, "--by", "random", "--kinds", "self"],
+            "--attention self: unknown attention",
+        ),
     ],
 )
 def test_bad_input(checkpoint, tmp_path, options, message):

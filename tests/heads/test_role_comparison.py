@@ -122,7 +122,7 @@ def test_files_of_something_else(heads, more, kind, message, tmp_path):
     ("options", "message"),
     [
         (["--plot", "roles.txt"], "--plot roles.txt: expected a name that ends in"),
-        (["--kinds", "self"], "--kinds self: unknown attention 'self'"),
+        (["--kinds", "self"], "--attention self: unknown attention 'self'"),
         (["-o", "{file}"], "would overwrite the input"),
         (["no.json"], "no.json"),
     ],

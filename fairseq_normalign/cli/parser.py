@@ -1,0 +1,122 @@
+"""The parser of a command: what ``--help`` shows, old names of options, and "did you mean"."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.runs.folder import is_given
+
+# Old names of options, which commands still take; --help does not show them.
+OLD_NAMES = {
+    "prune": {"--out": "--output", "--kinds": "--attention"},
+    "roles": {"--kinds": "--attention"},
+}
+
+# Options that only --help-all shows: how fairseq names a model and reads text; how work is divided;
+# fine points of alignments, of scores, and of heads, layers and pages.
+RARE = """
+--path --data --gen-subset --fp16 --source-lang --target-lang --user-dir --model-overrides --bpe
+--sentencepiece-model --source-sentencepiece-model --target-sentencepiece-model --bpe-codes
+--source-bpe-codes --target-bpe-codes --bpe-vocab-file --tokenizer --post-process --source-file
+--target-file --hypotheses --too-long --reverse-data --beam --lenpen
+
+--restart --num-shards --shard-id --engine --ray-address --chunk
+
+--head --step --eos --source-merge --target-merge --evidence --learn-pairs --reverse-gold --all
+--methods --heads --width --null-weight --epochs --lexicon --decision
+
+--reverse-ref --ref-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
+--count-source --count-target --variant --rev-order
+
+--confidence-eos --relevance-mode --ablation-bleu --tokenize --conllu-apart --frequencies
+--positional-threshold --rare-threshold --rare-top --syntactic-margin --lowercase --max-length
+--mask-share --seed --category --ranks --average --types --occurrences --neighbours --clusters
+--tokens --groups --bounds --test-share --close-rule --scratch --dtype --max-gigabytes
+--max-megabytes --max-sentences --title
+"""
+
+
+class CommandHelp(RawDescriptionHelpFormatter):
+    """Adds the default to a help text that does not state it."""
+
+    def _get_help_string(self, action: Action) -> str:
+        text = action.help or ""
+        has_default = is_given(action.default) and action.default not in ("", (), SUPPRESS)
+        if has_default and "default" not in text:
+            return f"{text} (default: %(default)s)"
+        return text
+
+
+class HelpAll(Action):
+    """``--help-all``: the help of all options."""
+
+    def __call__(self, parser: ArgumentParser, *given: Any) -> NoReturn:
+        print(ArgumentParser.format_help(parser))
+        parser.exit()
+
+
+class CommandParser(ArgumentParser):
+    """Knows old names of options, hides rare ones in ``--help``, and says errors in one line."""
+
+    def __init__(self, command: str, **options: Any):
+        prog = f"normalign {command}"
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=CommandHelp, **options)
+        self.old_names = OLD_NAMES.get(command, {})
+        self.add_argument(
+            "--help-all", action=HelpAll, nargs=0, help="show all options, also rare ones"
+        )
+        self.add_argument(
+            "-q", "--quiet", action="store_true", help="show neither progress nor warnings"
+        )
+
+    def format_help(self) -> str:
+        rare = set(RARE.split())
+        for action in self._actions:
+            if rare.intersection(action.option_strings):
+                action.help = SUPPRESS
+        for group in self._action_groups:
+            if all(action.help is SUPPRESS for action in group._group_actions):
+                group.description = None  # nor is the title of an empty group shown
+        return super().format_help()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        return super().parse_known_args(list(map(self._current, args)), namespace)
+
+    def _current(self, word: str) -> str:
+        """An option by its current name."""
+        name, equals, value = word.partition("=")
+        return self.old_names.get(name, name) + equals + value
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: Namespace | None = None
+    ) -> Namespace:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        for word in unknown:
+            if word.startswith("-"):
+                self.refuse_option(word)
+            raise InputError(f"{word}: unexpected; see {self.prog} --help")
+        return parsed
+
+    def refuse_option(self, name: str, others: Iterable[str] = ()) -> NoReturn:
+        """Refuses an unknown option.
+
+        Args:
+            others: options that the command takes besides its own.
+        """
+        close = close_match(name, self._option_string_actions) or close_match(name, others)
+        raise InputError(f"unknown option {name}; {close or f'see {self.prog} --help-all'}")
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+def close_match(name: str, known: Iterable[str]) -> str:
+    """A question that names what was probably meant, if anything is close."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}?" if close else ""
