@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -38,45 +39,38 @@ class TokenTable:
 
     def __init__(self, side: Side, categories: Categories, ranks: Ranks):
         self.side, self.categories, self.ranks = side, categories, ranks
-        self._tokens: dict[tuple[int, bool, bool], tuple[Token, int]] = {}
+        self.token = cache(self._token)
 
-    def token(self, index: int, is_special: bool, continues: bool) -> tuple[Token, int]:
+    def _token(self, index: int, is_special: bool, continues: bool) -> tuple[Token, int]:
         """A token and its category."""
-        key = index, is_special, continues
-        if key not in self._tokens:
-            (symbol,) = self.side.symbols([index])
-            letters = without_mark(symbol, self.side.segmentation.scheme)
-            token = Token(index, symbol, letters, is_special, continues)
-            self._tokens[key] = token, self.categories.index(token)
-        return self._tokens[key]
+        (symbol,) = self.side.symbols([index])
+        letters = without_mark(symbol, self.side.segmentation.scheme)
+        token = Token(index, symbol, letters, is_special, continues)
+        return token, self.categories.index(token)
 
     def batch(self, ids: Tensor, words: Tensor, sentences: Sequence[Sentence]) -> TokenBatch:
-        """The tokens of a batch.
+        """The tokens of a batch, on the device of what the model reads.
 
         Args:
             ids: what the model reads, (B, T).
             words: the word of each token, -1 for special ones, -2 for padding, (B, T).
             sentences: that the words are of.
         """
+        categories = np.full(words.shape, -1)
+        ranks = np.full(words.shape, np.nan, dtype=np.float32)
         rows = zip(ids.tolist(), words.tolist(), sentences, strict=True)
-        known = torch.tensor([self._known(*row) for row in rows])  # (B, T, 2)
-        return TokenBatch(known[..., 0].long(), known[..., 1], words == MARK)
-
-    def _known(
-        self, ids: Sequence[int], words: Sequence[int], sentence: Sentence
-    ) -> list[tuple[float, float]]:
-        """The category and the rank of each token of a sentence."""
-        known = []
-        before = PADDING
-        for index, word in zip(ids, words, strict=True):
-            if word == PADDING:
-                known.append((-1.0, float("nan")))
-                continue
-            token, category = self.token(index, word == MARK, word >= 0 and word == before)
-            text = token.symbol if word == MARK else sentence.text[word]
-            known.append((float(category), self.ranks(token, text)))
-            before = word
-        return known
+        for row, (of_ids, of_words, sentence) in enumerate(rows):
+            before = PADDING
+            for place, (index, word) in enumerate(zip(of_ids, of_words, strict=True)):
+                if word == PADDING:
+                    continue
+                token, category = self.token(index, word == MARK, word >= 0 and word == before)
+                text = token.symbol if word == MARK else sentence.text[word]
+                categories[row, place] = category
+                ranks[row, place] = self.ranks(token, text)
+                before = word
+        known = torch.from_numpy(categories), torch.from_numpy(ranks), words == MARK
+        return TokenBatch(*(of_tokens.to(ids.device) for of_tokens in known))
 
 
 def memberships(categories: Tensor, number: int) -> Tensor:
@@ -119,9 +113,9 @@ class BlockBatch(NamedTuple):
     def by_kind(self) -> dict[str, dict[int, Block]]:
         """The blocks of each kind of attention, by layer from 0."""
         kinds: dict[str, dict[int, Block]] = {}
-        for kind, layer in sorted(self.blocks, key=lambda name: name[1]):
-            kinds.setdefault(kind, {})[layer] = self.blocks[kind, layer]
-        return {kind: kinds[kind] for kind, _ in self.blocks}
+        for (kind, layer), block in self.blocks.items():  # in the order of the forward pass
+            kinds.setdefault(kind, {})[layer] = block
+        return kinds
 
     def queries(self, kind: str) -> TokenBatch:
         return self.tokens[KINDS[kind].queries]
@@ -144,28 +138,22 @@ def block_batches(
         pairs: by line, from 0.
     """
     lines = list(pairs)
+    kinds = running_kinds(forcing)
     for numbered in numbered_batches(pairs.values(), max_tokens=max_tokens, progress=progress):
-        numbers = [lines[number] for number, _ in numbered]
-        yield _run(forcing, [pair for _, pair in numbered], tables, numbers)
-
-
-def _run(
-    forcing: TeacherForcing,
-    batch: list[Pair],
-    tables: Mapping[str, TokenTable],
-    lines: Sequence[int],
-) -> BlockBatch:
-    """The blocks of a batch; nothing of it stays when the next one is run."""
-    blocks = recorded_blocks(forcing, batch, running_kinds(forcing))
-    device = next(forcing.model.parameters()).device
-    source, target, _ = forcing.tensors(batch)
-    tokens = {}
-    for side, name in texts_of(forcing).items():
-        ids = source if name == "source" else target
-        sentences = [getattr(pair, name) for pair in batch]
-        of_side = tables[side].batch(ids.cpu(), read_words(batch, name), sentences)
-        tokens[side] = TokenBatch(*(known.to(device) for known in of_side))
-    return BlockBatch(blocks, tokens, [pair.where for pair in batch], lines)
+        batch = [pair for _, pair in numbered]
+        source, target, _ = forcing.tensors(batch)
+        tokens = {}
+        for side, name in texts_of(forcing).items():
+            ids = source if name == "source" else target
+            sentences = [getattr(pair, name) for pair in batch]
+            tokens[side] = tables[side].batch(ids, read_words(batch, name), sentences)
+        # The blocks have no name here, so that they are gone when the next batch is run.
+        yield BlockBatch(
+            recorded_blocks(forcing, batch, kinds),
+            tokens,
+            [pair.where for pair in batch],
+            [lines[number] for number, _ in numbered],
+        )
 
 
 def running_kinds(forcing: TeacherForcing) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,6 @@ from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
 from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.layers.block_pass import (
-    BlockBatch,
     TokenTable,
     block_batches,
     running_kinds,
@@ -126,8 +125,14 @@ class Blocks:
         for side, name in texts_of(models.forcing).items():
             reader: Side = getattr(models.reader, name)
             symbols += reader.symbols(range(len(reader.dictionary)))
-            sentences = [getattr(pair, name) for pair in pairs]
-            of_words[side] = self._are_of_words(reader, sentences)
+            counted = self._counted(reader)
+            spelled = []
+            for pair in pairs:
+                sentence: Sentence = getattr(pair, name)
+                words = [sentence.text[word] for word in sentence.words if word >= 0]
+                spelled.append((reader.pieces(sentence), words))
+            if counted is not None:
+                of_words[side] = Frequencies(counted.counts, counted.name, spelled).of_words
         self.options.categories.check_vocabulary(symbols)
         say = weights_say(models.forcing.model, kinds) if self.options.statistics else {}
         return {"kinds": kinds, "of_words": of_words, "weights": say}
@@ -139,17 +144,6 @@ class Blocks:
         if self.options.ranks == "ids":
             return None
         return Counted(side.vocabulary.counts, f"the {side.name} dictionary")
-
-    def _are_of_words(self, side: Side, sentences: Sequence[Sentence]) -> bool:
-        """Whether counts are of words rather than of pieces, by some sentences of the corpus."""
-        counted = self._counted(side)
-        if counted is None:
-            return False
-        spelled = []
-        for sentence in sentences:
-            words = [sentence.text[word] for word in sentence.words if word >= 0]
-            spelled.append((side.pieces(sentence), words))
-        return Frequencies(counted.counts, counted.name, spelled).of_words
 
     def chunk(
         self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
@@ -168,7 +162,7 @@ class Blocks:
             max_tokens=options.max_tokens,
             progress=progress,
         ):
-            _count_tokens(sums, batch, options.categories)
+            sums.add("sentences.sum", np.array([len(batch.lines)]))
             if options.mixing:
                 add_mixing(sums, batch, options.categories)
             if options.statistics:
@@ -195,7 +189,6 @@ class Blocks:
         arrays, categories = total.arrays, self.options.categories
         if "sentences.sum" not in arrays:
             raise InputError("attention cannot be measured on a corpus without words")
-        categories.check_counts(arrays["tokens.sum"].tolist())
         mixing, statistics = {}, {}
         for kind in prepared["kinds"]:
             if self.options.mixing:
@@ -204,14 +197,6 @@ class Blocks:
                 known = prepared["weights"][kind]
                 statistics[kind] = statistics_of(arrays, kind, known, categories)
         return BlockSurvey(int(arrays["sentences.sum"][0]), mixing, statistics)
-
-
-def _count_tokens(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
-    """Counts the sentences, and the tokens of each category on all sides."""
-    sums.add("sentences.sum", np.array([len(batch.places)]))
-    for tokens in batch.tokens.values():
-        found = tokens.categories[tokens.categories >= 0]
-        sums.add("tokens.sum", found.bincount(minlength=len(categories.names)).cpu().numpy())
 
 
 def survey_blocks(

@@ -56,27 +56,11 @@ class Categories:
         """Refuses a category of the user that no symbol of the dictionaries is in."""
         known = list(symbols)
         for category in self.listed:
-            if category.pattern is None:
-                continue
-            expression = re.compile(category.pattern)
-            if not any(expression.fullmatch(symbol) for symbol in known):
+            pattern = category.pattern
+            if pattern and not any(re.fullmatch(pattern, symbol) for symbol in known):
                 raise InputError(
-                    f"--category {category.name}={category.pattern}: matches no token of the "
-                    "dictionary; expected a regular expression of whole tokens, as they stand there"
-                )
-
-    def check_counts(self, counts: Sequence[int]) -> None:
-        """Refuses a category of the user that has fewer than two tokens of the corpus.
-
-        Args:
-            counts: of the tokens of each category of ``names``.
-        """
-        for category, count in zip(self.listed, counts[:-1], strict=True):
-            if category.pattern is not None and count < 2:
-                found = "one token" if count else "no token"
-                raise InputError(
-                    f"--category {category.name}={category.pattern}: matches {found} of the "
-                    "corpus; expected two at least"
+                    f"--category {category.name}={pattern}: matches no token of the dictionary; "
+                    "the regular expression must match a whole token as it stands there"
                 )
 
 
@@ -91,13 +75,13 @@ def _is_period_or_comma(token: Token) -> bool:
     return token.letters in (".", ",")
 
 
-def _is_one_of(symbols: Sequence[str], token: Token) -> bool:
-    return token.symbol in symbols
+def _matches(pattern: str, token: Token) -> bool:
+    return re.fullmatch(pattern, token.symbol) is not None
 
 
-CLS = Category("[CLS]", partial(_is_one_of, ("[CLS]", "<s>")))
-SEP = Category("[SEP]", partial(_is_one_of, ("[SEP]", "</s>")))
-MASK = Category("[MASK]", partial(_is_one_of, ("[MASK]", "<mask>")))
+CLS = Category("[CLS]", partial(_matches, r"\[CLS\]|<s>"))
+SEP = Category("[SEP]", partial(_matches, r"\[SEP\]|</s>"))
+MASK = Category("[MASK]", partial(_matches, r"\[MASK\]|<mask>"))
 SPECIAL = Category("special", attrgetter("is_special"))
 PERIOD_COMMA = Category("period/comma", _is_period_or_comma)
 
@@ -127,7 +111,7 @@ def parse_categories(preset: str, texts: Sequence[str]) -> Categories:
     names = [category.name for category in listed]
     for name in names:
         if names.count(name) > 1 or name in (REST, OVERALL):
-            raise InputError(f"--category {name}: this name is taken; expected another one")
+            raise InputError(f"--category {name}: this name is taken; choose another one")
     return Categories(tuple(listed), REST)
 
 
@@ -137,17 +121,13 @@ def _parse(text: str) -> Category:
     if not (name and separator and pattern):
         raise InputError(f"--category {text}: expected NAME=REGEX, as in 'comma=▁?,'")
     try:
-        expression = re.compile(pattern)
+        re.compile(pattern)
     except re.error as error:
         raise InputError(
-            f"--category {text}: {error}; expected a regular expression, with brackets of tokens "
-            r"such as \[CLS\] escaped"
+            f"--category {text}: {error}; this is no regular expression (escape the brackets of "
+            r"tokens such as \[CLS\])"
         ) from None
-    return Category(name, partial(_fits, expression), pattern)
-
-
-def _fits(expression: re.Pattern[str], token: Token) -> bool:
-    return expression.fullmatch(token.symbol) is not None
+    return Category(name, partial(_matches, pattern), pattern)
 
 
 LEFT_OUT = math.nan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter
@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fairseq_normalign.attention.block import Block as AttentionBlock
+from fairseq_normalign.attention.contributions import Recorded, wide
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.host.attention_modules import (
@@ -25,6 +27,7 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
+    TokenBatch,
     add_occurrences,
     divided,
     memberships,
@@ -32,11 +35,6 @@ from fairseq_normalign.layers.block_pass import (
 )
 from fairseq_normalign.layers.categories import Categories
 from fairseq_normalign.layers.mixing import MixingResult
-from fairseq_normalign.layers.weight_and_norm import (
-    expansion_rate,
-    received_weights,
-    singular_values,
-)
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.results.blocks import (
     Block,
@@ -129,26 +127,19 @@ def add_statistics(sums: Gathered, batch: BlockBatch, categories: Categories) ->
             if block.recorded.weights.shape[1]:
                 blocks[layer] = block
                 check_finite(block.recorded.norms.transformed, batch.places)
-        keys = batch.keys(kind)
         queries = batch.queries(kind).categories >= 0
-        tokens = SeenTokens(queries, keys.categories, keys.ranks, KINDS[kind].causal)
+        tokens = SeenTokens(queries, batch.keys(kind), KINDS[kind].causal)
         draws = Draws(batch.lines, len(KINDS) + number)
-        add_attentions(sums, f"statistics.{kind}", blocks, tokens, len(categories.names), draws)
+        if blocks:
+            add_attentions(sums, f"statistics.{kind}", blocks, tokens, len(categories.names), draws)
 
 
 class SeenTokens(NamedTuple):
     """The tokens of a batch, as queries and as keys."""
 
     queries: Tensor  # whether there is a token, (B, T)
-    categories: Tensor  # of the keys, -1 for padding, (B, S)
-    ranks: Tensor  # of the keys, nan for what is left out, (B, S)
+    keys: TokenBatch  # (B, S)
     causal: bool  # whether a query sees only what is not behind it
-
-    @property
-    def visible(self) -> Tensor:
-        """Whether a query sees a key, (B, T, S)."""
-        visible = self.queries.unsqueeze(2) & self.categories.ge(0).unsqueeze(1)
-        return visible.tril() if self.causal else visible
 
 
 def add_attentions(
@@ -160,23 +151,36 @@ def add_attentions(
     draws: Draws,
 ) -> None:
     """Adds the blocks of one kind that have heads, by layer, and the tokens that they see."""
+    queries, keys, causal = tokens
+    visible = queries.unsqueeze(2) & keys.categories.ge(0).unsqueeze(1)  # (B, T, S)
+    if causal:
+        visible = visible.tril()
     received, transformed = [], []
     for layer, block in blocks.items():
-        norms = block.recorded.norms.transformed  # (B, H, S)
-        weights = received_weights(block.recorded, tokens.queries)
-        _add_layer(sums, f"{name}.{layer}", block, weights, tokens.categories, categories)
+        weights = received_weights(block.recorded, queries)
+        _add_layer(sums, f"{name}.{layer}", block, weights, keys.categories, categories)
         for category in range(categories):
-            _add_cells(sums, f"{name}.cells-{category}", block, tokens, category, draws)
+            of_category = visible & keys.categories.eq(category).unsqueeze(1)
+            _add_cells(sums, f"{name}.cells-{category}", block.recorded, of_category, draws)
         received.append(weights.mean(1))
-        transformed.append(norms.mean(1))
-    if blocks:
-        # Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S). α comes as the
-        # mean over all queries, and is kept as that over those that see the key.
-        seen_by = tokens.visible.sum(1).clamp(min=1)  # (B, S)
-        of_visible = torch.stack(received).mean(0) * tokens.queries.sum(1, keepdim=True) / seen_by
-        means = [of_visible, torch.stack(transformed).mean(0)]
-        columns = [tokens.ranks, tokens.categories, *means]
-        add_occurrences(sums, f"{name}.occurrences", columns, tokens.ranks.isfinite(), draws)
+        transformed.append(block.recorded.norms.transformed.mean(1))
+    # Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S). α comes as the mean
+    # over all queries, and is kept as that over those that see the key.
+    seen_by = visible.sum(1).clamp(min=1)
+    of_visible = torch.stack(received).mean(0) * queries.sum(1, keepdim=True) / seen_by
+    columns = [keys.ranks, keys.categories, of_visible, torch.stack(transformed).mean(0)]
+    add_occurrences(sums, f"{name}.occurrences", columns, keys.ranks.isfinite(), draws)
+
+
+def received_weights(recorded: Recorded, queries: Tensor) -> Tensor:
+    """The weight that each key gets, mean over the queries of its sentence, (B, H, S).
+
+    Args:
+        queries: 1 for tokens and 0 for padding, (B, T).
+    """
+    weights = wide(recorded.weights)
+    shares = queries.to(weights.dtype) / queries.sum(1, keepdim=True)
+    return torch.einsum("bhts,bt->bhs", weights, shares)
 
 
 def _add_layer(
@@ -210,19 +214,11 @@ def _add_layer(
     sums.add(f"{name}.having.sum", counts.gt(0).sum(0).cpu().numpy())
 
 
-def _add_cells(
-    sums: Gathered,
-    name: str,
-    block: AttentionBlock,
-    tokens: SeenTokens,
-    category: int,
-    draws: Draws,
-) -> None:
-    """Cells that a query sees, of one category of their keys, all heads together."""
-    visible = tokens.visible & tokens.categories.eq(category).unsqueeze(1)  # (B, T, S)
-    places = visible.cpu().numpy().nonzero()  # sentences, queries, keys
-    weights = block.recorded.weights.float().cpu().numpy()
-    norms = block.recorded.norms.transformed.cpu().numpy()
+def _add_cells(sums: Gathered, name: str, recorded: Recorded, cells: Tensor, draws: Draws) -> None:
+    """Adds α and ‖f(x)‖ of some cells (B, T, S) to a sample, all heads together."""
+    places = cells.cpu().numpy().nonzero()  # sentences, queries, keys
+    weights = recorded.weights.float().cpu().numpy()
+    norms = recorded.norms.transformed.cpu().numpy()
     heads = norms.shape[1]
 
     def rows_at(numbers: np.ndarray) -> np.ndarray:
@@ -231,7 +227,7 @@ def _add_cells(
         alpha = weights[sentence, head, query, key]
         return np.stack([alpha, norms[sentence, head, key]], axis=1)
 
-    of_lines = np.bincount(places[0], minlength=len(visible)) * heads
+    of_lines = np.bincount(places[0], minlength=len(cells)) * heads
     sums.sample(name, draws(of_lines.tolist()), rows_at)
 
 
@@ -244,47 +240,37 @@ def statistics_of(
         known: of each layer that has heads, what its weights say (``weights_say``).
     """
     own = arrays_of(arrays, f"statistics.{kind}.")
-    layers = [_layer_statistics(own, kind, number, known[number]) for number in known]
+    layers = []
+    for number, of_weights in known.items():
+        found = arrays_of(own, f"{number}.")
+        heads = [Head(kind, int(number), head) for head in of_weights["heads"]]
+        of_layer = LayerStatistics(
+            layer=int(number),
+            transformed=lengths_of(found["transformed.moments"]),
+            inputs=lengths_of(found["inputs.moments"]),
+            weights=found["weights.sum"] / found["sentences.sum"],
+            weighted=found["weighted.sum"] / found["sentences.sum"],
+            by_category=divided(found["by_category.sum"], found["having.sum"]),
+            **{**of_weights, "heads": heads},
+        )
+        layers.append(of_layer)
+
+    def relation(name: str, first: int, second: int) -> Relation:
+        columns = own[f"{name}.sample"].T[1:]  # without the numbers that rows drew
+        rho = spearman(columns[first], columns[second])
+        return Relation(rho, columns.shape[1], int(own[f"{name}.sum"][0]))
+
     of_cells = [f"cells-{category}" for category in range(len(categories.names))]
     return Statistics(
         categories=categories.names,
         layers=layers,
         transformed=pooled(own[f"{number}.transformed.moments"] for number in known),
         inputs=pooled(own[f"{number}.inputs.moments"] for number in known),
-        cells=[_relation(own, name, 0, 1) for name in of_cells],
-        rank_weights=_relation(own, "occurrences", 0, 2),
-        rank_norms=_relation(own, "occurrences", 0, 3),
-        sampled_cells=[_rows(own, name) for name in of_cells],
-        occurrences=_rows(own, "occurrences"),
-    )
-
-
-def _rows(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Those of a sample, without the numbers that they drew."""
-    return arrays[f"{name}.sample"][:, 1:]
-
-
-def _relation(arrays: Mapping[str, np.ndarray], name: str, first: int, second: int) -> Relation:
-    """Of two columns of a sample."""
-    columns = _rows(arrays, name).T
-    seen = int(arrays[f"{name}.sum"][0])
-    return Relation(spearman(columns[first], columns[second]), columns.shape[1], seen)
-
-
-def _layer_statistics(
-    arrays: Mapping[str, np.ndarray], kind: str, number: str, known: Mapping[str, Any]
-) -> LayerStatistics:
-    """What was gathered of one attention, and what its parameters tell."""
-    own, layer = arrays_of(arrays, f"{number}."), int(number)
-    heads = [Head(kind, layer, head) for head in known["heads"]]
-    return LayerStatistics(
-        layer=layer,
-        transformed=lengths_of(own["transformed.moments"]),
-        inputs=lengths_of(own["inputs.moments"]),
-        weights=own["weights.sum"] / own["sentences.sum"],
-        weighted=own["weighted.sum"] / own["sentences.sum"],
-        by_category=divided(own["by_category.sum"], own["having.sum"]),
-        **{**known, "heads": heads},
+        cells=[relation(name, 0, 1) for name in of_cells],
+        rank_weights=relation("occurrences", 0, 2),
+        rank_norms=relation("occurrences", 0, 3),
+        sampled_cells=[own[f"{name}.sample"][:, 1:] for name in of_cells],
+        occurrences=own["occurrences.sample"][:, 1:],
     )
 
 
@@ -301,28 +287,69 @@ def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, A
 def affine(attention) -> dict[str, Any]:
     """Singular values and expansion rates of f, gates included: of each head, and of all."""
     values = value_projection(attention)
-    by_head = (head_count(attention), -1)
-    weight = values.weight.detach()
+    weight, out = values.weight.detach(), out_weight(attention).detach()
     bias = weight.new_zeros(len(weight)) if values.bias is None else values.bias.detach()
-    out = out_weight(attention).detach()
-    singular, rates = [], []
-    of_heads = zip(
-        weight.unflatten(0, by_head),
-        bias.unflatten(0, by_head),
-        out.unflatten(1, by_head).unbind(1),
-        strict=True,
-    )
-    for parts in of_heads:
-        of_head = singular_values(*parts)
-        singular.append(of_head.tolist())
-        rates.append(expansion_rate(of_head, weight.shape[1]))
     added = out_bias(attention)
-    together = singular_values(weight, bias, out, None if added is None else added.detach())
+    width = weight.shape[1]
+    by_head = (head_count(attention), -1)
+    weights = weight.unflatten(0, by_head)  # (H, D, C)
+    outs = out.unflatten(1, by_head).transpose(0, 1)  # (H, C, D)
+    of_heads = singular_values(weights, bias.unflatten(0, by_head), outs)
+    of_all = singular_values(weight, bias, out, None if added is None else added.detach())
     return {
-        "singular": singular,
-        "rates": rates,
-        "rate": expansion_rate(together, weight.shape[1]),
+        "singular": of_heads.tolist(),
+        "rates": expansion_rate(of_heads, width).tolist(),
+        "rate": float(expansion_rate(of_all, width)),
     }
+
+
+def singular_values(
+    value_weight: Tensor,
+    value_bias: Tensor | None,
+    out_weight: Tensor,
+    out_bias: Tensor | None = None,
+) -> Tensor:
+    """Singular values of f as a linear map of (x, 1) to (f(x), 1), in falling order, (…, D+1).
+
+    With its biases, f(x) = W_O (W_V x + b_V) + b_O is affine; on vectors with a 1 behind them it is
+    linear:
+
+        [W_O  b_O]   [W_V  b_V]
+        [ 0    1 ] · [ 0    1 ]
+
+    Only D+1 of the singular values are not 0, and they are those of the product of the triangular
+    factors of both matrices, which is small.
+
+    Args:
+        value_weight: W_V, (…, D, C): of one head or of several, or (H·D, C) of all as one.
+        value_bias: b_V, (…, D).
+        out_weight: W_O of the same, (…, C, D).
+        out_bias: b_O, (C,), where it belongs to f.
+    """
+    to_values = _affine(value_weight, value_bias)  # (…, D+1, C+1)
+    to_output = _affine(out_weight, out_bias)  # (…, C+1, D+1)
+    left = torch.linalg.qr(to_output).R
+    right = torch.linalg.qr(to_values.mT).R
+    return torch.linalg.svdvals(left @ right.mT)
+
+
+def _affine(weight: Tensor, bias: Tensor | None) -> Tensor:
+    """[[W, b], [0, 1]]."""
+    matrix = functional.pad(wide(weight), (0, 1, 0, 1))
+    if bias is not None:
+        matrix[..., :-1, -1] = bias
+    matrix[..., -1, -1] = 1
+    return matrix
+
+
+def expansion_rate(singular: Tensor, width: int) -> Tensor:
+    """√(Σ σ² / (C+1)): how much longer f makes a vector (x, 1) of any direction, on average.
+
+    Args:
+        singular: see :func:`singular_values`, (…, D+1).
+        width: of x, C.
+    """
+    return (singular.double().square().sum(-1) / (width + 1)).sqrt()
 
 
 POINTS = 400  # of a cloud
@@ -367,38 +394,29 @@ class StatisticsResult(Result):
 
 
 def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
-    categories = [_category_map(name, measured, value) for name, value in BY_CATEGORY.items()]
-    heads = [_head_map(name, measured, value) for name, value in BY_HEAD.items()]
+    layers = [str(layer.layer + 1) for layer in measured.layers]
+    shown = [measured.categories[place] for place in measured.shown]
+    by_category = []  # means over heads
+    for title, value in BY_CATEGORY.items():
+        values = [numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
+        by_category.append(Grid(title, "layer", "category", layers, shown, values, numbers=True))
+    heads = range(1 + max(layer.heads[-1].head for layer in measured.layers))
+    by_head = []
+    for title, value in BY_HEAD.items():
+        values = []
+        for layer in measured.layers:
+            known = zip((head.head for head in layer.heads), numbers(value(layer)), strict=True)
+            values.append(list(map(dict(known).get, heads)))
+        names = [str(head + 1) for head in heads]
+        by_head.append(Grid(title, "layer", "head", layers, names, values, absent="removed"))
     return [
-        Row(categories),
-        Row(heads),
+        Row(by_category),
+        Row(by_head),
         _norms_table(kind, measured),
         _relations_table(kind, measured),
-        _heads_table(kind, measured),
-        _singular_values(kind, measured),
+        *_heads_tables(kind, measured),
         Row(_clouds(measured)),
     ]
-
-
-def _category_map(title: str, measured: Statistics, value: Callable) -> Grid:
-    """A row for each layer, a column for each category; means over heads."""
-    values = [numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
-    rows = [str(layer.layer + 1) for layer in measured.layers]
-    columns = [measured.categories[place] for place in measured.shown]
-    return Grid(title, "layer", "category", rows, columns, values, numbers=True)
-
-
-def _head_map(title: str, measured: Statistics, value: Callable) -> Grid:
-    count = 1 + max(layer.heads[-1].head for layer in measured.layers)
-    values = []
-    for layer in measured.layers:
-        row: list[float | None] = [None] * count
-        for head, number in zip(layer.heads, numbers(value(layer)), strict=True):
-            row[head.head] = number
-        values.append(row)
-    rows = [str(layer.layer + 1) for layer in measured.layers]
-    columns = [str(head + 1) for head in range(count)]
-    return Grid(title, "layer", "head", rows, columns, values, absent="removed")
 
 
 def _norms_table(kind: str, measured: Statistics) -> Table:
@@ -430,26 +448,28 @@ def _relations_table(kind: str, measured: Statistics) -> Table:
     return Table(columns, rows, "Rank correlations (Spearman)", name=f"{kind}.correlations")
 
 
-def _heads_table(kind: str, measured: Statistics) -> Table:
-    """What each head gives to each category."""
-    rows: Rows = []
+def _heads_tables(kind: str, measured: Statistics) -> list[Block]:
+    """What each head gives to each category, and the singular values of its f."""
+    by_category: Rows = []
+    singular: Rows = []
     for layer in measured.layers:
         for number, head in enumerate(layer.heads):
             for place, category in enumerate(measured.categories):
                 of_cell = [value(layer)[number, place] for value in BY_CATEGORY.values()]
-                rows.append([str(head), category, *numbers(of_cell)])
+                by_category.append([str(head), category, *numbers(of_cell)])
+            singular += [[str(head), *value] for value in enumerate(layer.singular[number], 1)]
     columns = ["head", "category", *BY_CATEGORY]
-    return Table(columns, rows, "Heads by category", name=f"{kind}.heads", hidden=True)
-
-
-def _singular_values(kind: str, measured: Statistics) -> Table:
-    rows: Rows = []
-    for layer in measured.layers:
-        for head, values in zip(layer.heads, layer.singular, strict=True):
-            rows += [[str(head), number, value] for number, value in enumerate(values, 1)]
-    columns = ["head", "number", "singular value"]
-    name = f"{kind}.singular-values"
-    return Table(columns, rows, "Singular values of f", name=name, hidden=True)
+    of_singular = ["head", "number", "singular value"]
+    return [
+        Table(columns, by_category, "Heads by category", name=f"{kind}.heads", hidden=True),
+        Table(
+            of_singular,
+            singular,
+            "Singular values of f",
+            name=f"{kind}.singular-values",
+            hidden=True,
+        ),
+    ]
 
 
 def _clouds(measured: Statistics) -> list[Block]:

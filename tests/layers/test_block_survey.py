@@ -182,9 +182,6 @@ def test_refusals(model, pairs):
         survey_blocks(model, list(text_pairs([("", "")], model.reader)))
     with pytest.raises(InputError, match="on a corpus without words"):
         survey_blocks(model, [])
-    rare = BlockOptions(categories=parse_categories("pieces", ["rare=w29"]))
-    with pytest.raises(InputError, match="--category rare=w29: matches no token of the corpus"):
-        survey_blocks(model, pairs, rare)
     none = BlockOptions(categories=parse_categories("pieces", ["rare=v9"]))
     with pytest.raises(InputError, match="--category rare=v9: matches no token of the dictionary"):
         survey_blocks(model, pairs, none)

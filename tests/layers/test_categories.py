@@ -60,8 +60,8 @@ WRONG = {
     "nothing": "--category nothing: expected NAME=REGEX",
     "=x": "--category =x: expected NAME=REGEX",
     "a=": "--category a=: expected NAME=REGEX",
-    "a=[": r"--category a=\[: unterminated character set.*; expected a regular expression",
-    "other=x": "--category other: this name is taken; expected another",
+    "a=[": r"--category a=\[: unterminated character set.*; this is no regular expression",
+    "other=x": "--category other: this name is taken; choose another",
 }
 
 

@@ -1,4 +1,4 @@
-"""f as a map against its matrix, and the tallies against loops over cells."""
+"""f as a map against its matrix, and sums against loops over cells."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,13 @@ import torch
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.layers.statistics import SeenTokens, add_attentions, lengths_of, pooled
-from fairseq_normalign.layers.weight_and_norm import (
+from fairseq_normalign.layers.block_pass import TokenBatch
+from fairseq_normalign.layers.statistics import (
+    SeenTokens,
+    add_attentions,
     expansion_rate,
+    lengths_of,
+    pooled,
     singular_values,
 )
 from fairseq_normalign.runs.joins import Draws, Gathered, moments_of
@@ -38,8 +42,10 @@ def test_singular_values_are_those_of_the_whole_affine_map(biases):
         out_bias if biases[1] else None,
     )
     torch.testing.assert_close(found, expected[: D + 1], rtol=1e-4, atol=1e-5)
+    twice = singular_values(*(torch.stack([x, x]) for x in (value_weight, value_bias, out_weight)))
+    torch.testing.assert_close(twice[0], singular_values(value_weight, value_bias, out_weight))
     rate = expansion_rate(found, C)
-    assert rate == pytest.approx(float((matrix.square().sum() / (C + 1)).sqrt()), rel=1e-4)
+    assert float(rate) == pytest.approx(float((matrix.square().sum() / (C + 1)).sqrt()), rel=1e-4)
 
 
 def test_the_rate_is_the_growth_of_vectors_of_any_direction():
@@ -50,7 +56,7 @@ def test_the_rate_is_the_growth_of_vectors_of_any_direction():
     x = torch.randn(C + 1, 200_000)
     mapped = torch.cat([out_weight @ value_weight @ x[:C], x[C:]])
     growth = (mapped.square().sum(0).mean() / x.square().sum(0).mean()).sqrt()
-    assert rate == pytest.approx(float(growth), rel=0.02)
+    assert float(rate) == pytest.approx(float(growth), rel=0.02)
 
 
 def make_block(*, causal: bool):
@@ -80,7 +86,8 @@ def case(request):
     ranks = torch.tensor([[3.0, 7.0, float("nan"), 5.0], [2.0, 8.0, 9.0, float("nan")]])[:, :keys]
     if causal:
         categories[1, -1], ranks[1, -1] = -1, float("nan")
-    return make_block(causal=causal), SeenTokens(QUERIES, categories, ranks, causal)
+    keys_read = TokenBatch(categories, ranks, categories < 0)
+    return make_block(causal=causal), SeenTokens(QUERIES, keys_read, causal)
 
 
 def slow_f(block):
@@ -98,7 +105,7 @@ def gathered(blocks, tokens):
 
 def places_of(tokens):
     """(sentence, key, category) of every key that is a token."""
-    for b, of_sentence in enumerate(tokens.categories.tolist()):
+    for b, of_sentence in enumerate(tokens.keys.categories.tolist()):
         for s, category in enumerate(of_sentence):
             if category >= 0:
                 yield b, s, category
@@ -168,17 +175,12 @@ def test_occurrences_are_means_over_queries_heads_and_layers(case):
     found = gathered({0: block, 1: other}, tokens)
     expected = []
     for b, s, category in places_of(tokens):
-        rank = float(tokens.ranks[b, s])
+        rank = float(tokens.keys.ranks[b, s])
         if not np.isnan(rank):
             queries = [t for t in range(T) if QUERIES[b, t] and (not tokens.causal or s <= t)]
             alpha = float(block.recorded.weights[b, :, queries, s].mean())
             expected.append((rank, category, alpha, 1.5 * float(slow_f(block)[b, :, s].mean())))
     np.testing.assert_allclose(found["x.occurrences.sample"][:, 1:], expected, rtol=1e-4)
-
-
-def test_no_heads_are_no_cells():
-    tokens = SeenTokens(QUERIES, QUERIES.long(), QUERIES.float(), True)
-    assert not gathered({}, tokens)
 
 
 def test_pooled_lengths():
