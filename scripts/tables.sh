@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes the measured tables of README and docs again, a section for each page: compare what it prints with the page.
+# Computes the tables of README and docs again: compare what it prints with the page that it names.
 # Run it before a release, and after a change that moves links or scores.
 #
-# usage: tables.sh [PAGE …]    PAGE is a name in $PAGES (default: all). Pages whose tables need trained models of their own are
-#   not here: pruning, guided-training, train-aligner, train-on-norms, evolution and bert have their commands beside the tables.
+# usage: tables.sh [TABLE …]    TABLE is a name in $TABLES (default: all). Tables that need trained models of their own are
+#   not here: docs/pruning.md, training.md, evolution.md and reproduce.md have their commands beside the tables.
 #   NORMALIGN_DATA         holds deen/{train.{de,en}.gz,test.de,test.en,test.talp,spm.model}, enfr/test.{en,fr} and ud/
 #   NORMALIGN_CHECKPOINTS  holds deen.pt, ende.pt, dict.txt, enfr.pt, fren.pt, dict.enfr.txt (default: checkpoints beside it)
-# Writes tables/PAGE.txt in the clone; about an hour on two cores.
+# Writes tables/TABLE.txt in the clone; about an hour on two cores.
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-PAGES="results conventions compare combine align alti gradients blocks heads speed"
-for page in "$@"; do
-  case " $PAGES " in *" $page "*) ;; *) echo "tables.sh: no page $page; expected any of: $PAGES" >&2; exit 2 ;; esac
+TABLES="results conventions compare combine align alti gradients blocks heads speed"
+for table in "$@"; do
+  case " $TABLES " in *" $table "*) ;; *) echo "tables.sh: no table $table; the tables are: $TABLES" >&2; exit 2 ;; esac
 done
 DATA=${NORMALIGN_DATA:-none}
 CHECKPOINTS=${NORMALIGN_CHECKPOINTS:-$DATA/../checkpoints}
@@ -117,7 +117,16 @@ heads() {
 }
 speed() { python -m benchmarks; } # and the costs that other pages tell, large-corpora among them
 
-for page in ${@:-$PAGES}; do
-  say "docs/$page.md"
-  "$page" | tee "$page.txt"
+page_of() {
+  case $1 in
+    conventions) echo score ;;
+    align | alti | gradients) echo methods ;;
+    blocks) echo blocks ;;
+    *) echo results ;;
+  esac
+}
+
+for table in ${@:-$TABLES}; do
+  say "$table: docs/$(page_of "$table").md"
+  "$table" | tee "$table.txt"
 done

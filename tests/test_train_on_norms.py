@@ -1,4 +1,4 @@
-"""The worked example of ``docs/train-on-norms.md``, run as it is documented."""
+"""The worked example of ``docs/training.md``, run as it is documented."""
 
 import re
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def documented(pattern: str) -> str:
-    text = (ROOT / "docs" / "train-on-norms.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     return re.search(pattern, text, re.DOTALL)[1]
 
 

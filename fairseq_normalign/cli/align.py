@@ -45,7 +45,7 @@ def add_combination_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--combine",
         choices=COMBINATIONS,
-        help="combine both steps (and directions): see docs/combine.md (default: learned with "
+        help="combine both steps (and directions): see docs/align.md (default: learned with "
         "--reverse-path or links of other aligners, else none)",
     )
     options.add_reverse_options(group, "for --combine and for --method shift-att")

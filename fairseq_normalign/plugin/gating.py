@@ -25,7 +25,7 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.host.head_removal import scale_heads
 
-# Chosen by experiment; see docs/gates.md.
+# Chosen by experiment; see docs/pruning.md.
 INITIAL = 2.0
 LR_SCALE = 100.0
 

@@ -154,7 +154,7 @@ def test_a_command_that_fails_ends_with_its_last_line(tmp_path, script, message)
         ("evaluate_aer.sh", ["none", "x"], "usage: evaluate_aer.sh FOLDER TEST GOLD [INDEX"),
         ("evaluate_aer.sh", ["none", "x", "y"], "none/models.tsv: not found; expected a folder"),
         ("real_deen.sh", ["none"], "real_deen.sh: none/deen/test.de is missing"),
-        ("tables.sh", ["nowhere"], "tables.sh: no page nowhere; expected any of: results conv"),
+        ("tables.sh", ["nowhere"], "tables.sh: no table nowhere; the tables are: results conv"),
     ],
 )
 def test_scripts_say_what_is_missing(tmp_path, script, arguments, message):
