@@ -81,7 +81,7 @@ def test_fairseqs_command_lines_parse(line, tmp_path, monkeypatch):
 
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# Links of the README are absolute, so that PyPI shows them too: files of this repository behind them.
+# Links of the README are absolute, so that they work on PyPI too.
 REPOSITORY = re.compile(
     r"https://(?:github\.com|raw\.githubusercontent\.com)/fairseq-normalign/fairseq_normalign/"
     r"(?:blob/)?main/(.*)"
