@@ -61,10 +61,18 @@ def option(
     return field(default=default, metadata=declared)
 
 
-def add_flags(parser: argparse.ArgumentParser, options: type) -> None:
-    """Adds a flag for each field that is declared by ``option``, under the headings they name."""
+def add_flags(
+    parser: argparse.ArgumentParser, options: type, *, only: Collection[str] = ()
+) -> None:
+    """Adds a flag for each field that is declared by ``option``, under the headings they name.
+
+    Args:
+        only: names of fields, if not all of them become flags.
+    """
     groups: dict[str, Any] = {"": parser}
     for own in _declared(options):
+        if only and own.name not in only:
+            continue
         title = own.metadata["group"]
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
@@ -79,12 +87,13 @@ def _declared(options: type) -> list[Field]:
 
 
 def read_options(options: type[Options], args: argparse.Namespace, **others: Any) -> Options:
-    """The options that a command was given.
+    """The options that a command has; others keep their defaults.
 
     Args:
         others: values of fields that are no flags, or are not what the flag says.
     """
-    given = {own.name: getattr(args, own.name) for own in _declared(options)}
+    names = [own.name for own in _declared(options) if hasattr(args, own.name)]
+    given = {name: getattr(args, name) for name in names}
     return options(**{**given, **others})
 
 

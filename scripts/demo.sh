@@ -68,7 +68,7 @@ TEXT=("$CORPUS/data-bin" --source-lang src --target-lang tgt --path "$OUT/model/
 GOLD="$CORPUS/test.talp"
 
 say "Alignment error rate of every layer, by attention weights and by vector norms"
-normalign align "${TEXT[@]}" --all --gold "$GOLD" -o "$OUT/aer.json" | tee "$OUT/aer.txt"
+normalign methods "${TEXT[@]}" --gold "$GOLD" -o "$OUT/aer.json" | tee "$OUT/aer.txt"
 
 say "Alignments, their layers chosen without gold, and their scores"
 cd "$OUT"

@@ -26,9 +26,9 @@ for direction in "${DIRECTIONS[@]}"; do
     model "$direction" "$seed"
     PATHS+=("$CHECKPOINT")
   done
-  TABLE=(--all --gold "$GOLD" --gold-index "$INDEX" -o "$OUT/$direction.json")
+  TABLE=(--gold "$GOLD" --gold-index "$INDEX" -o "$OUT/$direction.json")
   [ "$direction" = "$FORWARD" ] || TABLE+=(--reverse-gold)
-  normalign align "${CORPUS[@]}" --path "${PATHS[@]}" "${TABLE[@]}" "$@" | tee "$OUT/$direction.txt"
+  normalign methods "${CORPUS[@]}" --path "${PATHS[@]}" "${TABLE[@]}" "$@" | tee "$OUT/$direction.txt"
 done
 
 # AER of one alignment for each seed, their mean and sample deviation; further arguments go to normalign aer.

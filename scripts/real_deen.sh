@@ -43,9 +43,9 @@ fi
 GOLD=(--gold "$TEXT.talp" --gold-index 1)
 
 say "German to English: alignment error rate of every layer"
-normalign align "${DE_EN[@]}" --all "${GOLD[@]}" -o "$OUT/de-en.json"
+normalign methods "${DE_EN[@]}" "${GOLD[@]}" -o "$OUT/de-en.json"
 say "English to German"
-normalign align "${EN_DE[@]}" --all "${GOLD[@]}" --reverse-gold -o "$OUT/en-de.json"
+normalign methods "${EN_DE[@]}" "${GOLD[@]}" --reverse-gold -o "$OUT/en-de.json"
 
 say "Aligning in many ways, layers chosen without gold"
 cd "$OUT"

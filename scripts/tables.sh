@@ -71,7 +71,7 @@ alti() {
     for model in "$(of deen $half.de $half.en)" "$(of ende $half.en $half.de) --reverse-gold"; do
       say "$half lines: ${model#* --path }"
       for methods in "weights norms alti" "alti-l2 alti-encoder alti-rollout"; do
-        normalign align $model --all --gold $half.talp --gold-index 1 --methods $methods
+        normalign methods $model --gold $half.talp --gold-index 1 --method $methods
       done
     done
   done
@@ -92,7 +92,7 @@ gradients() {
     for model in "$(of deen $part.de $part.en)" "$(of ende $part.en $part.de) --reverse-gold"; do
       for rule in "" "--extract piece-argmax --eos skip"; do
         say "$part lines: ${model#* --path } $rule"
-        normalign align $model --all --gold $part.talp --gold-index 1 --methods $methods $rule
+        normalign methods $model --gold $part.talp --gold-index 1 --method $methods $rule
       done
     done
   done

@@ -397,8 +397,8 @@ def written() -> tuple[bytes, ...]:
         corpus = f"{name}/data --path {name}/model.pt --cpu -q".split()
         corpus += ["--source-file", f"{name}/text.a", "--target-file", f"{name}/text.b"]
         scores = run("normalign", "aer", folder / "gold", "-i", folder / "links", "-f", "json")
-        table = ["--all", "--gold", folder / "gold", "-o", folder / "table"]
-        run("normalign", "align", *corpus, *table)
+        table = ["--gold", folder / "gold", "-o", folder / "table"]
+        run("normalign", "methods", *corpus, *table)
         contents = [scores.stdout.encode(), (folder / "table").read_bytes(), LOG]
         for command in ("heads", "mixing", "stats", "evaluate"):
             run("normalign", command, *corpus, "-o", folder / command)

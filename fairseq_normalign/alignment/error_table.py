@@ -76,8 +76,7 @@ class ErrorTable(Result):
 
     def choice(self, method: str) -> Evidence:
         """The layer and step that are chosen without gold for a method."""
-        layers, step, _ = self.choices[method]
-        return Evidence(method, layers[step], step)
+        return chosen_place(method, self.choices[method])
 
     def layer_means(self) -> dict[Column, float]:
         """For each method and step the mean AER of the layers, of methods that have layers."""
@@ -258,6 +257,10 @@ class ErrorTable(Result):
         columns = ["method", "layer", "head", "step", "AER", "95 % from", "to", "P", "R", "links"]
         columns += ["chosen layer", "chosen step", "best by gold", "extract"]
         return Table(columns, rows, "Every cell", name="cells", hidden=True)
+
+
+def chosen_place(method: str, choice: Choice) -> Evidence:
+    return Evidence(method, choice.layers[choice.step], choice.step)
 
 
 def place_name(evidence: Evidence) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -43,17 +43,20 @@ class Costs(NamedTuple):
         """How many forward passes take as long."""
         return self.methods[method].seconds / self.forward.seconds
 
-
-Run = Callable[[list[Pair]], object]  # runs the model on a batch
+    @classmethod
+    def from_json(cls, contents: Sequence[Any] | None) -> Costs | None:
+        if contents is None:
+            return None
+        pairs, tokens, forward, methods = contents
+        of_methods = {method: Cost(*cost) for method, cost in methods.items()}
+        return cls(pairs, tokens, Cost(*forward), of_methods)
 
 
 def method_costs(
     forcing: TeacherForcing,
     pairs: Sequence[Pair],
     places: Mapping[str, Evidence],
-    *,
     batch_tokens: int,
-    title: str = "cost",
 ) -> Costs | None:
     """What each method takes, forward pass and merging of pieces included; None without pairs.
 
@@ -61,38 +64,38 @@ def method_costs(
     the machine meets both.
 
     Args:
-        pairs: a sample of a corpus.
+        pairs: of a corpus, whose first ``SAMPLE`` are taken.
         places: a layer and step of each method.
-        title: of the progress bar.
     """
+    sample = pairs[:SAMPLE]
     batches = []
-    for batch in numbered_batches(pairs, max_tokens=batch_tokens):
+    for batch in numbered_batches(sample, max_tokens=batch_tokens):
         batches.append([pair for _, pair in batch])
     if not batches:
         return None
-    clock = Clock(next(forcing.model.parameters()).device)
-    plain = partial(_forward, forcing)
-    clock.measured(plain, batches)  # what is done once for all does not count
-    forwards = [clock.measured(plain, batches)]
+    device = next(forcing.model.parameters()).device
+
+    def forward() -> None:
+        for batch in batches:
+            with torch.no_grad():
+                forcing.forward(batch)
+
+    def align(evidence: Evidence) -> None:
+        for batch in batches:
+            for _ in soft_alignments(forcing, batch, [evidence]):
+                pass
+
+    measured(forward, device)  # what is done once for all does not count
+    forwards = [measured(forward, device)]
     costs = {}
-    for method, evidence in over(places.items(), title, unit="methods"):
-        run = partial(_soft, forcing, evidence)
-        rounds = [clock.measured(run, batches)]
+    for method, evidence in over(places.items(), "cost", unit="methods"):
+        run = partial(align, evidence)
+        rounds = [measured(run, device)]
         while rounds[0].seconds < QUICK and len(rounds) < ROUNDS:
-            forwards.append(clock.measured(plain, batches))
-            rounds.append(clock.measured(run, batches))
-        costs[method] = _for_thousand(rounds, len(pairs))
-    return Costs(len(pairs), batch_tokens, _for_thousand(forwards, len(pairs)), costs)
-
-
-def _forward(forcing: TeacherForcing, pairs: list[Pair]) -> None:
-    with torch.no_grad():
-        forcing.forward(pairs)
-
-
-def _soft(forcing: TeacherForcing, evidence: Evidence, pairs: list[Pair]) -> None:
-    for _ in soft_alignments(forcing, pairs, [evidence]):
-        pass
+            forwards.append(measured(forward, device))
+            rounds.append(measured(run, device))
+        costs[method] = _for_thousand(rounds, len(sample))
+    return Costs(len(sample), batch_tokens, _for_thousand(forwards, len(sample)), costs)
 
 
 def _for_thousand(rounds: Sequence[Cost], pairs: int) -> Cost:
@@ -102,46 +105,28 @@ def _for_thousand(rounds: Sequence[Cost], pairs: int) -> Cost:
     return Cost(1000 * fastest / pairs, min(known, default=None))
 
 
-class Clock:
-    """Measures runs on a device.
+def measured(run: Callable[[], object], device: torch.device) -> Cost:
+    """What one run takes: its seconds, and the most memory at once above what is held before.
 
     On a processor, seconds are those that it worked for this process, and other work on the machine
     counts for none. Memory is what the process holds, as Linux counts it. On a graphics card,
     seconds go by on the wall, and memory is what PyTorch has taken there.
     """
-
-    def __init__(self, device: torch.device):
-        self.device = device
-
-    def measured(self, run: Run, batches: Sequence[list[Pair]]) -> Cost:
-        """What one run over some batches takes."""
-        before = self._begin()
-        start = self._seconds()
-        for batch in batches:
-            run(batch)
-        seconds = self._seconds() - start
-        return Cost(seconds, self._above(before))
-
-    def _seconds(self) -> float:
-        if self.device.type == "cpu":
-            return time.process_time()
-        torch.cuda.synchronize(self.device)
-        return time.perf_counter()
-
-    def _begin(self) -> float | None:
-        """Forgets earlier peaks; returns the megabytes that are held now."""
-        gc.collect()
-        if self.device.type == "cpu":
-            return resident_memory()
-        torch.cuda.reset_peak_memory_stats(self.device)
-        return torch.cuda.memory_allocated(self.device) / 1e6
-
-    def _above(self, before: float | None) -> float | None:
-        if before is None:
-            return None
-        if self.device.type == "cpu":
-            return max(0.0, _status("VmHWM") - before)
-        return torch.cuda.max_memory_allocated(self.device) / 1e6 - before
+    gc.collect()
+    if device.type == "cpu":
+        before = resident_memory()
+        start = time.process_time()
+        run()
+        seconds = time.process_time() - start
+        return Cost(seconds, None if before is None else max(0.0, _status("VmHWM") - before))
+    torch.cuda.reset_peak_memory_stats(device)
+    allocated = torch.cuda.memory_allocated(device)
+    torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - start
+    return Cost(seconds, (torch.cuda.max_memory_allocated(device) - allocated) / 1e6)
 
 
 def resident_memory() -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_normalign.alignment.evidence import (
@@ -14,15 +15,14 @@ from fairseq_normalign.alignment.evidence import (
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
 from fairseq_normalign.attention.methods import SHIFT_ATT
-from fairseq_normalign.cli import checks, options
+from fairseq_normalign.cli import checks, methods, options
 from fairseq_normalign.cli.align_run import finish, link_files, tasks
-from fairseq_normalign.cli.align_table import add_table_options, print_table, table_methods
-from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
 from fairseq_normalign.options import add_flags
 
+TABLE = "--all"  # what normalign methods was called before
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. `normalign methods` tells what --method
 takes."""
@@ -36,7 +36,6 @@ def add_options(parser: ArgumentParser) -> None:
     add_flags(parser, AlignOptions)
     add_combination_options(parser)
     add_output_options(parser)
-    add_table_options(parser)
     add_run_options(parser)
 
 
@@ -94,11 +93,14 @@ def add_output_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
-    check_table(args)
+    if len(args.path) > 1:
+        raise InputError(
+            f"--path names {len(args.path)} checkpoints; align takes one (normalign methods takes "
+            "several)"
+        )
     checks.requires(args, "reverse_path", "reverse_data")
-    check_several(args)
     check_run_options(args)
-    if args.output and not args.all:
+    if args.output:
         check_signed_output(args)
     check_extract(args.extract or "argmax")
     args.combine = args.combine or default_combination(args)
@@ -106,25 +108,7 @@ def check(args: Namespace) -> None:
     check_kept(args)
     checks.check_methods(args, args.method)
     if args.user_dir is None:  # another plugin may have methods of its own
-        table_methods(args.methods)
         parse_evidences(args.evidence or [])
-
-
-def check_table(args: Namespace) -> None:
-    """Refuses what does not go together with the table of error rates, or without it."""
-    checks.go_together(args, "all", "gold")
-    checks.requires(args, "all", "heads", "plot", "methods", "format")
-    checks.excludes(args, "all", "layer", "step", "head", "lexicon", "decision")
-    checks.excludes(args, "all", "workers", "engine", "num_shards", "restart")
-    if len(args.path) > 1 and not args.all:
-        raise InputError(
-            f"--path names {len(args.path)} checkpoints; expected one, or the table of --all, "
-            "which takes several"
-        )
-    if len(args.path) > 1 and args.heads:
-        raise InputError(
-            "--heads: heads of different models do not correspond; expected one checkpoint with it"
-        )
 
 
 def check_signed_output(args: Namespace) -> None:
@@ -138,11 +122,9 @@ def check_signed_output(args: Namespace) -> None:
 def check_combination(args: Namespace) -> None:
     if args.combine is None:
         checks.requires(args, "combine", "evidence")
-        checks.excludes(args, "all", "reverse_path")
-    elif args.all or args.given & {"layer", "step", "head"}:
+    elif args.given & {"layer", "step", "head"}:
         raise InputError(
-            "--combine takes both steps; name layers with --evidence, not --layer, --head, --step "
-            "or --all"
+            "--combine takes both steps; name layers with --evidence, not --layer, --head or --step"
         )
     else:
         extractor(args.extract or "relative")  # a combination has no pieces
@@ -167,20 +149,24 @@ def check_kept(args: Namespace) -> None:
 
 
 def default_combination(args: Namespace) -> str | None:
-    """Two models, or a model and links of other aligners, are combined unless it is a table."""
-    if args.all or args.method == SHIFT_ATT or not (args.reverse_path or link_files(args)):
+    """Two models, or a model and links of other aligners, are combined."""
+    if args.method == SHIFT_ATT or not (args.reverse_path or link_files(args)):
         return None
     return "learned"
 
 
-parse_args = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+parse_links = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+
+
+def parse_args(argv: Sequence[str]) -> Namespace:
+    if TABLE not in argv:
+        return parse_links(argv)
+    args = methods.parse_table([word for word in argv if word != TABLE])
+    return Namespace(**vars(args), all=True)
 
 
 def main(args: Namespace) -> None:
-    if args.all:
-        from fairseq_normalign.cli.model import complete
-
-        complete(args)
-        print_table(args)
+    if getattr(args, "all", False):
+        methods.main(args)
     else:
         run_command("align", args, tasks, finish)

@@ -19,7 +19,7 @@ from fairseq_normalign.version import __version__
 TASKS = {
     "Align words": {
         "align": "word alignments of a corpus from a translation model",
-        "methods": "list alignment methods and head scores",
+        "methods": "error rates of all layers and methods; without a model, list the methods",
         "train-aligner": "train a small alignment head for your models, without gold",
         "symmetrize": "combine alignments of two directions",
         "aer": "score alignments against gold: AER, precision, recall",
@@ -51,7 +51,7 @@ TASKS = {
 COMMANDS = [name for names in TASKS.values() for name in names]
 
 # What these read or write is text and JSON; all others may load a model.
-WITHOUT_MODELS = {"aer", "gates", "merge", "methods", "roles", "symmetrize"}
+WITHOUT_MODELS = {"aer", "gates", "merge", "roles", "symmetrize"}
 
 
 def usage() -> str:
@@ -110,7 +110,8 @@ def run(argv: list[str]) -> int:
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     args = command.parse_args(rest)
     with progress.quiet(args.quiet), progress.one_pulse():
-        if name not in WITHOUT_MODELS and getattr(args, "path", True):  # a report may be of files
+        # A list of methods, and a report of files, have no model.
+        if name not in WITHOUT_MODELS and getattr(args, "path", True):
             # Makes our architectures, task and criterion known: a checkpoint may be of them.
             importlib.import_module("fairseq_normalign.plugin")
         command.main(args)

@@ -15,7 +15,7 @@ from fairseq_normalign.runs.measure import made_in
 DESCRIPTION = """Join what `normalign align --num-shards N --shard-id K --output OUTPUT`, or another
 command with these options, has made of each shard, in OUTPUT.run, to OUTPUT. The folder OUTPUT.run
 goes."""
-WITH_SHARDS = ("align", "export", "heads", "mixing", "stats")
+WITH_SHARDS = ("align", "export", "heads", "methods", "mixing", "stats")
 EXAMPLE = "normalign merge corpus.pharaoh"
 
 

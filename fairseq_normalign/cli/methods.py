@@ -1,21 +1,154 @@
-"""``normalign methods``: what ``--method`` takes, and what can be measured of heads."""
+"""``normalign methods``: what ``--method`` takes; of a model, how well each method aligns."""
 
 from __future__ import annotations
 
 import textwrap
-from argparse import Namespace
-from collections.abc import Iterable
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from fairseq_normalign.attention.methods import A_FILE, METHODS, Method
-from fairseq_normalign.cli.options import command
+from fairseq_normalign.alignment.evidence import AlignOptions
+from fairseq_normalign.attention.extract import check_extract
+from fairseq_normalign.attention.methods import (
+    A_FILE,
+    METHODS,
+    Method,
+    method_of,
+    methods_without_files,
+)
+from fairseq_normalign.cli import options
+from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.runs import (
+    Task,
+    add_run_options,
+    check_run_options,
+    open_corpus,
+    reading_task,
+    run_command,
+)
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import HEAD_SCORES
+from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.measure import Made, prepared_job
+from fairseq_normalign.text.links import refuse_other_count
 
-DESCRIPTION = "The soft methods of align, plot and the task, and the scores of heads."
-parse_args = command("methods", DESCRIPTION, "normalign methods", lambda parser: None)
+if TYPE_CHECKING:
+    from fairseq_normalign.alignment.method_errors import MethodErrors
+
+TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
+EXTRACTION = ("eos", "extract", "source_merge", "target_merge")  # the other choices are the table
+DESCRIPTION = """With a model and gold links: alignment error rates of its layers, by method and
+step, with intervals and the cost of each method. Several checkpoints give mean ± deviation. Without
+a model: the list of methods, for --method, and of the scores of heads."""
+EXAMPLE = """normalign methods
+         normalign methods deen/ test.de test.en --gold test.talp --gold-index 1 -f latex"""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    options.add_corpus_options(parser)
+    group = parser.add_argument_group("what is measured")
+    group.add_argument(
+        "--method",
+        "--methods",
+        dest="methods",
+        nargs="+",
+        metavar="NAME",
+        default=list(TABLE_METHODS),
+        help="methods of the table, or all; those of the whole model are slow (default: "
+        f"{' '.join(TABLE_METHODS)})",
+    )
+    group.add_argument("--heads", action="store_true", help="measure single heads, too")
+    group.add_argument(
+        "--no-cost", action="store_true", help="do not measure the time and memory of each method"
+    )
+    options.add_gold_options(group, "gold links")
+    add_flags(parser, AlignOptions, only=EXTRACTION)
+    add_output_options(parser)
+    add_run_options(parser)
+
+
+def check(args: Namespace) -> None:
+    """Refuses options that do not go together, before anything is loaded."""
+    if args.gold is None:
+        raise InputError("error rates need gold links: --gold FILE")
+    check_several(args)
+    check_run_options(args)
+    if len(args.path) > 1 and args.heads:
+        raise InputError("--heads takes one checkpoint: heads of two models do not correspond")
+    check_extract(args.extract or "argmax")
+    if args.methods == ["all"]:
+        args.methods = methods_without_files()
+    args.methods = list(dict.fromkeys(args.methods))
+    for name in args.methods if args.user_dir is None else ():  # another plugin may have its own
+        method_of(name)
+
+
+parse_table = options.model_command(
+    "methods", DESCRIPTION, EXAMPLE, add_options, check, several=True
+)
+
+
+def parse_args(argv: Sequence[str]) -> Namespace:
+    if set(argv) <= {"-q", "--quiet"}:
+        return Namespace(path=None, quiet=bool(argv))
+    return parse_table(argv)
 
 
 def main(args: Namespace) -> None:
-    print("Soft methods, for --method, --methods and --evidence")
+    if args.path is None:
+        print_list()
+    else:
+        run_command("methods", args, tasks, finish)
+
+
+def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
+    """The error rates of each checkpoint."""
+    from fairseq_normalign.alignment.method_errors import with_gold
+
+    for of_one, measure in zip(options_of_each(args), measures_of(args), strict=True):
+        corpus, reader = open_corpus(of_one)
+        refuse_other_count(measure.gold, corpus.total)
+        items = with_gold(measure.gold, corpus.items)
+        job = prepared_job(measure, reader, items, folder, corpus.total)
+        yield reading_task(of_one, [job], corpus, reader, "error rates")
+
+
+def measures_of(args: Namespace) -> list[MethodErrors]:
+    """One for each checkpoint."""
+    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.host.options import gold
+
+    align_options = read_options(AlignOptions, args, batch_tokens=args.max_tokens)
+    measure = MethodErrors(
+        gold(args), args.methods, align_options, heads=args.heads, costs=not args.no_cost
+    )
+    if len(args.path) == 1:
+        return [measure]
+    numbers = range(1, len(args.path) + 1)
+    return [replace(measure, name=f"{measure.name}-{number}") for number in numbers]
+
+
+def finish(args: Namespace, made: Mapping[str, Made]) -> None:
+    """Writes and prints the table, of several checkpoints their mean."""
+    from fairseq_normalign.results.several import together
+
+    names, measures = short_names(args.path), measures_of(args)
+    common = measures[0].signature()
+    version = common.pop("version")
+    policy = options.policy_for_long_pairs(args)
+    signature = {"checkpoint": ",".join(names), **common, **policy, "version": version}
+    tables = {}
+    for name, measure in zip(names, measures, strict=True):
+        tables[name] = replace(made[measure.name].result(measure), signature=signature)
+    show(together(tables, signature), args)
+
+
+def print_list() -> None:
+    print("Soft methods, for --method and --evidence")
     print(listed((name, described(method)) for name, method in METHODS.items()))
     print("\nScores of heads, for normalign heads --scores and (*) normalign prune --by")
     scores = []

@@ -124,7 +124,7 @@ def add_page_options(parser: ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="JSON of align --all, aer, heads, mixing, stats, evolution, probe or evaluate, or the "
+        help="JSON of methods, aer, heads, mixing, stats, evolution, probe or evaluate, or the "
         "log of gates",
     )
     group.add_argument("--title", default="normalign report", help="default: %(default)s")

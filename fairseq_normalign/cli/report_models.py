@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,6 @@ from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.cli.align_table import table_signature
 from fairseq_normalign.cli.checkpoints import Shape, check_alike
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
@@ -46,7 +44,6 @@ from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.results.page import Included
 from fairseq_normalign.text.links import LinkFile, refuse_other_count
-from fairseq_normalign.version import __version__
 
 SAMPLE = 48  # pairs that tell how many bytes the others will take
 CAUTION = 0.92  # of the budget is used, as the others may take a little more
@@ -151,7 +148,7 @@ class Gatherer:
         """Measures error rates by gold; returns what is shown first of each method."""
         of_gold, methods, options = gold(self.args), self.args.methods, self.align
         with bar(f"{material.name}, error rates", total=material.total) as progress:
-            table = error_table(
+            result = error_table(
                 material.model,
                 chain(material.first, material.rest),
                 of_gold,
@@ -161,13 +158,11 @@ class Gatherer:
                 progress=progress.update,
                 refuse_misread=True,
             )
-        made = table_signature(of_gold, options, methods)
-        result = replace(table, signature={**made, "version": __version__})
         self.included.append(Included(material.name, result))
         for block in result.blocks():
             if isinstance(block, Note) and block.urgent:
                 self.advice.append(block)
-        return {method: table.choice(method) for method in methods}
+        return {method: result.choice(method) for method in methods}
 
     def _choices(self, material: Material) -> dict[str, Evidence]:
         """What is shown first of each method: chosen without gold."""

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fairseq_normalign.alignment import method_cost
-from fairseq_normalign.alignment.method_cost import Clock, method_costs
+from fairseq_normalign.alignment.method_cost import measured, method_costs
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -19,7 +19,7 @@ def task():
 def test_each_method_costs_something(task):
     forcing = TeacherForcing(build_model(task=task), task)
     pairs = list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task)))
-    costs = method_costs(forcing, pairs, PLACES, batch_tokens=100)
+    costs = method_costs(forcing, pairs, PLACES, 100)
     assert (costs.pairs, costs.batch_tokens) == (2, 100)
     assert list(costs.methods) == ["norms", "lrp"]
     for method, cost in costs.methods.items():
@@ -31,11 +31,10 @@ def test_each_method_costs_something(task):
 def test_memory_is_seen_again_and_again():
     """Blocks of a few kilobytes, which C libraries keep when they are freed."""
 
-    def take(batch):
+    def take():
         return [torch.ones(2_000) for _ in range(5_000)]  # 40 MB
 
-    clock = Clock(torch.device("cpu"))
+    here = torch.device("cpu")
     for _ in range(3):
-        taken = clock.measured(take, [[], []])
-        assert 30 < taken.megabytes < 90
-    assert clock.measured(lambda batch: None, [[]]).megabytes < 15
+        assert 30 < measured(take, here).megabytes < 90
+    assert measured(lambda: None, here).megabytes < 15

@@ -8,9 +8,7 @@ import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.alignment.aer import count
-from fairseq_normalign.results.result import read_result, stored_result
 from fairseq_normalign.text.links import parse_links
-from fairseq_normalign.version import __version__
 from tests.conftest import PACKAGE, TRAIN, run
 
 pytestmark = pytest.mark.slow
@@ -69,76 +67,6 @@ def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, piece
     scored = run("normalign", "aer", corpus / "test.talp", "-i", output).stdout
     assert f"|method:weights|layer:{signature['layer']}|" in scored
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test.pharaoh", "test.pharaoh.json"]
-
-
-def test_the_table_has_the_numbers_that_single_alignments_score(
-    corpus, checkpoint, text, pieces, tmp_path
-):
-    gold = corpus / "test.talp"
-    table = align(
-        corpus,
-        checkpoint,
-        *text,
-        *pieces,
-        *("--all", "--heads", "--gold", gold, "-o", tmp_path / "t.json"),
-        *("--plot", tmp_path / "t.png"),
-    )
-    result = read_result(tmp_path / "t.json")
-    assert result.signature["gold"] == "test.talp"
-    assert result.signature["version"] == __version__
-    rows = cells_of(result)
-    assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
-    assert table.stdout.count("*") == 2 * 3 + 1  # the best of each row, and what the mark means
-    assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
-    assert sum(row["chosen layer"] for row in rows) == 2 * 3
-    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
-    place = {"method": "weights", "layer": 3, "head": 2, "step": "output"}
-    (row,) = [row for row in rows if place.items() <= row.items()]
-    one = [
-        *("--method", "weights", "--layer", 3, "--head", 2, "--step", "output"),
-        *("--output", tmp_path / "one"),
-    ]
-    align(corpus, checkpoint, *text, *pieces, *one)
-    score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
-    assert float(score) == pytest.approx(row["AER"], abs=1e-4)
-
-
-def cells_of(result, name="cells"):
-    """The rows of a table of ``--all`` for programs."""
-    table = result.tables()[name]
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-@pytest.fixture(scope="module")
-def other_seed(checkpoint, tmp_path_factory):
-    """The same model with some noise."""
-    state = torch.load(checkpoint)
-    torch.manual_seed(1)
-    for name, parameter in state["model"].items():
-        if parameter.is_floating_point() and parameter.dim() == 2:
-            state["model"][name] = parameter + 0.05 * torch.randn_like(parameter)
-    path = tmp_path_factory.mktemp("other") / "other.pt"
-    torch.save(state, path)
-    return path
-
-
-def test_several_checkpoints_are_a_mean_of_their_tables(
-    corpus, checkpoint, other_seed, text, pieces, tmp_path
-):
-    options = [*text, *pieces, "--all", "--gold", corpus / "test.talp", "--methods", "norms"]
-    for name, paths in (("a", [checkpoint]), ("b", [other_seed]), ("ab", [checkpoint, other_seed])):
-        done = align(corpus, paths[0], *paths[1:], *options, "-o", tmp_path / name)
-    read = {name: read_result(tmp_path / name) for name in ("a", "b", "ab")}
-    one, other = (cells_of(read[name]) for name in "ab")
-    assert cells_of(read["ab"], "cells: checkpoint_last.pt") == one
-    assert cells_of(read["ab"], "cells: other.pt") == other
-    deviations = read["ab"].tables()["cells"].deviations
-    means = zip(one, other, cells_of(read["ab"]), deviations, strict=True)
-    for of_one, of_other, mean, deviation in means:
-        assert mean["AER"] == pytest.approx((of_one["AER"] + of_other["AER"]) / 2)
-        assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
-    assert "Mean ± sample deviation of 2 models." in done.stdout
-    assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr
 
 
 def test_generated_translations_are_aligned_as_they_are_generated(
@@ -260,19 +188,6 @@ def test_shift_att_of_two_models(corpus, checkpoint, reverse, text, pieces, tmp_
     )
 
 
-def test_a_method_of_the_whole_model_beside_methods_of_layers(corpus, checkpoint, text, pieces):
-    methods = ["norms", "shift-att", "lrp-epsilon"]
-    options = ["--all", "--gold", corpus / "test.talp", "-f", "json", "--methods", *methods]
-    done = align(corpus, checkpoint, *text, *pieces, *options)
-    assert "extract:argmax|shift-att:skip,none,piece-argmax" in done.stderr
-    result = stored_result(json.loads(done.stdout), "stdout")
-    assert [row[0] for row in result.tables()["methods"].rows] == [*methods, "(forward pass)"]
-    cells = cells_of(result)
-    assert len(cells) == 3 * (2 + 1) + 1
-    for row in cells:
-        assert row["95 % from"] <= row["AER"] <= row["to"]
-
-
 def test_a_multilingual_model_with_language_tokens(corpus, text, pieces, tmp_path):
     sizes = [
         *("--encoder-embed-dim", 16, "--decoder-embed-dim", 16, "--encoder-layers", 2),
@@ -373,7 +288,7 @@ def test_texts_without_lines(corpus, checkpoint, tmp_path):
         (tmp_path / name).write_text("")
     texts = ["--source-file", tmp_path / "a", "--target-file", tmp_path / "b"]
     options = [*texts, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-    for more in ([], ["--layer", 1, "--step", "input"], ["--all", "--gold", tmp_path / "gold"]):
+    for more in ([], ["--layer", 1, "--step", "input"]):
         done = align(corpus, checkpoint, *options, *more, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         message = f"{tmp_path / 'a'}: has no lines; expected one or more"

@@ -27,8 +27,8 @@ def aligner(corpus, checkpoint) -> NormAligner:
 
 def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, tmp_path):
     gold = corpus / "test.talp"
-    table = ["--all", "--gold", gold, "-o", tmp_path / "t.json", "--methods", *NAMES]
-    command("align", corpus, checkpoint, *table)
+    table = ["--gold", gold, "-o", tmp_path / "t.json", "--method", *NAMES]
+    command("methods", corpus, checkpoint, *table)
     rows = read_result(tmp_path / "t.json").tables()["cells"].rows
     cells = {(method, layer, step): aer for method, layer, _, step, aer, *_ in rows}
     for name in NAMES:

@@ -22,6 +22,7 @@ DIVIDED = {
         *("--ablation", "4", "--ablation-bleu", "2", "--gold", "gold", "--rare-top", "5"),
         *("--conllu", "trees", "--conllu-apart", "--chunk", "9"),
     ),
+    "methods": ("--path", "one.pt", "two.pt", "--gold", "gold", "--no-cost", "--chunk", "7"),
     "mixing": ("--path", "one.pt", "two.pt", "--chunk", "5"),
     "stats": ("--path", "one.pt", "--mixing", "--chunk", "7"),
 }

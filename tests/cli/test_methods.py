@@ -1,7 +1,15 @@
-"""``normalign methods`` lists both tables."""
+"""``normalign methods``: the list of methods, and error rates of a model trained for a moment."""
 
+import json
+
+import pytest
+import torch
+
+import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.heads.head_scores import HEAD_SCORES, ranking_scores
+from fairseq_normalign.results.result import read_result, stored_result
+from fairseq_normalign.version import __version__
 from tests.conftest import run
 
 
@@ -13,3 +21,113 @@ def test_every_method_and_every_score_is_listed():
         mark = " *" if name in ranking_scores() else ""
         assert f"\n  {name}{mark} " in scores
     assert "NAME:NUMBER sets epsilon (default: 1e-05)" in " ".join(methods.split())
+
+
+def methods(corpus, checkpoint, *options, command="methods"):
+    words = [corpus / "data-bin", "--cpu", "--path", checkpoint, *options]
+    return run("normalign", command, *words)
+
+
+@pytest.fixture(scope="module")
+def text(corpus):
+    return ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
+
+
+@pytest.fixture(scope="module")
+def pieces(corpus):
+    return ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
+
+
+@pytest.mark.slow
+def test_the_table_has_the_numbers_that_single_alignments_score(
+    corpus, checkpoint, text, pieces, tmp_path
+):
+    gold = corpus / "test.talp"
+    table = methods(
+        corpus,
+        checkpoint,
+        *text,
+        *pieces,
+        *("--heads", "--gold", gold, "-o", tmp_path / "t.json"),
+        *("--plot", tmp_path / "t.png"),
+    )
+    result = read_result(tmp_path / "t.json")
+    assert result.signature["gold"] == "test.talp"
+    assert result.signature["version"] == __version__
+    rows = cells_of(result)
+    assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
+    assert table.stdout.count("*") == 2 * 3 + 1  # the best of each row, and what the mark means
+    assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
+    assert sum(row["chosen layer"] for row in rows) == 2 * 3
+    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
+    place = {"method": "weights", "layer": 3, "head": 2, "step": "output"}
+    (row,) = [row for row in rows if place.items() <= row.items()]
+    one = [
+        *("--method", "weights", "--layer", 3, "--head", 2, "--step", "output"),
+        *("--output", tmp_path / "one"),
+    ]
+    methods(corpus, checkpoint, *text, *pieces, *one, command="align")
+    score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
+    assert float(score) == pytest.approx(row["AER"], abs=1e-4)
+
+
+def cells_of(result, name="cells"):
+    """The rows of a table for programs."""
+    table = result.tables()[name]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+@pytest.fixture(scope="module")
+def other_seed(checkpoint, tmp_path_factory):
+    """The same model with some noise."""
+    state = torch.load(checkpoint)
+    torch.manual_seed(1)
+    for name, parameter in state["model"].items():
+        if parameter.is_floating_point() and parameter.dim() == 2:
+            state["model"][name] = parameter + 0.05 * torch.randn_like(parameter)
+    path = tmp_path_factory.mktemp("other") / "other.pt"
+    torch.save(state, path)
+    return path
+
+
+@pytest.mark.slow
+def test_several_checkpoints_are_a_mean_of_their_tables(
+    corpus, checkpoint, other_seed, text, pieces, tmp_path
+):
+    options = [*text, *pieces, "--gold", corpus / "test.talp", "--method", "norms"]
+    for name, paths in (("a", [checkpoint]), ("b", [other_seed]), ("ab", [checkpoint, other_seed])):
+        done = methods(corpus, paths[0], *paths[1:], *options, "-o", tmp_path / name)
+    read = {name: read_result(tmp_path / name) for name in ("a", "b", "ab")}
+    one, other = (cells_of(read[name]) for name in "ab")
+    assert cells_of(read["ab"], "cells: checkpoint_last.pt") == one
+    assert cells_of(read["ab"], "cells: other.pt") == other
+    deviations = read["ab"].tables()["cells"].deviations
+    means = zip(one, other, cells_of(read["ab"]), deviations, strict=True)
+    for of_one, of_other, mean, deviation in means:
+        assert mean["AER"] == pytest.approx((of_one["AER"] + of_other["AER"]) / 2)
+        assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
+    assert "Mean ± sample deviation of 2 models." in done.stdout
+    assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_method_of_the_whole_model_beside_methods_of_layers(corpus, checkpoint, text, pieces):
+    names = ["norms", "shift-att", "lrp-epsilon"]
+    options = ["--gold", corpus / "test.talp", "-f", "json", "--method", *names]
+    done = methods(corpus, checkpoint, *text, *pieces, *options)
+    assert "extract:argmax|shift-att:skip,none,piece-argmax" in done.stderr
+    result = stored_result(json.loads(done.stdout), "stdout")
+    assert [row[0] for row in result.tables()["methods"].rows] == [*names, "(forward pass)"]
+    cells = cells_of(result)
+    assert len(cells) == 3 * (2 + 1) + 1
+    for row in cells:
+        assert row["95 % from"] <= row["AER"] <= row["to"]
+
+
+@pytest.mark.slow
+def test_the_old_name_of_the_command(corpus, checkpoint, text, pieces):
+    options = [*text, *pieces, "--gold", corpus / "test.talp", "--no-cost"]
+    new = methods(corpus, checkpoint, *options, "--method", "norms", "-f", "latex")
+    old = ["--all", "--methods", "norms", "-f", "latex"]
+    assert methods(corpus, checkpoint, *options, *old, command="align").stdout == new.stdout
+    assert "\\begin{tabular}" in new.stdout

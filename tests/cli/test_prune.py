@@ -131,7 +131,7 @@ def test_pruned_is_tuned_further_and_aligned(corpus, small, tmp_path):
     options = ["--path", tmp_path / "checkpoint_last.pt", "--cpu", "--remove-bpe", "sentencepiece"]
     assert len(run("normalign", "align", corpus / "data-bin", *options).stdout.splitlines()) == 40
     table = run(
-        "normalign", "align", corpus / "data-bin", *options, "--all", "--gold", corpus / "test.talp"
+        "normalign", "methods", corpus / "data-bin", *options, "--gold", corpus / "test.talp"
     )
     assert "layer" in table.stdout
     # The control experiment: the same heads, from scratch.

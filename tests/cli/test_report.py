@@ -180,9 +180,9 @@ def test_error_rates_of_layers_are_those_of_align(folder, made, tmp_path):
     blocks = contents["sections"][1]["blocks"]
     cells, _ = [block for block in blocks if block.get("name") == "cells"]  # of two models
     texts = ["--source-file", folder / "text.a", "--target-file", folder / "text.b"]
-    options = ["--path", folder / "one.pt", *texts, "--cpu", "--all", "--gold", folder / "gold"]
-    methods = ["--methods", "norms", "weights", "--heads", "-o", tmp_path / "x.json"]
-    run("normalign", "align", folder, *options, *methods)
+    options = ["--path", folder / "one.pt", *texts, "--cpu", "--gold", folder / "gold"]
+    methods = ["--method", "norms", "weights", "--heads", "-o", tmp_path / "x.json"]
+    run("normalign", "methods", folder, *options, *methods)
     assert cells["rows"] == read_result(tmp_path / "x.json").tables()["cells"].rows
 
 
