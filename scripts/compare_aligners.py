@@ -243,7 +243,7 @@ def rows(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
 
 def scores(args: argparse.Namespace, systems: Sequence[System]) -> list[dict]:
     """What `normalign aer` says of each system."""
-    words = [NORMALIGN, "aer", args.gold, "--ref-index", args.gold_index, "--confidence"]
+    words = [NORMALIGN, "aer", args.gold, "--gold-index", args.gold_index, "--intervals"]
     words += ["-o", args.out / "scores.json", "-q", "-i", *(system.links for system in systems)]
     done = subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, check=False

@@ -21,7 +21,7 @@ cp -f "$CHECKPOINTS/dict.txt" dict.en.txt
 BPE=(--bpe sentencepiece --sentencepiece-model "$(dirname "$TEXT")/spm.model" --cpu)
 DE_EN=(. --path "$CHECKPOINTS/deen.pt" --source-file "$TEXT.de" --target-file "$TEXT.en" "${BPE[@]}")
 EN_DE=(. --path "$CHECKPOINTS/ende.pt" --source-file "$TEXT.en" --target-file "$TEXT.de" "${BPE[@]}")
-GOLD=("$TEXT.talp" --ref-index 1)
+GOLD=("$TEXT.talp" --gold-index 1)
 
 # A row of the table: what differs, and the AER of some alignment, read in some way.
 row() { printf '%-64s %5s\n' "$1" "$(normalign aer "${@:2}" -b -q)"; }
@@ -35,7 +35,7 @@ normalign align "${DE_EN[@]}" -q --reverse-path "$CHECKPOINTS/ende.pt" --output 
 for links in one two; do
   say "How the files are read: $links"
   row "as they are: words from 1, possible links kept, all lines" "${GOLD[@]}" -i $links
-  row "gold read as if words counted from 0 (wrong)" "$TEXT.talp" --ref-index 0 -i $links
+  row "gold read as if words counted from 0 (wrong)" "$TEXT.talp" --gold-index 0 -i $links
   row "links read target word first (wrong)" "${GOLD[@]}" -i $links --reverse-hyp
   row "sure and possible marks swapped, --sure-mark p (wrong)" "${GOLD[@]}" -i $links --sure-mark p
   row "possible links dropped, --possible drop" "${GOLD[@]}" -i $links --possible drop
@@ -44,9 +44,9 @@ for links in one two; do
   row "even lines, --lines even" "${GOLD[@]}" -i $links --lines even
   python "$ROOT/scripts/left_out.py" "$TEXT" "$TEXT.talp" $links --longest 30 --gold gold.left --links hyp.left
   row "pairs of more than 30 words: empty lines, still scored" "${GOLD[@]}" -i hyp.left
-  row "pairs of more than 30 words: left out of gold, too" gold.left --ref-index 1 -i hyp.left
+  row "pairs of more than 30 words: left out of gold, too" gold.left --gold-index 1 -i hyp.left
   python "$ROOT/scripts/left_out.py" "$TEXT" "$TEXT.talp" $links --punctuation --gold gold.left --links hyp.left
-  row "links of punctuation left out on both sides" gold.left --ref-index 1 -i hyp.left
+  row "links of punctuation left out on both sides" gold.left --gold-index 1 -i hyp.left
 done
 
 say "How links are made: one model, norms"
@@ -65,7 +65,7 @@ aligned "--method weights --eos skip" --method weights --eos skip
 
 say "One direction or two: norms"
 row "German to English" "${GOLD[@]}" -i one
-row "English to German" "${GOLD[@]}" --reverse-ref -i reverse
+row "English to German" "${GOLD[@]}" --reverse-gold -i reverse
 for heuristic in intersection union grow-diag grow-diag-final grow-diag-final-and; do
   normalign symmetrize one reverse --heuristic $heuristic -o hyp
   row "$heuristic" "${GOLD[@]}" -i hyp

@@ -76,7 +76,7 @@ normalign align "${TEXT[@]}" --method weights --output weights
 normalign align "${TEXT[@]}" --output norms
 normalign align "${TEXT[@]}" --combine learned --output learned
 normalign align "${TEXT[@]}" --combine learned --reverse-path reverse/checkpoint_last.pt --output learned-two-models
-normalign aer "$GOLD" -i weights norms learned learned-two-models --confidence | tee scores.txt
+normalign aer "$GOLD" -i weights norms learned learned-two-models --intervals | tee scores.txt
 
 say "One sentence pair, gold framed"
 normalign plot "${TEXT[@]}" --line 1 --gold "$GOLD" --output "$OUT/pair.png"

@@ -35,7 +35,7 @@ done
 score() {
   local files=() seed
   for seed in "${SEEDS[@]}"; do files+=("$FOLDER/alignments/seed$seed/$1"); done
-  normalign aer "$GOLD" --ref-index "$INDEX" "${@:2}" -i "${files[@]}" -b -w 6 | awk -v name="$1" '
+  normalign aer "$GOLD" --gold-index "$INDEX" "${@:2}" -i "${files[@]}" -b -w 6 | awk -v name="$1" '
     { value[NR] = $1; sum += $1; line = line sprintf(" %6.1f", $1) }
     END {
       mean = sum / NR
@@ -49,7 +49,7 @@ score() {
 say "Alignments: AER of seeds ${SEEDS[*]}"
 for direction in "${DIRECTIONS[@]}"; do
   for method in weights norms; do
-    if [ "$direction" = "$FORWARD" ]; then score "$direction.$method"; else score "$direction.$method" --reverse-ref; fi
+    if [ "$direction" = "$FORWARD" ]; then score "$direction.$method"; else score "$direction.$method" --reverse-gold; fi
   done
 done > "$OUT/alignments.txt"
 SYSTEMS=(product learned)

@@ -68,10 +68,10 @@ SYSTEMS=(de-en.weights de-en.norms intersection grow-diag-final-and de-en.steps-
   both.steps-mutual both.steps both.learned-weights both.learned)
 for lines in all even; do
   say "AER on $lines lines, with 95% intervals"
-  normalign aer "$TEXT.talp" --ref-index 1 --lines "$lines" -i "${SYSTEMS[@]}" --confidence -q |
+  normalign aer "$TEXT.talp" --gold-index 1 --lines "$lines" -i "${SYSTEMS[@]}" --intervals -q |
     sed '/AER|/d' | tee "systems.$lines.txt"
 done
-normalign aer "$TEXT.talp" --ref-index 1 --reverse-ref -i en-de.norms --confidence
+normalign aer "$TEXT.talp" --gold-index 1 --reverse-gold -i en-de.norms --intervals
 
 say "One sentence pair, gold framed"
 normalign plot "${DE_EN[@]}" "${GOLD[@]}" --line 30 --layer 1 --output "$OUT/pair.png"

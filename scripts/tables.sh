@@ -32,7 +32,7 @@ aligned() { normalign align ${@:2} -q -o "$1"; } # words of $DE_EN and the like 
 scored() {
   for lines in all odd even; do
     say "AER, $lines lines"
-    normalign aer "$GOLD" --ref-index 1 --lines $lines --confidence -q -i "$@" | sed '/AER|/d'
+    normalign aer "$GOLD" --gold-index 1 --lines $lines --intervals -q -i "$@" | sed '/AER|/d'
   done
 }
 halves() { # the texts and the gold of odd and of even lines
@@ -63,7 +63,7 @@ align() {
   aligned shift-att.both $BOTH --method shift-att
   scored {weights,norms,lrp-epsilon,lrp-attnlrp}.{argmax,piece-argmax} weights.chen shift-att.one shift-att.both
   aligned shift-att.reverse $EN_DE --method shift-att
-  normalign aer "$GOLD" --ref-index 1 --reverse-ref -i shift-att.reverse --confidence
+  normalign aer "$GOLD" --gold-index 1 --reverse-gold -i shift-att.reverse --intervals
 }
 alti() {
   halves

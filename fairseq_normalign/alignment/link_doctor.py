@@ -35,7 +35,7 @@ class Conventions(NamedTuple):
 class Flags(NamedTuple):
     """The options that mend a mistake, or what else to do; empty where a command has none."""
 
-    ref_index: str = "--ref-index"
+    ref_index: str = "--gold-index"
     hyp_index: str = "--hyp-index"
     reverse: str = "--reverse-hyp"
     possible: str = "--possible sure"

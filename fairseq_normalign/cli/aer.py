@@ -1,4 +1,4 @@
-"""``normalign aer REF HYP [HYP …]``: score alignments against gold."""
+"""``normalign aer GOLD HYP [HYP …]``: score alignments against gold."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ Sampled = list[tuple[Gold, Sequence]]  # gold, and the links of all systems
 
 DESCRIPTION = """Alignment error rate, precision and recall of word alignments. stdout has the
 scores; warnings about files that look misread go to stderr."""
-EXAMPLE = "normalign aer test.talp hyp.pharaoh --gold-index 1 --confidence"
+EXAMPLE = "normalign aer test.talp hyp.pharaoh --gold-index 1 --intervals"
 
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "ref", metavar="REF", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines"
+        "gold", metavar="GOLD", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines"
     )
     parser.add_argument(
         "hyp", metavar="HYP", nargs="*", help="alignments to score; - is stdin (default: -)"
@@ -75,10 +75,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 def add_reading_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
-    for side, name in (("ref", "gold"), ("hyp", "hypotheses")):
-        flags = [f"--{side}-index", *(["--gold-index"] if side == "ref" else [])]
+    for side, name in (("gold", "gold"), ("hyp", "hypotheses")):
         group.add_argument(
-            *flags, type=int, choices=(0, 1), default=0, help=f"first word of the {name}"
+            f"--{side}-index", type=int, choices=(0, 1), default=0, help=f"first word of the {name}"
         )
         group.add_argument(
             f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first"
@@ -106,14 +105,14 @@ def add_statistics_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--alpha", type=share, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)"
     )
-    group.add_argument("--confidence", action="store_true", help="95%% bootstrap interval of AER")
+    group.add_argument("--intervals", action="store_true", help="95%% bootstrap interval of AER")
     group.add_argument(
         "--paired",
         action="store_true",
         help="p-value against the first HYP (approximate randomization)",
     )
     group.add_argument(
-        "--samples", type=positive, default=1000, help="samples for --confidence and --paired"
+        "--samples", type=positive, default=1000, help="samples for --intervals and --paired"
     )
     group.add_argument("--seed", type=from_0, default=12345, help="random seed for both")
     group.add_argument(
@@ -134,7 +133,7 @@ def check(args: Namespace) -> None:
             if not getattr(args, side):
                 raise InputError(f"--breakdown {kind} needs --{side}")
     counted = [counted_text(args, kind) for kind in args.breakdown]
-    readings = [args.ref, *args.input, args.source, args.target, *counted]
+    readings = [args.gold, *args.input, args.source, args.target, *counted]
     if readings.count("-") > 1:
         raise InputError("stdin ('-') can be read only once; expected files for the others")
     if args.paired and len(args.input) < 2:
@@ -147,10 +146,10 @@ parse_args = command("aer", DESCRIPTION, EXAMPLE, add_options, check)
 
 def main(args: Namespace) -> None:
     gold = GoldFile(
-        args.ref,
-        index=args.ref_index,
-        reverse=args.reverse_ref,
-        format=args.ref_format,
+        args.gold,
+        index=args.gold_index,
+        reverse=args.reverse_gold,
+        format=args.gold_format,
         sure=args.sure_mark,
         possible=args.possible,
     )
@@ -193,7 +192,7 @@ def counted_text(args: Namespace, kind: str) -> str | None:
 
 
 def warn(args: Namespace, sample: Sampled) -> None:
-    read = doctor.Conventions(args.ref_index, args.hyp_index, args.reverse_hyp)
+    read = doctor.Conventions(args.gold_index, args.hyp_index, args.reverse_hyp)
     mended = {}
     if args.sure_mark == "p":
         mended["marks"] = "leave out --sure-mark p"
@@ -218,7 +217,7 @@ def system_of(
     name, total, sentences = scores[place]
     sampling = {"samples": args.samples, "seed": args.seed}
     interval = p_value = None
-    if args.confidence:
+    if args.intervals:
         interval = aer.interval(sentences, **sampling)
     if args.paired and place > 0:
         p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
@@ -228,16 +227,16 @@ def system_of(
 
 def signature_of(args: Namespace, path: str) -> dict:
     """Our options, then those that the alignment was made with, if they were written beside it."""
-    reverse = [side for side in ("ref", "hyp") if getattr(args, f"reverse_{side}")]
+    reverse = ["ref"] * args.reverse_gold + ["hyp"] * args.reverse_hyp
     options = {
-        "ref-index": args.ref_index,
+        "ref-index": args.gold_index,
         "hyp-index": args.hyp_index,
         "reverse": "+".join(reverse) or "none",
         "possible": args.possible,
         "sure-mark": None if args.sure_mark == "-" else args.sure_mark,
         "lines": None if args.lines == "all" else args.lines,
     }
-    if args.confidence or args.paired:
+    if args.intervals or args.paired:
         options |= {"samples": args.samples, "seed": args.seed}
     given = {name: value for name, value in options.items() if value is not None}
     return {**given, **made_with(path)}

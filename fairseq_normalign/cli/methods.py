@@ -53,7 +53,6 @@ def add_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--method",
-        "--methods",
         dest="methods",
         nargs="+",
         metavar="NAME",

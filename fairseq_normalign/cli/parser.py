@@ -12,6 +12,13 @@ from fairseq_normalign.runs.folder import is_given
 
 # Old names of options, which commands still take; --help does not show them.
 OLD_NAMES = {
+    "aer": {
+        "--confidence": "--intervals",
+        "--ref-index": "--gold-index",
+        "--reverse-ref": "--reverse-gold",
+        "--ref-format": "--gold-format",
+    },
+    "methods": {"--methods": "--method"},
     "prune": {"--out": "--output", "--kinds": "--attention"},
     "roles": {"--kinds": "--attention"},
 }
@@ -26,10 +33,10 @@ RARE = """
 
 --restart --num-shards --shard-id --engine --ray-address --chunk
 
---head --step --eos --source-merge --target-merge --evidence --learn-pairs --reverse-gold --all
---methods --heads --width --null-weight --epochs --lexicon --decision
+--head --step --eos --source-merge --target-merge --evidence --learn-pairs --reverse-gold
+--heads --no-cost --width --null-weight --epochs --lexicon --decision
 
---reverse-ref --ref-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
+--gold-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
 --count-source --count-target --variant --rev-order
 
 --confidence-eos --relevance-mode --ablation-bleu --tokenize --conllu-apart --frequencies

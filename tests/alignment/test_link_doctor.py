@@ -68,17 +68,17 @@ def test_what_is_right_is_left_alone(corpus):
 @pytest.mark.parametrize(
     ("mistake", "read", "advice"),
     [
-        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --ref-index 1$"),
+        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --gold-index 1$"),
         (lambda links: moved(links, -1, -1), Conventions(1, 1), "with --hyp-index 0$"),
         (lambda links: moved(links, 1, 1), Conventions(1, 0), "with --hyp-index 1$"),
         (lambda links: moved(links, 1, 1), Conventions(0, 0), "with --hyp-index 1$"),
-        (lambda links: moved(links, 1, 1), Conventions(1, 1), "with --ref-index 0$"),
+        (lambda links: moved(links, 1, 1), Conventions(1, 1), "with --gold-index 0$"),
         (swapped, Conventions(), "with --reverse-hyp$"),
         (swapped, Conventions(reverse_hyp=True), "without --reverse-hyp$"),
         (
             lambda links: swapped(moved(links, -1, -1)),
             Conventions(),
-            "with --reverse-hyp and with --ref-index 1$",
+            "with --reverse-hyp and with --gold-index 1$",
         ),
         (
             lambda links: moved(links, 1, 0),

@@ -28,7 +28,7 @@ def files(tmp_path):
 
 
 def test_one_line_with_signature(files, capsys):
-    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"]]) == 0
+    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["bad"]]) == 0
     out, err = capsys.readouterr()
     assert out == (
         f"AER|ref-index:1|hyp-index:0|reverse:none|possible:keep|version:{__version__} = 66.7 "
@@ -50,14 +50,14 @@ def test_files_may_follow_the_gold(files, capsys):
         (["-b", "--possible", "drop"], "14.3\n66.7\n"),
         (["-b", "--possible", "sure"], "0.0\n71.4\n"),
         (["-b", "--sure-mark", "p"], "0.0\n75.0\n"),
-        (["-b", "--reverse-ref", "--reverse-hyp"], "0.0\n66.7\n"),
+        (["-b", "--reverse-gold", "--reverse-hyp"], "0.0\n66.7\n"),
         (["-b", "--reverse-hyp"], "28.6\n66.7\n"),
     ],
 )
 def test_options_that_move_the_number(files, capsys, options, expected):
     assert (
         main(
-            ["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options]
+            ["aer", files["gold"], "--gold-index", "1", "-i", files["good"], files["bad"], *options]
         )
         == 0
     )
@@ -65,8 +65,8 @@ def test_options_that_move_the_number(files, capsys, options, expected):
 
 
 def test_several_systems_make_a_table(files, capsys):
-    options = ["--paired", "--confidence", "--samples", "20", "--alpha", "0.3"]
-    main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], files["bad"], *options])
+    options = ["--paired", "--intervals", "--samples", "20", "--alpha", "0.3"]
+    main(["aer", files["gold"], "--gold-index", "1", "-i", files["good"], files["bad"], *options])
     lines = capsys.readouterr().out.splitlines()
     heading = "system AER 95 % from to p P R F1 F_0.3 links sure"
     assert lines[0].split() == heading.split()
@@ -82,9 +82,9 @@ def systems_of(result):
 
 
 def test_json(files, tmp_path, capsys):
-    words = ["aer", files["gold"], "--ref-index", "1", "-i", files["bad"]]
+    words = ["aer", files["gold"], "--gold-index", "1", "-i", files["bad"]]
     output = ["-o", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.png")]
-    assert main([*words, "-f", "json", "--confidence", *output]) == 0
+    assert main([*words, "-f", "json", "--intervals", *output]) == 0
     printed = stored_result(json.loads(capsys.readouterr().out), "stdout")
     (system,) = systems_of(printed)
     assert system["AER"] == pytest.approx(200 / 3, abs=1e-4)
@@ -100,7 +100,7 @@ def test_json(files, tmp_path, capsys):
 
 
 def test_csv_has_all_digits(files, capsys):
-    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], "-f", "csv"]) == 0
+    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["bad"], "-f", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "system,AER,P,R,F1,links,sure\nbad,66.666667,33.333333," in out
     assert err == ""
@@ -114,7 +114,7 @@ def test_no_nan_in_json(tmp_path, capsys):
     (tmp_path / "empty").write_text("\n\n")
     (tmp_path / "text").write_text("a b\n\n")
     path, text = str(tmp_path / "empty"), str(tmp_path / "text")
-    options = ["--confidence", "--paired", "--alpha", "0.3", "--samples", "10", "-q"]
+    options = ["--intervals", "--paired", "--alpha", "0.3", "--samples", "10", "-q"]
     texts = ["--source", text, "--target", text, "--breakdown", "distance", "length"]
     arguments = ["aer", path, "-i", path, path, *options, *texts]
     assert main([*arguments, "-f", "json"]) == 0
@@ -144,10 +144,10 @@ def test_breakdowns(files, tmp_path, capsys):
         (tmp_path / name).write_text(text)
     texts = ["--source", str(tmp_path / "de"), "--target", str(tmp_path / "en")]
     kinds = ["--breakdown", "distance", "length", "source-frequency", "target-frequency"]
-    main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"], *texts, *kinds])
+    main(["aer", files["gold"], "--gold-index", "1", "-i", files["good"], *texts, *kinds])
     out = capsys.readouterr().out
     assert f"{files['good']} by distance\ndistance  AER" in out
-    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["bad"], *texts]) == 2
+    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["bad"], *texts]) == 2
     assert "bad:2: links word 1 of 0 in" in capsys.readouterr().err
 
 
@@ -164,7 +164,7 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out.startswith("AER|ref-index:0|")
     assert err.startswith("normalign aer: warning: ")
-    assert err.endswith("AER would be 0.0% instead of 86.1% with --ref-index 1\n")
+    assert err.endswith("AER would be 0.0% instead of 86.1% with --gold-index 1\n")
     main(["aer", str(gold), "-i", str(system), "-q"])
     assert capsys.readouterr().err == ""
 
@@ -196,11 +196,11 @@ def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, ad
     [
         (["gold", "-i", "nowhere"], "nowhere: No such file or directory"),
         (
-            ["gold", "--ref-index", "1", "--hyp-index", "1", "-i", "good"],
+            ["gold", "--gold-index", "1", "--hyp-index", "1", "-i", "good"],
             "good:1: link '0-0' has index 0",
         ),
         (
-            ["gold", "--ref-index", "1", "-i", "short"],
+            ["gold", "--gold-index", "1", "-i", "short"],
             "line counts differ: gold has 3, short has 1 lines",
         ),
         (["gold", "-i", "garbage"], "garbage:1: not UTF-8 text"),
@@ -285,10 +285,10 @@ def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
 def test_a_signature_of_another_file_of_that_name_is_not_reported(files, capsys, tmp_path):
     with signed_file(files["good"], {"method": "norms"}) as file:
         file.write(GOOD)
-    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]]) == 0
+    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["good"]]) == 0
     assert "|method:norms|" in capsys.readouterr().out
     for name in ("good", "gold"):
         with Path(files[name]).open("a") as file:
             file.write("\n")
-    assert main(["aer", files["gold"], "--ref-index", "1", "-i", files["good"]]) == 0
+    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["good"]]) == 0
     assert "method" not in capsys.readouterr().out
