@@ -43,7 +43,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     """Refuses what would fail after all models have translated."""
-    checks.go_together(args, "source_file", "target_file")
+    checks.requires(args, "source_file", "target_file")
     checks.go_together(args, "gold", "gold_source", "gold_target")
     checks.check_methods(args, args.method)
     if "--score-reference" in args.fairseq_argv:

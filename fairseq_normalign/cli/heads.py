@@ -22,7 +22,7 @@ from fairseq_normalign.cli.runs import (
     run_command,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
+from fairseq_normalign.files import short_names, split_words
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     NO_RULES,
@@ -34,7 +34,7 @@ from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.options import add_flags, read_options
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
-from fairseq_normalign.text.words import TextFile
+from fairseq_normalign.text.paired import Sources
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def read_trees(args: Namespace) -> list[Tree]:
         trees = [lowercased(tree) for tree in trees]
     if args.source_file and not args.conllu_apart:
         try:
-            check_text(trees, TextFile(args.source_file), args.source_file)
+            check_text(trees, map(split_words, Sources(args.source_file)), args.source_file)
         except InputError as error:
             raise InputError(f"{error}; if it is of another one, add --conllu-apart") from None
     return trees

@@ -124,8 +124,8 @@ def model_parser(name: str, description: str, example: str, *, several: bool) ->
         metavar="MODEL [SOURCE [TARGET]]",
         nargs="*",
         help="MODEL: a checkpoint, a folder with one, or a Hugging Face folder; SOURCE, TARGET: "
-        "text (default: the binarised test set). With --path: DATA, the folder of dictionaries "
-        "and binarised data",
+        "text, or one file of lines 'source ||| target'; - is stdin (default: the binarised test "
+        "set of the model). With --path: DATA, the folder of dictionaries and binarised data",
     )
     group = parser.add_argument_group("model", "as in fairseq-generate")
     group.add_argument(

@@ -39,10 +39,10 @@ LEGEND = (
 
 
 class Texts(NamedTuple):
-    """Two parallel files of text."""
+    """Two parallel files of text, or one of lines ``source ||| target``."""
 
     source: str
-    target: str
+    target: str | None = None
 
 
 class GoldTexts(NamedTuple):

@@ -9,15 +9,15 @@ from itertools import islice
 from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import read_lines
+from fairseq_normalign.files import split_words
 from fairseq_normalign.heads.comparison import Texts
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.translate import Translator, reference
 from fairseq_normalign.progress import bar
-from fairseq_normalign.text.links import InMemory, read_together
-from fairseq_normalign.text.words import TextFile
+from fairseq_normalign.text.links import read_together
+from fairseq_normalign.text.paired import text_sides
 
 
 def read_corpus(
@@ -29,10 +29,10 @@ def read_corpus(
     """
     if isinstance(corpus, Texts):
         name = corpus.source
-        lines = (line.rstrip("\n") for line in read_lines(corpus.target))
-        both = read_together(TextFile(corpus.source), InMemory(corpus.target, lines))
-        sources, references = transposed(both, 2)
-        without_targets = ((source, None) for source in sources[:limit])
+        both = read_together(*text_sides(corpus.source, corpus.target))
+        sources, targets = transposed(both, 2)
+        references = [line.rstrip("\n") for line in targets]
+        without_targets = ((split_words(source), None) for source in sources[:limit])
         pairs = list(text_pairs(without_targets, reader))
     else:
         name = corpus

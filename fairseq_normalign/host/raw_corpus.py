@@ -7,7 +7,6 @@ lines of text or lists of tokens, and the links that other aligners have for the
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, tee
@@ -29,6 +28,7 @@ from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.runs.chunks import Chunk, cut
 from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
+from fairseq_normalign.text.paired import Sources, text_sides
 from fairseq_normalign.text.words import LineFile
 
 TEXT, TOKENS, SOURCES = "line", "pair", "sentence"  # kinds, and what messages call an item
@@ -113,14 +113,14 @@ def raw_corpus(
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         return _binarised(args.gen_subset, models, links)
     if not need_target and args.source_file and not (args.target_file or args.hypotheses):
-        text = LineFile(args.source_file)
+        text = Sources(args.source_file)
         sources = (Item([(line, None)] * len(models), []) for line in text)
         return RawCorpus(TEXT, sources, count_lines(text), [text.name])
     texts = corpus_texts(args)
     total = _equal_count(*texts)
     ways = list(swapped[: len(models)])
     if not ways[0]:
-        warn_of_texts(texts, models[0].reader)
+        refuse_swapped(texts, models[0].reader)
     items = (_item(lines, ways) for lines in read_together(*texts, *links))
     return RawCorpus(TEXT, items, total, [text.name for text in texts])
 
@@ -164,10 +164,9 @@ def corpus_texts(args: argparse.Namespace) -> list[Text]:
     if printed is not None:
         source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
         return [LineFile(args.source_file) if args.source_file else source, target]
-    target_file = args.target_file or args.hypotheses
-    if args.source_file is None or target_file is None:
-        raise InputError("--source-file and --target-file (or --hypotheses) go together")
-    return [LineFile(args.source_file), LineFile(target_file)]
+    if args.source_file is None:
+        raise InputError("--target-file or --hypotheses needs --source-file")
+    return [*text_sides(args.source_file, args.target_file or args.hypotheses)]
 
 
 def count_lines(text: Text) -> int | None:
@@ -194,8 +193,8 @@ def check_not_empty(total: int | None, name: str) -> None:
         raise InputError(f"{name}: has no lines; expected one or more")
 
 
-def warn_of_texts(texts: Sequence[Text], reader: PairReader) -> None:
-    """Says if the files seem to be swapped.
+def refuse_swapped(texts: Sequence[Text], reader: PairReader) -> None:
+    """Refuses files that seem to be swapped.
 
     They do if they are named after the languages of the model, but the other way round. With a
     joint dictionary nothing else would tell: the model reads either language.
@@ -203,10 +202,9 @@ def warn_of_texts(texts: Sequence[Text], reader: PairReader) -> None:
     endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
     source, target = languages_of(reader.task)
     if source != target and endings == [target, source]:
-        warnings.warn(
-            f"{texts[0].name} and {texts[1].name} are read as {source} and {target}, as the model "
-            "translates; are they swapped?",
-            stacklevel=2,
+        raise InputError(
+            f"{texts[0].name} and {texts[1].name} seem to be swapped: the model translates "
+            f"{source} → {target}; name the file of {source} first"
         )
 
 

@@ -101,7 +101,7 @@ REFUSED = {
     ),
     "--part decoder": (
         ["translation.pt"],
-        "--source-file and --target-file (or --hypotheses) go together",
+        "{folder}/text:1: not a line 'source ||| target'; if this file has sources alone, name",
     ),
     "--occurrences 10 --neighbours 10": (
         ["translation.pt"],

@@ -138,7 +138,7 @@ CASES = [
     (align, ["--evidence", "links:x.links"], r"links:x\.links: no such file"),
     (align, ["--reverse-data", "data"], "--reverse-data needs --reverse-path"),
     (align, ["--method", "shift-att", "--reverse-path", "x.pt"], r"x\.pt: no such checkpoint"),
-    (evaluate, ["--source-file", "text"], "--source-file and --target-file go together"),
+    (evaluate, ["--target-file", "text"], "--target-file needs --source-file"),
     (evaluate, ["--gold", "gold"], "--gold, --gold-source and --gold-target go together"),
     (evaluate, ["--gold-source", "x", "--gold-target", "y"], "--gold, .* go together"),
     (evaluate, ["--limit", "0"], "--limit: '0': expected a number from 1"),

@@ -1,0 +1,71 @@
+"""The texts of a corpus: two files of lines, or one of lines ``source ||| target``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, tee
+from operator import itemgetter
+from typing import Any
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import is_stream, name_of, read_lines
+from fairseq_normalign.text.words import LineFile
+
+BETWEEN = re.compile(r"(?:^|\s)\|\|\|(?:\s|$)")  # as fast_align has it
+
+
+class Side(LineFile):
+    """The sources or the targets of a file of pairs.
+
+    Args:
+        place: 0 for sources, 1 for targets.
+        pairs: those of a stream, which cannot be opened for each side.
+    """
+
+    def __init__(self, path: str, place: int, pairs: Iterable[tuple[str, str]] | None = None):
+        super().__init__(path)
+        self.place, self.pairs = place, pairs
+
+    def __iter__(self) -> Iterator[Any]:
+        pairs = read_pairs(str(self.path)) if self.pairs is None else self.pairs
+        return map(itemgetter(self.place), pairs)
+
+
+class Sources(LineFile):
+    """The sources where targets are not needed: plain lines, or the first halves of pairs."""
+
+    def __iter__(self) -> Iterator[Any]:
+        lines = read_lines(self.path)
+        first = next(lines, None)
+        if first is None:
+            return iter(())
+        lines = chain([first], lines)
+        if not BETWEEN.search(first):
+            return lines
+        return (source for source, _ in _divided(lines, str(self.path)))
+
+
+def text_sides(source: str, target: str | None) -> list[LineFile]:
+    """Sources and targets, to be read together; without a file of targets, SOURCE has pairs."""
+    if target is not None:
+        return [LineFile(source), LineFile(target)]
+    if is_stream(source):
+        both = tee(read_pairs(source))
+        return [Side(source, place, pairs) for place, pairs in enumerate(both)]
+    return [Side(source, 0), Side(source, 1)]
+
+
+def read_pairs(path: str) -> Iterator[tuple[str, str]]:
+    return _divided(read_lines(path), path)
+
+
+def _divided(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines, 1):
+        sides = BETWEEN.split(line)
+        if len(sides) != 2:
+            raise InputError(
+                f"{name_of(path)}:{number}: not a line 'source ||| target'; if this file has "
+                "sources alone, name the file of targets behind it"
+            )
+        yield sides[0], sides[1]
