@@ -9,9 +9,8 @@ from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checkpoints import check_several
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.evolution_plan import EvolutionOptions, plan_of
+from fairseq_normalign.layers.evolution_plan import EvolutionOptions
 from fairseq_normalign.options import add_flags, read_options
-from fairseq_normalign.progress import bar
 
 DESCRIPTION = """How representations evolve from layer to layer (Voita et al., EMNLP 2019): how much
 of a token's identity, position and neighbours is in its state, how much a layer changes it, and how
@@ -58,15 +57,13 @@ parse_args = options.model_command(
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
-    from fairseq_normalign.layers.evolution import measured
+    from fairseq_normalign.layers.evolution import evolution
     from fairseq_normalign.layers.model_part import read_corpus
 
     complete(args)
-    measuring = read_options(EvolutionOptions, args, seed=args.seed, max_tokens=args.max_tokens)
     texts = read_corpus(args)
-    plan = plan_of(texts, measuring)
-    with bar("states", total=plan.sentences * len(texts), unit="sentences") as shown:
-        result = measured(texts, plan, measuring, progress=shown.update)
+    measuring = read_options(EvolutionOptions, args, seed=args.seed, max_tokens=args.max_tokens)
+    result = evolution(texts, measuring)
     signature = {
         "checkpoints": ",".join(text.name for text in texts),
         "parts": ",".join(text.states.part for text in texts),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,21 +16,22 @@ from torch import Tensor
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, Plan, plan_of
 from fairseq_normalign.layers.geometry import (
+    Compared,
     View,
     kmeans,
     mean_distance,
     mutual_information,
     nearest,
+    possible_neighbours,
     principal_plane,
     pwcca_distance,
-    random_distance,
-    random_share,
     share_alike,
     shuffled_information,
     shuffled_view,
     view_of,
 )
 from fairseq_normalign.layers.token_table import ReadText, Tokens
+from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import (
     Block,
     Cell,
@@ -236,32 +238,27 @@ def evolution(
         options: see :class:`EvolutionOptions`; or name them one by one.
     """
     options = replace(options or EvolutionOptions(), **changes)
-    return measured(texts, plan_of(texts, options), options)
-
-
-def measured(
-    texts: Sequence[ReadText],
-    plan: Plan,
-    options: EvolutionOptions,
-    progress: Progress = lambda sentences: None,
-) -> EvolutionResult:
-    """What the plan says, of each model and between them."""
+    plan = plan_of(texts, options)
     models = []
     views = {}
-    for text in texts:
-        evolution, views[text.name] = _measure(text, plan, options, progress)
-        models.append(evolution)
+    with bar("states", total=plan.sentences * len(texts), unit="sentences") as shown:
+        for text in texts:
+            evolution, views[text.name] = _measure(text, plan, options, shown.update)
+            models.append(evolution)
     between = {}
-    for first, second in combinations(views, 2):
-        if plan.views:
+    if plan.views:
+        for first, second in combinations(views, 2):
             between[first, second] = _distances(views[first], views[second])
     pictured = []
     for word, occurrences in plan.words.items():
         pictured += [word] * len(occurrences)
-    types = len(np.unique(plan.tokens.types[plan.sample]))
+    sampled = plan.sampled
+    places = sampled.sentences, np.zeros(len(sampled.types)), sampled.types
+    random = _neighbours(plan, possible_neighbours(*places[:2]), possible_neighbours(*places[::2]))
+    types = len(np.unique(sampled.types))
     ceiling = float(np.log(min(types, plan.clusters)))
     signature = _signature(plan, options, types)
-    return EvolutionResult(models, _random(plan), ceiling, between, pictured, signature)
+    return EvolutionResult(models, random, ceiling, between, pictured, signature)
 
 
 def _signature(plan: Plan, options: EvolutionOptions, types: int) -> dict[str, Any]:
@@ -280,32 +277,22 @@ def _signature(plan: Plan, options: EvolutionOptions, types: int) -> dict[str, A
     return {**signature, "seed": options.seed}
 
 
-def _random(plan: Plan) -> dict[str, float]:
-    """What neighbours drawn at random would give."""
-    sampled = plan.sampled
-    everywhere = np.zeros(len(sampled.types))
-    return {
-        "identity": random_share(sampled.sentences, everywhere, sampled.types),
-        "left": random_share(sampled.sentences, sampled.types, sampled.left),
-        "right": random_share(sampled.sentences, sampled.types, sampled.right),
-        "position": random_distance(sampled.sentences, sampled.types, sampled.positions),
-    }
-
-
 def _measure(
     text: ReadText, plan: Plan, options: EvolutionOptions, progress: Progress
 ) -> tuple[Evolution, list[View]]:
     """What is to be known of one model, and its views of all tokens by layer."""
-    run: dict[str, Any] = {"max_tokens": options.max_tokens, "progress": progress}
+    run = partial(kept_states, text, plan.tokens, max_tokens=options.max_tokens)
     kept = plan.kept
-    states = kept_states(text, plan.tokens, kept, **run)  # (L + 1, N, C)
+    states = run(kept, progress=progress)  # (L + 1, N, C)
     rows_of_sample = np.searchsorted(kept, plan.sample)
+    rows_of_words = [np.searchsorted(kept, pieces) for pieces in chain(*plan.words.values())]
     layers, planes = [], []
     for of_layer in states:
-        sampled = of_layer[rows_of_sample]
-        layers.append({**_neighbours(sampled, plan, options), **_known(sampled, plan, options)})
-        if plan.words:
-            planes.append(principal_plane(_word_states(of_layer, kept, plan)))
+        layers.append(_measure_layer(of_layer[rows_of_sample], plan, options))
+        if rows_of_words:  # the state of a word is the mean of those of its pieces
+            planes.append(
+                principal_plane(torch.stack([of_layer[r].mean(0) for r in rows_of_words]))
+            )
     of_all: list[View] = []
     change = {}
     for name, places in plan.views.items():
@@ -320,9 +307,8 @@ def _measure(
         shuffled_change.append(pwcca_distance(below, shuffled_view(above, rng)))
     influence = {}
     for name, (hidden, others) in plan.hidden.items():
-        usual = kept_states(text, plan.tokens, others, **run)[1:]
-        run_silently = {**run, "progress": None}
-        without = kept_states(text, plan.tokens, others, hidden=hidden, **run_silently)
+        usual = run(others, progress=progress)[1:]
+        without = run(others, hidden=hidden)
         of_layers = zip(usual, without, strict=True)
         influence[name] = [pwcca_distance(view_of(x), view_of(y)) for x, y in of_layers]
     evolution = Evolution(
@@ -338,37 +324,32 @@ def _measure(
     return evolution, of_all
 
 
-def _neighbours(states: Tensor, plan: Plan, options: EvolutionOptions) -> dict[str, float]:
-    """Neighbours of one layer: among all tokens, and among those of the same type."""
+def _measure_layer(states: Tensor, plan: Plan, options: EvolutionOptions) -> dict[str, float]:
+    """What neighbours and clusters say of one layer; all layers have the same random numbers."""
     sampled = plan.sampled
-    everywhere = np.zeros(len(sampled.types))
+    everywhere = np.zeros(len(states))
     among_all = nearest(states, sampled.sentences, everywhere, options.neighbours)
     of_type = nearest(states, sampled.sentences, sampled.types, options.neighbours)
+    rng = np.random.default_rng([options.seed, 4])
+    clusters = kmeans(states, plan.clusters, rng)
+    return {
+        **_neighbours(plan, [among_all], [of_type]),
+        "information": mutual_information(sampled.types, clusters),
+        "shuffled_information": shuffled_information(sampled.types, clusters, rng),
+    }
+
+
+def _neighbours(
+    plan: Plan, among_all: Iterable[Compared], of_type: Iterable[Compared]
+) -> dict[str, float]:
+    """What neighbours among all tokens, and among those of the same type, say of tokens."""
+    sampled, of_type = plan.sampled, list(of_type)
     return {
         "identity": share_alike(among_all, sampled.types),
         "left": share_alike(of_type, sampled.left),
         "right": share_alike(of_type, sampled.right),
         "position": mean_distance(of_type, sampled.positions),
     }
-
-
-def _known(states: Tensor, plan: Plan, options: EvolutionOptions) -> dict[str, float]:
-    """Mutual information of one layer; every layer has the same random numbers."""
-    rng = np.random.default_rng([options.seed, 4])
-    _, types = np.unique(plan.sampled.types, return_inverse=True)
-    clusters = kmeans(states, plan.clusters, rng)
-    return {
-        "information": mutual_information(types, clusters),
-        "shuffled_information": shuffled_information(types, clusters, rng),
-    }
-
-
-def _word_states(states: Tensor, kept: np.ndarray, plan: Plan) -> Tensor:
-    """A state for each occurrence of a word: the mean of its pieces'."""
-    means = []
-    for pieces in chain(*plan.words.values()):
-        means.append(states[np.searchsorted(kept, pieces)].mean(0))
-    return torch.stack(means)
 
 
 def _distances(first: Sequence[View], second: Sequence[View]) -> Matrix:

@@ -87,8 +87,7 @@ class Plan:
     @property
     def sampled(self) -> Tokens:
         """The tokens of the sample."""
-        symbols, *columns = self.tokens
-        return Tokens(symbols, *(column[self.sample] for column in columns))
+        return Tokens(*(column[self.sample] for column in self.tokens))
 
     @property
     def kept(self) -> np.ndarray:
@@ -123,7 +122,7 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
             f"--clusters {clusters}: more than the {len(sample)} tokens; expected fewer"
         )
     quota = _view_tokens(texts, options)
-    words = {word: _occurrences(word, first, tokens, options) for word in options.words}
+    words = {word: _occurrences(word, tokens, options) for word in options.words}
     groups = _groups(first, tokens, options)
     views = _views(tokens, groups, quota, options)
     causal = any(text.states.causal for text in texts)
@@ -181,36 +180,30 @@ def _views(
         _warn(f"no PWCCA: the text has {len(tokens.types)} tokens; expected {quota} or more")
         return {}
     views = {ALL: some(np.arange(len(tokens.types)), quota, rng)}
-    few = []
+    few = {}
     for name, places in groups.items():
         if len(places) >= quota:
             views[name] = some(places, quota, rng)
         else:
-            few.append(f"{name} ({len(places)})")
-    if few:
-        _warn(f"groups of frequency with fewer than {quota} tokens are left out: {', '.join(few)}")
+            few[name] = len(places)
+    _warn_of_few(few, f"groups of frequency with fewer than {quota} tokens are left out")
     return views
 
 
 def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> dict[str, np.ndarray]:
     """The tokens of each group of frequency, rarest first; none if the dictionary has no counts."""
-    spelled = []
-    for pair in text.pairs:
-        words = text.text(pair)
-        spelled.append((text.pieces(pair), [words[word] for word in text.piece_words(pair)]))
     counts = getattr(text.reader, text.side).vocabulary.counts
     if options.frequencies:
         counts = read_frequencies(options.frequencies)
+    spelled = tokens.symbols.tolist(), tokens.texts.tolist()
     try:
-        frequency = Frequencies(counts, options.frequencies or "the dictionary", spelled)
+        frequency = Frequencies(counts, options.frequencies or "the dictionary", [spelled])
     except InputError as error:
         if options.frequencies:
             raise
         _warn(f"no groups of frequency: {error}")
         return {}
-    by_sentence = [frequency(pieces, words) for pieces, words in spelled]
-    places = zip(tokens.sentences.tolist(), tokens.positions.tolist(), strict=True)
-    of_tokens = np.array([by_sentence[sentence][position] for sentence, position in places])
+    of_tokens = np.array(frequency(*spelled))
     bounds = list(options.bounds) or equal_bounds(of_tokens, options.groups)
     numbers = np.digitize(of_tokens, bounds)  # 0 below the first bound
     return {name: np.flatnonzero(numbers == n) for n, name in enumerate(group_names(bounds))}
@@ -225,6 +218,8 @@ def _hidden(
 ) -> dict[str, Hidden]:
     """A token of each group to be hidden, in sentences that have one of each.
 
+    Some of the tokens that could see it show its influence: in a decoder, these come after it.
+
     Args:
         candidates: all tokens, and those of each group.
     """
@@ -234,64 +229,40 @@ def _hidden(
     rng = np.random.default_rng([options.seed, 2])
     order = rng.permutation(of_all_groups)
     per_sentence = max(OTHERS, 2 * quota // max(1, len(order)))
-    hidden = {}
-    few = []
+    hidden, few = {}, {}
     for name, places in candidates.items():
-        drawn = _draw_hidden(tokens, places, order, causal, rng, quota, per_sentence)
-        if len(drawn.others) == quota:
-            hidden[name] = drawn
+        by_sentence: dict[int, int] = {}
+        others: list[int] = []
+        of_places = tokens.sentences[places]  # ascending
+        for sentence in order.tolist():
+            if len(others) >= quota:
+                break
+            around = [sentence, sentence + 1]
+            token = int(rng.choice(places[slice(*np.searchsorted(of_places, around))]))
+            members = np.arange(*np.searchsorted(tokens.sentences, around))
+            rest = members[members > token] if causal else members[members != token]
+            by_sentence[sentence] = token
+            others += some(rest, per_sentence, rng).tolist()
+        if len(others) >= quota:
+            hidden[name] = Hidden(by_sentence, np.sort(np.array(others[:quota])))
         else:
-            few.append(f"{name} ({len(drawn.others)})")
-    if few:
-        _warn(
-            f"influence is not measured where fewer than {quota} other tokens show it: "
-            f"{', '.join(few)}"
-        )
+            few[name] = len(others)
+    _warn_of_few(few, f"influence is not measured where fewer than {quota} other tokens show it")
     return hidden
 
 
-def _draw_hidden(
-    tokens: Tokens,
-    candidates: np.ndarray,
-    sentences: np.ndarray,
-    causal: bool,
-    rng: np.random.Generator,
-    quota: int,
-    per_sentence: int,
-) -> Hidden:
-    """A candidate in each sentence, and some of the tokens that could see it.
-
-    In a decoder, these come after it.
-    """
-    by_sentence: dict[int, int] = {}
-    others: list[int] = []
-    of_candidates = tokens.sentences[candidates]  # ascending
-    for sentence in sentences.tolist():
-        if len(others) >= quota:
-            break
-        around = [sentence, sentence + 1]
-        token = int(rng.choice(candidates[slice(*np.searchsorted(of_candidates, around))]))
-        members = np.arange(*np.searchsorted(tokens.sentences, around))
-        rest = members[members > token] if causal else members[members != token]
-        by_sentence[sentence] = token
-        others += some(rest, per_sentence, rng).tolist()
-    return Hidden(by_sentence, np.sort(np.array(others[:quota], dtype=np.intp)))
+def _warn_of_few(few: Mapping[str, int], message: str) -> None:
+    if few:
+        _warn(f"{message}: {', '.join(f'{name} ({count})' for name, count in few.items())}")
 
 
-def _occurrences(
-    word: str, text: ReadText, tokens: Tokens, options: EvolutionOptions
-) -> list[np.ndarray]:
+def _occurrences(word: str, tokens: Tokens, options: EvolutionOptions) -> list[np.ndarray]:
     """The pieces of each occurrence of a word, of some of them if it is frequent."""
-    _, first = np.unique(tokens.text_words, return_index=True)
-    occurrences = []
-    for pieces in np.split(np.arange(len(tokens.types)), first[1:]):
-        sentence, number = tokens.sentences[pieces[0]], tokens.words[pieces[0]]
-        if text.text(text.pairs[sentence])[number] == word:
-            occurrences.append(pieces)
-    if len(occurrences) < 2:
-        raise InputError(
-            f"--words: {word!r} comes {len(occurrences)} times in the text; expected 2 or more"
-        )
+    pieces = np.flatnonzero(tokens.texts == word)
+    _, first = np.unique(tokens.text_words[pieces], return_index=True)
+    if len(first) < 2:
+        raise InputError(f"--words: {word!r} comes {len(first)} times in the text; 2 are needed")
+    occurrences = np.split(pieces, first[1:])
     rng = np.random.default_rng([options.seed, 3])
     drawn = some(np.arange(len(occurrences)), PICTURED, rng)
     return [occurrences[number] for number in drawn]

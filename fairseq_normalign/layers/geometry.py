@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import rel_entr
+from scipy.stats import entropy
+from scipy.stats.contingency import crosstab
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 
-NONE = -1  # in the place of a neighbour, or of a label
+NONE = -1  # in the place of a label
 COMPARED = 1024  # tokens whose similarities to all others are held at once
 BATCH = 1024
 PASSES = 10  # over all states
@@ -21,66 +22,20 @@ SHUFFLES = 5
 VARIANCE = 0.999  # of a view that is kept
 
 
-def nearest(states: Tensor, sentences: np.ndarray, groups: np.ndarray, k: int) -> np.ndarray:
-    """The k nearest neighbours of each token by cosine, within its group.
+# Some tokens (N,), others of each or of all of them (N, M) or (M,), and which count (N, M)
+Compared = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def possible_neighbours(sentences: np.ndarray, groups: np.ndarray) -> Iterator[Compared]:
+    """The tokens that may be neighbours: those of the same group, some tokens at a time.
 
     Neither the token itself nor another one of its sentence counts: they share what they were
     computed from.
 
     Args:
-        states: (N, C).
         sentences: the sentence of each token, (N,).
         groups: the group of each token, (N,).
-
-    Returns:
-        Tokens, (N, k), nearest first; ``NONE`` where a group has no more.
     """
-    unit = torch.nn.functional.normalize(states.float(), dim=1)
-    neighbours = np.full((len(states), k), NONE)
-    for rows, others, allowed in _comparisons(sentences, groups):
-        cosines = unit[rows] @ unit[others].T
-        cosines[torch.from_numpy(~allowed)] = -np.inf
-        best = cosines.topk(min(k, len(others)), dim=1)
-        tokens = others[best.indices.numpy()]
-        tokens[np.isneginf(best.values.numpy())] = NONE
-        neighbours[rows, : tokens.shape[1]] = tokens
-    return neighbours
-
-
-def share_alike(neighbours: np.ndarray, labels: np.ndarray) -> float:
-    """The share of neighbours that have the token's own label, mean over tokens.
-
-    Tokens whose label is ``NONE`` count neither as tokens nor as neighbours.
-    """
-    return _mean([_shares(labels, labels[neighbours], neighbours != NONE)])
-
-
-def mean_distance(neighbours: np.ndarray, positions: np.ndarray) -> float:
-    """|pos − pos'| between a token and its neighbours, mean over tokens."""
-    distances = np.abs(positions[neighbours] - positions[:, None])
-    return _mean([_row_means(distances, neighbours != NONE)])
-
-
-def random_share(sentences: np.ndarray, groups: np.ndarray, labels: np.ndarray) -> float:
-    """What ``share_alike`` is expected to be if neighbours are drawn at random."""
-    means = []
-    for rows, others, allowed in _comparisons(sentences, groups):
-        means.append(_shares(labels[rows], labels[others], allowed))
-    return _mean(means)
-
-
-def random_distance(sentences: np.ndarray, groups: np.ndarray, positions: np.ndarray) -> float:
-    """What ``mean_distance`` is expected to be if neighbours are drawn at random."""
-    means = []
-    for rows, others, allowed in _comparisons(sentences, groups):
-        means.append(_row_means(np.abs(positions[others] - positions[rows, None]), allowed))
-    return _mean(means)
-
-
-def _comparisons(
-    sentences: np.ndarray, groups: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Some tokens, all tokens of their group, and which of these may be neighbours of which."""
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
         for first in range(0, len(members), COMPARED):
@@ -88,19 +43,52 @@ def _comparisons(
             yield rows, members, sentences[rows, None] != sentences[members]
 
 
-def _shares(labels: np.ndarray, others: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:
-    """The share of others, (M,) or (N, M), with the label of each token, (N,), if both have one."""
-    labelled = (labels[:, None] != NONE) & (others != NONE)
-    return _row_means(others == labels[:, None], counted & labelled)
+def nearest(states: Tensor, sentences: np.ndarray, groups: np.ndarray, k: int) -> Compared:
+    """The k nearest of the possible neighbours of each token by cosine, nearest first.
+
+    Args:
+        states: (N, C).
+
+    Returns:
+        All tokens and their neighbours, (N, k); some do not count where a group has no more.
+    """
+    unit = torch.nn.functional.normalize(states.float(), dim=1)
+    neighbours = np.zeros((len(states), k), dtype=np.intp)
+    counted = np.zeros((len(states), k), dtype=bool)
+    for rows, others, allowed in possible_neighbours(sentences, groups):
+        cosines = unit[rows] @ unit[others].T
+        cosines[torch.from_numpy(~allowed)] = -np.inf
+        best = cosines.topk(min(k, len(others)), dim=1)
+        found = best.indices.shape[1]
+        neighbours[rows, :found] = others[best.indices.numpy()]
+        counted[rows, :found] = best.values.isfinite().numpy()
+    return np.arange(len(states)), neighbours, counted
 
 
-def _row_means(values: np.ndarray, counted: np.ndarray) -> np.ma.MaskedArray:
-    """The mean of each row over what counts; masked where nothing does."""
-    return np.ma.masked_array(values, ~counted).mean(1)
+def share_alike(compared: Iterable[Compared], labels: np.ndarray) -> float:
+    """The share of neighbours that have the token's own label, mean over tokens.
+
+    Tokens whose label is ``NONE`` count neither as tokens nor as neighbours.
+    """
+    means = []
+    for rows, others, counted in compared:
+        ours, theirs = labels[rows, None], labels[others]
+        labelled = (ours != NONE) & (theirs != NONE)
+        means.append(np.ma.masked_array(ours == theirs, ~(counted & labelled)).mean(1))
+    return _mean(means)
+
+
+def mean_distance(compared: Iterable[Compared], positions: np.ndarray) -> float:
+    """|pos − pos'| between a token and its neighbours, mean over tokens."""
+    means = []
+    for rows, others, counted in compared:
+        distances = np.abs(positions[others] - positions[rows, None])
+        means.append(np.ma.masked_array(distances, ~counted).mean(1))
+    return _mean(means)
 
 
 def _mean(means: Sequence[np.ma.MaskedArray]) -> float:
-    """The mean of what is not masked; 0 if all is."""
+    """The mean over tokens that have a neighbour; 0 if there is none."""
     return float(np.ma.filled(np.ma.concatenate(means).mean(), 0.0))
 
 
@@ -145,20 +133,17 @@ def move(centres: Tensor, counts: Tensor, batch: Tensor) -> None:
 
 
 def mutual_information(labels: np.ndarray, clusters: np.ndarray) -> float:
-    """Σ p(v, k) ln p(v, k) / (p(v) p(k)), in nats, from counts.
+    """I(V; K) = H(V) + H(K) − H(V, K), in nats, from counts.
 
     The estimate is too high, by about (K − 1)(V − 1) / 2N: compare only estimates of as many
     tokens N, clusters K and labels V, and look at that of shuffled labels.
 
     Args:
-        labels: v of each token, (N,), integers from 0.
-        clusters: k of each token, (N,), integers from 0.
+        labels: v of each token, (N,).
+        clusters: k of each token, (N,).
     """
-    table = np.zeros((labels.max() + 1, clusters.max() + 1))
-    np.add.at(table, (labels, clusters), 1)
-    joint = table / table.sum()
-    independent = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
-    return float(rel_entr(joint, independent).sum())
+    table = crosstab(labels, clusters).count
+    return float(entropy(table.sum(1)) + entropy(table.sum(0)) - entropy(table.ravel()))
 
 
 def shuffled_information(
@@ -239,5 +224,5 @@ def principal_plane(states: Tensor) -> tuple[np.ndarray, float]:
     signs = vh.gather(1, vh.abs().argmax(1, keepdim=True)).sign().squeeze(1)
     plane = (u * s * signs)[:, :2]
     variance = s.square()
-    share = variance[:2].sum() / variance.sum() if variance.sum() > 0 else torch.tensor(0.0)
+    share = variance[:2].sum() / variance.sum().clamp(min=1e-300)
     return plane.numpy(), float(share)

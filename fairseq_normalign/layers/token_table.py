@@ -43,14 +43,6 @@ class ReadText(NamedTuple):
         read = self.states.tokens(pair)
         return self.reader.symbols([read[place] for place in self.places(pair)], self.side)
 
-    def piece_words(self, pair: Pair) -> list[int]:
-        """The word of each of them, from 0."""
-        return [word for word in self.states.words(pair) if word >= 0]
-
-    def text(self, pair: Pair) -> list[str]:
-        """The words themselves."""
-        return self.states.sentence(pair).text
-
 
 class Tokens(NamedTuple):
     """The pieces of a text's words in their order, (N,) each.
@@ -58,8 +50,9 @@ class Tokens(NamedTuple):
     Those of unknown pieces are left out, unless it is said otherwise.
     """
 
-    symbols: list[str]  # by type
-    types: np.ndarray
+    symbols: np.ndarray  # the piece
+    texts: np.ndarray  # the word that it belongs to
+    types: np.ndarray  # the number of the piece among those of the text, from 0
     sentences: np.ndarray
     positions: np.ndarray  # among the pieces of the sentence, from 0
     words: np.ndarray  # the word of the sentence, from 0
@@ -77,19 +70,25 @@ class Tokens(NamedTuple):
 def tokens_of(text: ReadText, *, unknown_too: bool = False) -> Tokens:
     """The tokens of a text."""
     numbers: dict[str, int] = {}
+    symbols: list[str] = []
+    texts: list[str] = []
     of_sentences = [np.empty((6, 0), dtype=np.int64)]
     for sentence, pair in enumerate(text.pairs):
-        types = [numbers.setdefault(piece, len(numbers)) for piece in text.pieces(pair)]
+        pieces = text.pieces(pair)
+        words = [word for word in text.states.words(pair) if word >= 0]
+        symbols += pieces
+        texts += [text.states.sentence(pair).text[word] for word in words]
+        types = [numbers.setdefault(piece, len(numbers)) for piece in pieces]
         count = len(types)
         around = [BOUNDARY, *types, BOUNDARY]
-        words = text.piece_words(pair)
         columns = (types, [sentence] * count, range(count), words, around[:count], around[2:])
         of_sentences.append(np.array(columns, dtype=np.int64))
     table = np.concatenate(of_sentences, axis=1)
     dictionary = getattr(text.reader, text.side).dictionary
     (unknown,) = text.reader.symbols([dictionary.unk()], text.side)
     known = (table[0] != numbers.get(unknown, BOUNDARY)) | unknown_too
-    return Tokens(list(numbers), *table[:, known])
+    strings = [np.array(column, dtype=object)[known] for column in (symbols, texts)]
+    return Tokens(*strings, *table[:, known])
 
 
 def check_same_pieces(first: ReadText, other: ReadText) -> None:

@@ -114,7 +114,7 @@ REFUSED = {
     ),
     "--words w1 zz --plot-words {folder}/w.png": (
         ["translation.pt"],
-        "--words: 'zz' comes 0 times in the text; expected 2 or more",
+        "--words: 'zz' comes 0 times in the text; 2 are needed",
     ),
     "--cpu": (["translation.pt"] * 2, "--path: {folder}/translation.pt is named twice; expected"),
 }

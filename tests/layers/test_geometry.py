@@ -15,10 +15,9 @@ from fairseq_normalign.layers.geometry import (
     move,
     mutual_information,
     nearest,
+    possible_neighbours,
     principal_plane,
     pwcca_distance,
-    random_distance,
-    random_share,
     share_alike,
     shuffled_information,
     shuffled_view,
@@ -61,14 +60,20 @@ def slow_nearest(states, sentences, groups, k):
 def test_nearest_are_those_of_the_largest_cosines(tokens, k, monkeypatch):
     states, sentences, groups, *_ = tokens
     slow = slow_nearest(states, sentences, groups, k)
-    assert (nearest(states, sentences, groups, k) == slow).all()
+    assert (neighbours_of(states, sentences, groups, k) == slow).all()
     monkeypatch.setattr(geometry, "COMPARED", 7)
-    assert (nearest(states, sentences, groups, k) == slow).all()
+    assert (neighbours_of(states, sentences, groups, k) == slow).all()
+
+
+def neighbours_of(*tokens):
+    """(N, k), NONE where there are no more."""
+    _, neighbours, counted = nearest(*tokens)
+    return np.where(counted, neighbours, NONE)
 
 
 def test_shares_and_distances_are_means_over_tokens(tokens):
     states, sentences, groups, labels, positions = tokens
-    neighbours = nearest(states, sentences, groups, 12)  # some have fewer
+    neighbours = neighbours_of(states, sentences, groups, 12)  # some have fewer
     assert (neighbours == NONE).any()
     shares, distances = [], []
     for token in range(N):
@@ -76,8 +81,9 @@ def test_shares_and_distances_are_means_over_tokens(tokens):
         shares.append(np.mean([labels[other] == labels[token] for other in others]))
         gaps = [abs(int(positions[other]) - int(positions[token])) for other in others]
         distances.append(np.mean(gaps))
-    assert share_alike(neighbours, labels) == pytest.approx(np.mean(shares))
-    assert mean_distance(neighbours, positions) == pytest.approx(np.mean(distances))
+    compared = [nearest(states, sentences, groups, 12)]
+    assert share_alike(compared, labels) == pytest.approx(np.mean(shares))
+    assert mean_distance(compared, positions) == pytest.approx(np.mean(distances))
 
 
 def test_random_neighbours_are_all_that_are_possible(tokens):
@@ -88,15 +94,16 @@ def test_random_neighbours_are_all_that_are_possible(tokens):
         shares.append(np.mean([labels[other] == labels[token] for other in others]))
         gaps = [abs(int(positions[other]) - int(positions[token])) for other in others]
         distances.append(np.mean(gaps))
-    assert random_share(sentences, groups, labels) == pytest.approx(np.mean(shares))
-    assert random_distance(sentences, groups, positions) == pytest.approx(np.mean(distances))
+    possible = list(possible_neighbours(sentences, groups))
+    assert share_alike(possible, labels) == pytest.approx(np.mean(shares))
+    assert mean_distance(possible, positions) == pytest.approx(np.mean(distances))
 
 
 def test_tokens_without_a_label_do_not_count(tokens):
     """As those at the edge of a sentence, which have nothing before or after them."""
     states, sentences, groups, labels, _ = tokens
     labels = np.where(labels == 3, NONE, labels)
-    neighbours = nearest(states, sentences, groups, K)
+    neighbours = neighbours_of(states, sentences, groups, K)
     near, random = [], []
     for token in np.flatnonzero(labels != NONE):
         others = [other for other in neighbours[token] if other != NONE and labels[other] != NONE]
@@ -104,10 +111,12 @@ def test_tokens_without_a_label_do_not_count(tokens):
             near.append(np.mean([labels[other] == labels[token] for other in others]))
         others = [o for o in slow_candidates(token, sentences, groups) if labels[o] != NONE]
         random.append(np.mean([labels[other] == labels[token] for other in others]))
-    assert share_alike(neighbours, labels) == pytest.approx(np.mean(near))
-    assert random_share(sentences, groups, labels) == pytest.approx(np.mean(random))
+    compared = [nearest(states, sentences, groups, K)]
+    possible = list(possible_neighbours(sentences, groups))
+    assert share_alike(compared, labels) == pytest.approx(np.mean(near))
+    assert share_alike(possible, labels) == pytest.approx(np.mean(random))
     nowhere = np.full(N, NONE)
-    assert share_alike(neighbours, nowhere) == random_share(sentences, groups, nowhere) == 0
+    assert share_alike(compared, nowhere) == share_alike(possible, nowhere) == 0
 
 
 def slow_move(centres, counts, batch):
