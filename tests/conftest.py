@@ -180,3 +180,10 @@ def own_gold(corpus, checkpoint, tmp_path_factory) -> Path:
     data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu"]
     run("normalign", "align", *data, "--path", checkpoint, "--index", 1, "--output", path)
     return path
+
+
+def attention_output(recorded):
+    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): the attention's output, rebuilt from its parts."""
+    weights, values, out_weight = recorded.parts()
+    output = torch.einsum("bhtd,hdc->btc", weights @ values, out_weight)
+    return output if recorded.out_bias is None else output + recorded.out_bias.to(output.dtype)

@@ -138,10 +138,3 @@ def _sqrt(squared: Tensor) -> Tensor:
         return squared.clamp(min=0).sqrt()
     positive = squared > 0
     return squared.where(positive, torch.ones_like(squared)).sqrt() * positive
-
-
-def attention_output(recorded: Recorded) -> Tensor:
-    """Σ_h Σ_s α_h f_h(x_s) + b_O, (B, T, C): the attention's output, rebuilt from its parts."""
-    weights, values, out_weight = recorded.parts()
-    output = torch.einsum("bhtd,hdc->btc", weights @ values, out_weight)
-    return output if recorded.out_bias is None else output + wide(recorded.out_bias)

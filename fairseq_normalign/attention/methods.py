@@ -281,9 +281,8 @@ def full_spec(spec: str) -> str:
     _, value = _parsed(spec)
     if value is None:
         return name
-    if isinstance(value, str):
-        return f"{name}:{Path(value).name}"
-    return f"{name}:{value}" if isinstance(value, int) else f"{name}:{value:g}"
+    shown = Path(value).name if isinstance(value, str) else f"{value:g}"
+    return f"{name}:{shown}"
 
 
 def _parsed(spec: str) -> tuple[Method, float | str | None]:
@@ -300,21 +299,18 @@ def _parsed(spec: str) -> tuple[Method, float | str | None]:
         return method, method.default
     if method.parameter is None:
         raise InputError(f"bad method {spec!r}; {name} takes no number")
-    return method, _number(spec, text, whole=isinstance(method.default, int))
-
-
-def _number(spec: str, text: str, *, whole: bool) -> float:
-    """The number behind the name of a method."""
     try:
         value = decimal(text)
     except ValueError:
         value = 0.0
-    if whole and text.isdigit() and 1 <= value <= 999999:
-        return int(value)
-    if not whole and 1e-30 <= value <= 1:
-        return value
-    expected = "a whole number from 1 to 999999" if whole else "a number from 1e-30 to 1"
-    raise InputError(f"bad method {spec!r}; expected {expected} behind the colon")
+    if not isinstance(method.default, int):
+        expected, fits = "a number from 1e-30 to 1", 1e-30 <= value <= 1
+    else:
+        expected, fits = "a whole number from 1 to 999999", text.isdigit() and 1 <= value <= 999999
+        value = int(value)
+    if not fits:
+        raise InputError(f"bad method {spec!r}; expected {expected} behind the colon")
+    return method, value
 
 
 def check_head_method(spec: str) -> None:

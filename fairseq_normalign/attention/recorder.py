@@ -172,38 +172,6 @@ def recorded(
     return recording
 
 
-class _BlockHooks:
-    """The hooks on one block, which keep what the attention's own do not: residual and inputs."""
-
-    def __init__(self, name: Name, modules: BlockModules, recording: Recording):
-        self.name, self.modules, self.recording = name, modules, recording
-        self.residual: Tensor | None = None  # (T, B, C)
-        self.inputs: Tensor | None = None  # (S, B, C)
-
-    def before_attention(self, module, args, kwargs):
-        self.residual = kwargs["query"] if "query" in kwargs else args[0]
-
-    def before_layer_norm(self, module, args):
-        self.residual = args[0]
-
-    def before_values(self, module, args):
-        self.inputs = args[0]
-
-    def block(self) -> Block:
-        """What the block did, as soon as its attention has done its part."""
-        kind, _ = self.name
-        assert self.residual is not None
-        residual = self.residual.detach().transpose(0, 1)
-        _, module, before = self.modules
-        layer_norm = None
-        if not before:
-            layer_norm = LayerNorm(module.weight.detach(), module.bias.detach(), module.eps)
-        inputs = None if self.inputs is None else self.inputs.detach().transpose(0, 1)
-        self.residual = self.inputs = None
-        is_self = KINDS[kind].self_attention
-        return Block(self.recording[self.name], residual, layer_norm, is_self, inputs)
-
-
 @contextmanager
 def record_blocks(
     model: nn.Module, kinds: Collection[str], *, layers: Collection[int] | None = None
@@ -222,23 +190,41 @@ def record_blocks(
     blocks: dict[Name, Block] = {}
     with record(model, kinds, layers=layers) as recording, ExitStack() as stack:
         for name, modules in block_modules(model, kinds).items():
-            if layers is not None and name[1] not in layers:
-                continue
-            attention, layer_norm, before = modules
-            hooks = _BlockHooks(name, modules, recording)
-            on = stack.enter_context
-            if before:
-                on(layer_norm.register_forward_pre_hook(hooks.before_layer_norm))
-            else:
-                on(attention.register_forward_pre_hook(hooks.before_attention, with_kwargs=True))
-            on(value_projection(attention).register_forward_pre_hook(hooks.before_values))
-
-            def keep(module, args, output, name=name, hooks=hooks):
-                blocks[name] = hooks.block()
-
-            # Behind the recorder's own hook, which comes first.
-            on(attention.register_forward_hook(keep))
+            if layers is None or name[1] in layers:
+                stack.enter_context(_watched(name, modules, recording, blocks))
         yield blocks
+
+
+@contextmanager
+def _watched(
+    name: Name, modules: BlockModules, recording: Recording, blocks: dict[Name, Block]
+) -> Iterator[None]:
+    """Keeps what the hooks of an attention do not: the residual, and what values are made of."""
+    attention, norm, before = modules
+    layer_norm = None
+    if not before:
+        layer_norm = LayerNorm(norm.weight.detach(), norm.bias.detach(), norm.eps)
+    states: dict[str, Tensor] = {}  # (B, T, C) and (B, S, C)
+
+    def keep_residual(module, args, kwargs):
+        read = args[0] if args else kwargs["query"]
+        states["residual"] = read.detach().transpose(0, 1)
+
+    def keep_inputs(module, args):
+        states["inputs"] = args[0].detach().transpose(0, 1)
+
+    def keep_block(module, args, output):
+        residual, inputs = states.pop("residual"), states.pop("inputs", None)
+        is_self = KINDS[name[0]].self_attention
+        blocks[name] = Block(recording[name], residual, layer_norm, is_self, inputs)
+
+    reads_residual = norm if before else attention
+    with (
+        reads_residual.register_forward_pre_hook(keep_residual, with_kwargs=True),
+        value_projection(attention).register_forward_pre_hook(keep_inputs),
+        attention.register_forward_hook(keep_block),  # behind the recorder's, which comes first
+    ):
+        yield
 
 
 def recorded_blocks(

@@ -33,13 +33,29 @@ def soft_alignments(
     """
     matrices = _matrices(forcing, pairs, evidences)
     for place, pair in enumerate(pairs):
-        pieces = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
+        tokens = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
         queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
-        check_finite(pieces[None, :, :queries, :keys], [pair.where])
-        softs = _to_words(pieces, pair, merges)
-        for number, evidence in enumerate(evidences):
+        check_finite(tokens[None, :, :queries, :keys], [pair.where])
+        columns, source_ids = places_by_word(pair.source)
+        rows, target_ids = places_by_word(pair.target)
+        in_source = source_ids < len(pair.source.text)  # the others are marks
+        in_target = target_ids < len(pair.target.text)
+        rows, target_ids = rows[in_target], target_ids[in_target]
+        read = tokens[:, rows[:, None], columns]
+        # All evidences at once: NumPy's calls cost more than what they compute.
+        words = to_words(read, source_ids, target_ids, merges)
+        missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
+        if missing:
+            words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
+        softs = []
+        for evidence, of_words, of_tokens in zip(evidences, words, read, strict=True):
+            pieces = None
             if evidence in keep_pieces:
-                softs[number] = softs[number]._replace(pieces=_of_words(pieces[number], pair))
+                null = of_tokens[:, ~in_source].max(axis=1, initial=0)
+                of_pieces = of_tokens[:, in_source]
+                pieces = Pieces(of_pieces, null, source_ids[in_source], target_ids)
+            texts = pair.source.text, pair.target.text
+            softs.append(Soft(of_words[:, :-1], of_words[:, -1], pieces, texts))
         yield softs
 
 
@@ -86,33 +102,3 @@ def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Ev
         blocks = recorded_blocks(forcing, pairs, (forcing.attention,), layers=layers)
     recording = {name: block.recorded for name, block in blocks.items()}
     return Batch(forcing, pairs, recording, blocks)
-
-
-def _of_words(matrix: np.ndarray, pair: Pair) -> Pieces:
-    """The rows and columns of a matrix of tokens that are pieces of words; marks are ``null``."""
-    columns, source_ids = places_by_word(pair.source)
-    rows, target_ids = places_by_word(pair.target)
-    in_source = source_ids < len(pair.source.text)
-    in_target = target_ids < len(pair.target.text)
-    of_target = matrix[rows[in_target]]
-    marks = of_target[:, columns[~in_source]]
-    return Pieces(
-        of_target[:, columns[in_source]],
-        marks.max(axis=1, initial=0),
-        source_ids[in_source],
-        target_ids[in_target],
-    )
-
-
-def _to_words(pieces: np.ndarray, pair: Pair, merges: Merges) -> list[Soft]:
-    """All soft alignments of a pair at once: NumPy's calls cost more than what they compute."""
-    columns, source_ids = places_by_word(pair.source)
-    rows, target_ids = places_by_word(pair.target)
-    of_words = target_ids < len(pair.target.text)
-    rows, target_ids = rows[of_words], target_ids[of_words]
-    words = to_words(pieces[:, rows[:, None], columns], source_ids, target_ids, merges)
-    missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
-    if missing:
-        words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
-    texts = pair.source.text, pair.target.text
-    return [Soft(soft[:, :-1], soft[:, -1], texts=texts) for soft in words]

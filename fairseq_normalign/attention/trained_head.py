@@ -206,9 +206,6 @@ def _read(path: str, changed: int) -> list[TrainedHead]:
             raise ValueError
         for name in metadata["heads"].split(","):
             head = AlignmentHead(*[tensors[f"{name}.{part}"] for part in AlignmentHead._fields])
-            (width, _), bias_width, (key_width, _) = [part.shape for part in head]
-            if not bias_width == (width,) == (key_width,):
-                raise ValueError
             if not all(part.is_floating_point() and part.isfinite().all() for part in head):
                 raise ValueError
             head = AlignmentHead(*[part.float() for part in head])
@@ -240,7 +237,9 @@ def trained_shares(path: str, forcing: TeacherForcing, pairs: list[Pair]) -> Ten
     trained = head_of(path, forcing.model)
     queries, keys, padding = head_states(forcing, pairs)
     read = with_neighbours(queries)
-    if (trained.query.shape[1], trained.key.shape[1]) != (read.shape[-1], keys.shape[-1]):
+    width = trained.query_bias.numel()
+    shapes = [(width, read.shape[-1]), (width,), (width, keys.shape[-1])]
+    if [part.shape for part in trained] != shapes:
         raise InputError(f"{path}: {DAMAGED}")
     on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
     return log_shares(on_device, read, keys, padding).exp()

@@ -5,6 +5,7 @@ import torch
 
 from fairseq_normalign.attention import contributions
 from fairseq_normalign.attention.contributions import Recorded
+from tests.conftest import attention_output
 
 B, H, T, S, C = 2, 3, 4, 5, 6
 D = C // H
@@ -43,7 +44,7 @@ def test_vectors(recorded):
     vectors = slow_vectors(recorded)
     assert_close(recorded.head_vectors(), vectors)
     assert_close(recorded.summed_vectors(), vectors.sum(1))
-    assert_close(contributions.attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
+    assert_close(attention_output(recorded), vectors.sum((1, 3)) + recorded.out_bias)
 
 
 def test_opposite_heads_cancel_in_the_sum_only():

@@ -5,13 +5,12 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from fairseq_normalign.attention.block import mixing_ratios
-from fairseq_normalign.attention.contributions import attention_output
 from fairseq_normalign.attention.recorder import block_modules, check_finite, record, record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, head_count
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.plugin.gating import gates
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ToyTask, attention_output, build_model
 
 PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 MODELS = {

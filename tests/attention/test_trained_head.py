@@ -16,6 +16,7 @@ from fairseq_normalign.attention.trained_head import (
     head_states,
     link_loss,
     log_shares,
+    trained_shares,
     with_neighbours,
     write_aligner,
 )
@@ -197,8 +198,6 @@ WEIGHTS = {f"forward.{name}": part for name, part in head()._asdict().items()}
         (GOOD, {"x": torch.zeros(1)}),
         ({**GOOD, "heads": 1}, WEIGHTS),
         ({"format": GOOD["format"], "heads": "forward"}, WEIGHTS),
-        (GOOD, {**WEIGHTS, "forward.query_bias": torch.zeros(2)}),
-        (GOOD, {**WEIGHTS, "forward.query": torch.zeros(3)}),
         (GOOD, {**WEIGHTS, "forward.key": torch.full((3, 4), torch.nan)}),
     ],
 )
@@ -208,3 +207,11 @@ def test_other_files_are_refused(metadata, tensors, tmp_path):
     message = "not a file of alignment heads, or damaged; expected a file that normalign train-al"
     with pytest.raises(InputError, match=message):
         head_of(str(path), build_model())
+
+
+def test_a_head_of_another_width_is_refused(tmp_path):
+    forcing, pairs = ready()
+    path = tmp_path / "file"
+    write_aligner(path, {"forward": TrainedHead(head(), fingerprint(forcing.model), "de-en")}, {})
+    with pytest.raises(InputError, match="or damaged"):
+        trained_shares(str(path), forcing, pairs)

@@ -8,12 +8,11 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
-from fairseq_normalign.attention.contributions import attention_output
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.names import KINDS
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ToyTask, attention_output, build_model
 
 TRANSFORMERS = {
     "transformer": {},

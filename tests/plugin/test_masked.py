@@ -7,10 +7,9 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_normalign.attention.contributions import attention_output
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.plugin.masked import BertDictionary, segment_ids
-from tests.conftest import build_model
+from tests.conftest import attention_output, build_model
 
 CLS, PAD, SEP, UNK = range(4)
 
