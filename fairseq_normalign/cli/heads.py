@@ -146,7 +146,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         pairs = list(corpus.items)
         jobs = []
         for measure in measures_of(args, how, number):
-            items = measure.items(pairs)
+            items = measure.items(reader, pairs)
             jobs.append(prepared_job(measure, reader, items, folder, len(items)))
         yield reading_task(of_one, jobs, corpus, reader, "heads")
 

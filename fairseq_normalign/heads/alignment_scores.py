@@ -20,8 +20,7 @@ from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
-from fairseq_normalign.heads.translation import transposed
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, heads_of
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -42,16 +41,16 @@ class ErrorRates(HeadMeasure):
     pairs_per_chunk = 100  # whose matrices are held
     first_pairs = SAMPLE
 
-    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
         gold, file = self.options.gold, self.options.gold_file
         if gold is None:
             raise InputError("AER needs gold links; expected them with the pairs")
-        if len(gold) != len(pairs):
+        if len(gold) != len(items):
             raise InputError(
                 f"line counts differ: {'the gold' if file is None else file.name} has {len(gold)}, "
-                f"the corpus has {len(pairs)} lines; expected one line per sentence pair in each"
+                f"the corpus has {len(items)} lines; expected one line per sentence pair in each"
             )
-        return pairs
+        return items
 
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         options = self.options
@@ -89,7 +88,8 @@ class ErrorRates(HeadMeasure):
         if not models.forcing.layers_with_heads():
             return
         both = zip(models.pairs(first)[0], self.options.gold or (), strict=False)
-        pairs, golds = transposed((pair for pair in both if not pair[0].skipped), 2)
+        taken = [pair_and_gold for pair_and_gold in both if not pair_and_gold[0].skipped]
+        pairs, golds = [pair for pair, _ in taken], [gold for _, gold in taken]
         options = AlignOptions(method=self.options.method, batch_tokens=self.options.max_tokens)
         aligner = NormAligner(models.forcing, models.reader, options)
         decided = DecidedAligner(aligner, *aligner.decision_by(aligner.choice(pairs)))
@@ -123,4 +123,4 @@ class ErrorRates(HeadMeasure):
 
 def _places(prepared: Known) -> list[tuple[Head, str]]:
     """Heads, which have the names that evidences have, and steps."""
-    return list(product(names_of(prepared, "cross").values(), prepared["steps"]))
+    return list(product(heads_of(prepared, "cross"), prepared["steps"]))

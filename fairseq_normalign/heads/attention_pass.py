@@ -1,10 +1,9 @@
-"""Runs a model over a corpus once and shows every attention to those who measure heads."""
+"""What every attention of a model does on a corpus, batch by batch, and sums over it by head."""
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +13,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.recorder import Recording, check_finite, record
-from fairseq_normalign.host.attention_modules import head_counts
+from fairseq_normalign.host.attention_modules import Name, head_names
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.runs.joins import add_array
+
+PADDING = -2  # in the place of a word
 
 
 class Cells(NamedTuple):
@@ -64,149 +65,106 @@ def choosing(seen: Cells) -> Tensor:
     return seen.queries & (seen.words.sum(-1) > 1)
 
 
-def by_head(values: Tensor, queries: Tensor) -> Tensor:
-    """The values (B, H, T) of some queries (B, T), (H, N)."""
-    if values.shape[1] == 0:
-        return values.new_empty(0, 0)
-    return torch.stack([of_head[queries] for of_head in values.unbind(1)])
+def summed(values: Tensor, queries: Tensor) -> Tensor:
+    """Σ over some queries, (B, T), of values, (B, H, T), and how many they are: (H, 2)."""
+    sums = (values * queries.unsqueeze(1)).sum((0, 2)).double()
+    return torch.stack([sums, queries.sum().expand_as(sums)], 1).cpu()
 
 
 class Tally:
     """Sums over a corpus, as the arrays of a partial (``runs.joins``).
 
     Args:
+        heads: those of the model, by the names they had before any was removed, in its order.
         arrays: of all chunks, in the end.
-        names: of heads, by where they are in the model, where these differ.
     """
 
-    def __init__(
-        self,
-        arrays: Mapping[str, np.ndarray] | None = None,
-        names: Mapping[Head, Head] | None = None,
-    ):
-        self.arrays, self.names = dict(arrays or {}), names or {}
+    def __init__(self, heads: Sequence[Head], arrays: Mapping[str, np.ndarray] | None = None):
+        self.heads, self.arrays = heads, dict(arrays or {})
 
     def join(self, name: str, array) -> None:
         """Joins an array to the one of this name, in the way that the end of the name tells."""
         add_array(self.arrays, name, np.asarray(array))
 
-    def join_heads(self, of: str, attention: tuple[str, int], rows) -> None:
-        """Adds a row for each head of an attention, (H, …)."""
+    def add(self, of: str, attention: Name, rows) -> None:
+        """Adds a row for each head of an attention, (H, …): for a mean, a sum and its cases.
+
+        Args:
+            of: what the rows are of.
+        """
         kind, layer = attention
         self.join(f"{of}.{kind}.{layer}.sum", rows)
 
-    def by_head(self, of: str) -> dict[Head, np.ndarray]:
+    def add_cases(self, of: str, attention: Name, values) -> None:
+        """Adds to means the values that each head of an attention has in some cases, (H, N)."""
+        values = np.asarray(values, dtype=np.float64)
+        cases = np.full(len(values), values.shape[1])
+        self.add(of, attention, np.stack([values.sum(1), cases], 1))
+
+    def rows(self, of: str) -> dict[Head, np.ndarray]:
         """The row of each head."""
-        rows = {}
-        for name, array in self.arrays.items():
-            what, *attention = name.split(".")
-            if what == of:
-                kind, layer, _ = attention
-                for number, row in enumerate(array):
-                    head = Head(kind, int(layer), number)
-                    rows[self.names.get(head, head)] = row
+        rows: dict[Head, np.ndarray] = {}
+        for (kind, layer), heads in groupby(self.heads, key=lambda head: head[:2]):
+            array = self.arrays.get(f"{of}.{kind}.{layer}.sum")
+            if array is not None:
+                rows.update(zip(heads, array, strict=True))
         return rows
 
-    def add(self, attention: tuple[str, int], sums, cases: int, of: str = "mean") -> None:
-        """Adds sums of the attention's heads, (H,), over some more cases.
-
-        Args:
-            of: what the mean is of, if there are several.
-        """
-        sums = np.asarray(sums, dtype=np.float64)
-        self.join_heads(of, attention, np.stack([sums, np.full_like(sums, cases)], 1))
-
-    def means(self, of: str = "mean") -> dict[Head, float]:
+    def means(self, of: str) -> dict[Head, float]:
         """The mean of every head that had a case."""
-        means = {}
-        for head, (total, cases) in self.by_head(of).items():
-            if cases:
-                means[head] = float(total / cases)
-        return means
+        rows = self.rows(of).items()
+        return {head: float(total / cases) for head, (total, cases) in rows if cases}
 
 
-PADDING = -2  # in the place of a word
+def running_heads(forcing: TeacherForcing) -> list[Head]:
+    """The heads that run, by the names they had before any was removed."""
+    names = head_names(forcing.model)
+    return [name for name in names if forcing.attention != "encoder" or name.kind == "encoder"]
+
+
+def recorded_heads(forcing: TeacherForcing, batch: list[Pair], *, values: bool = True) -> Recording:
+    """What all attentions that run did on a batch (see ``recorder.record``).
+
+    A model whose values overflow is refused, at the pair.
+    """
+    forcing.check_lengths(batch)
+    kinds = dict.fromkeys(head.kind for head in running_heads(forcing))
+    with torch.no_grad(), record(forcing.model, kinds, values=values) as recording:
+        forcing.forward(batch)
+    places = [pair.where for pair in batch]
+    for recorded in recording.values():
+        check_finite(recorded.weights, places)
+        if values:
+            check_finite(recorded.norms.summed, places)
+    return recording
 
 
 class Seen(NamedTuple):
     """One attention and what it did on a batch."""
 
-    attention: tuple[str, int]  # kind, layer from 0
+    attention: Name
     recorded: Recorded
     cells: Cells
     pairs: Sequence[Pair]
 
 
-Watcher = Callable[[Seen], None]
-
-
-def watch(
-    forcing: TeacherForcing,
-    pairs: Iterable[Pair],
-    watchers: Sequence[Watcher],
-    *,
-    max_tokens: int = 4000,
-) -> None:
-    """Shows every attention that has heads, of every batch, to every watcher.
-
-    Memory does not grow with the corpus.
-    """
-    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        _watch_batch(forcing, [pair for _, pair in numbered], watchers)
-
-
-def _watch_batch(forcing: TeacherForcing, batch: list[Pair], watchers: Sequence[Watcher]) -> None:
-    forcing.check_lengths(batch)
-    with torch.no_grad(), record_heads(forcing) as recording:
-        forcing.forward(batch)
-    _check_finite(recording, batch)
+def seen_batches(
+    forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int = 4000, values: bool = True
+) -> Iterator[list[Seen]]:
+    """Every attention that runs, on one batch after the other; none of it is kept."""
     device = next(forcing.model.parameters()).device
-    kinds = {kind for kind, _ in recording}
-    cells_of = {kind: batch_cells(batch, kind, device) for kind in kinds}
-    for attention in running_heads(forcing):
-        kind, _ = attention
-        seen = Seen(attention, recording[attention], cells_of[kind], batch)
-        for watcher in watchers:
-            watcher(seen)
-
-
-def _check_finite(recording: Mapping, batch: Sequence[Pair]) -> None:
-    """Refuses a model whose values overflow, at the pair."""
-    places = [pair.where for pair in batch]
-    for recorded in recording.values():
-        check_finite(recorded.weights, places)
-        check_finite(recorded.norms.summed, places)
-
-
-def running_heads(forcing: TeacherForcing) -> dict[tuple[str, int], int]:
-    """How many heads each attention that runs has, those without any left out."""
-    kinds = ("encoder",) if forcing.attention == "encoder" else KINDS
-    counts = {}
-    for (kind, layer), heads in head_counts(forcing.model).items():
-        if heads and kind in kinds:
-            counts[kind, layer] = heads
-    return counts
-
-
-@contextmanager
-def record_heads(forcing: TeacherForcing, *, values: bool = True) -> Iterator[Mapping]:
-    """Records all attentions that have heads (see ``recorder.record``)."""
-    layers_of: dict[str, list[int]] = {}
-    for kind, layer in running_heads(forcing):
-        layers_of.setdefault(kind, []).append(layer)
-    with ExitStack() as stack:
-        recordings: list[Recording] = []
-        for kind, layers in layers_of.items():
-            recorder = record(forcing.model, (kind,), layers=layers, values=values)
-            recordings.append(stack.enter_context(recorder))
-        yield ChainMap(*recordings)
+    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
+        batch = [pair for _, pair in numbered]
+        recording = recorded_heads(forcing, batch, values=values)
+        cells_of = {kind: batch_cells(batch, kind, device) for kind, _ in recording}
+        yield [Seen(name, recording[name], cells_of[name[0]], batch) for name in recording]
 
 
 def batch_cells(pairs: Sequence[Pair], name: str, device: torch.device) -> Cells:
     """Which cells of one kind of attention count on a batch."""
     kind = KINDS[name]
     queries = read_words(pairs, kind.queries).to(device)
-    keys = queries if kind.self_attention else read_words(pairs, kind.keys).to(device)
+    keys = read_words(pairs, kind.keys).to(device) if name == "cross" else queries
     return cells(queries, keys, causal=kind.causal)
 
 

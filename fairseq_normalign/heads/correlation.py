@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
 from fairseq_normalign.names import Head
@@ -25,27 +26,20 @@ class Correlation(NamedTuple):
     interval: tuple[float, float] | None = None  # 95 %, of a mean over layers
 
 
-def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
+def spearman(first: ArrayLike, second: ArrayLike) -> float | None:
     """Spearman's ρ: Pearson's correlation of the ranks, ties having their mean rank."""
-    if len(first) < FEWEST:
+    if np.size(first) < FEWEST or min(np.ptp(first), np.ptp(second)) == 0:
         return None
-    ranks = np.stack([rankdata(first), rankdata(second)])
-    ranks -= ranks.mean(1, keepdims=True)
-    spread = np.sqrt((ranks**2).sum(1).prod())
-    if not spread:
-        return None
-    return float((ranks[0] * ranks[1]).sum() / spread)
+    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
 def correlations(scores: Scores, heads: Collection[Head]) -> Pairs:
     """ρ of all pairs of scores, over those of the heads that have both."""
     pairs: Pairs = {}
-    for names in combinations(scores, 2):
-        first, second = (scores[name] for name in names)
+    for (name, first), (other, second) in combinations(scores.items(), 2):
         both = [head for head in heads if head in first and head in second]
-        of_first = np.array([first[head] for head in both], dtype=np.float64)
-        of_second = np.array([second[head] for head in both], dtype=np.float64)
-        pairs[names] = Correlation(spearman(of_first, of_second), len(both))
+        rho = spearman([first[head] for head in both], [second[head] for head in both])
+        pairs[name, other] = Correlation(rho, len(both))
     return pairs
 
 
@@ -54,14 +48,13 @@ def correlations_within_layers(scores: Scores, heads: Collection[Head]) -> Pairs
 
     For scores that compare the heads of one layer alone.
     """
-    by_layer: dict[tuple[str, int], list[Head]] = {}
-    for head in heads:
-        by_layer.setdefault((head.kind, head.layer), []).append(head)
-    layers = [correlations(scores, members) for members in by_layer.values()]
+    layers = []
+    for _, of_layer in groupby(sorted(heads), key=lambda head: head[:2]):
+        layers.append(correlations(scores, list(of_layer)))
     pairs: Pairs = {}
     for pair in combinations(scores, 2):
         defined = [layer[pair] for layer in layers if layer[pair].rho is not None]
-        rhos = [layer.rho for layer in defined if layer.rho is not None]
+        rhos = [rho for rho, *_ in defined if rho is not None]
         mean = float(np.mean(rhos)) if rhos else None
         number = sum(layer.heads for layer in defined)
         pairs[pair] = Correlation(mean, number, interval(rhos))

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, islice
 from typing import Any, NamedTuple
 
 import torch
+from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
 
 from fairseq_normalign.alignment.aer import Counts, count, signature
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
+from fairseq_normalign.files import short_names, split_words
 from fairseq_normalign.heads.comparison import Comparison, EvaluateOptions, GoldTexts, Row, Texts
-from fairseq_normalign.heads.translation import (
-    read_corpus,
-    side_by_side,
-    translation_metrics,
-    transposed,
-)
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
+from fairseq_normalign.host.batches import numbered_batches
+from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fitted, limits_of
-from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.host.translate import Translator, check_translates
+from fairseq_normalign.host.translate import Translator, check_translates, reference
 from fairseq_normalign.names import Head
+from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import Link, read_together
+from fairseq_normalign.text.paired import text_sides
 from fairseq_normalign.text.words import TextFile
 
 
@@ -166,11 +166,12 @@ def aer_scores(
     Links are those that ``normalign align`` makes.
     """
     files = TextFile(gold.source), TextFile(gold.target), gold.gold
-    sources, targets, golds = transposed(read_together(*files), len(files))
-    if not golds:
+    lines = list(read_together(*files))
+    if not lines:
         raise InputError(f"{gold.gold.name}: no gold in it, and no sentences in its texts")
-    both = zip(sources, targets, strict=True)
-    pairs = list(text_pairs(both, models[0].reader, name="gold text"))
+    golds = [of_line for *_, of_line in lines]
+    texts = ((source, target) for source, target, _ in lines)
+    pairs = list(text_pairs(texts, models[0].reader, name="gold text"))
     how = AlignOptions(method=options.method, batch_tokens=options.max_tokens)
     scores: list[tuple[float, str]] = []
     for _, model, reader in models:
@@ -185,3 +186,68 @@ def aer_scores(
         total = sum(map(count, links, golds), Counts())
         scores.append((100 * total.aer, signature({**gold.gold.read_as(), **made_with})))
     return scores
+
+
+def read_corpus(
+    corpus: Texts | str, reader: PairReader, *, limit: int | None = None
+) -> tuple[list[Pair], list[str]]:
+    """What to translate, and the references.
+
+    References are lines as they are, or binarised pieces joined as translations are.
+    """
+    if isinstance(corpus, Texts):
+        name = corpus.source
+        both = list(read_together(*text_sides(corpus.source, corpus.target)))[:limit]
+        references = [target.rstrip("\n") for _, target in both]
+        pairs = list(text_pairs(((split_words(source), None) for source, _ in both), reader))
+    else:
+        name = corpus
+        pairs = list(islice(binarised_pairs(corpus, reader), limit))
+        references = [reference(pair, reader) for pair in pairs]
+    if not pairs:
+        raise InputError(f"{name}: nothing to translate")
+    return pairs, references
+
+
+def translation_metrics(
+    tokenize: str = "13a", *, lowercase: bool = False
+) -> dict[str, BLEU | CHRF]:
+    """sacrebleu's BLEU, with one of its tokenisers, and chrF."""
+    if tokenize not in BLEU.TOKENIZERS:
+        expected = ", ".join(BLEU.TOKENIZERS)
+        raise InputError(f"unknown tokeniser {tokenize!r}; expected one of sacrebleu's: {expected}")
+    tokenised = tokenize == "none"  # whoever says so need not be warned of it
+    try:
+        bleu = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenised)
+    except (ImportError, OSError, RuntimeError) as error:  # it may need packages, or the web
+        reason = " ".join(str(error).split())
+        raise InputError(f"sacrebleu's tokeniser {tokenize}: {reason}") from None
+    return {"BLEU": bleu, "chrF": CHRF(lowercase=lowercase)}
+
+
+def side_by_side(
+    translators: Sequence[Translator], pairs: Sequence[Pair], *, max_tokens: int = 4000
+) -> tuple[list[list[str]], list[float]]:
+    """Translations by each model in input order, and its tokens a second of process time.
+
+    Each batch is translated by all models in turn, so that a slow moment of the machine meets all
+    of them; the first batch also before, without being timed.
+    """
+    batches = list(numbered_batches(pairs, max_tokens=max_tokens))
+    texts = [[""] * len(pairs) for _ in translators]
+    tokens, seconds = [0] * len(translators), [0.0] * len(translators)
+    for translate in translators:
+        translate([pair for _, pair in batches[0]])
+    with bar("translation", total=len(pairs), unit="sentences") as shown:
+        for batch in batches:
+            for model, translate in enumerate(translators):
+                start = time.process_time()
+                hypotheses = translate([pair for _, pair in batch])
+                seconds[model] += time.process_time() - start
+                tokens[model] += sum(map(len, hypotheses))
+                for (place, pair), hypothesis in zip(batch, hypotheses, strict=True):
+                    if not pair.skipped:
+                        texts[model][place] = translate.text(hypothesis)
+            shown.update(len(batch))
+    speeds = [count / spent for count, spent in zip(tokens, seconds, strict=True)]
+    return texts, speeds

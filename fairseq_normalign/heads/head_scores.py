@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.attention.extract import RULES
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 NO_RULES = "none"  # of relevance: it is not measured unless it is named
 ABLATION_PAIRS = 200
 BLEU_SENTENCES = 100
-# Only sentences whose rarest token is outside so many most frequent ones count (Voita et al., 2019)
-RARE_TOP = 500
 # What a head can be for: the paper's three functions, and looking at the end of the sentence.
 FUNCTIONS = ("positional", "syntactic", "rare", "last")
 # What accuracy makes a head syntactic, given that of the best fixed offset: 10 % above it, or 10
@@ -115,10 +112,9 @@ class ProfileOptions:
         metavar="X",
         group=ROLES,
     )
-    rare_top: int | None = option(
-        None,
-        "look only at sentences whose rarest token is not among the N most frequent; 0: at all "
-        f"(default: {RARE_TOP}, as in the paper)",
+    rare_top: int = option(
+        500,  # Voita et al., 2019
+        "look only at sentences whose rarest token is not among the N most frequent; 0: at all",
         from_0,
         metavar="N",
         group=ROLES,
@@ -152,16 +148,12 @@ class ProfileOptions:
 class HeadScore(NamedTuple):
     """One thing that can be measured of every head.
 
-    ``measure(options)`` makes a ``heads.profiling.HeadMeasure``. Of a score that only looks at
-    attention it makes a watcher instead: an object that is called with what each attention did on
-    each batch (``attention_pass.Seen``), and adds to its ``tally``. Its ``result()`` is a
-    ``heads.profile.Finding``, or just a number for each head, by what is in the tally then. All
-    watchers share one pass over the corpus.
+    ``measure(options)`` makes a ``heads.profiling.HeadMeasure``; of a score that only looks at
+    attention, an ``AttentionScore``, which shares one pass over the corpus with all others.
     """
 
     measure: Callable[..., Any]
     summary: str
-    watches: bool = False  # only looks at attention, in the shared pass
     ranks: bool = False  # the bigger it is, the more a head is worth keeping
     low: bool = False  # the smaller it is, the better: its correlations have the other sign
     percent: bool = False  # a share, shown in %
@@ -170,100 +162,167 @@ class HeadScore(NamedTuple):
     default: bool = False  # measured unless scores are named
 
 
-def _later(module: str, name: str) -> Callable[[ProfileOptions], Any]:
-    """Imports what measures a score when it is measured, and not before."""
+# What measures a score is imported when it is measured, and not before.
 
-    def measure(options: ProfileOptions) -> Any:
-        return getattr(import_module(f"fairseq_normalign.heads.{module}"), name)(options)
 
-    return measure
+def _relevance(options):
+    from fairseq_normalign.heads.relevance_scores import Relevance
+
+    return Relevance(options)
+
+
+def _confidence(options):
+    from fairseq_normalign.heads.attention_scores import Confidence
+
+    return Confidence(options)
+
+
+def _entropy(options):
+    from fairseq_normalign.heads.attention_scores import Entropy
+
+    return Entropy(options)
+
+
+def _norm_confidence(options):
+    from fairseq_normalign.heads.attention_scores import NormConfidence
+
+    return NormConfidence(options)
+
+
+def _norm(options):
+    from fairseq_normalign.heads.attention_scores import Norm
+
+    return Norm(options)
+
+
+def _importance(options):
+    from fairseq_normalign.heads.loss_scores import Importance
+
+    return Importance(options)
+
+
+def _loss_ablation(options):
+    from fairseq_normalign.heads.loss_scores import LossAblation
+
+    return LossAblation(options)
+
+
+def _gates(options):
+    from fairseq_normalign.heads.attention_scores import Gates
+
+    return Gates(options)
+
+
+def _error_rates(options):
+    from fairseq_normalign.heads.alignment_scores import ErrorRates
+
+    return ErrorRates(options)
+
+
+def _syntax(options):
+    from fairseq_normalign.heads.syntax import Syntax
+
+    return Syntax(options)
+
+
+def _bleu_ablation(options):
+    from fairseq_normalign.heads.loss_scores import BleuAblation
+
+    return BleuAblation(options)
+
+
+def _positions(options):
+    from fairseq_normalign.heads.attention_scores import Positions
+
+    return Positions(options)
+
+
+def _rare_role(options):
+    from fairseq_normalign.heads.rare_tokens import RareRole
+
+    return RareRole(options)
 
 
 # In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        _later("relevance_scores", "Relevance"),
+        _relevance,
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        _later("confidence", "Confidence"),
+        _confidence,
         "mean of the largest weight (Voita et al., 2019)",
-        watches=True,
         ranks=True,
         encoder=True,
         default=True,
     ),
     "entropy": HeadScore(
-        _later("confidence", "Entropy"),
+        _entropy,
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
-        watches=True,
         low=True,
         encoder=True,
         default=True,
     ),
     "norm-confidence": HeadScore(
-        _later("confidence", "NormConfidence"),
+        _norm_confidence,
         "the same with ‖αf(x)‖ as shares of their row",
-        watches=True,
         ranks=True,
         encoder=True,
         default=True,
     ),
     "norm": HeadScore(
-        _later("confidence", "Norm"),
+        _norm,
         "Σ_s ‖αf(x_s)‖, mean over queries",
-        watches=True,
         ranks=True,
         encoder=True,
         default=True,
     ),
     "importance": HeadScore(
-        _later("loss_scores", "Importance"),
+        _importance,
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        _later("loss_scores", "LossAblation"),
+        _loss_ablation,
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        _later("confidence", "Gates"),
+        _gates,
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        _later("alignment_scores", "ErrorRates"),
+        _error_rates,
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
     "UAS": HeadScore(
-        _later("syntax", "Syntax"),
+        _syntax,
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        _later("loss_scores", "BleuAblation"),
+        _bleu_ablation,
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),
     "positions": HeadScore(
-        _later("roles", "PositionWatcher"),
+        _positions,
         "role: relative position of the maxima",
-        watches=True,
         encoder=True,
         percent=True,
         share="position share",
         default=True,
     ),
     "rare": HeadScore(
-        _later("roles", "RareRole"),
+        _rare_role,
         "role: maxima on the rarest tokens of the sentence",
         encoder=True,
         percent=True,

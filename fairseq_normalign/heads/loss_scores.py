@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +15,17 @@ from torch import Tensor, nn
 from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
+from fairseq_normalign.heads.evaluation import translation_metrics
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
-from fairseq_normalign.heads.translation import translation_metrics
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, first_taken, heads_of
 from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,
     explicit_path,
     head_count,
     head_counts,
+    head_numbers,
     out_projection,
     refuse_unsupported,
     single_beam,
@@ -37,8 +38,6 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_pr
 from fairseq_normalign.host.translate import Translator, check_translates, reference
 from fairseq_normalign.names import Head
 from fairseq_normalign.runs.chunks import Chunk
-
-Score = TypeVar("Score")
 
 
 def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
@@ -67,20 +66,18 @@ class Importance(HeadMeasure):
     pairs_per_chunk = 200
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+        model = models.forcing.model
+        counts = head_counts(model)
         for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
-            _add_importance(tally, models.forcing, [pair for _, pair in numbered])
-
-
-def _add_importance(tally: Tally, forcing: TeacherForcing, batch: list[Pair]) -> None:
-    counts = head_counts(forcing.model)
-    with torch.enable_grad(), head_outputs(forcing.model) as outputs:
-        total = losses(forcing, batch).sum()
-        gradients = torch.autograd.grad(total, list(outputs.values()))
-    for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
-        products = output.detach().float() * gradient.float()
-        by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
-        check_finite(by_head, [pair.where for pair in batch])
-        tally.add(name, by_head.abs().sum(0).cpu(), len(batch))
+            batch = [pair for _, pair in numbered]
+            with torch.enable_grad(), head_outputs(model) as outputs:
+                total = losses(models.forcing, batch).sum()
+                gradients = torch.autograd.grad(total, list(outputs.values()))
+            for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
+                products = output.detach().float() * gradient.float()  # (T, B, H·D)
+                by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
+                check_finite(by_head, [pair.where for pair in batch])
+                tally.add_cases(self.score, name, by_head.abs().T.cpu())
 
 
 @contextmanager
@@ -108,10 +105,13 @@ def ablated(model: nn.Module, head: Head) -> Iterator[None]:
     """The model with one head off, its columns of W_O being zero.
 
     They are restored exactly, also after an error.
+
+    Args:
+        head: by the name that it had before others were removed.
     """
     attention = attentions(model)[head.kind, head.layer]
     by_head = stored_out_weight(attention).data.unflatten(1, (head_count(attention), -1))
-    columns = by_head[:, head.head]  # (C, D), a view
+    columns = by_head[:, head_numbers(attention).index(head.head)]  # (C, D), a view
     before = columns.clone()
     columns.zero_()
     try:
@@ -123,22 +123,22 @@ def ablated(model: nn.Module, head: Head) -> Iterator[None]:
 class LossAblation(HeadMeasure):
     """How much the loss per target token grows with one head off: 1 + H passes over the pairs."""
 
-    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
-        return pairs[: self.options.ablation or ABLATION_PAIRS]
+    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+        return first_taken(models, items, self.options.ablation or ABLATION_PAIRS)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         tokens = sum(len(pair.target.tokens) for pair in pairs.values())
         if tokens:
             tally.join("tokens.sum", [tokens])
             loss = partial(summed_loss, models.forcing, pairs.values(), self.options.max_tokens)
-            tally.join("losses.sum", list(without_each(models.forcing.model, prepared, loss)))
+            tally.join("losses.sum", without_each(models.forcing.model, prepared, loss))
 
     def finding(self, tally: Tally, prepared: Known) -> Finding:
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
         growth = [loss - whole for loss in without]
-        scores = dict(zip(tally.names.values(), growth, strict=True))
+        scores = dict(zip(tally.heads, growth, strict=True))
         return Finding(scores, {"ablation": int(tally.arrays["pairs.sum"][0])})
 
 
@@ -152,12 +152,13 @@ def summed_loss(forcing: TeacherForcing, pairs: Iterable[Pair], max_tokens: int)
     return loss
 
 
-def without_each(model: nn.Module, prepared: Known, score: Callable[[], Score]) -> Iterator[Score]:
+def without_each(model: nn.Module, prepared: Known, score: Callable[[], Any]) -> list[Any]:
     """Some score of the model as it is, then without each of the heads."""
-    yield score()
-    for head in names_of(prepared):
+    scores = [score()]
+    for head in heads_of(prepared):
         with ablated(model, head):
-            yield score()
+            scores.append(score())
+    return scores
 
 
 class BleuAblation(HeadMeasure):
@@ -166,8 +167,8 @@ class BleuAblation(HeadMeasure):
     Partials hold references and translations.
     """
 
-    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
-        return pairs[: self.options.ablation_bleu or BLEU_SENTENCES]
+    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+        return first_taken(models, items, self.options.ablation_bleu or BLEU_SENTENCES)
 
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         check_translates(models.forcing.model)
@@ -192,6 +193,6 @@ class BleuAblation(HeadMeasure):
         references, *translations = tally.arrays["texts.rows"].T.tolist()
         whole, *without = [bleu.corpus_score(texts, [references]).score for texts in translations]
         lost = [whole - score for score in without]
-        scores = dict(zip(tally.names.values(), lost, strict=True))
+        scores = dict(zip(tally.heads, lost, strict=True))
         settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
         return Finding(scores, settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -65,9 +66,13 @@ class Profile(Result):
     about = "Every map shows one score of all heads: a row for each layer, a column for each head."
 
     @property
-    def scores(self) -> dict[str, dict[Head, float]]:
+    def scores(self) -> dict[str, Mapping[Head, float]]:
         """Those that are compared: without the shares that roles are awarded by."""
-        return {name: of for name, of in self._measured().items() if not HEAD_SCORES[name].share}
+        compared = {}
+        for name, finding in self.by_score.items():
+            if finding.scores and not HEAD_SCORES[name].share:
+                compared[name] = finding.scores
+        return compared
 
     def roles(self, head: Head) -> list[tuple[str, str]]:
         """Functions and labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
@@ -79,20 +84,13 @@ class Profile(Result):
             roles += finding.roles.get(head, ())
         return roles
 
-    def _measured(self) -> dict[str, dict[Head, float]]:
-        measured = {}
-        for name, found in self.by_score.items():
-            if found.scores:
-                heads = [head for head in self.heads if head in found.scores]
-                measured[name] = {head: found.scores[head] for head in heads}
-        return measured
-
     def _shown(self) -> dict[str, dict[Head, float]]:
         """All scores, shares in percent."""
         shown = {}
-        for name, by_head in self._measured().items():
-            factor = 100 if HEAD_SCORES[name].percent else 1
-            shown[name] = {head: factor * value for head, value in by_head.items()}
+        for name, finding in self.by_score.items():
+            if finding.scores:
+                factor = 100 if HEAD_SCORES[name].percent else 1
+                shown[name] = {head: factor * own for head, own in finding.scores.items()}
         return shown
 
     def _labels(self) -> dict[str, Mapping[Head, str]]:
@@ -181,15 +179,14 @@ class Profile(Result):
         """A row for the lowest, the mean and the highest head of each layer."""
         shown = self._shown()
         rows: Rows = []
-        for kind, heads in by_kind(self.heads).items():
-            for layer in sorted({head.layer for head in heads}):
-                of_layer = [head for head in heads if head.layer == layer]
-                for summary, value in SUMMARIES.items():
-                    row: list[Cell] = [f"{kind}.{layer + 1}", summary]
-                    for scores in shown.values():
-                        values = [scores[head] for head in of_layer if head in scores]
-                        row.append(value(values) if values else None)
-                    rows.append(row)
+        for (kind, layer), heads in groupby(self.heads, key=lambda head: head[:2]):
+            of_layer = list(heads)
+            for summary, value in SUMMARIES.items():
+                row: list[Cell] = [f"{kind}.{layer + 1}", summary]
+                for scores in shown.values():
+                    values = [scores[head] for head in of_layer if head in scores]
+                    row.append(value(values) if values else None)
+                rows.append(row)
         columns = ["layer", "heads", *map(_title, shown)]
         decimals = [0, 0, *map(_decimals, shown)]
         return Table(columns, rows, "Heads of each layer", decimals, name="layers")
@@ -232,6 +229,11 @@ def _title(name: str) -> str:
 
 def _decimals(name: str) -> int:
     return 1 if HEAD_SCORES[name].percent else 3
+
+
+def role(function: str, name: str, share: float, threshold: float) -> list[tuple[str, str]]:
+    """A role and its label, if the share of maxima is large enough."""
+    return [(function, f"{name} ({100 * share:.0f} %)")] if share >= threshold else []
 
 
 def missed(role: str, shares: Mapping[Head, float], threshold: float) -> list[Block]:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, running_heads, watch
+from fairseq_normalign.heads.attention_pass import Seen, Tally, running_heads, seen_batches
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     ProfileOptions,
@@ -17,15 +18,14 @@ from fairseq_normalign.heads.head_scores import (
     default_scores,
 )
 from fairseq_normalign.heads.profile import Finding, Profile
-from fairseq_normalign.host.attention_modules import head_counts, head_names
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
 from fairseq_normalign.host.teacher_forcing import Model
-from fairseq_normalign.names import Head, all_heads
+from fairseq_normalign.names import Head
 from fairseq_normalign.progress import bar
-from fairseq_normalign.runs.chunks import Chunk, Partial
+from fairseq_normalign.runs.chunks import Chunk, Partial, cut
 from fairseq_normalign.runs.engines import Progress
-from fairseq_normalign.runs.joins import arrays_of, merged
+from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import measure_here
 
 Known = Mapping[str, Any]  # what was prepared, as JSON holds it
@@ -48,23 +48,20 @@ class HeadMeasure:
     def __init__(self, options: ProfileOptions):
         self.options = options
 
-    def items(self, pairs: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
         """What is measured of a corpus."""
-        return pairs
+        return items
 
     def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
         """The pairs of a chunk, and what is to be told of it."""
         return models.pairs(chunk)
 
     def prepare(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
-        """The heads with the names that they had before any was removed, and what else is known."""
-        heads = all_heads(running_heads(models.forcing))
+        """The heads by the names that they had before any was removed, and what else is known."""
+        heads = running_heads(models.forcing)
         if not heads:
             raise InputError("the model has no attention heads left")
-        model = models.forcing.model
-        first_names = dict(zip(all_heads(head_counts(model)), head_names(model), strict=True))
-        names = [[head, first_names[head]] for head in heads]
-        return {"names": names, **self.prepared(models, first)}
+        return {"heads": heads, **self.prepared(models, first)}
 
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         """What is decided once, on the first pairs."""
@@ -75,7 +72,7 @@ class HeadMeasure:
     ) -> Partial:
         pairs, notes = self.pairs(models, chunk)
         by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if not pair.skipped}
-        tally = Tally({"pairs.sum": np.array([len(by_line)])})
+        tally = Tally(heads_of(prepared), {"pairs.sum": np.array([len(by_line)])})
         if by_line:
             self.add(tally, models, by_line, prepared)
         progress(len(pairs))
@@ -86,23 +83,40 @@ class HeadMeasure:
 
     merge = staticmethod(merged)
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding | Mapping[Head, float]:
+    def finding(self, tally: Tally, prepared: Known) -> Finding:
         """What all pairs say."""
-        return tally.means()
+        return Finding(tally.means(self.score))
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         """The findings of each score."""
-        tally = Tally(total.arrays, names_of(prepared))
-        return {self.score: _as_finding(self.finding(tally, prepared))}
+        return {self.score: self.finding(Tally(heads_of(prepared), total.arrays), prepared)}
 
 
-def names_of(prepared: Known, kind: str | None = None) -> dict[Head, Head]:
-    """The names of all heads, or of one kind, by where they are in the model."""
-    names = {}
-    for head, name in prepared["names"]:
-        if kind in (None, head[0]):
-            names[Head(*head)] = Head(*name)
-    return names
+def heads_of(prepared: Known, kind: str | None = None) -> list[Head]:
+    """The names of all heads, or of one kind."""
+    return [Head(*head) for head in prepared["heads"] if kind in (None, head[0])]
+
+
+def first_taken(models: ChunkReader, items: Sequence[Any], count: int) -> Sequence[Any]:
+    """The first items, as far as it takes to have ``count`` pairs that are not skipped."""
+    taken = 0
+    for chunk in cut(items, count):
+        for line, pair in enumerate(models.pairs(chunk)[0], chunk.first):
+            if taken == count:
+                return items[:line]
+            taken += not pair.skipped
+    return items
+
+
+class AttentionScore(HeadMeasure):
+    """A score that only looks at attention: all of these share one pass over the corpus."""
+
+    def rows(self, seen: Seen) -> Tensor | None:
+        """What to add up for each head of an attention, (H, …); for a mean, a sum and its cases.
+
+        ``attention_pass.summed`` makes such rows. None leaves the attention out.
+        """
+        raise NotImplementedError
 
 
 class AttentionPass(HeadMeasure):
@@ -111,38 +125,31 @@ class AttentionPass(HeadMeasure):
     pairs_per_chunk = 200
     tells_notes = True
 
-    def __init__(self, options: ProfileOptions, scores: Sequence[str]):
+    def __init__(self, options: ProfileOptions, scores: Mapping[str, AttentionScore]):
         super().__init__(options)
         self.scores = scores
 
-    def _watchers(self) -> dict[str, Any]:
-        return {name: HEAD_SCORES[name].measure(self.options) for name in self.scores}
-
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
-        watchers = self._watchers()
-        if watchers:
-            every = list(watchers.values())
-            watch(models.forcing, pairs.values(), every, max_tokens=self.options.max_tokens)
-        for score, watcher in watchers.items():
-            for name, array in watcher.tally.arrays.items():
-                tally.join(f"{score}:{name}", array)
+        if not self.scores:
+            return
+        max_tokens = self.options.max_tokens
+        for batch in seen_batches(models.forcing, pairs.values(), max_tokens=max_tokens):
+            for seen in batch:
+                for name, score in self.scores.items():
+                    rows = score.rows(seen)
+                    if rows is not None:
+                        tally.add(name, seen.attention, rows)
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         if not total.arrays.get("words.sum", 0):
             raise InputError("heads cannot be measured on a corpus without words")
-        names = names_of(prepared)
         settings = {"sentences": int(total.arrays["pairs.sum"][0])}
-        no_roles = dict.fromkeys(names.values(), ())
+        no_roles = dict.fromkeys(heads_of(prepared), ())
         findings = {"attention": Finding(settings=settings, roles=no_roles)}
-        for score, watcher in self._watchers().items():
-            watcher.tally = Tally(arrays_of(total.arrays, f"{score}:"), names)
-            findings[score] = _as_finding(watcher.result())
+        for score in self.scores.values():
+            findings |= score.finish(total, prepared)
         return findings
-
-
-def _as_finding(measured: Finding | Mapping[Head, float]) -> Finding:
-    return measured if isinstance(measured, Finding) else Finding(measured)
 
 
 def head_measures(
@@ -158,12 +165,14 @@ def head_measures(
         number: of the model, if there are several.
     """
     check_scores(list(scores), encoder_alone=encoder_alone)
-    watching = [name for name in scores if HEAD_SCORES[name].watches]
+    watching: dict[str, AttentionScore] = {}
     measures: dict[str, HeadMeasure] = {"attention": AttentionPass(options, watching)}
-    for name, score in HEAD_SCORES.items():
-        if name in scores and not score.watches:
-            measures[name] = score.measure(options)
-    for name, measure in measures.items():
+    for name in HEAD_SCORES:
+        if name in scores:
+            measure = HEAD_SCORES[name].measure(options)
+            group = watching if isinstance(measure, AttentionScore) else measures
+            group[name] = measure
+    for name, measure in {**watching, **measures}.items():
         measure.score = name
         measure.name = name if number is None else f"{name}-{number}"
     return list(measures.values())
@@ -204,7 +213,7 @@ def profile(
     in_memory = ChunkReader([model], PAIRS)
     findings: dict[str, Finding] = {}
     for measure in head_measures(names, options, encoder_alone=alone):
-        items = measure.items(pairs)
+        items = measure.items(in_memory, pairs)
         with bar(measure.name, total=len(items)) as shown:
             findings |= measure_here(measure, in_memory, items, shown.update)
     return profile_of(findings)

@@ -15,8 +15,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
-
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
@@ -189,7 +187,7 @@ def agreement(opened: Entry, explained: Entry) -> float | None:
     """
     probabilities = [state.open for state in opened.heads.values()]
     relevances = [explained.heads[head].relevance for head in opened.heads]
-    return spearman(np.array(probabilities), np.array(relevances))
+    return spearman(probabilities, relevances)
 
 
 def summary(entries: Sequence[Entry]) -> str:

@@ -13,8 +13,14 @@ from fairseq_normalign.attention.pair_relevance import SentenceRelevance, releva
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
-from fairseq_normalign.heads.rare_tokens import FIRST_PAIRS, RareTokens, prepared_rare, rare_tokens
-from fairseq_normalign.heads.roles import rare_influence, rarest
+from fairseq_normalign.heads.rare_tokens import (
+    FIRST_PAIRS,
+    RareTokens,
+    prepared_rare,
+    rare_influence,
+    rare_tokens,
+    rarest,
+)
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
@@ -50,7 +56,11 @@ class Relevance(HeadMeasure):
                 max_tokens=options.max_tokens,
             )
             for pair, of_pair in zip(batch, explained, strict=True):
-                add_pair(tally, of_pair)
+                for attention, shares in of_pair.heads.items():  # (P, H)
+                    tally.add_cases(self.score, attention, shares.T)
+                for cut, distance in of_pair.deviation.items():
+                    tally.join(f"{cut}.high", distance)
+                add_contributions(tally, contributions(of_pair.source, of_pair.prefix))
                 influence = None if tokens is None else _influence(tokens, pair, of_pair)
                 if influence is not None:
                     tally.join("influence.sum", [influence, 1])
@@ -76,7 +86,7 @@ class Relevance(HeadMeasure):
         columns = ["position", *Contributions._fields]
         blocks.append(Table(columns, rows, name="relevance", hidden=True))
         rules = f"{rule_set(self.options.rules).spec}-{self.options.relevance_mode}"
-        return Finding(tally.means(), {"relevance": rules}, blocks=blocks)
+        return Finding(tally.means(self.score), {"relevance": rules}, blocks=blocks)
 
 
 def relevance_notes(deviation: Mapping[str, float], contributed: Contributions) -> list[str]:
@@ -92,15 +102,6 @@ def relevance_notes(deviation: Mapping[str, float], contributed: Contributions) 
         f"Entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
         f"{prefix.mean():.2f} nats.",
     ]
-
-
-def add_pair(tally: Tally, of_pair: SentenceRelevance) -> None:
-    """Adds shares of heads, the farthest that a total was from 1, and what sides contribute."""
-    for attention, shares in of_pair.heads.items():  # (P, H)
-        tally.add(attention, shares.sum(0), len(shares))
-    for cut, distance in of_pair.deviation.items():
-        tally.join(f"{cut}.high", distance)
-    add_contributions(tally, contributions(of_pair.source, of_pair.prefix))
 
 
 def add_contributions(tally: Tally, of_pair: Contributions) -> None:

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from fairseq_normalign.attention.extract import to_words
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, record_heads, running_heads
+from fairseq_normalign.heads.attention_pass import Tally, recorded_heads
+from fairseq_normalign.heads.attention_scores import favourite, position_counts
 from fairseq_normalign.heads.head_scores import MARGINS
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, names_of
-from fairseq_normalign.heads.roles import favourite, position_counts
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, heads_of
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
@@ -61,21 +61,20 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     cycle = np.array(_cycle(heads, root), dtype=np.intp)
     if len(cycle) == 0:
         return heads
+    first, others = cycle[0], cycle[1:]  # the first stands for all of it
+    gains = scores[cycle] - scores[cycle, heads[cycle]][:, None]  # if the cycle opens there
+    smaller = scores.copy()
+    smaller[:, first] = scores[:, cycle].max(1)
+    smaller[first] = gains.max(0)
+    smaller[first, cycle] = smaller[others] = smaller[:, others] = -np.inf
+    smaller[others, root] = 0
+    inner = _arborescence(smaller, root)
     rest = np.setdiff1d(np.arange(len(scores)), cycle)
-    within = scores[cycle, heads[cycle]]
-    gains = scores[np.ix_(cycle, rest)] - within[:, None]  # if the cycle opens there
-    opened = gains.argmax(0)  # which word of the cycle each head outside would take
-    held = scores[np.ix_(rest, cycle)].argmax(1)  # on which of it each word outside would hang
-    smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)  # the cycle comes last
-    smaller[:-1, :-1] = scores[np.ix_(rest, rest)]
-    smaller[:-1, -1] = scores[rest, cycle[held]]
-    smaller[-1, :-1] = gains.max(0)
-    inner = _arborescence(smaller, int(np.searchsorted(rest, root)))
-    for place, word in enumerate(rest):
-        hangs_on_cycle = inner[place] == len(rest)
-        heads[word] = cycle[held[place]] if hangs_on_cycle else rest[inner[place]]
-    entrance = inner[-1]
-    heads[cycle[opened[entrance]]] = rest[entrance]
+    heads[rest] = inner[rest]
+    hanging = rest[inner[rest] == first]  # on the cycle
+    heads[hanging] = cycle[scores[np.ix_(hanging, cycle)].argmax(1)]
+    entrance = inner[first]
+    heads[cycle[gains[:, entrance].argmax()]] = entrance
     return heads
 
 
@@ -143,7 +142,7 @@ class Syntax(HeadMeasure):
     pairs_per_chunk = 200
     first_pairs = EXAMINED_PAIRS
 
-    def items(self, pairs: Sequence[Any]) -> Sequence[Tree]:
+    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Tree]:
         if not self.options.trees:
             raise InputError("syntactic roles and UAS need a treebank; expected trees")
         return self.options.trees
@@ -160,7 +159,7 @@ class Syntax(HeadMeasure):
         return {"trees": len(self.options.trees)}
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
-        if not names_of(prepared, "encoder"):
+        if not heads_of(prepared, "encoder"):
             return
         encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
         run = partial(_weights_between_words, encoder)
@@ -169,7 +168,7 @@ class Syntax(HeadMeasure):
             add_tree(tally, of_tree, self.options.trees[line])
 
     def finding(self, tally: Tally, prepared: Known) -> Finding:
-        heads = list(names_of(prepared, "encoder").values())
+        heads = heads_of(prepared, "encoder")
         if not heads:
             warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
             return Finding()
@@ -284,10 +283,8 @@ def attachment_scores(tally: Tally) -> tuple[list[float], dict[str, float]]:
 
 def _weights_between_words(forcing: TeacherForcing, batch: list[Pair]) -> Iterator[np.ndarray]:
     """Weights of all heads together, (H, N, N) for each sentence."""
-    forcing.check_lengths(batch)
-    with torch.no_grad(), record_heads(forcing, values=False) as recording:
-        forcing.forward(batch)
-    by_layer = [recording[attention].weights for attention in running_heads(forcing)]
+    recording = recorded_heads(forcing, batch, values=False)
+    by_layer = [recorded.weights for recorded in recording.values()]
     weights = torch.cat(by_layer, 1).float().cpu().numpy()
     for matrix, pair in zip(weights, batch, strict=True):
         yield between_words(matrix, pair.source)

@@ -15,10 +15,15 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line, read_log, summary
-from fairseq_normalign.host.attention_modules import FairseqModule, head_counts, head_names
+from fairseq_normalign.host.attention_modules import (
+    FairseqModule,
+    attentions,
+    head_names,
+    head_numbers,
+)
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.names import Head, all_heads
+from fairseq_normalign.names import Head
 from fairseq_normalign.plugin.gating import gates
 
 logger = logging.getLogger(__name__)
@@ -89,14 +94,14 @@ class RelevanceLog:
         if self.pairs is None:
             self.pairs = self._read_pairs(forcing)
         relevance = mean_relevance(forcing, self.pairs)
-        names = dict(zip(all_heads(head_counts(model)), head_names(model), strict=True))
         heads = {}
-        for attention, projection in gates(model).items():
+        for name, projection in gates(model).items():
+            numbers = head_numbers(attentions(model)[name])
             values = projection.gate_values().tolist()
             chances = projection.open_probabilities().tolist()
-            for number, (gate, chance) in enumerate(zip(values, chances, strict=True)):
-                head = Head(*attention, number)
-                heads[names[head]] = GatedHead(gate, chance, relevance[head])
+            for number, gate, chance in zip(numbers, values, chances, strict=True):
+                head = Head(*name, number)
+                heads[head] = GatedHead(gate, chance, relevance[head])
         return Entry(updates, len(self.pairs), f"{rule_set(RULES).spec}-pooled", heads)
 
     def _read_pairs(self, forcing: TeacherForcing) -> list[Pair]:
@@ -122,10 +127,10 @@ class RelevanceLog:
 
 def mean_relevance(forcing: TeacherForcing, pairs: list[Pair]) -> dict[Head, float]:
     """The share of each head in its layer's relevance, pooled, mean over sentences."""
-    tally = Tally()
+    tally = Tally(head_names(forcing.model))
     device = next(forcing.model.parameters()).device
     with torch.autocast(device.type, enabled=False):  # --amp halves only what the loss needs
         for of_pair in relevances(forcing, pairs, rules=RULES, pooled=True):
             for attention, shares in of_pair.heads.items():  # (1, H)
-                tally.add(attention, shares.sum(0), len(shares))
-    return tally.means()
+                tally.add_cases("relevance", attention, shares.T)
+    return tally.means("relevance")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_normalign.heads.attention_pass import cells, choosing, maxima
-from fairseq_normalign.heads.confidence import confidences, entropies, norm_sums, row_shares
+from fairseq_normalign.heads.attention_scores import confidences, entropies, norm_sums, row_shares
 
 MARK, PAD = -1, -2
 SOURCE = torch.tensor([[0, 0, 1, 2, MARK], [0, MARK, PAD, PAD, PAD], [MARK, PAD, PAD, PAD, PAD]])
@@ -51,10 +51,10 @@ def entropy(row):
 @pytest.mark.parametrize(("function", "of_row"), [(confidences, max), (entropies, entropy)])
 def test_means_equal_the_slow_twin(kind, eos, function, of_row):
     weights, seen, *rest = attention(kind)
-    sums, cases = function(weights, seen, eos=eos)
+    sums, cases = function(weights, seen, eos=eos).T
     expected = slow(weights, *rest, eos, of_row)
-    assert cases == len(expected)
-    torch.testing.assert_close(sums, expected.sum(0), rtol=1e-4, atol=1e-5)
+    assert cases.tolist() == [len(expected)] * 3
+    torch.testing.assert_close(sums, expected.sum(0).double(), rtol=1e-4, atol=1e-5)
 
 
 def test_entropy_of_heads_that_are_sure_even_or_look_at_no_word():
@@ -62,7 +62,7 @@ def test_entropy_of_heads_that_are_sure_even_or_look_at_no_word():
     seen = cells(torch.tensor([[0, 1, 2, MARK]]), torch.tensor([[0, 1, 2, MARK]]))
     rows = torch.tensor([[0, 1.0, 0, 0], [0.2, 0.2, 0.2, 0.4], [0, 0, 0, 1.0], [0, 0.01, 0, 0.99]])
     weights = rows[None, :, None].expand(1, 4, 4, 4)
-    sums, cases = entropies(weights, seen)
+    sums, cases = entropies(weights, seen).T
     even = math.log(3)
     assert (sums / cases).tolist() == pytest.approx([0, even, even, 0], abs=1e-5)
 
@@ -73,22 +73,22 @@ def test_readings_of_the_wording():
     The decoder's start sees no word in either.
     """
     weights, seen, *_ = attention("encoder")
-    assert [confidences(weights, seen, eos=eos)[1] for eos in ("key", "both")] == [7, 5]
+    assert [int(confidences(weights, seen, eos=eos)[0, 1]) for eos in ("key", "both")] == [7, 5]
     weights, seen, *_ = attention("decoder")
-    assert [confidences(weights, seen, eos=eos)[1] for eos in ("key", "both")] == [4, 4]
+    assert [int(confidences(weights, seen, eos=eos)[0, 1]) for eos in ("key", "both")] == [4, 4]
 
 
 def test_a_head_that_looks_at_eos_alone_has_no_confidence():
     seen = cells(torch.tensor([[0, 1, MARK]]), torch.tensor([[0, 1, MARK]]))
     weights = torch.zeros(1, 1, 3, 3)
     weights[..., 2] = 1
-    assert confidences(weights, seen)[0].item() == 0
+    assert confidences(weights, seen)[0, 0] == 0
 
 
 def test_norms_are_summed_over_what_is_seen():
     weights, seen, queries, keys, _ = attention("decoder")
     # Padding and future must not count, whatever is there.
-    sums, count = norm_sums(weights + 1, seen)
+    sums, counts = norm_sums(weights + 1, seen).T
     visible = [
         (b, t, s)
         for b, line in enumerate(queries.tolist())
@@ -96,9 +96,9 @@ def test_norms_are_summed_over_what_is_seen():
         for s, key in enumerate(keys[b].tolist())
         if PAD not in (query, key) and s <= t
     ]
-    assert count == len({(b, t) for b, t, _ in visible})
+    assert counts[0] == len({(b, t) for b, t, _ in visible})
     expected = torch.stack([weights[b, :, t, s] + 1 for b, t, s in visible]).sum(0)
-    torch.testing.assert_close(sums, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(sums, expected.double(), rtol=1e-4, atol=1e-5)
 
 
 def test_row_shares():
@@ -119,5 +119,5 @@ def test_words_without_a_choice_do_not_choose():
 
 def test_no_heads():
     weights, seen, *_ = attention("encoder", heads=0)
-    assert confidences(weights, seen)[0].shape == norm_sums(weights, seen)[0].shape == (0,)
-    assert entropies(weights, seen)[0].shape == (0,)
+    assert confidences(weights, seen).shape == norm_sums(weights, seen).shape == (0, 2)
+    assert entropies(weights, seen).shape == (0, 2)

@@ -12,7 +12,7 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads import translation
+from fairseq_normalign.heads import evaluation
 from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
 from fairseq_normalign.heads.evaluation import (
     Loaded,
@@ -20,8 +20,10 @@ from fairseq_normalign.heads.evaluation import (
     check_alike,
     compare,
     open_heads,
+    read_corpus,
+    side_by_side,
+    translation_metrics,
 )
-from fairseq_normalign.heads.translation import read_corpus, side_by_side, translation_metrics
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.compat import without_leftovers
@@ -165,7 +167,7 @@ def test_models_take_turns_and_the_first_batch_is_not_timed_at_first(monkeypatch
     reader = PairReader(ToyTask())
     pairs = [reader.pair("w1 " * length, None, str(length)) for length in (3, 1, 2)]
     clock, calls = [0.0], []
-    monkeypatch.setattr(translation.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(evaluation.time, "process_time", lambda: clock[0])
     translations, speeds = side_by_side(
         [Fake("a", 2, clock, calls), Fake("b", 0.5, clock, calls)], pairs, max_tokens=6
     )
@@ -257,11 +259,11 @@ def test_bad_tokenisers(monkeypatch):
     ):
         translation_metrics("14a")
 
-    class Missing(translation.BLEU):
+    class Missing(evaluation.BLEU):
         def __init__(self, **options):
             raise RuntimeError("\nneeds extra packages.\n\n    pip install them\n")
 
-    monkeypatch.setattr(translation, "BLEU", Missing)
+    monkeypatch.setattr(evaluation, "BLEU", Missing)
     with pytest.raises(
         InputError, match=r"tokeniser ja-mecab: needs extra packages\. pip install them$"
     ):

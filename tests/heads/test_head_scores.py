@@ -23,6 +23,7 @@ from fairseq_normalign.heads.loss_scores import ablated, losses, summed_loss
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
 from fairseq_normalign.host.attention_modules import attentions
+from fairseq_normalign.host.lengths import skipped
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -237,6 +238,14 @@ def test_ablation_is_the_loss_without_the_head(forcing, pairs):
         assert change == pytest.approx((off - whole) / tokens, rel=1e-4, abs=1e-4), head
 
 
+def test_pairs_that_are_skipped_are_not_among_the_n_of_ablation(forcing, pairs):
+    without = [skipped(pairs[1]), *pairs]
+    measured = profile(ready(forcing), without, ["ablation"], ablation=2)
+    assert measured.signature["ablation"] == 2
+    expected = scored(forcing, pairs[:2], "ablation")
+    assert measured.scores["ablation"] == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("gated", [False, True])
 def test_an_ablated_model_comes_back_as_it_was(task, gated):
     model = random_model(task)
@@ -273,7 +282,7 @@ def test_scores_of_models_with_few_heads(by, task, pairs):
     ranks = head_ranks(ready(forcing), pairs, by)
     assert list(map(str, ranks)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4", "cross.2.3"]
     assert all(0 < value < 1e6 for value in ranks.values())
-    assert running_heads(forcing) == {("encoder", 0): 1, ("encoder", 1): 2, ("cross", 1): 1}
+    assert running_heads(forcing) == list(ranks)
 
 
 def test_no_head_is_left(task, pairs):
@@ -424,16 +433,17 @@ def test_the_encoder_alone(task):
 
 
 def test_means_of_batches():
-    tally = Tally()
-    tally.add(("encoder", 0), np.array([1.0, 2.0]), 2)
-    tally.add(("encoder", 0), np.array([5.0, 1.0]), 1)
-    tally.add(("cross", 1), np.array([]), 3)
-    tally.add(("decoder", 0), np.array([0.0]), 0)
-    assert tally.means() == {Head("encoder", 0, 0): 2.0, Head("encoder", 0, 1): 1.0}
+    tally = Tally([Head("encoder", 0, 1), Head("encoder", 0, 3), Head("decoder", 0, 0)])
+    tally.add_cases("x", ("encoder", 0), np.array([[0.0, 1.0], [2.0, 0.0]]))
+    tally.add_cases("x", ("encoder", 0), np.array([[5.0], [1.0]]))
+    tally.add_cases("x", ("cross", 1), np.empty((0, 3)))
+    tally.add_cases("x", ("decoder", 0), np.empty((1, 0)))
+    assert tally.means("x") == {Head("encoder", 0, 1): 2.0, Head("encoder", 0, 3): 1.0}
+    assert tally.means("y") == {}
 
 
 def test_means_by_position_are_over_the_sentences_that_reach_it():
-    tally = Tally()
+    tally = Tally([])
     assert [len(part) for part in by_position(tally)] == [0, 0, 0]
     entropies = np.array([1.0, 2.0, 3.0])
     undefined = np.array([np.nan])

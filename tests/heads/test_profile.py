@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.heads.attention_pass import Tally
+from fairseq_normalign.heads.attention_scores import Positions
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
-from fairseq_normalign.heads.profile import Finding, Profile
+from fairseq_normalign.heads.profile import Finding, Profile, role
 from fairseq_normalign.heads.profiling import profile_of
-from fairseq_normalign.heads.roles import PositionWatcher, rare_blocks, role
+from fairseq_normalign.heads.rare_tokens import rare_blocks
 from fairseq_normalign.heads.syntax import Relation, relation_tables, syntactic_roles
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.result import stored_result
@@ -30,12 +31,10 @@ SCORES = {
 
 def of_positions(threshold=0.9):
     """The first head looks at the next word, the second at itself or at </s>."""
-    watcher = PositionWatcher(ProfileOptions(positional_threshold=threshold))
-    counts = np.array([[66, 0, 934], [500, 250, 250]])
-    watcher.tally = Tally(
-        {"positions.encoder.0.sum": counts, "last.encoder.0.sum": np.array([[1, 10], [95, 100]])}
-    )
-    return watcher.result()
+    positions = Positions(ProfileOptions(positional_threshold=threshold))
+    positions.score = "positions"
+    counts = np.array([[100, 66, 0, 934], [950, 500, 250, 250]])  # first, of the last token
+    return positions.finding(Tally(ENCODER, {"positions.encoder.0.sum": counts}), {})
 
 
 def of_rare(*shares):
@@ -154,12 +153,13 @@ def test_roles_depend_on_thresholds():
 
 
 def test_what_is_said_of_rare_tokens():
-    tally = Tally()
-    for of, shares in {"as it is": (20, 60), "moved": (30, 40)}.items():
+    tally = Tally(ENCODER[:2])
+    for of, (first, second) in {"as it is": (20, 60), "moved": (30, 40)}.items():
         for rank in ("rarest", "two rarest"):
-            tally.add(("encoder", 0), shares, 100, f"{of}/{rank}/tokens")
-            tally.add(("encoder", 0), shares, 100, f"{of}/{rank}/sentences")
-            tally.add(("encoder", 0), (10, 10), 100, f"{of}/{rank}/chance")
+            shares = [[first, 100], [second, 100]]
+            tally.add(f"{of}/{rank}/tokens", ("encoder", 0), shares)
+            tally.add(f"{of}/{rank}/sentences", ("encoder", 0), shares)
+            tally.add(f"{of}/{rank}/chance", ("encoder", 0), [[10, 100], [10, 100]])
     note, table = rare_blocks(tally)
     assert note.text == (
         "Rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with a tenth of the tokens "
@@ -170,13 +170,13 @@ def test_what_is_said_of_rare_tokens():
 
 
 def test_heads_get_their_first_names():
-    names = {Head("encoder", 0, 0): Head("encoder", 0, 2), Head("encoder", 0, 1): ENCODER[0]}
-    tally = Tally({"mean.encoder.0.sum": np.array([[1.0, 2], [6, 4]])}, names)
-    attention = Finding(settings={"sentences": 2}, roles=dict.fromkeys(names.values(), ()))
-    uas = Finding(tally.means(), {"trees": 3})
+    heads = [Head("encoder", 0, 1), Head("encoder", 0, 3)]
+    tally = Tally(heads, {"UAS.encoder.0.sum": np.array([[1.0, 2], [6, 4]])})
+    attention = Finding(settings={"sentences": 2}, roles=dict.fromkeys(heads, ()))
+    uas = Finding(tally.means("UAS"), {"trees": 3})
     measured = profile_of({"UAS": uas, "attention": attention})
-    assert measured.heads == list(names.values())
-    assert measured.scores == {"UAS": {Head("encoder", 0, 2): 0.5, ENCODER[0]: 1.5}}
+    assert measured.heads == heads
+    assert measured.scores == {"UAS": dict(zip(heads, [0.5, 1.5], strict=True))}
     assert measured.signature == {"sentences": 2, "trees": 3}
 
 

@@ -5,16 +5,14 @@ import pytest
 import torch
 
 from fairseq_normalign.heads.attention_pass import cells
-from fairseq_normalign.heads.roles import (
+from fairseq_normalign.heads.attention_scores import (
     favourite,
     last_hits,
     offsets,
     place_of,
     position_counts,
-    rare_hits,
-    rare_influence,
-    rarest,
 )
+from fairseq_normalign.heads.rare_tokens import rare_hits, rare_influence, rarest
 
 MARK, PAD = -1, -2
 WORDS = torch.tensor(
@@ -89,10 +87,8 @@ def test_positions_without_any_case():
 
 
 def test_the_last_token_is_eos():
-    hits, cases = last_hits(looking_at(lambda t, last: last), cells(WORDS, WORDS))
-    assert (hits.tolist(), cases) == ([8], 8)
-    hits, cases = last_hits(looking_at(lambda t, last: last - 1), cells(WORDS, WORDS))
-    assert (hits.tolist(), cases) == ([0], 8)
+    assert last_hits(looking_at(lambda t, last: last), cells(WORDS, WORDS)).tolist() == [8]
+    assert last_hits(looking_at(lambda t, last: last - 1), cells(WORDS, WORDS)).tolist() == [0]
 
 
 FREQUENCIES = torch.tensor([[9.0, 5, 1, 3, 7, 0], [4, 2, 2, 0, 0, 0], [1, 0, 0, 0, 0, 0]])
@@ -140,15 +136,14 @@ def test_rare_hits_equal_the_slow_twin(sentences):
     by_unit = rare_hits(weights, cells(WORDS, WORDS), rare, examined)
     for head in (0, 1):
         for unit, (hits, cases) in slow_rare(weights, head, rare, sentences).items():
-            assert by_unit[unit][0][head].item() == pytest.approx(hits, rel=1e-4), unit
-            assert by_unit[unit][1] == cases, unit
+            assert by_unit[unit][head].tolist() == pytest.approx([hits, cases], rel=1e-4), unit
 
 
 def test_a_head_that_looks_at_the_rarest_token():
     rare = rarest(FREQUENCIES, WORDS.ge(0))
     weights = random_weights(heads=1) + 2 * rare[:, None, None]
     hits = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
-    assert (hits["tokens"][0].item(), hits["sentences"][0].item()) == (8, 2)
+    assert (hits["tokens"].tolist(), hits["sentences"].tolist()) == ([[8, 8]], [[2, 2]])
 
 
 def test_influence_is_1_for_tokens_that_count_alike():
@@ -171,7 +166,7 @@ def test_influence_that_says_nothing():
 
 def test_no_heads():
     weights, seen = random_weights(heads=0), cells(WORDS, WORDS)
-    assert offsets(weights, seen).shape[0] == last_hits(weights, seen)[0].shape[0] == 0
+    assert offsets(weights, seen).shape[0] == last_hits(weights, seen).shape[0] == 0
     rare = rarest(FREQUENCIES, WORDS.ge(0))
     hits = rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))
-    assert hits["tokens"][0].shape == (0,)
+    assert hits["tokens"].shape == (0, 2)
