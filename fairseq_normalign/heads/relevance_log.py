@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
@@ -21,13 +21,11 @@ from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Curve,
     Curves,
     Note,
     Point,
     Row,
-    Rows,
     Table,
 )
 from fairseq_normalign.results.result import Result
@@ -55,10 +53,6 @@ class Entry(NamedTuple):
         """The heads whose gate is not closed at test time."""
         return [head for head, state in self.heads.items() if state.gate > 0]
 
-    def count_open(self, kind: str) -> int:
-        """How many of these are of one kind of attention."""
-        return sum(head.kind == kind for head in self.open_heads())
-
 
 @dataclass(frozen=True)
 class GateLog(Result):
@@ -77,40 +71,39 @@ class GateLog(Result):
 
     def blocks(self) -> list[Block]:
         kinds = by_kind(self.entries[-1].heads)
+        rows = self.rows()
+        curves = []
+        for column, kind in enumerate(kinds, 2):
+            points = [Point(row[0], row[column]) for row in rows]
+            curves.append(Curve(KINDS[kind].title, points))
+        axes = ("Heads whose gate is open", "updates", "heads")
+        opened = Curves(*axes, curves, decimals=0, zero=True, drawn=True)
         panels = []
         for name in SHOWN:
             panels.append(Row([self._curves(kind, heads, name) for kind, heads in kinds.items()]))
+        columns = ["updates", "open", *kinds, "stay", "go", "ρ now", "ρ first"]
+        decimals = [0] * (2 + len(kinds)) + [3, 3, 2, 2]
+        table = Table(columns, rows, decimals=decimals, name="gates")
         legend = Note(
             "Open: heads whose gate is open at test time. Stay, go: mean relevance of the heads "
             "that are open after the last update, and of those that are closed. ρ now, ρ first: "
             "rank correlation of P(open) with the relevance at these updates, and at the first."
         )
-        return [self._open_heads(), *panels, self._table(), legend]
+        return [opened, *panels, table, legend]
 
-    def _table(self) -> Table:
-        """A row for each entry."""
+    def rows(self) -> list[list[Any]]:
+        """Of each entry: updates, open heads in all and by kind, mean relevances, correlations."""
         first, last = self.entries[0], self.entries[-1]
-        kinds = by_kind(last.heads)
         stay = last.open_heads()
-        go = [head for head in last.heads if head not in set(stay)]
-        rows: Rows = []
+        go = last.heads.keys() - set(stay)
+        rows = []
         for entry in self.entries:
-            row: list[Cell] = [entry.updates, len(entry.open_heads())]
-            row += [entry.count_open(kind) for kind in kinds]
-            row += [mean_relevance(entry, stay), mean_relevance(entry, go)]
-            rows.append([*row, agreement(entry, entry), agreement(entry, first)])
-        columns = ["updates", "open", *kinds, "stay", "go", "ρ now", "ρ first"]
-        decimals = [0] * (2 + len(kinds)) + [3, 3, 2, 2]
-        return Table(columns, rows, decimals=decimals, name="gates")
-
-    def _open_heads(self) -> Curves:
-        """How many heads of each kind are open at test time."""
-        curves = []
-        for kind in by_kind(self.entries[-1].heads):
-            points = [Point(entry.updates, entry.count_open(kind)) for entry in self.entries]
-            curves.append(Curve(KINDS[kind].title, points))
-        axes = ("Heads whose gate is open", "updates", "heads")
-        return Curves(*axes, curves, decimals=0, zero=True, drawn=True)
+            opened = entry.open_heads()
+            counts = [sum(head.kind == kind for head in opened) for kind in by_kind(last.heads)]
+            relevances = [mean_relevance(entry, stay), mean_relevance(entry, go)]
+            agreements = [agreement(entry, entry), agreement(entry, first)]
+            rows.append([entry.updates, len(opened), *counts, *relevances, *agreements])
+        return rows
 
     def _curves(self, kind: str, heads: Sequence[Head], name: str) -> Curves:
         """One of SHOWN for every head; heads that are closed in the end are dashed."""
@@ -192,15 +185,13 @@ def agreement(opened: Entry, explained: Entry) -> float | None:
 
 def summary(entries: Sequence[Entry]) -> str:
     """The last entry in one line."""
-    first, last = entries[0], entries[-1]
-    opened = last.open_heads()
-    closed = last.heads.keys() - set(opened)
-    of_open, of_closed = (_shown(mean_relevance(last, heads), ".3f") for heads in (opened, closed))
-    now, before = (_shown(agreement(last, entry), "+.2f") for entry in (last, first))
+    updates, opened, *_, stay, go, now, first = GateLog(entries).rows()[-1]
+    closed = len(entries[-1].heads) - opened
     return (
-        f"relevance of gated heads at {last.updates} updates, on {last.sentences} sentences: "
-        f"open {len(opened)} ({of_open}), closed {len(closed)} ({of_closed}); rank correlation of "
-        f"P(open) with it {now}, with that at {first.updates} updates {before}"
+        f"relevance of gated heads at {updates} updates, on {entries[-1].sentences} sentences: "
+        f"open {opened} ({_shown(stay, '.3f')}), closed {closed} ({_shown(go, '.3f')}); rank "
+        f"correlation of P(open) with it {_shown(now, '+.2f')}, with that at "
+        f"{entries[0].updates} updates {_shown(first, '+.2f')}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,8 +15,6 @@ from fairseq_normalign.results.blocks import Block, Cell, Grid, Rows, Table
 from fairseq_normalign.results.result import DAMAGE, Result, StoredResult, read_result
 
 SEVERAL, NONE = "several", "none"
-CATEGORIES = (*FUNCTIONS, SEVERAL, NONE)
-REMOVED = "removed"
 # The setting of each function; a signature that lacks it is of heads not measured for it.
 SETTINGS = {"positional": "positional", "syntactic": "margin", "rare": "rare", "last": "positional"}
 OWN = ("checkpoint", "version")  # settings that may differ between models
@@ -26,17 +25,18 @@ class Model(NamedTuple):
 
     name: str
     heads: Mapping[Head, Sequence[tuple[str, str]]]  # roles: one of FUNCTIONS, and its label
-    measured: Sequence[str] = FUNCTIONS  # what heads were examined for
+    measured: Sequence[str]  # the functions that heads were examined for
 
-    def by_category(self, kind: str) -> dict[str, list[int]]:
-        """The number of roles of each head of a kind; one of several functions counts as such."""
-        categories: dict[str, list[int]] = {name: [] for name in CATEGORIES}
+    def counts(self, kind: str) -> dict[str, int | None]:
+        """How many heads of a kind there are, and how many have each function, several or none."""
+        counts: Counter[str] = Counter()
         for head, roles in self.heads.items():
             if head.kind == kind:
                 functions = {function for function, _ in roles} or {NONE}
-                name = SEVERAL if len(functions) > 1 else functions.pop()
-                categories[name].append(len(roles))
-        return categories
+                counts[SEVERAL if len(functions) > 1 else functions.pop()] += 1
+        known = {name: counts[name] if name in self.measured else None for name in FUNCTIONS}
+        both = {SEVERAL: counts[SEVERAL], NONE: counts[NONE]}
+        return {"heads": counts.total(), **known, **both}
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,16 @@ class RoleComparison(Result):
         return blocks
 
     def _counts(self, kind: str) -> Grid:
-        """How many heads of each model do what, and how many roles these have if more."""
-        values, marks = [], []
-        for model in self.models:
-            categories = model.by_category(kind)
-            heads: list[float | None] = [sum(map(len, categories.values()))]
-            more = [""]
-            for name, roles in categories.items():
-                is_known = name in (*model.measured, SEVERAL, NONE)
-                heads.append(len(roles) if is_known else None)
-                more.append(f"({sum(roles)} roles)" if sum(roles) > len(roles) else "")
-            values.append(heads)
-            marks.append(more)
+        """How many heads of each model do what."""
+        counts = [model.counts(kind) for model in self.models]
         return Grid(
             f"{KINDS[kind].title}: heads by function",
             "model",
             "function",
             [model.name for model in self.models],
-            ["heads", *CATEGORIES],
-            values,
+            list(counts[0]),
+            [list(of_model.values()) for of_model in counts],
             decimals=0,
-            marks=marks,
             numbers=True,
             absent="not measured",
             name=f"{kind}.functions",
@@ -92,7 +81,7 @@ class RoleComparison(Result):
             row: list[Cell] = [str(head)]
             for model in self.models:
                 labels = [label for _, label in model.heads.get(head, ())]
-                row.append(", ".join(labels) if head in model.heads else REMOVED)
+                row.append(", ".join(labels) if head in model.heads else "removed")
             rows.append(row)
         columns = ["head", *(model.name for model in self.models)]
         return Table(columns, rows, "What each head does", name=f"{kind}.roles")
@@ -107,10 +96,9 @@ def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
     models, with_encoder = [], {}
     for path, name, result in zip(paths, names, results, strict=True):
         measured = [own for own in FUNCTIONS if SETTINGS[own] in result.signature]
-        model = Model(name, _heads(path, result), measured)
-        models.append(model)
+        models.append(Model(name, _heads(path, result), measured))
         # One whose encoder has no heads left was examined for nothing that only those can do.
-        if any(head.kind == "encoder" for head in model.heads):
+        if any(head.kind == "encoder" for head in models[-1].heads):
             with_encoder[path] = result.signature
     _check_measured_alike(with_encoder)
     shared = {name: own for name, own in results[0].signature.items() if name not in OWN}
@@ -141,7 +129,7 @@ def _check_measured_alike(signatures: Mapping[str, Mapping[str, object]]) -> Non
     for path, signature in signatures.items():
         first_path, first = next(iter(signatures.items()))
         shared = [name for name in first if name in signature and name not in OWN]
-        for name in dict.fromkeys([*shared, *SETTINGS.values()]):
+        for name in [*shared, *SETTINGS.values()]:
             if first.get(name) != signature.get(name):
                 raise InputError(
                     f"{path}: was measured with {name} {signature.get(name, NONE)}, {first_path} "

@@ -42,9 +42,9 @@ def files(tmp_path):
 
 TEXT = """\
 encoder self-attention: heads by function
-model     heads  positional    syntactic  rare  last      several  none
-full.pt       4           1  1 (2 roles)     0     0  1 (2 roles)     1
-small.pt      1           0  0               1     0  0               0
+model     heads  positional  syntactic  rare  last  several  none
+full.pt       4           1          1     0     0        1     1
+small.pt      1           0          0     1     0        0     0
 
 What each head does
 head         full.pt                           small.pt
