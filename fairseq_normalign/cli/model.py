@@ -6,6 +6,7 @@ is DATA.
 
 from __future__ import annotations
 
+import importlib
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.model_files import HUGGING_FACE
 from fairseq_normalign.model_argument import find_model
 from fairseq_normalign.progress import is_quiet
 
@@ -36,6 +38,9 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         raise InputError("no MODEL; expected a checkpoint, or a folder with one")
     model, *texts = names
     _place_texts(args, texts)
+    folders = [Path(name) for name in (model, getattr(args, "reverse_path", None)) if name]
+    if any((folder / HUGGING_FACE).is_file() for folder in folders):
+        importlib.import_module("fairseq_normalign.plugin")  # registers what it is imported as
     find_model(args, model)
     if several:
         args.path = [args.path]

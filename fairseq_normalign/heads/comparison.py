@@ -208,7 +208,6 @@ def _heads_by_layer(rows: Sequence[Row]) -> list[Block]:
         [f"{KINDS[kind].short} {layer + 1}" for kind, layer in layers],
         values,
         decimals=0,
-        numbers=True,
         drawn=True,
     )
     return [grid] if layers else []

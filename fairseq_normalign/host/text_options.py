@@ -17,6 +17,9 @@ OPTIONS = (
     "sentencepiece_model",
     "source_sentencepiece_model",
     "target_sentencepiece_model",
+    "bpe_vocab_file",
+    "gpt2_encoder_json",
+    "gpt2_vocab_bpe",
 )
 
 
