@@ -92,7 +92,7 @@ class RelevanceLog:
         if self.pairs is None:
             self.pairs = self._read_pairs(forcing)
         # The share of each head in its layer's relevance, pooled, mean over sentences.
-        tally = Tally(head_names(model))
+        tally = Tally({"heads": head_names(model)})
         device = next(model.parameters()).device
         with torch.autocast(device.type, enabled=False):  # --amp halves only what the loss needs
             for of_pair in relevances(forcing, self.pairs, rules=RULES, pooled=True):
