@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,27 +27,13 @@ LINKED = 0x80
 UNDEFINED = 0xFFFF  # an error rate of no links at all
 LINKS = Evidence("links", None, "")  # of a file
 
-
-class Quality(NamedTuple):
-    """How shares are rounded."""
-
-    levels: int  # a share is a number of steps of 1 / levels
-    floor: float  # smaller shares count as none
-
-
-FINEST = Quality(127, 0.0)  # of whole layers, always
-
-# Of single heads, from the finest. What deflate makes of a corpus depends most on how many small
-# shares are left.
-QUALITIES = (
-    FINEST,
-    Quality(127, 0.01),
-    Quality(127, 0.02),
-    Quality(63, 0.03),
-    Quality(63, 0.05),
-    Quality(47, 0.05),
-    Quality(31, 0.05),
-    Quality(15, 0.05),
+# A share is a number of steps of 1 / LEVELS. Whole layers are what people look at most. What
+# deflate makes of single heads depends most on how many small shares are left.
+LEVELS = {"layers": 127, "heads": 63}
+FLOOR = 0.03  # smaller shares of single heads count as none
+ROUNDING = (
+    f"Shares are rounded to 1/{LEVELS['layers']}, those of single heads to 1/{LEVELS['heads']}, "
+    f"and below {FLOOR:.0%} to none; links are taken before that."
 )
 
 
@@ -59,11 +45,6 @@ class TextPair(NamedTuple):
     target: Sequence[str]
     gold: Gold | None = None
 
-    @property
-    def cells(self) -> int:
-        """How many cells each of its soft alignments has."""
-        return len(self.target) * (len(self.source) + 1)
-
     def as_json(self) -> dict[str, Any]:
         contents = {"line": self.line, "source": list(self.source), "target": list(self.target)}
         if self.gold is not None:
@@ -72,43 +53,34 @@ class TextPair(NamedTuple):
         return contents
 
 
-class View(NamedTuple):
-    """What one model makes of a pair, in each of many ways."""
-
-    shares: Sequence[np.ndarray]  # for each evidence (T, S+1), </s> last
-    links: Sequence[Sequence[Link]]
-
-    def packed(self, evidences: Iterable[Evidence], of_heads: Quality) -> str:
-        """All soft alignments, one after the other, as base64 text.
-
-        Whole layers are what people look at most: only single heads are rounded coarsely.
-        """
-        cells = []
-        for evidence, shares, links in zip(evidences, *self, strict=True):
-            quality = FINEST if evidence.head is None else of_heads
-            cells.append(rounded(shares, links, quality).tobytes())
-        return packed(b"".join(cells))
-
-
 @dataclass
 class System:
     """One model, or a file of links: in which ways it aligns, and the pairs packed so far."""
 
     name: str
     evidences: Sequence[Evidence]
-    openings: Mapping[str, Evidence]  # for each method what is shown first
+    openings: Sequence[Evidence]  # what is shown first, for each method
     languages: tuple[str, str] = ("source", "target")
     soft: bool = True  # whether it has shares, and not links alone
     packed: list[str] = field(default_factory=list)
     aers: list[list[float]] = field(default_factory=list)  # by pair and evidence
 
-    def add(self, pair: TextPair, view: View, quality: Quality) -> int:
-        """Packs a pair; returns how many bytes that takes."""
-        text = view.packed(self.evidences, quality)
-        self.packed.append(text)
+    def add(
+        self, pair: TextPair, shares: Sequence[np.ndarray], links: Sequence[Sequence[Link]]
+    ) -> int:
+        """Packs all soft alignments of a pair; returns how many bytes that takes.
+
+        Args:
+            shares: for each evidence (T, S+1), </s> last.
+            links: for each evidence.
+        """
+        cells = []
+        for evidence, of_words, linked in zip(self.evidences, shares, links, strict=True):
+            cells.append(rounded(of_words, linked, of_head=evidence.head is not None).tobytes())
+        self.packed.append(packed(b"".join(cells)))
         if pair.gold is not None:
-            self.aers.append([count(set(links), pair.gold).aer for links in view.links])
-        return len(text)
+            self.aers.append([count(set(linked), pair.gold).aer for linked in links])
+        return len(self.packed[-1])
 
     def as_json(self) -> dict[str, Any]:
         """All but what is packed; layers and heads count from 1."""
@@ -121,7 +93,7 @@ class System:
             "languages": list(self.languages),
             "soft": self.soft,
             "evidences": places,
-            "openings": [self.evidences.index(first) for first in self.openings.values()],
+            "openings": [self.evidences.index(first) for first in self.openings],
         }
 
 
@@ -131,7 +103,6 @@ class Browser:
 
     pairs: Sequence[TextPair]
     systems: Sequence[System]
-    quality: Quality  # of single heads
     notes: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -139,18 +110,20 @@ class Browser:
         return {
             "systems": [system.as_json() for system in self.systems],
             "pairs": [pair.as_json() for pair in self.pairs],
-            "levels": {"layers": FINEST.levels, "heads": self.quality.levels},
-            "notes": list(self.notes),
+            "levels": LEVELS,
+            "notes": [ROUNDING, *self.notes],
         }
 
-    def packed(self) -> Iterator[tuple[str, str]]:
+    def packed(self) -> dict[str, str]:
         """Texts to be unpacked by the page, by their ids."""
+        texts = {}
         for number, system in enumerate(self.systems):
             if system.aers:
                 aers = np.array(system.aers[: len(self.pairs)])
-                yield f"aer-{number}", packed_error_rates(aers)
+                texts[f"aer-{number}"] = packed_error_rates(aers)
             for place, text in enumerate(system.packed[: len(self.pairs)]):
-                yield f"soft-{number}-{place}", text
+                texts[f"soft-{number}-{place}"] = text
+        return texts
 
 
 def shares_of(soft: Soft, *, null: bool) -> np.ndarray:
@@ -163,10 +136,11 @@ def shares_of(soft: Soft, *, null: bool) -> np.ndarray:
     return row_shares(np.column_stack([soft.words, of_eos]))
 
 
-def rounded(shares: np.ndarray, links: Iterable[Link], quality: Quality) -> np.ndarray:
+def rounded(shares: np.ndarray, links: Iterable[Link], *, of_head: bool) -> np.ndarray:
     """Shares (T, S+1) and links as bytes: round(levels · share), and the highest bit of links."""
-    steps = np.rint(shares * quality.levels)
-    steps[shares < quality.floor] = 0
+    steps = np.rint(shares * LEVELS["heads" if of_head else "layers"])
+    if of_head:
+        steps[shares < FLOOR] = 0
     cells = steps.astype(np.uint8)
     for source, target in links:
         cells[target, source] |= LINKED
@@ -187,43 +161,6 @@ def packed_error_rates(aers: np.ndarray) -> str:
     return packed(thousandths.astype("<u2").tobytes())
 
 
-def sample_places(total: int, wanted: int) -> list[int]:
-    """Places spread evenly over a corpus, to judge it by."""
-    count = min(total, wanted)
-    return [place * total // count for place in range(count)]
-
-
-def quality_within(
-    budget: int,
-    pairs: Sequence[TextPair],
-    evidences: Sequence[Evidence],
-    sample: Iterable[tuple[TextPair, View]],
-) -> Quality:
-    """The finest quality of heads at which the pairs should take no more bytes than the budget.
-
-    Args:
-        evidences: of each view.
-        sample: some of the pairs, by which the others are judged.
-    """
-    cells = sum(pair.cells for pair in pairs)
-    known = list(sample)
-    of_sample = max(1, sum(pair.cells for pair, _ in known))
-    for quality in QUALITIES:
-        size = sum(len(view.packed(evidences, quality)) for _, view in known)
-        if size * cells / of_sample <= budget:
-            return quality
-    return QUALITIES[-1]
-
-
-def rounding_note(of_heads: Quality) -> str:
-    """What rounding does to the numbers that the page shows."""
-    note = f"Shares are rounded to 1/{FINEST.levels}"
-    if of_heads != FINEST:
-        least = 100 * of_heads.floor
-        note += f", those of single heads to 1/{of_heads.levels}, and below {least:.0f} % to none"
-    return f"{note}; links are taken before that."
-
-
 def system_of_links(
     path: str, name: str, texts: Sequence[TextPair], languages: tuple[str, str], total: int | None
 ) -> System:
@@ -233,7 +170,7 @@ def system_of_links(
         texts: the pairs that can be browsed.
         total: how many pairs the corpus has, if that is known.
     """
-    system = System(name, [LINKS], {LINKS.method: LINKS}, languages, soft=False)
+    system = System(name, [LINKS], [LINKS], languages, soft=False)
     text_at = {text.line: text for text in texts}
     lines = 0
     for lines, links in enumerate(LinkFile(path), 1):
@@ -242,8 +179,8 @@ def system_of_links(
             shape = len(text.target), len(text.source)
             linked = link_matrix(links, shape, f"{path}:{lines}")
             shares = row_shares(np.pad(linked, ((0, 0), (0, 1))))  # none of </s>
-            system.add(text, View([shares], [sorted(links)]), FINEST)
+            system.add(text, [shares], [sorted(links)])
     expected = texts[-1].line if total is None else total
     if lines < texts[-1].line or total not in (None, lines):
-        raise InputError(f"{path}: has {lines} lines; expected {expected}, one for each pair")
+        raise InputError(f"{path}: has {lines} lines; the corpus has {expected} pairs")
     return system

@@ -71,7 +71,7 @@ class MethodErrors:
         if not pairs:
             raise InputError("error rates cannot be measured on a corpus without pairs")
         aligner = self._aligner(models)
-        choices = self._choices(aligner, pairs)
+        choices = layer_choices(aligner, self.methods, pairs)
         places = {method: chosen_place(method, choice) for method, choice in choices.items()}
         likely = places[self.methods[0]]  # whose links should not look absurd
         links = []
@@ -89,22 +89,6 @@ class MethodErrors:
             "advice": advice,
             "costs": costs,
         }
-
-    def _choices(self, aligner: NormAligner, first: Sequence[Pair]) -> dict[str, Choice]:
-        """What is chosen without gold, on the first pairs or else the validation set."""
-        votes = {}
-        for method in self.methods:
-            candidates = every_evidence(aligner.forcing, [method], heads=False)
-            votes[method] = LayerVote(candidates, null=self.options.null)
-        voting = [vote for vote in votes.values() if len(vote.candidates) > 1]
-        if voting:
-            pairs = decisive_pairs(list(first), aligner.reader, aligner.forcing)
-            evidences = [candidate for vote in voting for candidate in vote.candidates]
-            for softs in aligner.evidences_many(pairs, evidences):
-                soft_of = dict(zip(evidences, softs, strict=True))
-                for vote in voting:
-                    vote.add([soft_of[candidate] for candidate in vote.candidates])
-        return {method: vote.choice() for method, vote in votes.items()}
 
     def chunk(
         self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
@@ -144,6 +128,25 @@ class MethodErrors:
             if way != common:
                 signature[method] = ",".join(way.values())
         return {**signature, "version": __version__}
+
+
+def layer_choices(
+    aligner: NormAligner, methods: Iterable[str], first: Sequence[Pair]
+) -> dict[str, Choice]:
+    """What is chosen of each method without gold, on the first pairs or the validation set."""
+    votes = {}
+    for method in methods:
+        candidates = every_evidence(aligner.forcing, [method], heads=False)
+        votes[method] = LayerVote(candidates, null=aligner.options.null)
+    voting = [vote for vote in votes.values() if len(vote.candidates) > 1]
+    if voting:
+        pairs = decisive_pairs(list(first), aligner.reader, aligner.forcing)
+        evidences = [candidate for vote in voting for candidate in vote.candidates]
+        for softs in aligner.evidences_many(pairs, evidences):
+            soft_of = dict(zip(evidences, softs, strict=True))
+            for vote in voting:
+                vote.add([soft_of[candidate] for candidate in vote.candidates])
+    return {method: vote.choice() for method, vote in votes.items()}
 
 
 def with_gold(gold: GoldFile, items: Iterable[Any]) -> Iterator[Any]:

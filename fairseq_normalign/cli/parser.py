@@ -20,6 +20,7 @@ OLD_NAMES = {
     },
     "methods": {"--methods": "--method"},
     "prune": {"--out": "--output", "--kinds": "--attention"},
+    "report": {"--methods": "--method"},
     "roles": {"--kinds": "--attention"},
 }
 

@@ -61,7 +61,8 @@ def add_options(parser: ArgumentParser) -> None:
     options.add_corpus_options(parser)
     group = parser.add_argument_group("what is measured")
     group.add_argument(
-        "--methods",
+        "--method",
+        dest="methods",
         nargs="+",
         metavar="NAME",
         default=["norms", "weights"],
@@ -133,7 +134,7 @@ def add_page_options(parser: ArgumentParser) -> None:
         type=options.positive,
         default=15,
         metavar="N",
-        help="how large the page may be: shares are rounded to fit, and then pairs left out",
+        help="how large the page may be: pairs that do not fit are left out",
     )
 
 
@@ -167,11 +168,10 @@ def main(args: Namespace) -> None:
         from fairseq_normalign.cli.report_models import gathered
 
         complete(args)
-        gatherer, models = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))
-        browser = gatherer.browser()
-        included = [*gatherer.included, *included]
-        first = overview(gatherer.facts(), models, included, gatherer.advice)
-        contents, packed = {"browser": browser.as_json()}, dict(browser.packed())
+        made = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))
+        first = made.overview(included)
+        included = [*made.included, *included]
+        contents, packed = {"browser": made.browser.as_json()}, made.browser.packed()
     contents["sections"] = as_json([first, *sections(included)])
     write(args, "".join(page(args.title, contents, packed)))
 
@@ -198,6 +198,6 @@ def write(args: Namespace, text: str) -> None:
     if size > 1_000_000 * args.max_megabytes:
         warnings.warn(
             f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "
-            "--max-sentences, --methods or --no-heads make it smaller",
+            "--max-sentences, --method or --no-heads make it smaller",
             stacklevel=2,
         )

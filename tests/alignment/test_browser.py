@@ -8,11 +8,9 @@ import pytest
 
 from fairseq_normalign.alignment.browser import (
     LINKED,
-    QUALITIES,
     UNDEFINED,
-    Quality,
+    System,
     packed_error_rates,
-    quality_within,
     shares_of,
     system_of_links,
 )
@@ -25,26 +23,27 @@ def unpacked(text):
     return zlib.decompress(base64.b64decode(text))
 
 
-def slow_cells(shares, links, quality):
+def slow_cells(shares, links, levels, floor):
     """Each cell by itself: the number of steps, and 128 more if it is a link."""
     cells = []
     for target, row in enumerate(shares):
         for source, share in enumerate(row):
-            steps = round(quality.levels * share) if share >= quality.floor else 0
+            steps = round(levels * share) if share >= floor else 0
             cells.append(steps + 128 * ((source, target) in links))
     return cells
 
 
-@pytest.mark.parametrize("of_heads", QUALITIES)
-def test_cells_are_those_of_the_slow_twin(of_heads):
+def test_cells_are_those_of_the_slow_twin():
+    system = System("x", EVIDENCES, [])
     for place, pair in enumerate(PAIRS):
         view = view_of(pair, place)
-        text = view.packed(EVIDENCES, of_heads)
+        size = system.add(pair, *view)
         expected = []
         for evidence, shares, links in zip(EVIDENCES, *view, strict=True):
-            quality = Quality(127, 0) if evidence.head is None else of_heads
-            expected += slow_cells(shares, links, quality)
-        assert list(unpacked(text)) == expected
+            quality = (127, 0) if evidence.head is None else (63, 0.03)
+            expected += slow_cells(shares, links, *quality)
+        assert list(unpacked(system.packed[place])) == expected
+        assert size == len(system.packed[place])
 
 
 def test_shares_with_and_without_the_end_of_the_sentence():
@@ -57,19 +56,6 @@ def test_error_rates_in_thousandths():
     packed = packed_error_rates(np.array([[0.1234, 1.0], [np.nan, 0.0]]))
     numbers = np.frombuffer(unpacked(packed), "<u2").tolist()
     assert numbers == [123, 1000, UNDEFINED, 0]
-
-
-def test_the_finest_quality_that_fits():
-    sample = [(pair, view_of(pair, place)) for place, pair in enumerate(PAIRS)]
-    sizes = []
-    for quality in QUALITIES:
-        sizes.append(sum(len(view.packed(EVIDENCES, quality)) for _, view in sample))
-    assert sizes == sorted(sizes, reverse=True)
-    assert quality_within(sizes[0], PAIRS, EVIDENCES, sample) == QUALITIES[0]
-    assert quality_within(sizes[3], PAIRS, EVIDENCES, sample) == QUALITIES[3]
-    assert quality_within(1, PAIRS, EVIDENCES, sample) == QUALITIES[-1]
-    twice = [*PAIRS, *PAIRS]
-    assert quality_within(2 * sizes[3], twice, EVIDENCES, sample) == QUALITIES[3]
 
 
 LINES = ["0-0 2-2 2-1", "1-1", "5-5", "0-2", ""]  # line 3 is of a pair that is left out
@@ -94,11 +80,11 @@ def test_links_are_cells_and_have_error_rates(tmp_path, total):
 
 
 def test_links_of_another_corpus_are_refused(tmp_path):
-    with pytest.raises(InputError, match="links: has 4 lines; expected 5, one for each pair"):
+    with pytest.raises(InputError, match="links: has 4 lines; the corpus has 5 pairs"):
         system_of(tmp_path, LINES[:4])
-    with pytest.raises(InputError, match="links: has 6 lines; expected 5, one for each pair"):
+    with pytest.raises(InputError, match="links: has 6 lines; the corpus has 5 pairs"):
         system_of(tmp_path, [*LINES, ""])
-    with pytest.raises(InputError, match="links: has 4 lines; expected 5, one for each pair"):
+    with pytest.raises(InputError, match="links: has 4 lines; the corpus has 5 pairs"):
         system_of(tmp_path, LINES[:4], total=None)
     with pytest.raises(InputError, match=r"links:1: link 3-0 where there are 3"):
         system_of(tmp_path, ["3-0", *LINES[1:]])

@@ -89,8 +89,7 @@ def test_everything_has_its_section(made):
     ]
     assert ["gold", "gold"] in data["blocks"][0]["items"]
     assert ["pairs to browse", "3, of 8 and 7 words"] in data["blocks"][0]["items"]
-    assert ["pairs that AER is measured on", "4"] in data["blocks"][0]["items"]
-    assert ["pairs that cannot be browsed", "1"] in data["blocks"][0]["items"]
+    assert ["pairs of the corpus", "4"] in data["blocks"][0]["items"]
     assert [row[1] for row in measured["rows"]].count("one.pt") == 4
     assert ["Attention heads", "heads.json"] in [row[:2] for row in measured["rows"]]
 
@@ -98,7 +97,7 @@ def test_everything_has_its_section(made):
 def test_gold_that_is_misread_is_refused(corpus, checkpoint, own_gold, tmp_path):
     """The page would be shown long after the warning is forgotten."""
     data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu", "--path", checkpoint]
-    options = ["--no-heads", "--measure", "--methods", "norms", "-o", tmp_path / "x.html"]
+    options = ["--no-heads", "--measure", "--method", "norms", "-o", tmp_path / "x.html"]
     done = run("normalign", "report", *data, *options, "--gold", own_gold, check=False)
     assert done.returncode == 2
     assert re.search(
@@ -110,7 +109,7 @@ def test_gold_that_is_misread_is_refused(corpus, checkpoint, own_gold, tmp_path)
 def test_what_no_flag_mends_is_told_on_the_page(corpus, checkpoint, own_gold, tmp_path):
     """As gold of a text that has a line more at its top."""
     data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu", "--path", checkpoint]
-    options = ["--no-heads", "--measure", "--methods", "norms", "-o", tmp_path / "x.html"]
+    options = ["--no-heads", "--measure", "--method", "norms", "-o", tmp_path / "x.html"]
     gold = tmp_path / "late.talp"
     first, *others = own_gold.read_text().splitlines(keepends=True)
     gold.write_text("".join([*others, first]))
@@ -158,7 +157,11 @@ def test_shares_and_links_are_those_of_the_aligner(folder, made, evidence):
         soft = aligner.soft(pair["source"], pair["target"])
         cells = cells_of(packed[f"soft-1-{number}"], evidence, pair)
         shares = row_shares(np.column_stack([soft.words, soft.null]))
-        assert np.abs((cells & 127) / 127 - shares).max() <= 0.5 / 127 + 1e-4
+        levels = 127
+        if place["head"] is not None:
+            levels = 63
+            shares[shares < 0.03] = 0
+        assert np.abs((cells & 127) / levels - shares).max() <= 0.5 / levels + 1e-4
         links = [(source, target) for target, source in np.argwhere(cells & 128).tolist()]
         assert links == aligner.links(soft)
 
@@ -213,7 +216,6 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
     contents, _ = contents_of(folder / "cut.html")
     browser = contents["browser"]
     assert len(browser["pairs"]) == 1
-    assert browser["levels"] == {"layers": 127, "heads": 15}
     assert browser["notes"][-1].startswith("The first 1 of 3 pairs are shown: more would make")
 
 
@@ -221,7 +223,7 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
     ("options", "message"),
     [
         (["-o", "x.pdf"], "--output x.pdf: expected a name that ends in .html"),
-        (["-o", "x.html", "--methods", "magic"], "unknown method 'magic'"),
+        (["-o", "x.html", "--method", "magic"], "unknown method 'magic'"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["-o", "x.html", "--extract", "magic"], "magic"),
         (["-o", "x.html", "--gold", "-"], "<stdin>: can be read only once; expected a file"),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.alignment.browser import Browser, Quality, System, TextPair, View
+from fairseq_normalign.alignment.browser import Browser, System, TextPair
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Choice, Evidence
@@ -34,7 +34,6 @@ EVIDENCES = [
     for head in (None, 0, 1)
     for step in ("input", "output")
 ] + [Evidence("saliency", None, "output")]
-QUALITY = Quality(63, 0.0)  # of single heads
 
 
 def view_of(pair, seed):
@@ -45,7 +44,7 @@ def view_of(pair, seed):
         cells = random.dirichlet(np.full(len(pair.source) + 1, 0.5), len(pair.target))
         shares.append(cells)
         links.append(argmax(cells[:, :-1], null=cells[:, -1]))
-    return View(shares, links)
+    return shares, links
 
 
 def views(system, pairs=PAIRS):
@@ -55,12 +54,12 @@ def views(system, pairs=PAIRS):
 def browser(*names, pairs=PAIRS):
     systems = []
     for number, name in enumerate(names):
-        openings = {"norms": EVIDENCES[0], "weights": EVIDENCES[12]}
+        openings = [EVIDENCES[0], EVIDENCES[12]]
         system = System(name, EVIDENCES, openings, ("de", "en"))
         for pair, view in zip(pairs, views(number, pairs), strict=True):
-            system.add(pair, view, QUALITY)
+            system.add(pair, *view)
         systems.append(system)
-    return Browser(pairs, systems, QUALITY, ["a note"])
+    return Browser(pairs, systems, ["a note"])
 
 
 ENCODER = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("encoder", 1, 1)]
@@ -109,5 +108,5 @@ def html_of(made_browser=None, title=f"A title {NASTY}"):
         "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
         "browser": None if made_browser is None else made_browser.as_json(),
     }
-    packed = {} if made_browser is None else dict(made_browser.packed())
+    packed = {} if made_browser is None else made_browser.packed()
     return "".join(page(title, contents, packed))
