@@ -24,6 +24,7 @@ SPLITTERS = {
     "sentencepiece": "SentencePiece",
     "subword_nmt": "BPE codes",
     "fastbpe": "fastBPE codes",
+    "gpt2": "GPT-2 BPE",
 }
 
 
@@ -41,6 +42,7 @@ def find_model(args: Namespace, model: str) -> None:
     if args.data:
         found += [path.name for path in dictionaries(Path(args.data))]
         pieces = _place_pieces(args, checkpoint)
+        found += [READING] if (Path(args.data) / READING).is_file() else []
     if pieces:
         files = [Path(value).name for name, value in pieces.items() if name != "bpe"]
         found.append(f"{SPLITTERS[args.bpe]} {' and '.join(files)}")
@@ -91,8 +93,9 @@ def _place_pieces(args: Namespace, checkpoint: Path) -> dict[str, str]:
         return {}
     if not dictionaries(data):
         raise InputError(f"{data}: no dictionaries (dict.*.txt) in this folder")
-    if not getattr(args, "source_file", None):  # binarised: pieces only join to words
-        args.post_process = marks_of(dictionaries(data)[0])
+    marks = marks_of(dictionaries(data)[0])
+    if marks != "gpt2" and not getattr(args, "source_file", None):
+        args.post_process = marks  # binarised: pieces only join to words
         return {}
     found = _pieces_of(checkpoint, data)
     vars(args).update(found)

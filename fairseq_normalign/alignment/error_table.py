@@ -145,6 +145,7 @@ class ErrorTable(Result):
             unit="%",
             decimals=1,
             marks=marks,
+            numbers=True,
             low=True,
             name="layers",
         )

@@ -27,12 +27,6 @@ def check_several(args: Namespace) -> None:
     refuse_streams(*files, why=f", and {len(args.path)} models read it")
 
 
-def attention_of(args: Namespace) -> str:
-    """What a model must have (see ``TeacherForcing``); all is what translation models have."""
-    named = getattr(args, "attention", "all")
-    return "cross" if named == "all" else named
-
-
 def options_of_each(args: Namespace) -> list[Namespace]:
     """The options for each checkpoint by itself, to be given to ``host.options.load``.
 
@@ -60,7 +54,7 @@ def _shape(args: Namespace) -> Shape:
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.special_tokens import languages_of
 
-    model = load(args, attention=attention_of(args))
+    model = load(args, attention=getattr(args, "attention", "cross"))
     source, target = languages_of(model.reader.task)
     return Shape(f"{source}-{target}", head_names(model.forcing.model))
 

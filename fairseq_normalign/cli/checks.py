@@ -21,6 +21,7 @@ PICTURES = (".png", ".pdf", ".svg")
 INPUTS = (
     *("source_file", "target_file", "hypotheses", "gold", "gold_source", "gold_target"),
     *("bpe_codes", "source_bpe_codes", "target_bpe_codes", "bpe_vocab_file"),
+    *("gpt2_encoder_json", "gpt2_vocab_bpe"),
     *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
     *("conllu", "frequencies", "links"),
 )

@@ -143,6 +143,8 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     how = read_files(args)
     for number, of_one in enumerate(options_of_each(args), 1):
         corpus, reader = open_corpus(of_one)
+        if args.attention == "all" and reader.forcing.attention != "cross":
+            raise InputError(f"{of_one.path}: has no decoder; add --attention encoder")
         pairs = list(corpus.items)
         jobs = []
         for measure in measures_of(args, how, number):

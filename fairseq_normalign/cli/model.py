@@ -6,7 +6,6 @@ is DATA.
 
 from __future__ import annotations
 
-import importlib
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.model_files import HUGGING_FACE
+from fairseq_normalign.host.model_files import find_checkpoint
 from fairseq_normalign.model_argument import find_model
 from fairseq_normalign.progress import is_quiet
 
@@ -38,9 +37,8 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         raise InputError("no MODEL; expected a checkpoint, or a folder with one")
     model, *texts = names
     _place_texts(args, texts)
-    folders = [Path(name) for name in (model, getattr(args, "reverse_path", None)) if name]
-    if any((folder / HUGGING_FACE).is_file() for folder in folders):
-        importlib.import_module("fairseq_normalign.plugin")  # registers what it is imported as
+    if None in map(find_checkpoint, filter(None, (model, getattr(args, "reverse_path", None)))):
+        from fairseq_normalign import plugin  # noqa: F401  (the import needs our architectures)
     find_model(args, model)
     if several:
         args.path = [args.path]
@@ -51,13 +49,13 @@ def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None
     from fairseq_normalign.host.options import complete as complete_options
     from fairseq_normalign.host.trust import stored_languages
 
+    path = args.path[0] if isinstance(args.path, list) else args.path
     if args.data is None:
         raise InputError(
-            f"{args.path}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
+            f"{path}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
         )
     complete_options(args, defaults)
     if args.found and not is_quiet():
-        path = args.path[0] if isinstance(args.path, list) else args.path
         languages = [language or "?" for language in stored_languages(path).values()]
         shell.say(f"{args.found}, {' → '.join(languages)}")
 

@@ -15,10 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fairseq_normalign.cli.checks import check_files, requires
+from fairseq_normalign.cli.checks import check_files
 from fairseq_normalign.cli.model import place_model
 from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.model_files import kind_of_codes
 from fairseq_normalign.options import from_0 as from_0
 from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
@@ -27,11 +28,6 @@ from fairseq_normalign.options import share as share
 MAX_TOKENS = 4000
 TOO_LONG = ("fail", "skip", "truncate")
 OURS = {"help", "help_all", "quiet", "names", "data", "path"}  # of every command that runs a model
-BPE_FILES = {
-    "sentencepiece_model": "sentencepiece",
-    "bpe_codes": "subword_nmt",
-    "bpe_vocab_file": "bert",
-}
 
 AddOptions = Callable[[ArgumentParser], Any]
 Check = Callable[[Namespace], None]
@@ -88,9 +84,9 @@ def model_command(
         args, unknown = parser.parse_known_args(argv)
         args.others, more_names = _apart(unknown)
         refuse_unknown(args.others, args.user_dir, parser)
+        args.bpe = args.bpe or bpe_of_files(args)
         place_model(args, [*args.names, *more_names], several=several)
         del args.names
-        args.own = {action.dest for action in parser._actions if action not in handed_on}
         args.fairseq_argv = [args.data or ".", *_as_words(args, handed_on), *args.others]
         _check(args, parser, check)
         check_files(args)
@@ -99,12 +95,21 @@ def model_command(
     return parse_args
 
 
+def bpe_of_files(args: Namespace) -> str | None:
+    """The BPE whose files the options name."""
+    files = {name: value for name, value in vars(args).items() if value}
+    if any(name.endswith("sentencepiece_model") for name in files):
+        return "sentencepiece"
+    codes = [value for name, value in files.items() if name.endswith("bpe_codes")]
+    if codes and Path(codes[0]).is_file():
+        return kind_of_codes(codes[0])
+    return "bert" if "bpe_vocab_file" in files else None
+
+
 def _check(args: Namespace, parser: CommandParser, check: Check) -> None:
     """Calls a check, for which ``args.given`` has the options that are not at their defaults."""
     options = vars(args).items()
     args.given = {name for name, value in options if value != parser.get_default(name)}
-    for name, bpe in BPE_FILES.items():  # fairseq would call these unknown options
-        requires(args, "bpe", name, value=bpe)
     check(args)
     del args.given
 
@@ -145,7 +150,10 @@ def model_parser(name: str, description: str, example: str, *, several: bool) ->
 OF_FAIRSEQ = {
     "--user-dir": ("DIR", "another plugin; ours is always there"),
     "--model-overrides": ("DICT", "changes of the model's options"),
-    "--bpe": ("NAME", "splits text into pieces: sentencepiece, …"),
+    "--bpe": (
+        "NAME",
+        "splits text into pieces: sentencepiece, … (default: by the files that are named)",
+    ),
     "--sentencepiece-model": ("FILE", "of --bpe sentencepiece, for both languages"),
     "--bpe-codes": ("FILE", "of --bpe subword_nmt or fastbpe, for both languages"),
     "--bpe-vocab-file": ("FILE", "of --bpe bert: vocab.txt (see normalign import)"),

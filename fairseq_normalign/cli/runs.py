@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.cli import checks, shell
-from fairseq_normalign.cli.checkpoints import attention_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
 from fairseq_normalign.options import add_flags, read_options
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 # what became of long pairs by the notes of chunks that had any.
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
-    *("output", "lexicon", "decision", "own", "fairseq_argv", "found", *checks.TEXTS),
+    *("output", "lexicon", "decision", "fairseq_argv", "found", *checks.TEXTS),
     "cpu",  # the device is compared
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages
@@ -158,7 +157,7 @@ def open_corpus(args: Namespace) -> tuple[RawCorpus, ChunkReader]:
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
 
-    model = load(args, attention=attention_of(args))
+    model = load(args, attention=args.attention)
     corpus = corpus_of(args, model)
     reader = reader_of(args, model, corpus.kind)
     first = list(islice(corpus.items, EXAMINED_PAIRS))
@@ -192,7 +191,7 @@ def load_reader(args: Namespace, kind: str, place: Place) -> ChunkReader:
     from fairseq_normalign.host.options import load, take_place
 
     take_place(args, place)
-    return reader_of(args, load(args, attention=attention_of(args)), kind)
+    return reader_of(args, load(args, attention=args.attention), kind)
 
 
 def reading_task(
@@ -257,7 +256,7 @@ def run_command(
 
 def _as_json(args: Namespace) -> dict[str, Any]:
     """The options, but not what they make of fairseq's."""
-    return {name: value for name, value in vars(args).items() if name not in ("own", "quiet")}
+    return {name: value for name, value in vars(args).items() if name != "quiet"}
 
 
 def _made(task: Task, plan: Plan, folder: RunFolder | None) -> dict[str, Made]:

@@ -68,6 +68,7 @@ class RoleComparison(Result):
             list(counts[0]),
             [list(of_model.values()) for of_model in counts],
             decimals=0,
+            numbers=True,
             absent="not measured",
             name=f"{kind}.functions",
         )

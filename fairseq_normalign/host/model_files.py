@@ -20,8 +20,10 @@ SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model", "*.model")
 OF_A_LANGUAGE = ("spm.{}.model", "{}.spm.model", "{}.model", "{}.spm")
 CODES = ("bpecodes", "bpe.codes", "codes", "code")
 CODES_OF_A_LANGUAGE = ("bpe.{}.codes", "codes.{}", "bpecodes.{}", "{}.bpecodes", "{}.codes")
+GPT2 = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 Languages = Callable[[], tuple[str | None, str | None]]  # of source and target; asks the checkpoint
 SAMPLE = 5000  # lines of a dictionary that tell its marks
+MOSTLY = 0.9
 
 
 def find_checkpoint(model: str) -> Path | None:
@@ -81,7 +83,9 @@ def find_pieces(folders: Iterable[Path], dictionary: Path, languages: Languages)
         elif scheme == "subword_nmt":
             found = _files(folder, "bpe_codes", CODES, CODES_OF_A_LANGUAGE, languages)
             if found:
-                scheme = _kind_of_codes(Path(next(iter(found.values()))))
+                scheme = kind_of_codes(next(iter(found.values())))
+        elif scheme == "gpt2":
+            found = _gpt2_files(folder)
         if found:
             return {"bpe": scheme, **found}
     return {}
@@ -95,7 +99,17 @@ def marks_of(dictionary: Path) -> str:
         return "sentencepiece"
     if any(piece.endswith(CONTINUED) for piece in pieces):
         return "subword_nmt"
-    return "none"
+    numbers = sum(piece.isascii() and piece.isdigit() for piece in pieces)
+    return "gpt2" if numbers > MOSTLY * len(pieces) else "none"
+
+
+def _gpt2_files(folder: Path) -> dict[str, str]:
+    """The vocabulary and the merges of GPT-2's BPE, whose pieces are numbers in dictionaries."""
+    for names in GPT2:
+        vocabulary, merges = (folder / name for name in names)
+        if vocabulary.is_file() and merges.is_file():
+            return {"gpt2_encoder_json": str(vocabulary), "gpt2_vocab_bpe": str(merges)}
+    return {}
 
 
 def _files(
@@ -126,8 +140,8 @@ def _files(
     return {}
 
 
-def _kind_of_codes(path: Path) -> str:
+def kind_of_codes(path: str) -> str:
     """subword-nmt's codes are pairs behind a line with their version; fastBPE's have counts."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with Path(path).open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")
     return "fastbpe" if len(first.split()) == 3 and first.split()[2].isdigit() else "subword_nmt"

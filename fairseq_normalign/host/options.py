@@ -13,6 +13,7 @@ import torch
 from fairseq import options, utils
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -48,7 +49,7 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     parser.set_defaults(**(defaults or {}))
     parsed = options.parse_args_and_arch(parser, list(args.fairseq_argv))
     for name, value in vars(parsed).items():
-        if name not in args.own:
+        if getattr(args, name, None) is None:
             setattr(args, name, value)
     if args.bpe is None and args.post_process is None:
         apply_reading(args, args.data.partition(":")[0])
@@ -115,7 +116,12 @@ def gold(args: argparse.Namespace) -> GoldFile:
 def load(
     args: argparse.Namespace, *, reverse: bool = False, attention: str = "cross"
 ) -> ReadyModel:
-    """The model that the options name, or the one of the reverse direction."""
+    """The model that the options name, or the one of the reverse direction.
+
+    Args:
+        attention: as of ``TeacherForcing``; ``all`` is the cross-attention and what it needs, or,
+            of a masked or language model, its self-attention.
+    """
     overrides = dict(args.model_overrides)
     path, data = (args.reverse_path, _reverse_data(args)) if reverse else (args.path, args.data)
     pieces = getattr(args, "reverse_pieces", {}) if reverse else {}
@@ -136,6 +142,9 @@ def load(
         model = model.half()
     elif args.bf16:
         model = model.bfloat16()
+    if attention == "all":
+        kinds = {kind for kind, _ in attentions(model)}
+        attention = kinds.pop() if len(kinds) == 1 else "cross"
     forcing = TeacherForcing(model.to(args.device), task, attention=attention)
     reader = PairReader.from_args(task, args, reverse=reverse and not has_own)
     return ReadyModel(forcing, reader)

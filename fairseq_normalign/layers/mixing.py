@@ -223,6 +223,7 @@ def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
         unit="%",
         decimals=1,
         notes=[[f"{mixing.tokens[place]:,} tokens" for place in kept]] * len(values),
+        numbers=True,
         name=f"{kind}.{analysis}.{average}",
     )
 

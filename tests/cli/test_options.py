@@ -68,8 +68,6 @@ CASES = [
     (align, ["--output", "data/test.de-en.de.bin"], "would overwrite the input data/test"),
     (align, ["--bpe", "sentencepiece", "--sentencepiece-model", "none"], "none: no such file"),
     (align, ["--bpe", "subword_nmt", "--bpe-codes", "none"], "none: no such file"),
-    (align, SPM, "--sentencepiece-model needs --bpe sentencepiece"),
-    (align, ["--bpe-codes", "text"], "--bpe-codes needs --bpe subword_nmt"),
     (align, ["--user-dir", "none"], "--user-dir none: no such directory; expected that of a"),
     (align, ["--source-file", "-", "--target-file", "-"], "stdin .* can be read only once"),
     (align, ["--num-shards", "2"], "--num-shards needs --output FILE"),
@@ -188,6 +186,19 @@ def test_what_is_fairseqs_is_handed_on(place):
     assert args.layer == 2
     assert args.path == ["model.pt"]
     assert args.fairseq_argv == ["data", "--cpu", "--source-lang", "de", "--beam", "3"]
+
+
+@pytest.mark.parametrize(
+    ("option", "bpe"),
+    [
+        ("--source-sentencepiece-model", "sentencepiece"),
+        ("--bpe-codes", "subword_nmt"),
+        ("--bpe-vocab-file", "bert"),
+    ],
+)
+def test_files_of_pieces_name_the_bpe(option, bpe, place):
+    args = align.parse_args(["data", "--path", "model.pt", option, "text"])
+    assert (args.bpe, args.fairseq_argv[:3]) == (bpe, ["data", "--bpe", bpe])
 
 
 def test_a_model_has_its_files_beside_it(place):

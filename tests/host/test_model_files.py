@@ -7,6 +7,7 @@ from fairseq_normalign.host.model_files import find_checkpoint, find_data, find_
 
 SPM = "▁the 10\ns 5\n"
 BPE = "th@@ 10\ne 5\n"
+NUMBERS = "262 10\n50118 5\n"
 WORDS = "the 10\ncat 5\n"
 
 
@@ -87,6 +88,12 @@ def test_dictionaries_are_beside_the_checkpoint_or_where_it_was_trained(tmp_path
         (BPE, ["bpe.codes"], {"bpe": "fastbpe", "bpe_codes": "bpe.codes"}),
         (BPE, ["spm.model"], {}),
         (WORDS, ["spm.model", "codes"], {}),
+        (
+            NUMBERS,
+            ["vocab.json", "merges.txt", "encoder.json"],
+            {"bpe": "gpt2", "gpt2_encoder_json": "vocab.json", "gpt2_vocab_bpe": "merges.txt"},
+        ),
+        (NUMBERS, ["vocab.json"], {}),
     ],
 )
 def test_pieces(tmp_path, dictionary, names, expected):
