@@ -73,15 +73,27 @@ class TokenTable:
         return TokenBatch(*(of_tokens.to(ids.device) for of_tokens in known))
 
 
-def memberships(categories: Tensor, number: int) -> Tensor:
-    """1 where a token is of a category, (B, T, K+1) for K categories and overall, the last one.
+def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
+    """Adds a batch to what the means of some quantities need, by category and overall.
 
     Args:
+        values: of layers or heads, quantities and tokens, (L, Q, B, T).
         categories: of each token, from 0; -1 for padding, (B, T).
+        number: of categories, K; all tokens together are one more.
     """
     of_category = categories.unsqueeze(-1) == torch.arange(number, device=categories.device)
-    of_any = categories.ge(0).unsqueeze(-1)
-    return torch.cat([of_category, of_any], dim=-1).double()
+    is_token = categories >= 0
+    members = torch.cat([of_category, is_token.unsqueeze(-1)], dim=-1).double()  # (B, T, K+1)
+    counts = members.sum(1)  # (B, K+1)
+    by_sentence = torch.einsum("lqbt,btk->lqbk", values.double(), members)
+    sums.add(f"{name}.micro.sum", by_sentence.sum(2).cpu().numpy())
+    macro = (by_sentence / counts.clamp(min=1)).sum(2)
+    sums.add(f"{name}.macro.sum", macro.cpu().numpy())
+    sums.add(f"{name}.tokens.sum", counts.sum(0).long().cpu().numpy())
+    sums.add(f"{name}.sentences.sum", counts.gt(0).sum(0).cpu().numpy())
+    of_tokens = values.transpose(0, 1)[:, :, is_token].flatten(1)  # (Q, L·N)
+    sums.add(f"{name}.low", of_tokens.amin(1).cpu().numpy())
+    sums.add(f"{name}.high", of_tokens.amax(1).cpu().numpy())
 
 
 def add_occurrences(

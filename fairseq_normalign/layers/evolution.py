@@ -134,25 +134,22 @@ class EvolutionResult(Result):
         return found
 
     def blocks(self) -> list[Block]:
-        blocks: list[Block] = [self._table(model) for model in self.models]
         by_group: list[Block] = []
         maps: list[Block] = []
+        between = []  # distances of the same layer in two models
         for model in self.models:
-            if model.change:
-                title = f"{model.name}: change by frequency"
-                by_group.append(_groups(title, model.change, decimals=3))
-            if model.influence:
-                title = f"{model.name}: influence by the frequency of the hidden token"
-                by_group.append(_groups(title, model.influence, decimals=4))
+            influence = "influence by the frequency of the hidden token"
+            by_group += _groups(f"{model.name}: change by frequency", model.change, decimals=3)
+            by_group += _groups(f"{model.name}: {influence}", model.influence, decimals=4)
             if model.layers:
                 maps.append(_distances_map(f"{model.name}: distances of layers", model.layers))
-        blocks.append(Row([*map(self._curves, MEASURES), self._information()]))
-        if by_group:
-            blocks.append(Row(by_group))
-        between = []  # distances of the same layer in two models
         for (first, second), matrix in self.between.items():
             between.append(by_layer(f"{first} – {second}", np.diagonal(matrix).tolist()))
             maps.append(_distances_map(f"{first} – {second}: distances", matrix, first, second))
+        blocks: list[Block] = [self._table(model) for model in self.models]
+        blocks.append(Row(self._curves()))
+        if by_group:
+            blocks.append(Row(by_group))
         if between:
             title = "PWCCA distance between models, layer by layer"
             blocks.append(Curves(title, "layer", "PWCCA distance", between, 3, zero=True))
@@ -176,27 +173,23 @@ class EvolutionResult(Result):
         decimals = [0, 3, 3, 3, 2, 2, 2, 3, 3]
         return Table(["layer", *columns], rows, title, decimals[: 1 + len(columns)])
 
-    def _curves(self, name: str) -> Curves:
-        """One measure of neighbours in all models, and that of neighbours drawn at random."""
-        curves = [by_layer(model.name, getattr(model, name)) for model in self.models]
-        curves.append(by_layer("random", [self.random[name]] * self._depth, dashed=True))
-        return Curves(name, "layer", MEASURES[name], curves, 3, zero=True, drawn=True)
-
-    @property
-    def _depth(self) -> int:
-        """The layers of the deepest model, that of embeddings counted."""
-        return max(len(model.identity) for model in self.models)
-
-    def _information(self) -> Curves:
+    def _curves(self) -> list[Block]:
+        """Each measure in all models, with what neighbours drawn at random or shuffling give."""
+        depth = max(len(model.identity) for model in self.models)  # embeddings are a layer
+        blocks: list[Block] = []
+        for name, meaning in MEASURES.items():
+            curves = [by_layer(model.name, getattr(model, name)) for model in self.models]
+            curves.append(by_layer("random", [self.random[name]] * depth, dashed=True))
+            blocks.append(Curves(name, "layer", meaning, curves, 3, zero=True, drawn=True))
         curves = []
         for place, model in enumerate(self.models):
             name, shuffled = f"{model.name}, shuffled", model.shuffled_information
             curves.append(by_layer(model.name, model.information, colour=place))
             curves.append(by_layer(name, shuffled, dashed=True, colour=place))
-        most = [self.ceiling] * self._depth
+        most = [self.ceiling] * depth
         curves.append(by_layer("ceiling", most, dashed=True, colour=len(self.models)))
         meaning = "information of tokens in clusters, nats"
-        return Curves("information", "layer", meaning, curves, zero=True, drawn=True)
+        return [*blocks, Curves("information", "layer", meaning, curves, zero=True, drawn=True)]
 
     def words_figure(self) -> Figure:
         """States of words by their first two principal components: models × layers."""
@@ -214,12 +207,13 @@ class EvolutionResult(Result):
         return drawn(panels, "States of words")
 
 
-def _groups(title: str, by_group: Mapping[str, Sequence[float]], *, decimals: int) -> Curves:
-    """A curve for each group of frequency; that of all tokens is dashed."""
+def _groups(title: str, by_group: Mapping[str, Sequence[float]], *, decimals: int) -> list[Curves]:
+    """A curve for each group of frequency, if there are any; that of all tokens is dashed."""
     curves = []
     for name, values in by_group.items():
         curves.append(by_layer(name, values, first=1, dashed=name in (ALL, ANY)))
-    return Curves(title, "layer", "PWCCA distance", curves, decimals, zero=True)
+    chart = Curves(title, "layer", "PWCCA distance", curves, decimals, zero=True)
+    return [chart] if curves else []
 
 
 def _distances_map(title: str, matrix: Matrix, first: str = "", second: str = "") -> Grid:

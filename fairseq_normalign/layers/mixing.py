@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fairseq_normalign.attention.block import mixing_ratios
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
+    add_means,
     add_occurrences,
     divided,
-    memberships,
     numbers,
 )
 from fairseq_normalign.layers.categories import OVERALL, Categories
@@ -77,28 +76,6 @@ def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> Non
         counted = queries.categories.ge(0) & queries.ranks.isfinite()  # (B, T)
         columns = [queries.ranks, queries.special, *ratios.mean(0)]
         add_occurrences(sums, f"{name}.ranked", columns, counted, Draws(batch.lines, number))
-
-
-def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
-    """Adds a batch to what the means of some quantities need, by category and overall.
-
-    Args:
-        values: of layers, quantities and tokens, (L, Q, B, T).
-        categories: of each token, from 0; -1 for padding, (B, T).
-        number: of categories.
-    """
-    members = memberships(categories, number)  # (B, T, K+1)
-    counts = members.sum(1)  # (B, K+1)
-    by_sentence = torch.einsum("lqbt,btk->lqbk", values.double(), members)
-    sums.add(f"{name}.micro.sum", by_sentence.sum(2).cpu().numpy())
-    macro = (by_sentence / counts.clamp(min=1)).sum(2)
-    sums.add(f"{name}.macro.sum", macro.cpu().numpy())
-    sums.add(f"{name}.tokens.sum", counts.sum(0).long().cpu().numpy())
-    sums.add(f"{name}.sentences.sum", counts.gt(0).sum(0).cpu().numpy())
-    of_tokens = values.transpose(0, 1)[:, :, categories >= 0].flatten(1)  # (Q, L·N)
-    if of_tokens.shape[1]:
-        sums.add(f"{name}.low", of_tokens.amin(1).cpu().numpy())
-        sums.add(f"{name}.high", of_tokens.amax(1).cpu().numpy())
 
 
 def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:

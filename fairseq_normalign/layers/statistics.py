@@ -28,9 +28,9 @@ from fairseq_normalign.host.attention_modules import (
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
     TokenBatch,
+    add_means,
     add_occurrences,
     divided,
-    memberships,
     numbers,
 )
 from fairseq_normalign.layers.categories import Categories
@@ -152,18 +152,27 @@ def add_attentions(
 ) -> None:
     """Adds the blocks of one kind that have heads, by layer, and the tokens that they see."""
     queries, keys, causal = tokens
-    visible = queries.unsqueeze(2) & keys.categories.ge(0).unsqueeze(1)  # (B, T, S)
+    is_key = keys.categories >= 0  # (B, S)
+    visible = queries.unsqueeze(2) & is_key.unsqueeze(1)  # (B, T, S)
     if causal:
         visible = visible.tril()
     received, transformed = [], []
     for layer, block in blocks.items():
-        weights = received_weights(block.recorded, queries)
-        _add_layer(sums, f"{name}.{layer}", block, weights, keys.categories, categories)
+        weights = received_weights(block.recorded, queries)  # (B, H, S)
+        norms = block.recorded.norms.transformed  # (B, H, S)
+        assert block.inputs is not None
+        lengths = block.inputs.to(norms.dtype).norm(dim=-1)[is_key].unsqueeze(0)
+        of_heads = norms.transpose(0, 1)[:, is_key]  # (H, N)
+        sums.add(f"{name}.{layer}.inputs.moments", moments_of(lengths.cpu().numpy()))
+        sums.add(f"{name}.{layer}.transformed.moments", moments_of(of_heads.cpu().numpy()))
+        values = torch.stack([weights, weights * norms, norms])  # (3, B, H, S)
+        by_head = values.permute(2, 0, 1, 3)
+        add_means(sums, f"{name}.{layer}", by_head, keys.categories, categories)
         for category in range(categories):
             of_category = visible & keys.categories.eq(category).unsqueeze(1)
             _add_cells(sums, f"{name}.cells-{category}", block.recorded, of_category, draws)
         received.append(weights.mean(1))
-        transformed.append(block.recorded.norms.transformed.mean(1))
+        transformed.append(norms.mean(1))
     # Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S). α comes as the mean
     # over all queries, and is kept as that over those that see the key.
     seen_by = visible.sum(1).clamp(min=1)
@@ -181,37 +190,6 @@ def received_weights(recorded: Recorded, queries: Tensor) -> Tensor:
     weights = wide(recorded.weights)
     shares = queries.to(weights.dtype) / queries.sum(1, keepdim=True)
     return torch.einsum("bhts,bt->bhs", weights, shares)
-
-
-def _add_layer(
-    sums: Gathered,
-    name: str,
-    block: AttentionBlock,
-    weights: Tensor,
-    categories: Tensor,
-    number: int,
-) -> None:
-    """Adds one attention: lengths, and sums over sentences by category, (H, K)."""
-    norms = block.recorded.norms.transformed  # (B, H, S)
-    is_token = categories >= 0  # (B, S)
-    assert block.inputs is not None
-    lengths = block.inputs.to(norms.dtype).norm(dim=-1)[is_token]
-    if len(lengths):
-        of_heads = norms.transpose(0, 1)[:, is_token].cpu().numpy()
-        sums.add(f"{name}.transformed.moments", moments_of(of_heads))
-        sums.add(f"{name}.inputs.moments", moments_of(lengths.unsqueeze(0).cpu().numpy()))
-    members = memberships(categories, number)[..., :-1]  # (B, S, K)
-    counts = members.sum(1)  # (B, K)
-    means = members / counts.clamp(min=1).unsqueeze(1)
-    for quantity, values, shares in (
-        ("weights", weights, members),  # Σ α over the keys, mean over queries
-        ("weighted", weights * norms, members),  # the same of ‖α f(x)‖
-        ("by_category", norms, means),  # mean ‖f(x)‖ over the keys
-    ):
-        of_category = torch.einsum("bhs,bsk->hk", values.double(), shares)
-        sums.add(f"{name}.{quantity}.sum", of_category.cpu().numpy())
-    sums.add(f"{name}.sentences.sum", np.array([len(categories)]))
-    sums.add(f"{name}.having.sum", counts.gt(0).sum(0).cpu().numpy())
 
 
 def _add_cells(sums: Gathered, name: str, recorded: Recorded, cells: Tensor, draws: Draws) -> None:
@@ -243,14 +221,17 @@ def statistics_of(
     layers = []
     for number, of_weights in known.items():
         found = arrays_of(own, f"{number}.")
+        *having, sentences = found["sentences.sum"]  # with tokens of each category, and of any
+        sums = found["micro.sum"][..., :-1]  # of α, ‖αf(x)‖ and ‖f(x)‖, (H, 3, K)
+        means = divided(found["macro.sum"][..., :-1], np.array(having))
         heads = [Head(kind, int(number), head) for head in of_weights["heads"]]
         of_layer = LayerStatistics(
             layer=int(number),
             transformed=lengths_of(found["transformed.moments"]),
             inputs=lengths_of(found["inputs.moments"]),
-            weights=found["weights.sum"] / found["sentences.sum"],
-            weighted=found["weighted.sum"] / found["sentences.sum"],
-            by_category=divided(found["by_category.sum"], found["having.sum"]),
+            weights=sums[:, 0] / sentences,
+            weighted=sums[:, 1] / sentences,
+            by_category=means[:, 2],
             **{**of_weights, "heads": heads},
         )
         layers.append(of_layer)

@@ -95,10 +95,9 @@ def check_same_pieces(first: ReadText, other: ReadText) -> None:
     """Refuses two models that split a text in different ways."""
     pairs = zip(first.pairs, other.pairs, strict=True)
     for number, (pair, other_pair) in enumerate(pairs, 1):
-        spelled = [" ".join(first.pieces(pair)), " ".join(other.pieces(other_pair))]
-        if spelled[0] != spelled[1]:
-            ours, theirs = (repr(text if len(text) <= 40 else text[:39] + "…") for text in spelled)
+        ours, theirs = " ".join(first.pieces(pair)), " ".join(other.pieces(other_pair))
+        if ours != theirs:
             raise InputError(
-                f"sentence {number}: {first.name} reads {ours} and {other.name} {theirs}; "
-                "expected models that read the same pieces"
+                f"sentence {number}: {first.name} reads {ours[:40]!r} and {other.name} "
+                f"{theirs[:40]!r}; the models must read the same pieces"
             )

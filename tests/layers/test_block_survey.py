@@ -18,10 +18,9 @@ from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers import block_pass
-from fairseq_normalign.layers.block_pass import divided
+from fairseq_normalign.layers.block_pass import add_means, divided
 from fairseq_normalign.layers.block_survey import BlockOptions, Counted, survey_blocks
 from fairseq_normalign.layers.categories import PRESETS, parse_categories
-from fairseq_normalign.layers.mixing import add_means
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads

@@ -216,7 +216,7 @@ def test_what_is_refused(message):
 
 def test_models_must_read_the_same_pieces():
     other = translation(texts=["w1 w2 w3"] * 150, name="other")
-    message = "sentence 1: translation reads '.*' and other 'w1 w2 w3'; expected models that read"
+    message = "sentence 1: translation reads '.*' and other 'w1 w2 w3'; the models must read"
     with pytest.raises(InputError, match=message):
         evolution([translation(), other], **SMALL)
 

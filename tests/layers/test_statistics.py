@@ -124,10 +124,10 @@ def test_sums_by_category_add_up_to_one(case):
                 alpha = float(weights[b, h, t, s])
                 expected["α"][h, category] += alpha / len(queries)
                 expected["αf"][h, category] += alpha * float(f[b, h, s]) / len(queries)
-    weights = found["x.4.weights.sum"]
-    np.testing.assert_allclose(weights, expected["α"], rtol=1e-4)
-    np.testing.assert_allclose(found["x.4.weighted.sum"], expected["αf"], rtol=1e-4)
-    np.testing.assert_allclose(weights.sum(1) / found["x.4.sentences.sum"], 1, rtol=1e-4)
+    weights, weighted, _ = found["x.4.micro.sum"].transpose(1, 0, 2)  # (H, K+1) each
+    np.testing.assert_allclose(weights[:, :2], expected["α"], rtol=1e-4)
+    np.testing.assert_allclose(weighted[:, :2], expected["αf"], rtol=1e-4)
+    np.testing.assert_allclose(weights[:, 2] / found["x.4.sentences.sum"][2], 1, rtol=1e-4)
 
 
 def test_lengths(case):
@@ -140,14 +140,14 @@ def test_lengths(case):
     np.testing.assert_allclose(transformed.deviation, of_tokens.std(1), rtol=1e-4)
     inputs = [float(block.inputs[b, s].norm()) for b, s, _ in places]
     np.testing.assert_allclose(found["x.0.inputs.moments"][1], np.mean(inputs), rtol=1e-4)
-    assert found["x.0.having.sum"].tolist() == [1, 2]
+    assert found["x.0.sentences.sum"].tolist() == [1, 2, 2]
     for category in (0, 1):
         means = []
         for b in range(B):
             keys = [s for c, s, k in places if (c, k) == (b, category)]
             if keys:
                 means.append(f[b][:, keys].mean(1).numpy())
-        of_category = found["x.0.by_category.sum"][:, category]
+        of_category = found["x.0.macro.sum"][:, 2, category]
         np.testing.assert_allclose(of_category, np.sum(means, 0), rtol=1e-4)
 
 
