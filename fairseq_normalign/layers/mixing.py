@@ -16,7 +16,6 @@ from fairseq_normalign.layers.block_pass import (
     add_means,
     add_occurrences,
     divided,
-    numbers,
 )
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS
@@ -148,7 +147,6 @@ class MixingResult(Result):
         return found
 
     def blocks(self) -> list[Block]:
-        blocks: list[Block] = [self._summary()]
         by_analysis = {}
         for analysis in ANALYSES:
             by_average = {}
@@ -158,26 +156,27 @@ class MixingResult(Result):
             note = Note(f"{analysis}: {MEANINGS[analysis]}.")
             chosen = chosen_from("average", by_average, [AVERAGES[self.average]])
             by_analysis[analysis] = [note, *chosen]
-        blocks += chosen_from("analysis", by_analysis, self.analyses)
-        notes = [_counts(KINDS[kind].title, of) for kind, of in self.by_kind.items()]
-        return [*blocks, self._tokens(), *notes]
-
-    def _tokens(self) -> Table:
-        rows: Rows = []
+        tokens: Rows = []
+        notes = []
         for kind, mixing in self.by_kind.items():
             counts = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
-            rows += [[kind, category, count] for category, count in counts]
+            tokens += [[kind, *count] for count in counts]
+            notes.append(_counts(KINDS[kind].title, mixing))
         columns = ["attention", "category", "tokens"]
-        return Table(columns, rows, "Tokens", name="tokens", hidden=True)
+        return [
+            self._summary(),
+            *chosen_from("analysis", by_analysis, self.analyses),
+            Table(columns, tokens, "Tokens", name="tokens", hidden=True),
+            *notes,
+        ]
 
     def _summary(self) -> Table:
         rows: Rows = []
         for kind, mixing in self.by_kind.items():
-            for place, name in enumerate(ANALYSES):
-                ends = (mixing.mean[place], mixing.low[place], mixing.high[place])
-                shares = [100 * float(ratio) for ratio in ends]
-                rhos = [mixing.rho[place], mixing.rho_without_specials[place]]
-                rows.append([KINDS[kind].title, name, *shares, *rhos])
+            shares = 100 * np.stack([mixing.mean, mixing.low, mixing.high], axis=1)  # (5, 3)
+            rhos = zip(mixing.rho, mixing.rho_without_specials, strict=True)
+            for name, of_analysis, rho in zip(ANALYSES, shares.tolist(), rhos, strict=True):
+                rows.append([KINDS[kind].title, name, *of_analysis, *rho])
         columns = ["attention", "analysis", "mean", "min", "max"]
         columns += ["ρ with rank", "ρ without special tokens"]
         title = "Mixing ratio in % over all layers, and Spearman's ρ with frequency rank"
@@ -187,19 +186,18 @@ class MixingResult(Result):
 def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
     """A row for each layer, a column for each category that has tokens."""
     means = mixing.macro if average == "macro" else mixing.micro
-    of_analysis = 100 * means[:, ANALYSES.index(analysis)]  # (L, K+1)
-    kept = [place for place, tokens in enumerate(mixing.tokens) if tokens]
-    values = [numbers(layer) for layer in of_analysis[:, kept]]
+    kept = np.flatnonzero(mixing.tokens)
+    of_analysis = 100 * means[:, ANALYSES.index(analysis)][:, kept]  # (L, K+1)
     return Grid(
         f"{KINDS[kind].title}: {analysis}, mixing ratio",
         "layer",
         "category",
-        [str(layer + 1) for layer in range(len(values))],
+        [str(layer) for layer in range(1, len(means) + 1)],
         [mixing.categories[place] for place in kept],
-        values,
+        of_analysis.tolist(),
         unit="%",
         decimals=1,
-        notes=[[f"{mixing.tokens[place]:,} tokens" for place in kept]] * len(values),
+        notes=[[f"{count:,} tokens" for count in mixing.tokens[kept]]] * len(means),
         numbers=True,
         name=f"{kind}.{analysis}.{average}",
     )

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -163,9 +163,12 @@ def probe(
     accuracies: tuple[list[float], list[float]] = ([], [])
     for of_layer in over(of_layers, f"{text.name} classifiers", unit="layers"):
         known, other = of_layer[split.train], of_layer[split.test]
+        mean, deviation = known.mean(0), known.std(0).clamp(min=1e-6)
+        known, other = (known - mean) / deviation, (other - mean) / deviation
         for labels, found in zip((split.train_labels, shuffled_labels), accuracies, strict=True):
-            classifier = train(known, labels, len(split.tags))
-            found.append(classifier.accuracy(other, split.test_labels))
+            weight, bias = train(known, labels, len(split.tags))
+            right = (other @ weight + bias).argmax(1) == split.test_labels
+            found.append(float(right.float().mean()))
     words = len(split.train), len(split.test)
     return Probing(text.name, *accuracies, split.majority, *words, split.tags)
 
@@ -189,52 +192,32 @@ def word_states(text: ReadText, tokens: Tokens, **run: Any) -> Tensor:
     return kept_states(text, tokens, every, rows=tokens.text_words, **run)
 
 
-class Probe(NamedTuple):
-    """Logits of K classes: (x − mean) / deviation · W + b."""
-
-    mean: Tensor  # (C,)
-    deviation: Tensor  # (C,)
-    weight: Tensor  # W, (C, K)
-    bias: Tensor  # b, (K,)
-
-    def logits(self, states: Tensor) -> Tensor:
-        """(N, C) → (N, K)."""
-        return (states - self.mean) / self.deviation @ self.weight + self.bias
-
-    def accuracy(self, states: Tensor, labels: Tensor) -> float:
-        """The share of states whose class is the one with the largest logit."""
-        return float((self.logits(states).argmax(1) == labels).float().mean())
-
-
-def train(states: Tensor, labels: Tensor, classes: int) -> Probe:
-    """Softmax regression on standardised states: mean cross-entropy + L2/2 · ‖W‖².
+def train(states: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """W (C, K) and b (K,) of a softmax regression on standardised states (see ``objective``).
 
     From zero by L-BFGS, so that nothing is drawn at random.
 
     Args:
         states: (N, C).
-        labels: (N,), integers below ``classes``.
+        labels: (N,), integers below ``classes``, K.
     """
-    mean = states.mean(0)
-    deviation = states.std(0).clamp(min=1e-6)
     weight = torch.zeros(states.shape[1], classes, requires_grad=True)
     bias = torch.zeros(classes, requires_grad=True)
-    probe = Probe(mean, deviation, weight, bias)
     optimizer = torch.optim.LBFGS(
         [weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe", tolerance_grad=1e-6
     )
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = objective(probe, states, labels)
+        loss = objective(states, labels, weight, bias)
         loss.backward()
         return loss
 
     optimizer.step(closure)
-    return probe._replace(weight=weight.detach(), bias=bias.detach())
+    return weight.detach(), bias.detach()
 
 
-def objective(probe: Probe, states: Tensor, labels: Tensor) -> Tensor:
-    """What training makes small."""
-    errors = torch.nn.functional.cross_entropy(probe.logits(states), labels)
-    return errors + L2 / 2 * probe.weight.square().sum()
+def objective(states: Tensor, labels: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Mean cross-entropy of softmax(x W + b) + L2/2 · ‖W‖²."""
+    errors = torch.nn.functional.cross_entropy(states @ weight + bias, labels)
+    return errors + L2 / 2 * weight.square().sum()
