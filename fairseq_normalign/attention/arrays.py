@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.quantities import EXPORTED, SOURCE_SHARE
 from fairseq_normalign.attention.recorder import recorded
 from fairseq_normalign.errors import InputError
@@ -48,26 +47,20 @@ class Arrays:
         self.name, self.quantity = quantity, EXPORTED[quantity]
         self.dtype = np.dtype(dtype)
         self.layers = chosen("layer", layers, range(forcing.layers))
-        # For each layer, from 0; none for what is of whole layers.
-        self.heads = [] if quantity == SOURCE_SHARE else self._chosen_heads(heads)
-
-    def _chosen_heads(self, numbers: Sequence[int] | None) -> list[list[int]]:
-        """The heads of each layer that are asked for: as many in each, as they are one axis."""
-        by_layer = []
+        self.heads: list[list[int]] = []  # of each layer, from 0; none for what is of whole layers
+        if quantity == SOURCE_SHARE:
+            return
         for layer in self.layers:
-            known = self.forcing.head_numbers[layer]
-            if numbers and not known:
-                raise InputError(f"head {numbers[0]}: layer {layer + 1} has no heads left")
-            by_layer.append(chosen("head", numbers, known, owner=f"layer {layer + 1}"))
-        counts = set(map(len, by_layer))
-        if len(counts) > 1:
+            known, owner = forcing.head_numbers[layer], f"layer {layer + 1}"
+            if not known:
+                raise InputError(f"{owner} has no heads left; export other layers")
+            self.heads.append(chosen("head", heads, known, owner=owner))
+        counts = set(map(len, self.heads))
+        if len(counts) > 1:  # they are one axis
             raise InputError(
                 f"layers have different numbers of heads ({sorted(counts)}); export one layer at "
                 "a time"
             )
-        if counts == {0}:
-            raise InputError("the attention has no heads left")
-        return by_layer
 
     def __call__(self, pairs: list[Pair]) -> Iterator[np.ndarray]:
         """The arrays of a batch, (L, *axes) each, unpadded.
@@ -81,24 +74,21 @@ class Arrays:
         recording = recorded(
             self.forcing, pairs, layers=self.layers, values=self.quantity.needs_values
         )
-        layers = [recording[self.forcing.attention, layer] for layer in self.layers]
         for index, pair in enumerate(pairs):
-            yield self._array(pair, layers, slice(index, index + 1))
-
-    def _array(self, pair: Pair, layers: list[Recorded], sentence: slice) -> np.ndarray:
-        array = np.empty(self.shape(pair), self.dtype)
-        lengths = self._lengths(pair)
-        for place, of_layer in enumerate(layers):
-            layer = self.layers[place]
-            heads = [self.forcing.head_place(layer, number) for number in self.heads[place]]
-            alone = of_layer.cut(heads, sentence, lengths["query"], lengths["key"])
-            with np.errstate(over="ignore"):  # reported below, with its place
-                array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
-        if not np.isfinite(array).all():
-            raise InputError(
-                f"{pair.where}: a value is no number, or beyond the range of {self.dtype}"
-            )
-        return array
+            array = np.empty(self.shape(pair), self.dtype)
+            lengths = self._lengths(pair)
+            sentence = slice(index, index + 1)
+            for place, layer in enumerate(self.layers):
+                heads = [self.forcing.head_place(layer, number) for number in self.heads[place]]
+                of_layer = recording[self.forcing.attention, layer]
+                alone = of_layer.cut(heads, sentence, lengths["query"], lengths["key"])
+                with np.errstate(over="ignore"):  # reported below, with its place
+                    array[place] = self.quantity.compute(alone)[0].float().cpu().numpy()
+            if not np.isfinite(array).all():
+                raise InputError(
+                    f"{pair.where}: a value is no number, or beyond the range of {self.dtype}"
+                )
+            yield array
 
     def shape(self, pair: Pair) -> tuple[int, ...]:
         heads = len(self.heads[0]) if self.heads else 0

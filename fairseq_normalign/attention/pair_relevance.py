@@ -90,8 +90,7 @@ def _of_sentence(relevance: Relevance, index: int, pair: Pair, pooled: bool) -> 
         return tensor[index, :predictions].cpu().numpy()
 
     source, prefix = cut(relevance.source)[:, :keys], cut(relevance.prefix)[:, :queries]
-    for of_tokens in (source, prefix):
-        check_finite(of_tokens[None], [pair.where])
+    check_finite(np.concatenate([source, prefix], axis=1)[None], [pair.where])
     heads = {name: cut(shares) for name, shares in relevance.heads.items()}
     deviation = {}
     for place, totals in relevance.totals.items():
