@@ -14,7 +14,7 @@ from torch import Tensor
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.heads.attention_pass import PADDING, read_words
-from fairseq_normalign.host.attention_modules import Name, attentions
+from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -115,25 +115,15 @@ def numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class BlockBatch(NamedTuple):
-    """All attention blocks on one batch, and the tokens that they see."""
+    """The blocks of one kind of attention on one batch, and the tokens that they see."""
 
-    blocks: Mapping[Name, Block]
-    tokens: Mapping[str, TokenBatch]  # by side: source, target
+    kind: str
+    number: int  # of the kind among those that are looked at, from 0
+    blocks: Mapping[int, Block]  # by layer, from 0
+    queries: TokenBatch
+    keys: TokenBatch
     places: Sequence[str]  # what errors call each sentence
     lines: Sequence[int]  # in the corpus, from 0
-
-    def by_kind(self) -> dict[str, dict[int, Block]]:
-        """The blocks of each kind of attention, by layer from 0."""
-        kinds: dict[str, dict[int, Block]] = {}
-        for (kind, layer), block in self.blocks.items():  # in the order of the forward pass
-            kinds.setdefault(kind, {})[layer] = block
-        return kinds
-
-    def queries(self, kind: str) -> TokenBatch:
-        return self.tokens[KINDS[kind].queries]
-
-    def keys(self, kind: str) -> TokenBatch:
-        return self.tokens[KINDS[kind].keys]
 
 
 def block_batches(
@@ -143,8 +133,8 @@ def block_batches(
     *,
     max_tokens: int = 4000,
     progress: Progress | None = None,
-) -> Iterator[BlockBatch]:
-    """The blocks of one batch after the other.
+) -> Iterator[list[BlockBatch]]:
+    """The blocks of one batch after the other, by kind of attention.
 
     Args:
         pairs: by line, from 0.
@@ -153,19 +143,23 @@ def block_batches(
     kinds = running_kinds(forcing)
     for numbered in numbered_batches(pairs.values(), max_tokens=max_tokens, progress=progress):
         batch = [pair for _, pair in numbered]
+        where = [pair.where for pair in batch], [lines[number] for number, _ in numbered]
         source, target, _ = forcing.tensors(batch)
         tokens = {}
         for side, name in texts_of(forcing).items():
             ids = source if name == "source" else target
             sentences = [getattr(pair, name) for pair in batch]
             tokens[side] = tables[side].batch(ids, read_words(batch, name), sentences)
-        # The blocks have no name here, so that they are gone when the next batch is run.
-        yield BlockBatch(
-            recorded_blocks(forcing, batch, kinds),
-            tokens,
-            [pair.where for pair in batch],
-            [lines[number] for number, _ in numbered],
-        )
+        blocks: dict[str, dict[int, Block]] = {}
+        for (kind, layer), block in recorded_blocks(forcing, batch, kinds).items():
+            blocks.setdefault(kind, {})[layer] = block
+        of_kinds = []
+        for number, kind in enumerate(blocks):
+            seen = tokens[KINDS[kind].queries], tokens[KINDS[kind].keys]
+            of_kinds.append(BlockBatch(kind, number, blocks[kind], *seen, *where))
+        del blocks, block  # before the next batch is run, which needs as much memory
+        yield of_kinds
+        of_kinds.clear()
 
 
 def running_kinds(forcing: TeacherForcing) -> list[str]:

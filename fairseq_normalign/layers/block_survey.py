@@ -155,18 +155,20 @@ class Blocks:
             if not pair.skipped and (pair.source.text or pair.target.text):
                 measured[line] = pair
         options, sums = self.options, Gathered()
-        for batch in block_batches(
+        categories = len(options.categories.names)
+        for of_kinds in block_batches(
             models.forcing,
             measured,
             self._tables(models, prepared["of_words"]),
             max_tokens=options.max_tokens,
             progress=progress,
         ):
-            sums.add("sentences.sum", np.array([len(batch.lines)]))
-            if options.mixing:
-                add_mixing(sums, batch, options.categories)
-            if options.statistics:
-                add_statistics(sums, batch, options.categories)
+            sums.add("sentences.sum", np.array([len(of_kinds[0].lines)]))
+            for batch in of_kinds:
+                if options.mixing:
+                    add_mixing(sums, batch, categories)
+                if options.statistics:
+                    add_statistics(sums, batch, categories)
             del batch  # before the next one is run, which needs as much memory
         progress(len(pairs) - len(measured))
         return sums.partial(notes)

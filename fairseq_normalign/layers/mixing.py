@@ -60,21 +60,19 @@ class Mixing:
         return self.micro[:, :, -1].mean(0)
 
 
-def add_mixing(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
-    """Adds the mixing ratios of all blocks on a batch."""
-    for number, (kind, blocks) in enumerate(batch.by_kind().items()):
-        layers = []
-        for block in blocks.values():
-            layers.append(mixing_ratios(block))
-            check_finite(layers[-1].transpose(0, 1), batch.places)
-        ratios = torch.stack(layers)  # (L, 5, B, T)
-        queries = batch.queries(kind)
-        name = f"mixing.{kind}"
-        add_means(sums, name, ratios, queries.categories, len(categories.names))
-        # Of each occurrence of a token, the mean over layers (Kobayashi et al., 2021).
-        counted = queries.categories.ge(0) & queries.ranks.isfinite()  # (B, T)
-        columns = [queries.ranks, queries.special, *ratios.mean(0)]
-        add_occurrences(sums, f"{name}.ranked", columns, counted, Draws(batch.lines, number))
+def add_mixing(sums: Gathered, batch: BlockBatch, categories: int) -> None:
+    """Adds the mixing ratios of some blocks on a batch."""
+    layers = []
+    for block in batch.blocks.values():
+        layers.append(mixing_ratios(block))
+        check_finite(layers[-1].transpose(0, 1), batch.places)
+    ratios = torch.stack(layers)  # (L, 5, B, T)
+    queries, name = batch.queries, f"mixing.{batch.kind}"
+    add_means(sums, name, ratios, queries.categories, categories)
+    # Of each occurrence of a token, the mean over layers (Kobayashi et al., 2021).
+    columns = [queries.ranks, queries.special, *ratios.mean(0)]
+    draws = Draws(batch.lines, batch.number)
+    add_occurrences(sums, f"{name}.ranked", columns, queries.ranks.isfinite(), draws)
 
 
 def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:

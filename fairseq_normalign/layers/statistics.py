@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_normalign.attention.block import Block as AttentionBlock
 from fairseq_normalign.attention.contributions import Recorded, wide
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
@@ -27,7 +26,6 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.layers.block_pass import (
     BlockBatch,
-    TokenBatch,
     add_means,
     add_occurrences,
     divided,
@@ -119,48 +117,21 @@ class Statistics:
         return [place for place, relation in enumerate(self.cells) if relation.of]
 
 
-def add_statistics(sums: Gathered, batch: BlockBatch, categories: Categories) -> None:
-    """Adds α and ‖f(x)‖ of all attentions that have heads, on a batch."""
-    for number, (kind, of_kind) in enumerate(batch.by_kind().items()):
-        blocks = {}
-        for layer, block in of_kind.items():
-            if block.recorded.weights.shape[1]:
-                blocks[layer] = block
-                check_finite(block.recorded.norms.transformed, batch.places)
-        queries = batch.queries(kind).categories >= 0
-        tokens = SeenTokens(queries, batch.keys(kind), KINDS[kind].causal)
-        draws = Draws(batch.lines, len(KINDS) + number)
-        if blocks:
-            add_attentions(sums, f"statistics.{kind}", blocks, tokens, len(categories.names), draws)
-
-
-class SeenTokens(NamedTuple):
-    """The tokens of a batch, as queries and as keys."""
-
-    queries: Tensor  # whether there is a token, (B, T)
-    keys: TokenBatch  # (B, S)
-    causal: bool  # whether a query sees only what is not behind it
-
-
-def add_attentions(
-    sums: Gathered,
-    name: str,
-    blocks: Mapping[int, AttentionBlock],
-    tokens: SeenTokens,
-    categories: int,
-    draws: Draws,
-) -> None:
-    """Adds the blocks of one kind that have heads, by layer, and the tokens that they see."""
-    queries, keys, causal = tokens
-    is_key = keys.categories >= 0  # (B, S)
-    visible = queries.unsqueeze(2) & is_key.unsqueeze(1)  # (B, T, S)
-    if causal:
+def add_statistics(sums: Gathered, batch: BlockBatch, categories: int) -> None:
+    """Adds α and ‖f(x)‖ of those blocks on a batch that have heads."""
+    name, keys = f"statistics.{batch.kind}", batch.keys
+    draws = Draws(batch.lines, len(KINDS) + batch.number)
+    is_query, is_key = batch.queries.categories >= 0, keys.categories >= 0  # (B, T), (B, S)
+    visible = is_query.unsqueeze(2) & is_key.unsqueeze(1)  # (B, T, S)
+    if KINDS[batch.kind].causal:
         visible = visible.tril()
     received, transformed = [], []
-    for layer, block in blocks.items():
-        weights = received_weights(block.recorded, queries)  # (B, H, S)
+    for layer, block in batch.blocks.items():
+        if block.inputs is None:  # no heads are left
+            continue
+        weights = received_weights(block.recorded, is_query)  # (B, H, S)
         norms = block.recorded.norms.transformed  # (B, H, S)
-        assert block.inputs is not None
+        check_finite(norms, batch.places)
         lengths = block.inputs.to(norms.dtype).norm(dim=-1)[is_key].unsqueeze(0)
         of_heads = norms.transpose(0, 1)[:, is_key]  # (H, N)
         sums.add(f"{name}.{layer}.inputs.moments", moments_of(lengths.cpu().numpy()))
@@ -173,10 +144,12 @@ def add_attentions(
             _add_cells(sums, f"{name}.cells-{category}", block.recorded, of_category, draws)
         received.append(weights.mean(1))
         transformed.append(norms.mean(1))
+    if not received:
+        return
     # Of each key, α and ‖f(x)‖, means over queries, heads and layers, (B, S). α comes as the mean
     # over all queries, and is kept as that over those that see the key.
     seen_by = visible.sum(1).clamp(min=1)
-    of_visible = torch.stack(received).mean(0) * queries.sum(1, keepdim=True) / seen_by
+    of_visible = torch.stack(received).mean(0) * is_query.sum(1, keepdim=True) / seen_by
     columns = [keys.ranks, keys.categories, of_visible, torch.stack(transformed).mean(0)]
     add_occurrences(sums, f"{name}.occurrences", columns, keys.ranks.isfinite(), draws)
 

@@ -6,16 +6,15 @@ import torch
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.layers.block_pass import TokenBatch
+from fairseq_normalign.layers.block_pass import BlockBatch, TokenBatch
 from fairseq_normalign.layers.statistics import (
-    SeenTokens,
-    add_attentions,
+    add_statistics,
     expansion_rate,
     lengths_of,
     pooled,
     singular_values,
 )
-from fairseq_normalign.runs.joins import Draws, Gathered, moments_of
+from fairseq_normalign.runs.joins import Gathered, arrays_of, moments_of
 
 B, H, T, S, C, D = 2, 3, 3, 4, 6, 2
 
@@ -78,16 +77,19 @@ def make_block(*, causal: bool):
 QUERIES = torch.tensor([[True, True, True], [True, True, False]])
 
 
-@pytest.fixture(params=["causal", "cross"])
-def case(request):
-    causal = request.param == "causal"
+@pytest.fixture(params=["decoder", "cross"])
+def batch(request):
+    """One layer, the fifth."""
+    causal = request.param == "decoder"
     keys = T if causal else S
     categories = torch.tensor([[0, 1, 1, 0], [1, 1, 1, -1]])[:, :keys]
     ranks = torch.tensor([[3.0, 7.0, float("nan"), 5.0], [2.0, 8.0, 9.0, float("nan")]])[:, :keys]
     if causal:
         categories[1, -1], ranks[1, -1] = -1, float("nan")
-    keys_read = TokenBatch(categories, ranks, categories < 0)
-    return make_block(causal=causal), SeenTokens(QUERIES, keys_read, causal)
+    queries = TokenBatch(QUERIES.long() - 1, ranks, ~QUERIES)
+    read = TokenBatch(categories, ranks, categories < 0)
+    blocks = {4: make_block(causal=causal)}
+    return BlockBatch(request.param, 0, blocks, queries, read, ["here", "there"], range(B))
 
 
 def slow_f(block):
@@ -97,90 +99,90 @@ def slow_f(block):
     return vectors.norm(dim=-1)
 
 
-def gathered(blocks, tokens):
+def gathered(batch):
     sums = Gathered()
-    add_attentions(sums, "x", blocks, tokens, 2, Draws(range(B)))
-    return sums.partial({}).arrays
+    add_statistics(sums, batch, 2)
+    return arrays_of(sums.partial({}).arrays, f"statistics.{batch.kind}.")
 
 
-def places_of(tokens):
+def places_of(batch):
     """(sentence, key, category) of every key that is a token."""
-    for b, of_sentence in enumerate(tokens.keys.categories.tolist()):
+    for b, of_sentence in enumerate(batch.keys.categories.tolist()):
         for s, category in enumerate(of_sentence):
             if category >= 0:
                 yield b, s, category
 
 
-def test_sums_by_category_add_up_to_one(case):
+def test_sums_by_category_add_up_to_one(batch):
     """Figure 3: sum over keys, then means over queries, sentences; here of each head."""
-    block, tokens = case
-    found = gathered({4: block}, tokens)
+    block = batch.blocks[4]
+    found = gathered(batch)
     weights, f = block.recorded.weights, slow_f(block)
     expected = {"α": np.zeros((H, 2)), "αf": np.zeros((H, 2))}
-    for b, s, category in places_of(tokens):
+    for b, s, category in places_of(batch):
         queries = QUERIES[b].nonzero().flatten().tolist()
         for h in range(H):
             for t in queries:
                 alpha = float(weights[b, h, t, s])
                 expected["α"][h, category] += alpha / len(queries)
                 expected["αf"][h, category] += alpha * float(f[b, h, s]) / len(queries)
-    weights, weighted, _ = found["x.4.micro.sum"].transpose(1, 0, 2)  # (H, K+1) each
+    weights, weighted, _ = found["4.micro.sum"].transpose(1, 0, 2)  # (H, K+1) each
     np.testing.assert_allclose(weights[:, :2], expected["α"], rtol=1e-4)
     np.testing.assert_allclose(weighted[:, :2], expected["αf"], rtol=1e-4)
-    np.testing.assert_allclose(weights[:, 2] / found["x.4.sentences.sum"][2], 1, rtol=1e-4)
+    np.testing.assert_allclose(weights[:, 2] / found["4.sentences.sum"][2], 1, rtol=1e-4)
 
 
-def test_lengths(case):
-    block, tokens = case
-    found, f = gathered({0: block}, tokens), slow_f(block)
-    transformed = lengths_of(found["x.0.transformed.moments"])
-    places = list(places_of(tokens))
+def test_lengths(batch):
+    block = batch.blocks[4]
+    found, f = gathered(batch), slow_f(block)
+    transformed = lengths_of(found["4.transformed.moments"])
+    places = list(places_of(batch))
     of_tokens = torch.stack([f[b, :, s] for b, s, _ in places], dim=1).double().numpy()
     np.testing.assert_allclose(transformed.mean, of_tokens.mean(1), rtol=1e-4)
     np.testing.assert_allclose(transformed.deviation, of_tokens.std(1), rtol=1e-4)
     inputs = [float(block.inputs[b, s].norm()) for b, s, _ in places]
-    np.testing.assert_allclose(found["x.0.inputs.moments"][1], np.mean(inputs), rtol=1e-4)
-    assert found["x.0.sentences.sum"].tolist() == [1, 2, 2]
+    np.testing.assert_allclose(found["4.inputs.moments"][1], np.mean(inputs), rtol=1e-4)
+    assert found["4.sentences.sum"].tolist() == [1, 2, 2]
     for category in (0, 1):
         means = []
         for b in range(B):
             keys = [s for c, s, k in places if (c, k) == (b, category)]
             if keys:
                 means.append(f[b][:, keys].mean(1).numpy())
-        of_category = found["x.0.macro.sum"][:, 2, category]
+        of_category = found["4.macro.sum"][:, 2, category]
         np.testing.assert_allclose(of_category, np.sum(means, 0), rtol=1e-4)
 
 
-def test_cells_are_those_that_a_query_sees(case):
-    block, tokens = case
-    found = gathered({0: block}, tokens)
+def test_cells_are_those_that_a_query_sees(batch):
+    block = batch.blocks[4]
+    found = gathered(batch)
     weights, f = block.recorded.weights, slow_f(block)
     for category in range(2):
         expected = []
-        for b, s, of_key in places_of(tokens):
+        for b, s, of_key in places_of(batch):
             for t in QUERIES[b].nonzero().flatten().tolist():
-                if of_key == category and (not tokens.causal or s <= t):
+                if of_key == category and (batch.kind == "cross" or s <= t):
                     for h in range(H):
                         expected.append((float(weights[b, h, t, s]), float(f[b, h, s])))
-        rows = found[f"x.cells-{category}.sample"][:, 1:]
-        assert found[f"x.cells-{category}.sum"] == [len(expected)]
+        rows = found[f"cells-{category}.sample"][:, 1:]
+        assert found[f"cells-{category}.sum"] == [len(expected)]
         np.testing.assert_allclose(sorted(map(tuple, rows)), sorted(expected), rtol=1e-4)
 
 
-def test_occurrences_are_means_over_queries_heads_and_layers(case):
+def test_occurrences_are_means_over_queries_heads_and_layers(batch):
     """Figure 6."""
-    block, tokens = case
-    other = make_block(causal=tokens.causal)
+    block = batch.blocks[4]
+    other = make_block(causal=batch.kind == "decoder")
     other.recorded.values *= 2
-    found = gathered({0: block, 1: other}, tokens)
+    found = gathered(batch._replace(blocks={0: block, 1: other}))
     expected = []
-    for b, s, category in places_of(tokens):
-        rank = float(tokens.keys.ranks[b, s])
+    for b, s, category in places_of(batch):
+        rank = float(batch.keys.ranks[b, s])
         if not np.isnan(rank):
-            queries = [t for t in range(T) if QUERIES[b, t] and (not tokens.causal or s <= t)]
+            queries = [t for t in range(T) if QUERIES[b, t] and (batch.kind == "cross" or s <= t)]
             alpha = float(block.recorded.weights[b, :, queries, s].mean())
             expected.append((rank, category, alpha, 1.5 * float(slow_f(block)[b, :, s].mean())))
-    np.testing.assert_allclose(found["x.occurrences.sample"][:, 1:], expected, rtol=1e-4)
+    np.testing.assert_allclose(found["occurrences.sample"][:, 1:], expected, rtol=1e-4)
 
 
 def test_pooled_lengths():
