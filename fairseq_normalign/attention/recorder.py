@@ -14,6 +14,7 @@ from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import (
     BlockModules,
+    FairseqModule,
     Name,
     attentions,
     block_modules,
@@ -35,53 +36,60 @@ from fairseq_normalign.names import KINDS
 Recording = dict[Name, Recorded]
 
 
-class _Hooks:
-    """The hooks on one attention.
+@contextmanager
+def _recording(
+    name: Name, module: FairseqModule, recording: Recording, *, values: bool, detach: bool
+) -> Iterator[None]:
+    """Asks an attention for head weights, keeps them, and returns what its caller asked for."""
+    asked: dict[str, bool] = {}
+    projected: list[Tensor] = []  # what the map to values returned, (S, B, H·D)
 
-    They ask it for head weights, keep them, and return what its caller asked for.
-    """
-
-    def __init__(self, name: Name, recording: Recording, *, values: bool, detach: bool):
-        self.name, self.recording = name, recording
-        self.values, self.detach = values, detach
-        self.projected: Tensor | None = None  # what the map to values returned, (S, B, H·D)
-
-    def before(self, module, args, kwargs):
-        self.asked = kwargs.get("need_weights", True), kwargs.get("need_head_weights", False)
+    def before(module, args, kwargs):
+        asked["weights"] = kwargs.get("need_weights", True)
+        asked["head weights"] = kwargs.get("need_head_weights", False)
         return args, {**kwargs, "need_weights": True, "need_head_weights": True}
 
-    def project(self, module, args, output):
-        self.projected = output
+    def project(module, args, output):
+        projected[:] = [output]
 
-    def after(self, module, args, kwargs, output):
+    def after(module, args, kwargs, output):
         attended, weights = output  # weights: (H, B, T, S)
         by_head = weights[: head_count(module)]  # without heads, something stands in for them
         recorded = Recorded(by_head.transpose(0, 1))
-        if self.values:
+        if values:
             state = kwargs.get("incremental_state")
-            recorded.values = self.values_of(module, recorded.weights, state)
+            recorded.values = _values_of(module, recorded.weights, projected, state)
             weight = out_weight(module)  # (C, H·D)
             recorded.out_weight = weight.t().reshape(len(by_head), head_width(module), len(weight))
             recorded.out_bias = out_bias(module)
-        self.recording[self.name] = recorded.detached() if self.detach else recorded
-        self.projected = None
-        need_weights, need_head_weights = self.asked
-        if need_head_weights:
+        recording[name] = recorded.detached() if detach else recorded
+        projected.clear()
+        if asked["head weights"]:
             return attended, weights
-        return attended, weights.mean(dim=0) if need_weights else None
+        return attended, weights.mean(dim=0) if asked["weights"] else None
 
-    def values_of(self, module, weights: Tensor, incremental_state: dict | None) -> Tensor:
-        """The values of all keys that have a weight, (B, H, S, D)."""
-        batch, heads, _, keys = weights.shape
-        if heads == 0:
-            return weights.new_zeros(batch, heads, keys, head_width(module))
-        if incremental_state is not None:  # this step projects the newest keys alone, or none
-            values = cached_values(module, incremental_state)
-        else:
-            assert self.projected is not None
-            values = split_heads(self.projected, heads, head_width(module))
-        beams = batch // len(values)
-        return values if beams == 1 else values.repeat_interleave(beams, dim=0)
+    with (
+        module.register_forward_pre_hook(before, with_kwargs=True),
+        # Inner recorders answer first, so that the outer one finds the head weights it asked for.
+        module.register_forward_hook(after, with_kwargs=True, prepend=True),
+        value_projection(module).register_forward_hook(project),
+    ):
+        yield
+
+
+def _values_of(
+    module: FairseqModule, weights: Tensor, projected: list[Tensor], incremental_state: dict | None
+) -> Tensor:
+    """The values of all keys that have a weight, (B, H, S, D)."""
+    batch, heads, _, keys = weights.shape
+    if heads == 0:
+        return weights.new_zeros(batch, heads, keys, head_width(module))
+    if incremental_state is not None:  # this step projects the newest keys alone, or none
+        values = cached_values(module, incremental_state)
+    else:
+        values = split_heads(projected[0], heads, head_width(module))
+    beams = batch // len(values)
+    return values if beams == 1 else values.repeat_interleave(beams, dim=0)
 
 
 @contextmanager
@@ -147,14 +155,8 @@ def record(
             stack.enter_context(evaluation_mode(model))
         stack.enter_context(explicit_path(watched.values()))
         for name, module in watched.items():
-            hooks = _Hooks(name, recording, values=values, detach=detach)
-            on = stack.enter_context
-            on(module.register_forward_pre_hook(hooks.before, with_kwargs=True))
-            # Inner recorders answer first, so that the outer one finds the head weights it asked
-            # for.
-            on(module.register_forward_hook(hooks.after, with_kwargs=True, prepend=True))
-            if values:
-                on(value_projection(module).register_forward_hook(hooks.project))
+            hooks = _recording(name, module, recording, values=values, detach=detach)
+            stack.enter_context(hooks)
         yield recording
 
 
