@@ -195,25 +195,24 @@ def extractor(text: str) -> Callable[..., list[Link]]:
     """The rule for words that ``NAME`` or ``NAME:NUMBER`` names, as in ``relative:0.6``."""
     name, colon, number = text.partition(":")
     if name not in RULES:
-        raise InputError(f"unknown extract {name!r}; expected one of: {', '.join(RULES)}")
+        raise InputError(f"unknown extract {name!r}; choose from: {', '.join(RULES)}")
     if text == PIECE_ARGMAX:
         raise InputError(
-            f"extract {text} links pieces of one model, and here are words; expected one of: "
-            f"{', '.join(EXTRACTORS)}"
+            f"extract {text} links the pieces of one model, and a combination has none; choose "
+            f"from: {', '.join(EXTRACTORS)}"
         )
     if not colon:
         return EXTRACTORS[name]
     try:
         share = decimal(number)
-        value = {PARAMETERS[name]: share}
-    except (KeyError, ValueError):
-        takers = ", ".join(PARAMETERS)
+    except ValueError:
+        share = 0.0
+    if name not in PARAMETERS or not 0 < share <= 1:
         raise InputError(
-            f"bad extract {text!r}; expected NAME, or NAME:NUMBER for one of: {takers}"
-        ) from None
-    if not 0 < share <= 1:
-        raise InputError(f"bad extract {text!r}; expected a share from 0 to 1")
-    return partial(EXTRACTORS[name], **value)
+            f"extract {text!r}: {', '.join(PARAMETERS)} take a number above 0 and at most 1, as in "
+            "relative:0.5"
+        )
+    return partial(EXTRACTORS[name], **{PARAMETERS[name]: share})
 
 
 def links_of(soft: Soft, extract: str, *, null: bool = True) -> list[Link]:

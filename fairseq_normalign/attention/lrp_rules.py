@@ -339,20 +339,14 @@ def rule_set(rules: str | Epsilon) -> Epsilon:
     if isinstance(rules, Epsilon):
         return rules
     name, colon, text = rules.partition(":")
-    if name not in RULES:
-        raise InputError(
-            f"rules {rules!r}: expected one of {', '.join(RULES)}, or one with its ε, such as "
-            "epsilon:1e-3"
-        )
-    if not colon:
-        return RULES[name]()
     try:
-        eps = decimal(text)
+        eps = decimal(text) if colon else EPS
     except ValueError:
         eps = 0.0
-    if not LOWEST_EPS <= eps <= 1:
+    if name not in RULES or not LOWEST_EPS <= eps <= 1:
         raise InputError(
-            f"rules {rules!r}: ε is {text!r}; expected a number from {LOWEST_EPS:g} to 1"
+            f"rules {rules!r}: choose from {', '.join(RULES)}; an ε from {LOWEST_EPS:g} to 1 may "
+            "follow, as in epsilon:1e-3"
         )
     return RULES[name](eps)
 

@@ -289,27 +289,26 @@ def _parsed(spec: str) -> tuple[Method, float | str | None]:
     """The method that is named, and the value of its parameter, if it takes one."""
     name, colon, text = spec.partition(":")
     if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; expected one of: {', '.join(METHODS)}")
+        raise InputError(f"unknown method {name!r}; choose from: {', '.join(METHODS)}")
     method = METHODS[name]
     if method.default == A_FILE:
         if not Path(text).is_file():
-            raise InputError(f"bad method {spec!r}; expected {name}:FILE with a file that is there")
+            raise InputError(f"method {spec!r}: no such file; write {name}:FILE")
         return method, text
     if not colon:
         return method, method.default
     if method.parameter is None:
-        raise InputError(f"bad method {spec!r}; {name} takes no number")
+        raise InputError(f"method {spec!r}: {name} takes no number")
     try:
         value = decimal(text)
     except ValueError:
         value = 0.0
-    if not isinstance(method.default, int):
-        expected, fits = "a number from 1e-30 to 1", 1e-30 <= value <= 1
-    else:
-        expected, fits = "a whole number from 1 to 999999", text.isdigit() and 1 <= value <= 999999
-        value = int(value)
-    if not fits:
-        raise InputError(f"bad method {spec!r}; expected {expected} behind the colon")
+    if isinstance(method.default, int):
+        if not (text.isdigit() and 1 <= value <= 999999):
+            raise InputError(f"method {spec!r}: {name} takes a whole number from 1 to 999999")
+        return method, int(value)
+    if not 1e-30 <= value <= 1:
+        raise InputError(f"method {spec!r}: {name} takes a number from 1e-30 to 1")
     return method, value
 
 
@@ -319,8 +318,10 @@ def check_head_method(spec: str) -> None:
     if method.layers and method.heads:
         return
     owner = "whole layers" if method.layers else "the whole model"
-    expected = [name for name, other in METHODS.items() if other.layers and other.heads]
-    raise InputError(f"method {spec} is of {owner}, not of a head; expected: {', '.join(expected)}")
+    others = [name for name, other in METHODS.items() if other.layers and other.heads]
+    raise InputError(
+        f"method {spec} is of {owner}, not of a head; choose from: {', '.join(others)}"
+    )
 
 
 def methods_without_files() -> list[str]:

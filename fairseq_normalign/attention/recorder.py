@@ -258,6 +258,6 @@ def check_finite(numbers: Tensor | np.ndarray, places: Sequence[str]) -> None:
     for of_sentence, place in zip(numbers, places, strict=True):
         if not of_sentence.isfinite().all():
             raise InputError(
-                f"{place}: the model gives numbers that are not finite (inf or nan); expected "
-                "finite ones: in half precision (--fp16), a model may overflow"
+                f"{place}: the model gives numbers that are not finite (inf or nan); in half "
+                "precision (--fp16), a model may overflow"
             )

@@ -42,7 +42,9 @@ class Soft(NamedTuple):
     words: np.ndarray  # (T, S)
     null: np.ndarray  # (T,)
     pieces: Pieces | None = None  # where links are to be taken from pieces
-    texts: tuple[Sequence[str], Sequence[str]] | None = None  # the source and target words, if told
+    texts: tuple[Sequence[str], Sequence[str]] | None = (
+        None  # the source and target words, if known
+    )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: shares in % of what each target word takes, </s> included."""

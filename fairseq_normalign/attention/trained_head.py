@@ -157,9 +157,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 FORMAT = "normalign-aligner-1"
-DAMAGED = (
-    "not a file of alignment heads, or damaged; expected a file that normalign train-aligner wrote"
-)
+DAMAGED = "not a file of alignment heads, or damaged; use a file that normalign train-aligner wrote"
 
 # Models that were looked at before: a fingerprint costs as much as a small batch.
 _fingerprints: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
@@ -174,12 +172,12 @@ class TrainedHead(NamedTuple):
 
 
 def write_aligner(
-    path: str | Path, trained: Mapping[str, TrainedHead], told: Mapping[str, Any]
+    path: str | Path, trained: Mapping[str, TrainedHead], training: Mapping[str, Any]
 ) -> None:
     """Writes heads by name.
 
     Args:
-        told: how they were trained, for people.
+        training: how they were trained, for people.
     """
     tensors: dict[str, Tensor] = {}
     metadata = {"format": FORMAT, "heads": ",".join(trained)}
@@ -188,11 +186,11 @@ def write_aligner(
         metadata[f"{name}.languages"] = languages
         for part, values in head._asdict().items():
             tensors[f"{name}.{part}"] = values.detach().contiguous()
-    metadata |= {f"training.{name}": str(value) for name, value in told.items()}
+    metadata |= {f"training.{name}": str(value) for name, value in training.items()}
     # One text: several would stand in the file in any order, and the same heads be other bytes.
-    told_once = {"normalign": json.dumps(metadata, sort_keys=True)}
+    stored = {"normalign": json.dumps(metadata, sort_keys=True)}
     with whole_file(path, binary=True) as file:
-        file.write(save(tensors, told_once))
+        file.write(save(tensors, stored))
 
 
 @functools.lru_cache(maxsize=8)
@@ -228,7 +226,7 @@ def head_of(path: str, model: nn.Module) -> AlignmentHead:
     known = " and ".join(f"{languages} {fits[:8]}" for _, fits, languages in trained)
     raise InputError(
         f"{path}: its heads read the states of other models ({known}), not of this one "
-        f"({wanted[:8]}); expected the models that it was trained with"
+        f"({wanted[:8]}); use the models that it was trained with"
     )
 
 

@@ -88,8 +88,8 @@ def check_block_options(args: Namespace) -> None:
     check_run_options(args)
     if len(args.frequencies or []) > 2:
         raise InputError(
-            f"--frequencies: found {len(args.frequencies)} files; expected one, or one of the "
-            "source and one of the target"
+            f"--frequencies: {len(args.frequencies)} files; name one, or one of the source and one "
+            "of the target"
         )
 
 

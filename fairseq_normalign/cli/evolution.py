@@ -47,7 +47,7 @@ def check(args: Namespace) -> None:
     if args.plot_words:
         checks.check_picture("--plot-words", args.plot_words)
     if args.bounds and sorted(set(args.bounds)) != args.bounds:
-        raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: expected ascending numbers")
+        raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: the numbers must ascend")
 
 
 parse_args = options.model_command(

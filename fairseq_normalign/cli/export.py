@@ -45,8 +45,8 @@ def check(args: Namespace) -> None:
     checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
     if args.quantity == SOURCE_SHARE and (args.attention != "cross" or args.head):
         raise InputError(
-            f"--quantity {SOURCE_SHARE} is of whole decoder layers; expected no --head with it, "
-            "and no --attention but cross"
+            f"--quantity {SOURCE_SHARE} is of whole decoder layers; it takes no --head, and "
+            "no --attention but cross"
         )
 
 
@@ -156,7 +156,7 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
         if export.sentences != metadata["sentences"]:
             raise InputError(
                 f"the corpus had {metadata['sentences']} sentences, then {export.sentences}; "
-                "expected files that can be read twice"
+                "name files that can be read twice"
             )
 
 

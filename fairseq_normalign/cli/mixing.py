@@ -63,7 +63,7 @@ def analyses_of(args: Namespace) -> list[str]:
     names = [name.upper() for name in args.analyses]
     for name in names:
         if name not in ANALYSES:
-            raise InputError(f"--analyses {name}: expected any of: {', '.join(ANALYSES)}, or all")
+            raise InputError(f"--analyses {name}: choose from {', '.join(ANALYSES)}, or all")
     return names
 
 

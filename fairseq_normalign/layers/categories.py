@@ -119,7 +119,7 @@ def _parse(text: str) -> Category:
     name, separator, pattern = text.partition("=")
     name = name.strip()
     if not (name and separator and pattern):
-        raise InputError(f"--category {text}: expected NAME=REGEX, as in 'comma=▁?,'")
+        raise InputError(f"--category {text}: write NAME=REGEX, as in 'comma=▁?,'")
     try:
         re.compile(pattern)
     except re.error as error:

@@ -119,7 +119,7 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
         clusters = max(2 * types, len(sample) // PER_CLUSTER)
     elif clusters > len(sample):
         raise InputError(
-            f"--clusters {clusters}: more than the {len(sample)} tokens; expected fewer"
+            f"--clusters {clusters}: there are only {len(sample)} tokens; use fewer clusters"
         )
     quota = _view_tokens(texts, options)
     words = {word: _occurrences(word, tokens, options) for word in options.words}
@@ -139,15 +139,15 @@ def _sample(tokens: Tokens, options: EvolutionOptions) -> np.ndarray:
     quota = options.occurrences
     if quota <= options.neighbours:
         raise InputError(
-            f"--occurrences {quota}: a token has no {options.neighbours} neighbours of its type; "
-            "expected more than --neighbours"
+            f"--occurrences {quota} must be larger than --neighbours {options.neighbours}: "
+            "neighbours are looked for among tokens of one type"
         )
     rng = np.random.default_rng([options.seed, 0])
     sample = balanced(tokens.types, most=options.types, quota=quota, rng=rng)
     types = len(sample) // quota
     found = f"the text has {types} types of tokens that come {quota} times"
     if types < 2:
-        raise InputError(f"{found}; expected 2 or more: a longer text, or fewer --occurrences")
+        raise InputError(f"{found}; 2 are needed: use a longer text, or fewer --occurrences")
     if types < options.types:
         _warn(f"{found}, not {options.types}: neighbours and clusters are of these")
     return sample
@@ -165,8 +165,8 @@ def _view_tokens(texts: Sequence[ReadText], options: EvolutionOptions) -> int:
         return max(VIEW_TOKENS, least)
     if options.tokens < least:
         raise InputError(
-            f"--tokens {options.tokens}: PWCCA finds noise alike with fewer than "
-            f"{TOKENS_PER_NEURON} tokens for each of {width} neurons; expected {least} or more"
+            f"--tokens {options.tokens}: PWCCA needs {TOKENS_PER_NEURON} tokens for each of "
+            f"{width} neurons (with fewer, noise looks alike); use {least} or more"
         )
     return options.tokens
 
@@ -177,7 +177,7 @@ def _views(
     """As many tokens of all frequencies, and of each group, for PWCCA."""
     rng = np.random.default_rng([options.seed, 1])
     if len(tokens.types) < quota:
-        _warn(f"no PWCCA: the text has {len(tokens.types)} tokens; expected {quota} or more")
+        _warn(f"no PWCCA: the text has {len(tokens.types)} tokens, and {quota} are needed")
         return {}
     views = {ALL: some(np.arange(len(tokens.types)), quota, rng)}
     few = {}

@@ -128,8 +128,8 @@ class Split:
         if len(self.tags) < 2 or not len(self.test):
             raise InputError(
                 f"the treebank has {len(self.tags)} tags that come twice in the {len(self.train)} "
-                f"words to learn from, and {len(self.test)} other words; expected 2 tags or more, "
-                "and words for both"
+                f"words to learn from, and {len(self.test)} other words; 2 tags, and "
+                "words for both, are needed"
             )
         self.train_labels = torch.from_numpy(labels[self.train])
         self.test_labels = torch.from_numpy(labels[self.test])
@@ -181,7 +181,7 @@ def tagged_words(tokens: Tokens, trees: Sequence[Tree]) -> tuple[np.ndarray, lis
     for sentence, word in zip(sentences.tolist(), tokens.words[first].tolist(), strict=True):
         tree = trees[sentence]
         if tree.tags[word] == NO_TAG:
-            raise InputError(f"{tree.where}: word {word + 1} has no tag; expected UPOS")
+            raise InputError(f"{tree.where}: word {word + 1} has no tag (UPOS)")
         tags.append(tree.tags[word])
     return sentences, tags
 

@@ -39,7 +39,7 @@ def test_lists_of_words_and_order():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "norm"}, "unknown method 'norm'; expected one of: weights, norms, head-norms"),
+        ({"method": "norm"}, "unknown method 'norm'; choose from: weights, norms, head-norms"),
         ({"step": "in"}, "unknown step 'in'; expected one of: input, output, auto"),
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
         ({"layer": 0}, "layer 0: the model has layers 1 to 2"),
@@ -74,7 +74,7 @@ def test_links_of_pieces():
 
 
 def test_a_combination_has_no_pieces():
-    with pytest.raises(InputError, match="piece-argmax links pieces of one model"):
+    with pytest.raises(InputError, match="piece-argmax links the pieces of one model"):
         CombinedAligner(aligner(), extract="piece-argmax")
 
 

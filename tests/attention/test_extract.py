@@ -226,10 +226,10 @@ def test_to_words_by_hand():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pieces", r"unknown extract 'pieces'; expected one of: argmax, .*, grow, piece-argmax"),
-        ("piece-argmax", "piece-argmax links pieces of one model, and here are words"),
-        ("relative:x", "expected NAME, or NAME:NUMBER"),
-        ("threshold:20", "bad extract 'threshold:20'; expected a share from 0 to 1"),
+        ("pieces", r"unknown extract 'pieces'; choose from: argmax, .*, grow, piece-argmax"),
+        ("piece-argmax", "piece-argmax links the pieces of one model, and a combination"),
+        ("argmax:0.5", "threshold, relative, grow take a number"),
+        ("threshold:20", "extract 'threshold:20': threshold, relative, grow take a number above 0"),
     ],
 )
 def test_what_names_no_rule_is_refused(text, message):

@@ -54,11 +54,11 @@ def test_signatures_state_the_number_of_a_method(spec, full):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("norm", "unknown method 'norm'; expected one of: weights, norms, head-norms"),
-        ("norms:1", "bad method 'norms:1'; norms takes no number"),
-        ("aligner:none", "bad method 'aligner:none'; expected aligner:FILE with a file that is"),
-        ("lrp:x", "bad method 'lrp:x'; expected a number from 1e-30 to 1"),
-        ("smoothgrad:1000000", "expected a whole number from 1 to 999999 behind the colon"),
+        ("norm", "unknown method 'norm'; choose from: weights, norms, head-norms"),
+        ("norms:1", "method 'norms:1': norms takes no number"),
+        ("aligner:none", "method 'aligner:none': no such file"),
+        ("lrp:x", "method 'lrp:x': lrp takes a number from 1e-30 to 1"),
+        ("smoothgrad:1000000", "smoothgrad takes a whole number from 1 to 999999"),
     ],
 )
 def test_bad_names(spec, message):

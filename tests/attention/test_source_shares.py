@@ -83,7 +83,7 @@ def aligner(**options) -> NormAligner:
 
 
 def test_a_rollout_has_no_heads():
-    message = r"method alti-rollout is of whole layers, not of a head; expected: .*alti-encoder"
+    message = r"method alti-rollout is of whole layers, not of a head; choose from: .*alti-encoder"
     with pytest.raises(InputError, match=message):
         aligner(method="alti-rollout", layer=1, head=1, step="input").align("w1", "w2")
 

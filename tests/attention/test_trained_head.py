@@ -204,7 +204,7 @@ WEIGHTS = {f"forward.{name}": part for name, part in head()._asdict().items()}
 def test_other_files_are_refused(metadata, tensors, tmp_path):
     path = tmp_path / "file"
     save_file(tensors, path, {"normalign": json.dumps(metadata)})
-    message = "not a file of alignment heads, or damaged; expected a file that normalign train-al"
+    message = "not a file of alignment heads, or damaged; use a file that normalign train-al"
     with pytest.raises(InputError, match=message):
         head_of(str(path), build_model())
 

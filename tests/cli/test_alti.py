@@ -81,6 +81,6 @@ def test_shares_are_of_whole_decoder_layers(corpus, checkpoint, option, tmp_path
     refused = command("export", corpus, checkpoint, *options, check=False)
     assert refused.returncode == 2
     assert (
-        "--quantity source-share is of whole decoder layers; expected no --head" in refused.stderr
+        "--quantity source-share is of whole decoder layers; it takes no --head" in refused.stderr
     )
     assert not output.exists()

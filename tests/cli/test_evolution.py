@@ -105,9 +105,9 @@ REFUSED = {
     ),
     "--occurrences 10 --neighbours 10": (
         ["translation.pt"],
-        "--occurrences 10: a token has no 10 neighbours of its type; expected more",
+        "--occurrences 10 must be larger than --neighbours 10",
     ),
-    "--tokens 20": (["translation.pt"], "--tokens 20: PWCCA finds noise alike with fewer than 10"),
+    "--tokens 20": (["translation.pt"], "--tokens 20: PWCCA needs 10 tokens"),
     "--frequencies {folder}/freq": (
         ["translation.pt"],
         "{folder}/freq: has 0% of its pieces and 0% of its words of the corpus; are they of an",

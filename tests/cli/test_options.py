@@ -57,10 +57,10 @@ SPM = ["--sentencepiece-model", "text"]
 BOTH = ["--target-file", "text", "--combine", "mean", "--reverse-path", "model.pt"]
 TWO = ["--gold", "gold", "--path", "model.pt", "text"]
 CASES = [
-    (align, ["--method", "norm"], "unknown method 'norm'; expected one of: weights, norms"),
+    (align, ["--method", "norm"], "unknown method 'norm'; choose from: weights, norms"),
     (align, ["--method", "norms:2"], "norms takes no number"),
     (align, ["--extract", "most"], "unknown extract 'most'"),
-    (align, ["--extract", "piece-argmax", "--combine", "mean"], "links pieces of one model"),
+    (align, ["--extract", "piece-argmax", "--combine", "mean"], "links the pieces of one model"),
     (align, ["--source-file", "none"], "none: no such file"),
     (align, ["--output", "model.pt"], r"model\.pt: would overwrite the input model\.pt"),
     (align, ["--output", "text", "--bpe", "sentencepiece", *SPM], "would overwrite the input text"),
@@ -141,9 +141,9 @@ CASES = [
     (evaluate, ["--gold-source", "x", "--gold-target", "y"], "--gold, .* go together"),
     (evaluate, ["--limit", "0"], "--limit: '0': expected a number from 1"),
     (evaluate, ["--score-reference"], "--score-reference translates nothing"),
-    (mixing, ["--category", "few"], "--category few: expected NAME=REGEX, as in 'comma=▁"),
-    (mixing, ["--analyses", "norms"], "--analyses NORMS: expected any of: ATTN-W, ATTN-N, ATTNRE"),
-    (mixing, ["--frequencies", "a", "b", "c"], "--frequencies: found 3 files; expected one, or"),
+    (mixing, ["--category", "few"], "--category few: write NAME=REGEX, as in 'comma=▁"),
+    (mixing, ["--analyses", "norms"], "--analyses NORMS: choose from ATTN-W, ATTN-N, ATTNRE"),
+    (mixing, ["--frequencies", "a", "b", "c"], "--frequencies: 3 files; name one, or"),
     (stats, ["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png"),
     (evolution, ["--words", "w1"], "--words and --plot-words go together"),
     (
@@ -151,7 +151,7 @@ CASES = [
         ["--words", "w1", "--plot-words", "w.jpg"],
         r"--plot-words w\.jpg: expected a n",
     ),
-    (evolution, ["--bounds", "5", "2"], "--bounds 5 2: expected ascending numbers"),
+    (evolution, ["--bounds", "5", "2"], "--bounds 5 2: the numbers must ascend"),
     (
         train_aligner,
         ["-o", "x", "--source-file", "-"],

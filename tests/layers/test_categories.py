@@ -57,9 +57,9 @@ def test_the_first_pattern_that_matches_a_whole_token_wins():
 
 
 WRONG = {
-    "nothing": "--category nothing: expected NAME=REGEX",
-    "=x": "--category =x: expected NAME=REGEX",
-    "a=": "--category a=: expected NAME=REGEX",
+    "nothing": "--category nothing: write NAME=REGEX",
+    "=x": "--category =x: write NAME=REGEX",
+    "a=": "--category a=: write NAME=REGEX",
     "a=[": r"--category a=\[: unterminated character set.*; this is no regular expression",
     "other=x": "--category other: this name is taken; choose another",
 }

@@ -189,21 +189,17 @@ def test_groups_that_are_too_small_are_told():
 
 def test_a_text_that_is_too_short_has_no_views():
     options = EvolutionOptions(types=2, occurrences=6, neighbours=2)
-    with pytest.warns(UserWarning, match=r"no PWCCA: the text has \d+ tokens; expected 5000"):
+    with pytest.warns(UserWarning, match=r"no PWCCA: the text has \d+ tokens, and 5000 are needed"):
         (model,) = evolution([translation(texts=lines(20))], options).models
     assert not model.change
     assert len(model.identity) == 3
 
 
 REFUSED = {
-    "--tokens 159: PWCCA finds noise alike with fewer than 10 tokens for each of 16 neurons": {
-        "tokens": 159
-    },
-    "--clusters 999: more than the 120 tokens": {"clusters": 999},
-    "--occurrences 5: a token has no 5 neighbours of its type": {"occurrences": 5},
-    "the text has 0 types of tokens that come 9999 times; expected 2 or more": {
-        "occurrences": 9999
-    },
+    "--tokens 159: PWCCA needs 10 tokens for each of 16 neurons": {"tokens": 159},
+    "--clusters 999: there are only 120 tokens": {"clusters": 999},
+    "--occurrences 5 must be larger than --neighbours 5": {"occurrences": 5},
+    "the text has 0 types of tokens that come 9999 times; 2 are needed": {"occurrences": 9999},
     "--words: 'w77' comes 0 times in the text; 2 are needed": {"words": ["w77"]},
 }
 
