@@ -53,17 +53,17 @@ if [ ! -e "$STAMP" ]; then
   if python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     say "Installing PyTorch, then fairseq (built here, about 3 minutes the first time)"
     # fairseq is built in this environment: in one of its own, pip would download PyTorch a second time.
-    pip_install "${TORCH:-torch==2.13.0}" numpy cython setuptools wheel
+    pip_install "${TORCH:-torch==2.13.0}" numpy cython 'setuptools>=77' wheel
     pip_install --no-build-isolation fairseq-fixed==0.12.3.1
   else
     say "Installing PyTorch, then fairseq 0.12.2"
     # pip 24.1 refuses the metadata of omegaconf. fairseq is built in an environment of its own: with PyTorch around, its
     # build looks for files that it does not ship.
     pip_install 'pip<24.1'
-    pip_install "${TORCH:-torch==2.13.0}" 'numpy<2' setuptools wheel
+    pip_install "${TORCH:-torch==2.13.0}" 'numpy<2' 'setuptools>=77' wheel
     pip_install fairseq==0.12.2
   fi
   say "Installing fairseq_normalign"
-  pip_install --no-build-isolation -e "$ROOT[dev,huggingface]"
+  pip_install --no-build-isolation -e "$ROOT[dev]"
   touch "$STAMP"
 fi

@@ -145,7 +145,6 @@ class ErrorTable(Result):
             unit="%",
             decimals=1,
             marks=marks,
-            numbers=True,
             low=True,
             name="layers",
         )

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
+from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
 from fairseq_normalign.host.lengths import TooLong
@@ -18,7 +21,7 @@ from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.folder import DAMAGE
 from fairseq_normalign.runs.measure import Appended
 from fairseq_normalign.strict_json import parse_json
-from fairseq_normalign.text.links import format_links
+from fairseq_normalign.text.link_formats import WRITERS, AlignedPair
 
 
 class Aligning:
@@ -47,6 +50,7 @@ class Links(Appended):
         sample: how many of the first pairs decide what the aligner leaves open.
         index: of the first word.
         confidence: whether each link is followed by its share.
+        format: of the lines, a name in ``text.link_formats``.
         decision: a file with what another run has decided, if it is there.
         signed: what the signature tells beside the aligner's choices.
     """
@@ -60,10 +64,11 @@ class Links(Appended):
         *,
         index: int = 0,
         confidence: bool = False,
+        format: str = "pharaoh",
         decision: str | None = None,
         signed: Mapping[str, Any] | None = None,
     ):
-        self.first_pairs = sample
+        self.first_pairs, self.format = sample, format
         self.index, self.confidence, self.decision = index, confidence, decision
         self.signed = dict(signed or {})
 
@@ -86,11 +91,22 @@ class Links(Appended):
         aligner = models.decided(prepared)
         streams, notes = models.reader.read(chunk)
         lines = []
-        for soft in aligner.run(*streams, progress=progress):
+        softs = aligner.run(*streams, progress=progress)
+        for pair, soft in zip(streams[0], softs, strict=True):
             links = aligner.links(soft)
             shares = aligner.confidences(soft, links) if self.confidence else None
-            lines.append(format_links(links, index=self.index, confidences=shares) + "\n")
+            of_all = shares_of_all(aligner, soft) if self.format == "marian-soft" else None
+            texts = pair.source.text, pair.target.text
+            aligned = AlignedPair(links, shares, *texts, of_all)
+            lines.append(WRITERS[self.format](aligned, self.index) + "\n")
         return Partial(text="".join(lines), notes=notes)
+
+
+def shares_of_all(aligner: DecidedAligner, soft: Soft) -> np.ndarray:
+    """The share of each cell, as ``--confidence`` writes that of a link, (T, S)."""
+    targets, sources = soft.words.shape
+    cells = [(source, target) for target in range(targets) for source in range(sources)]
+    return np.reshape(aligner.confidences(soft, cells), (targets, sources))
 
 
 def keep_decision(path: str | None, prepared: Mapping[str, Any], models: Aligning) -> None:

@@ -21,6 +21,7 @@ from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_c
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
 from fairseq_normalign.options import add_flags
+from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
 TABLE = "--all"  # what normalign methods was called before
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
@@ -80,8 +81,14 @@ def add_output_options(parser: ArgumentParser) -> None:
         "--index",
         type=int,
         choices=(0, 1),
-        default=0,
-        help="first word in the output (default: 0)",
+        help=f"first word in the output (default: 0; 1 with -f {' or '.join(FROM_1)})",
+    )
+    group.add_argument(
+        "-f",
+        "--format",
+        choices=tuple(WRITERS),
+        default="pharaoh",
+        help="of the links (default: %(default)s)",
     )
     group.add_argument(
         "--confidence",
@@ -106,6 +113,9 @@ def check(args: Namespace) -> None:
     args.combine = args.combine or default_combination(args)
     check_combination(args)
     check_kept(args)
+    if args.index is None:
+        args.index = int(args.format in FROM_1)
+    args.confidence = args.confidence or args.format in WITH_SHARES
     checks.check_methods(args, args.method)
     if args.user_dir is None:  # another plugin may have methods of its own
         parse_evidences(args.evidence or [])

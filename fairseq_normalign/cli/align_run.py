@@ -25,6 +25,7 @@ from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
+from fairseq_normalign.text.link_formats import file_lines
 from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         aligner.sample_size,
         index=args.index,
         confidence=args.confidence,
+        format=args.format,
         decision=args.decision,
         # The last digit of a confidence may depend on the size of batches.
         signed={"batch": args.max_tokens} if args.confidence else {},
@@ -86,6 +88,7 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     links = made["links"]
     signature = dict(links.prepared["signature"])
     policies: dict[str, str] = {}  # for long pairs, and where the first of them is
+    pairs = 0
     with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
         for part in links.partials:
             count, places = part.notes["too_long"]
@@ -93,7 +96,9 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
                 policies.setdefault(part.notes["policy"], places[0])
                 _refuse_several(policies)
                 signature["too-long"] = part.notes["policy"]
-            file.write(part.text)
+            lines = part.text.split("\n")[:-1]
+            file.writelines(file_lines(lines, args.format, first=pairs + 1))
+            pairs += len(lines)
     if not args.output:
         shell.print_signature(signature)
 

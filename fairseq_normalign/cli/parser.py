@@ -38,7 +38,7 @@ RARE = """
 --heads --no-cost --width --null-weight --epochs --lexicon --decision
 
 --gold-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
---count-source --count-target --variant --rev-order
+--count-source --count-target --variant --rev-order --input-format
 
 --confidence-eos --relevance-mode --ablation-bleu --tokenize --conllu-apart --frequencies
 --positional-threshold --rare-threshold --rare-top --syntactic-margin --lowercase --max-length

@@ -23,10 +23,11 @@ from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, refuse_overwriting
 from fairseq_normalign.progress import bar, is_quiet
-from fairseq_normalign.text.links import FORMATS, LinkFile, format_links, read_together
+from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
+from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
 
-DESCRIPTION = """Combine the word alignments of two directions. Writes Pharaoh lines, source word
-first."""
+DESCRIPTION = """Combine the word alignments of two directions. Writes Pharaoh lines unless -f names
+another format, source word first."""
 EXAMPLE = "normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag > both.pharaoh"
 
 
@@ -57,7 +58,12 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--index", type=int, choices=(0, 1), default=0, help="first word, in all three files"
     )
-    parser.add_argument("--format", choices=FORMATS, default="auto", help="format of FWD and REV")
+    parser.add_argument(
+        "-f", "--format", choices=OF_LINKS, default="pharaoh", help="of what is written"
+    )
+    parser.add_argument(
+        "--input-format", choices=FORMATS, default="auto", help="format of FWD and REV"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json"
     )
@@ -79,16 +85,16 @@ parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, add_options, check)
 def main(args: Namespace) -> None:
     signature = signature_of(args)
     if args.output is None:
-        sys.stdout.writelines(lines(args, signature))
+        sys.stdout.writelines(file_lines(lines(args, signature), args.format))
         return
     with signed_file(args.output, signature) as file:
-        file.writelines(lines(args, signature))
+        file.writelines(file_lines(lines(args, signature), args.format))
 
 
 def lines(args: Namespace, signature: dict) -> Iterator[str]:
-    """Lines of the output; the signature learns which order REV's links have."""
-    forward = LinkFile(args.forward, index=args.index, format=args.format)
-    reverse = LinkFile(args.reverse, index=args.index, format=args.format)
+    """A line of each pair; the signature learns which order REV's links have."""
+    forward = LinkFile(args.forward, index=args.index, format=args.input_format)
+    reverse = LinkFile(args.reverse, index=args.index, format=args.input_format)
     with bar("links") as shown:
         pairs = read_together(forward, reverse)
         first = list(islice(pairs, SAMPLE))
@@ -96,7 +102,7 @@ def lines(args: Namespace, signature: dict) -> Iterator[str]:
         for forward_links, links in chain(first, pairs):
             reverse_links = swapped(links) if order == "target-source" else links
             both = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
-            yield format_links(both, index=args.index) + "\n"
+            yield WRITERS[args.format](AlignedPair(sorted(both)), args.index)
             shown.update()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.aligner import AlignOptions, DecidedAligner, NormAligner
+from fairseq_normalign.alignment.aligner import AUTO, AlignOptions, DecidedAligner, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.attention.methods import check_head_method, full_spec, method_of
@@ -20,7 +20,7 @@ from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, heads_of
+from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -55,7 +55,9 @@ class ErrorRates(HeadMeasure):
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         options = self.options
         check_head_method(options.method)
-        steps = self._steps()
+        # Refuses a step that the method cannot answer for.
+        AlignOptions(method=options.method, step=options.step or AUTO)
+        steps = [options.step] if options.step else list(method_of(options.method).steps)
         settings: dict[str, Any] = {
             "method": full_spec(options.method),
             "step": steps[0] if len(steps) == 1 else "best",
@@ -66,19 +68,6 @@ class ErrorRates(HeadMeasure):
             self._check_gold(models, first, options.gold_file)
         return {"steps": steps, "settings": settings}
 
-    def _steps(self) -> list[str]:
-        """The steps that are asked for, as far as the method can answer for them."""
-        method, step = self.options.method, self.options.step
-        answered = method_of(method).steps
-        if step is None:
-            return list(answered)
-        if step not in answered:
-            expected = " or ".join(answered)
-            raise InputError(
-                f"method {method} cannot answer for step {step}; expected step {expected}"
-            )
-        return [step]
-
     def _check_gold(self, models: ChunkReader, first: Chunk, file: GoldFile) -> None:
         """Says if the gold looks misread.
 
@@ -87,19 +76,21 @@ class ErrorRates(HeadMeasure):
         """
         if not models.forcing.layers_with_heads():
             return
-        both = zip(models.pairs(first)[0], self.options.gold or (), strict=False)
-        taken = [pair_and_gold for pair_and_gold in both if not pair_and_gold[0].skipped]
-        pairs, golds = [pair for pair, _ in taken], [gold for _, gold in taken]
+        pairs, golds = [], []
+        for pair, gold in zip(models.pairs(first)[0], self.options.gold or (), strict=False):
+            if not pair.skipped:
+                pairs.append(pair)
+                golds.append(gold)
         options = AlignOptions(method=self.options.method, batch_tokens=self.options.max_tokens)
         aligner = NormAligner(models.forcing, models.reader, options)
         decided = DecidedAligner(aligner, *aligner.decision_by(aligner.choice(pairs)))
         warn_of_misread_gold(list(map(set, decided.links_many(pairs))), golds, file)
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         options, gold = self.options, self.options.gold
         assert gold is not None  # see items
         evidences = []
-        for head, step in _places(prepared):
+        for head, step in _places(tally):
             evidences.append(Evidence(options.method, head.layer, step, head.head))
         if not evidences:
             return
@@ -110,17 +101,17 @@ class ErrorRates(HeadMeasure):
             links = [set(links_of(soft, options.extract)) for soft in of_pair]
             tally.join("counts.sum", [count(of_place, gold[line]) for of_place in links])
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         best: dict[Head, tuple[float, str]] = {}
         counts = tally.arrays.get("counts.sum", np.zeros((0, 0)))
-        for (head, step), total in zip(_places(prepared), counts.tolist(), strict=True):
+        for (head, step), total in zip(_places(tally), counts.tolist(), strict=True):
             best[head] = min(best.get(head, (1.0, step)), (Counts(*total).aer, step))
         aers = {head: aer for head, (aer, _) in best.items()}
         steps = [[str(head), step] for head, (_, step) in best.items()]
         table = Table(["head", "step of its AER"], steps, name="steps", hidden=True)
-        return Finding(aers, prepared["settings"], blocks=[table])
+        return Finding(aers, tally.known["settings"], blocks=[table])
 
 
-def _places(prepared: Known) -> list[tuple[Head, str]]:
+def _places(tally: Tally) -> list[tuple[Head, str]]:
     """Heads, which have the names that evidences have, and steps."""
-    return list(product(heads_of(prepared, "cross"), prepared["steps"]))
+    return list(product(tally.of_kind("cross"), tally.known["steps"]))

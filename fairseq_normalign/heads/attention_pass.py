@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.runs.joins import add_array
 
+Known = Mapping[str, Any]  # what was prepared, as JSON holds it
 PADDING = -2  # in the place of a word
 
 
@@ -75,12 +76,18 @@ class Tally:
     """Sums over a corpus, as the arrays of a partial (``runs.joins``).
 
     Args:
-        heads: those of the model, by the names they had before any was removed, in its order.
+        known: what was prepared, as JSON holds it; its ``heads`` are those of the model, by the
+            names they had before any was removed, in its order.
         arrays: of all chunks, in the end.
     """
 
-    def __init__(self, heads: Sequence[Head], arrays: Mapping[str, np.ndarray] | None = None):
-        self.heads, self.arrays = heads, dict(arrays or {})
+    def __init__(self, known: Known, arrays: Mapping[str, np.ndarray] | None = None):
+        self.known, self.arrays = known, dict(arrays or {})
+        self.heads = [Head(*head) for head in known["heads"]]
+
+    def of_kind(self, kind: str) -> list[Head]:
+        """The heads of one kind of attention."""
+        return [head for head in self.heads if head.kind == kind]
 
     def join(self, name: str, array) -> None:
         """Joins an array to the one of this name, in the way that the end of the name tells."""

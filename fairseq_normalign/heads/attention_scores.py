@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally, choosing, maxima, summed
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Known
+from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -91,7 +91,7 @@ class Confidence(AttentionScore):
     def rows(self, seen: Seen) -> Tensor:
         return confidences(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         settings = {"confidence-eos": self.options.confidence_eos}
         return Finding(tally.means(self.score), settings)
 
@@ -125,17 +125,22 @@ class Gates(HeadMeasure):
         return []
 
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
-        values = []
-        for name, attention in attentions(models.forcing.model).items():
-            gates = gate_values(attention)
-            if gates is not None:
-                of_heads = zip(head_numbers(attention), gates.tolist(), strict=True)
-                values += [[*name, number, gate] for number, gate in of_heads]
-        return {"gates": values}
+        return {"gates": [[*head, gate] for head, gate in head_gates(models.forcing.model).items()]}
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
-        gates = {Head(*head): gate for *head, gate in prepared["gates"]}
+    def finding(self, tally: Tally) -> Finding:
+        gates = {Head(*head): gate for *head, gate in tally.known["gates"]}
         return Finding({head: gates[head] for head in tally.heads if head in gates})
+
+
+def head_gates(model: nn.Module) -> dict[Head, float]:
+    """The gates at test time, by the names that heads had before any was removed."""
+    values = {}
+    for name, attention in attentions(model).items():
+        gates = gate_values(attention)
+        if gates is not None:
+            for number, gate in zip(head_numbers(attention), gates.tolist(), strict=True):
+                values[Head(*name, number)] = gate
+    return values
 
 
 def offsets(weights: Tensor, seen: Cells) -> Tensor:
@@ -198,7 +203,7 @@ class Positions(AttentionScore):
         counts = position_counts(offsets(weights, seen.cells).cpu().numpy())
         return torch.cat([last_hits(weights, seen.cells)[:, None], torch.tensor(counts)], 1)
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         threshold = self.options.positional_threshold
         shares, labels, roles = {}, {}, {}

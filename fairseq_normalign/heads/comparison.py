@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.options import option, positive
 from fairseq_normalign.results.blocks import (
     Block,
+    Cell,
     Curve,
     Curves,
     Facts,
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
     from fairseq_normalign.host.pairs import PairReader
     from fairseq_normalign.text.links import GoldFile
 
-LOW = ("AER",)  # the lower, the better
 TEXT = "translation"  # a heading in --help
-TRAINED, SCRATCH = "from trained", "from scratch"
+SCRATCH = "from scratch"
 SHORT_NAMES = ", ".join(f"{kind.short} {kind.title}" for kind in KINDS.values())
 LEGEND = (
     f"Heads: {SHORT_NAMES}. Parameters in millions and in MB. Speed: generated tokens per second "
@@ -127,17 +127,16 @@ class Comparison(list[Row], Result):
 
     def blocks(self) -> list[Block]:
         """Table 2, and Fig. 7, 9 and 10 of Voita et al. (2019)."""
-        varied = varied_kind(self)
-        curves: list[Block] = [_against_heads(metric, self, varied) for metric in self[0].scores]
-        if varied is None:
-            curves.append(_kinds_against_heads(self))
+        curves: list[Block] = [self._against_heads(metric) for metric in self[0].scores]
+        if self.varied_kind is None:
+            curves.append(self._kinds_against_heads())
         names = [[row.name, str(head)] for row in self for head in row.heads]
         return [
             Panels(curves),
-            *_heads_by_layer(self),
+            *self._heads_by_layer(),
             self._table(),
             Note(LEGEND),
-            Facts(list(_signatures(self))),
+            Facts(self._signatures()),
             Table(["model", "head"], names, name="heads", hidden=True),
         ]
 
@@ -149,8 +148,8 @@ class Comparison(list[Row], Result):
         for row in self:
             heads = [row.count(), *(row.count(kind) for kind in KINDS)]
             from_scratch = row.scratch.scores if row.scratch else {}
-            scores = [row.scores[metric] for metric in metrics]
-            scores += [from_scratch.get(metric) for metric in beside]  # type: ignore[misc]
+            scores: list[Cell] = [row.scores[metric] for metric in metrics]
+            scores += [from_scratch.get(metric) for metric in beside]
             rows.append([row.name, *heads, row.parameters / 1e6, row.megabytes, *scores, row.speed])
         columns = ["model", "heads", *(kind.short for kind in KINDS.values())]
         columns += ["million parameters", "MB", *metrics]
@@ -158,68 +157,69 @@ class Comparison(list[Row], Result):
         decimals = [0] * (2 + len(KINDS)) + [2, 1, *[1] * len([*metrics, *beside]), 2]
         return Table([*columns, "speed"], rows, decimals=decimals, name="models")
 
+    @property
+    def varied_kind(self) -> str | None:
+        """The one kind of attention that models differ in by their numbers of heads, if any."""
+        varied = [kind for kind in KINDS if len({row.count(kind) for row in self}) > 1]
+        return varied[0] if len(varied) == 1 else None
 
-def varied_kind(rows: Sequence[Row]) -> str | None:
-    """The one kind of attention that models have different numbers of heads of, if it is one."""
-    varied = [kind for kind in KINDS if len({row.count(kind) for row in rows}) > 1]
-    return varied[0] if len(varied) == 1 else None
+    def _against_heads(self, metric: str) -> Curves:
+        """A score against heads left: of trained models, and of those from scratch.
 
+        If models differ in the heads of one kind alone, these are the heads that count.
+        """
+        kind = self.varied_kind
+        from_scratch = [row.scratch for row in self if row.scratch]
+        curves = []
+        for name, models in {"from trained": self, SCRATCH: from_scratch}.items():
+            points = [Point(row.count(kind), row.scores[metric], note=row.name) for row in models]
+            if points:
+                points.sort(key=lambda point: point.x)
+                curves.append(Curve(name, points, dashed=name == SCRATCH))
+        return Curves(
+            f"{metric} against heads left",
+            f"heads of {KINDS[kind].title}" if kind else "heads in all",
+            metric,
+            curves,
+            decimals=1,
+            about="lower is better" if metric == "AER" else "",
+            drawn=True,
+        )
 
-def _against_heads(metric: str, rows: Sequence[Row], kind: str | None) -> Curves:
-    """A score against heads left: of trained models, and of those from scratch.
+    def _kinds_against_heads(self) -> Curves:
+        ordered = sorted(self, key=Row.count)
+        curves = []
+        for name, kind in KINDS.items():
+            points = [Point(row.count(), row.count(name)) for row in ordered]
+            curves.append(Curve(kind.title, points))
+        axes = ("Heads by kind of attention", "heads in all", "heads of this kind")
+        return Curves(*axes, curves, 0, zero=True, drawn=True)
 
-    If models differ in the heads of one kind alone, these are the heads that count.
-    """
-    ordered = sorted(rows, key=lambda row: row.count(kind))
-    groups = {TRAINED: ordered, SCRATCH: [row.scratch for row in ordered if row.scratch]}
-    curves = []
-    for name, models in groups.items():
-        points = [Point(row.count(kind), row.scores[metric], note=row.name) for row in models]
-        if points:
-            curves.append(Curve(name, points, dashed=name == SCRATCH))
-    about = "lower is better" if metric in LOW else ""
-    heads = f"heads of {KINDS[kind].title}" if kind else "heads in all"
-    return Curves(f"{metric} against heads left", heads, metric, curves, 1, about=about, drawn=True)
+    def _heads_by_layer(self) -> list[Block]:
+        """Numbers of heads: a row for each model, a column for each layer that has any."""
+        counts = [Counter(head[:2] for head in row.heads) for row in self]
+        order = list(KINDS)
+        layers = sorted(set().union(*counts), key=lambda name: (order.index(name[0]), name[1]))
+        grid = Grid(
+            "Heads by layer",
+            "model",
+            "attention and layer",
+            [row.name for row in self],
+            [f"{KINDS[kind].short} {layer + 1}" for kind, layer in layers],
+            [[of_row[name] for name in layers] for of_row in counts],
+            decimals=0,
+            drawn=True,
+        )
+        return [grid] if layers else []
 
-
-def _kinds_against_heads(rows: Sequence[Row]) -> Curves:
-    ordered = sorted(rows, key=Row.count)
-    curves = []
-    for name, kind in KINDS.items():
-        curves.append(Curve(kind.title, [Point(row.count(), row.count(name)) for row in ordered]))
-    axes = ("Heads by kind of attention", "heads in all", "heads of this kind")
-    return Curves(*axes, curves, 0, zero=True, drawn=True)
-
-
-def _heads_by_layer(rows: Sequence[Row]) -> list[Block]:
-    """Numbers of heads: a row for each model, a column for each layer that has any."""
-    order = list(KINDS)
-    names = {head[:2] for row in rows for head in row.heads}
-    layers = sorted(names, key=lambda name: (order.index(name[0]), name[1]))
-    values = []
-    for row in rows:
-        counts = Counter(head[:2] for head in row.heads)
-        values.append([counts[name] for name in layers])
-    grid = Grid(
-        "Heads by layer",
-        "model",
-        "attention and layer",
-        [row.name for row in rows],
-        [f"{KINDS[kind].short} {layer + 1}" for kind, layer in layers],
-        values,
-        decimals=0,
-        numbers=True,
-        drawn=True,
-    )
-    return [grid] if layers else []
-
-
-def _signatures(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """That of each score, or of each model's score where they differ."""
-    every_row = [*rows, *(row.scratch for row in rows if row.scratch)]
-    for metric in rows[0].signatures:
-        made = {row.name: row.signatures[metric] for row in every_row}
-        if len(set(made.values())) == 1:
-            yield metric, made[rows[0].name]
-        else:
-            yield from ((f"{metric} of {name}", text) for name, text in made.items())
+    def _signatures(self) -> list[tuple[str, str]]:
+        """That of each score, or of each model's score where they differ."""
+        every_row = [*self, *(row.scratch for row in self if row.scratch)]
+        facts = []
+        for metric in self[0].signatures:
+            made = {row.name: row.signatures[metric] for row in every_row}
+            if len(set(made.values())) == 1:
+                facts.append((metric, made[self[0].name]))
+            else:
+                facts += [(f"{metric} of {name}", text) for name, text in made.items()]
+        return facts

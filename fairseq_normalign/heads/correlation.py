@@ -49,7 +49,7 @@ def correlations_within_layers(scores: Scores, heads: Collection[Head]) -> Pairs
     For scores that compare the heads of one layer alone.
     """
     layers = []
-    for _, of_layer in groupby(sorted(heads), key=lambda head: head[:2]):
+    for _, of_layer in groupby(heads, key=lambda head: head[:2]):
         layers.append(correlations(scores, list(of_layer)))
     pairs: Pairs = {}
     for pair in combinations(scores, 2):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
@@ -17,14 +18,15 @@ from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names, split_words
+from fairseq_normalign.heads.attention_scores import head_gates
 from fairseq_normalign.heads.comparison import Comparison, EvaluateOptions, GoldTexts, Row, Texts
-from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
+from fairseq_normalign.host.attention_modules import head_names
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fitted, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
-from fairseq_normalign.host.special_tokens import task_options
+from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, check_translates, reference
 from fairseq_normalign.names import Head
@@ -71,12 +73,23 @@ def compare(
     translations, speeds = side_by_side(translators, pairs, max_tokens=options.max_tokens)
     rows = []
     for place, name in enumerate(short_names([model.path for model in models])):
-        row = _row(name, models[place].model, speeds[place] / speeds[0])
+        scores, signatures = {}, {}
         for metric, scorer in metrics.items():
-            row.scores[metric] = scorer.corpus_score(translations[place], [references]).score
-            row.signatures[metric] = str(scorer.get_signature())
+            scores[metric] = scorer.corpus_score(translations[place], [references]).score
+            signatures[metric] = str(scorer.get_signature())
         if aers:
-            row.scores["AER"], row.signatures["AER"] = aers[place]
+            scores["AER"], signatures["AER"] = aers[place]
+        model = models[place].model
+        parameters = list(model.parameters())
+        row = Row(
+            name,
+            open_heads(model),
+            parameters=sum(parameter.numel() for parameter in parameters),
+            megabytes=sum(parameter.nbytes for parameter in parameters) / 1e6,
+            scores=scores,
+            signatures=signatures,
+            speed=speeds[place] / speeds[0],
+        )
         rows.append(row)
     from_scratch = {row.heads: row for row in rows[len(paths) :]}
     return Comparison(
@@ -93,69 +106,37 @@ def _load(path: str, data: str, options: EvaluateOptions) -> Loaded:
 
 
 def check_alike(models: Sequence[Loaded]) -> None:
-    """Refuses models that do not read and write the same tokens."""
+    """Refuses models that do not read and write the same languages and tokens."""
     first = models[0]
     for model in models:
-        own, expected = _direction(model.reader), _direction(first.reader)
-        if own != expected:
-            raise InputError(
-                f"{model.path} translates {own}, {first.path} {expected}; expected models of one "
-                "direction"
-            )
         if _tokens(model.reader) != _tokens(first.reader):
             raise InputError(
-                f"{model.path}: its dictionaries or language tokens are not those of {first.path}"
+                f"{model.path}: its languages or dictionaries are not those of {first.path}; pass "
+                "models of one direction"
             )
-
-
-def _direction(reader: PairReader) -> str:
-    options = task_options(reader.task)
-    return f"{options.source_lang}-{options.target_lang}"
 
 
 def _tokens(reader: PairReader) -> tuple:
-    return reader.task.source_dictionary, reader.task.target_dictionary, reader.marks
+    task = reader.task
+    return languages_of(task), task.source_dictionary, task.target_dictionary, reader.marks
 
 
 def _check_heads(trained: Sequence[Loaded], scratch: Sequence[Loaded]) -> None:
     """Refuses a model from scratch whose heads no trained one has, or another one from scratch."""
-    known = {open_heads(model) for _, model, _ in trained}
-    by_heads: dict[tuple[Head, ...], str] = {}
+    left = {open_heads(model) for _, model, _ in trained}
     for path, model, _ in scratch:
-        heads = open_heads(model)
-        if heads not in known:
+        if open_heads(model) not in left:
             raise InputError(
-                f"{path}: none of the models of --path has its heads; expected one from scratch, "
-                "trained with --alive-heads of one of them"
+                f"{path}: no model of --path has its heads, or another of --scratch has them too; "
+                "train one from scratch with --alive-heads of each"
             )
-        if heads in by_heads:
-            raise InputError(f"{path}: has the heads of {by_heads[heads]}; expected one of them")
-        by_heads[heads] = path
-
-
-def _row(name: str, model: nn.Module, speed: float) -> Row:
-    """What is known of a model without its translations."""
-    parameters = list(model.parameters())
-    return Row(
-        name,
-        heads=open_heads(model),
-        parameters=sum(parameter.numel() for parameter in parameters),
-        megabytes=sum(parameter.nbytes for parameter in parameters) / 1e6,
-        scores={},
-        signatures={},
-        speed=speed,
-    )
+        left.remove(open_heads(model))
 
 
 def open_heads(model: nn.Module) -> tuple[Head, ...]:
     """The heads that no gate closes, by their names in the model that none was removed from."""
-    names = []
-    for (kind, layer), attention in attentions(model).items():
-        numbers = head_numbers(attention)
-        gates = gate_values(attention)
-        opened = numbers if gates is None else compress(numbers, (gates != 0).tolist())
-        names += [Head(kind, layer, number) for number in opened]
-    return tuple(names)
+    gates = head_gates(model)
+    return tuple(head for head in head_names(model) if gates.get(head) != 0)
 
 
 def aer_scores(
@@ -234,20 +215,19 @@ def side_by_side(
     of them; the first batch also before, without being timed.
     """
     batches = list(numbered_batches(pairs, max_tokens=max_tokens))
-    texts = [[""] * len(pairs) for _ in translators]
-    tokens, seconds = [0] * len(translators), [0.0] * len(translators)
     for translate in translators:
         translate([pair for _, pair in batches[0]])
+    texts = [[""] * len(pairs) for _ in translators]
+    tokens, seconds = np.zeros(len(translators)), np.zeros(len(translators))
     with bar("translation", total=len(pairs), unit="sentences") as shown:
-        for batch in batches:
+        for numbered in batches:
+            places, batch = zip(*numbered, strict=True)
             for model, translate in enumerate(translators):
                 start = time.process_time()
-                hypotheses = translate([pair for _, pair in batch])
+                hypotheses = translate(batch)
                 seconds[model] += time.process_time() - start
                 tokens[model] += sum(map(len, hypotheses))
-                for (place, pair), hypothesis in zip(batch, hypotheses, strict=True):
-                    if not pair.skipped:
-                        texts[model][place] = translate.text(hypothesis)
+                for place, hypothesis in zip(places, hypotheses, strict=True):
+                    texts[model][place] = translate.text(hypothesis)
             shown.update(len(batch))
-    speeds = [count / spent for count, spent in zip(tokens, seconds, strict=True)]
-    return texts, speeds
+    return texts, (tokens / seconds).tolist()

@@ -18,7 +18,7 @@ from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.evaluation import translation_metrics
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, first_taken, heads_of
+from fairseq_normalign.heads.profiling import HeadMeasure, Pairs, first_taken
 from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,
@@ -65,7 +65,7 @@ class Importance(HeadMeasure):
 
     pairs_per_chunk = 200
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         model = models.forcing.model
         counts = head_counts(model)
         for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
@@ -126,14 +126,14 @@ class LossAblation(HeadMeasure):
     def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
         return first_taken(models, items, self.options.ablation or ABLATION_PAIRS)
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         tokens = sum(len(pair.target.tokens) for pair in pairs.values())
         if tokens:
             tally.join("tokens.sum", [tokens])
             loss = partial(summed_loss, models.forcing, pairs.values(), self.options.max_tokens)
-            tally.join("losses.sum", without_each(models.forcing.model, prepared, loss))
+            tally.join("losses.sum", without_each(models.forcing.model, tally.heads, loss))
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
         whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
@@ -152,10 +152,10 @@ def summed_loss(forcing: TeacherForcing, pairs: Iterable[Pair], max_tokens: int)
     return loss
 
 
-def without_each(model: nn.Module, prepared: Known, score: Callable[[], Any]) -> list[Any]:
+def without_each(model: nn.Module, heads: Sequence[Head], score: Callable[[], Any]) -> list[Any]:
     """Some score of the model as it is, then without each of the heads."""
     scores = [score()]
-    for head in heads_of(prepared):
+    for head in heads:
         with ablated(model, head):
             scores.append(score())
     return scores
@@ -175,7 +175,7 @@ class BleuAblation(HeadMeasure):
         translation_metrics(self.options.tokenize)  # refuses what is no tokeniser
         return {}
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         model = deepcopy(models.forcing.model)  # beam search changes the one that it runs
         translator = Translator(model, models.reader, self.options.search)
 
@@ -183,10 +183,10 @@ class BleuAblation(HeadMeasure):
             return list(translator.translations(pairs.values(), max_tokens=self.options.max_tokens))
 
         references = [reference(pair, models.reader) for pair in pairs.values()]
-        columns = [references, *without_each(model, prepared, translations)]
+        columns = [references, *without_each(model, tally.heads, translations)]
         tally.join("texts.rows", np.array(columns, dtype=np.str_).T)
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         if "texts.rows" not in tally.arrays:
             raise InputError("BLEU needs sentences to translate; all of them were skipped")
         bleu = translation_metrics(self.options.tokenize)["BLEU"]

@@ -145,7 +145,6 @@ class Profile(Result):
                 marks=[list(map(self._letters, row)) for row in cells],
                 mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
                 notes=[list(map(self._note, row)) for row in cells],
-                numbers=True,
                 low=score.low,
                 absent="no value" if set(heads) - set(scores) else "removed",
                 about=score.summary,

@@ -10,7 +10,13 @@ import numpy as np
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Seen, Tally, running_heads, seen_batches
+from fairseq_normalign.heads.attention_pass import (
+    Known,
+    Seen,
+    Tally,
+    running_heads,
+    seen_batches,
+)
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     ProfileOptions,
@@ -28,7 +34,6 @@ from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import measure_here
 
-Known = Mapping[str, Any]  # what was prepared, as JSON holds it
 Pairs = Mapping[int, Pair]  # by line
 
 
@@ -36,7 +41,7 @@ class HeadMeasure:
     """A score of heads that runs the model in its own way, as a ``runs.measure.Measure``.
 
     ``add`` adds to a tally what some pairs say, and ``finding`` is what the tally of all pairs
-    says; both know the names of heads and what ``prepared`` has found out before, as JSON holds it.
+    says; a tally knows the names of heads and what ``prepared`` has found out before.
     """
 
     score: str  # in the table
@@ -72,29 +77,24 @@ class HeadMeasure:
     ) -> Partial:
         pairs, notes = self.pairs(models, chunk)
         by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if not pair.skipped}
-        tally = Tally(heads_of(prepared), {"pairs.sum": np.array([len(by_line)])})
+        tally = Tally(prepared, {"pairs.sum": np.array([len(by_line)])})
         if by_line:
-            self.add(tally, models, by_line, prepared)
+            self.add(tally, models, by_line)
         progress(len(pairs))
         return Partial(tally.arrays, notes=notes if self.tells_notes else {})
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         """Adds what some pairs say, which come by their lines."""
 
     merge = staticmethod(merged)
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         """What all pairs say."""
         return Finding(tally.means(self.score))
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         """The findings of each score."""
-        return {self.score: self.finding(Tally(heads_of(prepared), total.arrays), prepared)}
-
-
-def heads_of(prepared: Known, kind: str | None = None) -> list[Head]:
-    """The names of all heads, or of one kind."""
-    return [Head(*head) for head in prepared["heads"] if kind in (None, head[0])]
+        return {self.score: self.finding(Tally(prepared, total.arrays))}
 
 
 def first_taken(models: ChunkReader, items: Sequence[Any], count: int) -> Sequence[Any]:
@@ -129,7 +129,7 @@ class AttentionPass(HeadMeasure):
         super().__init__(options)
         self.scores = scores
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
         if not self.scores:
             return
@@ -145,7 +145,7 @@ class AttentionPass(HeadMeasure):
         if not total.arrays.get("words.sum", 0):
             raise InputError("heads cannot be measured on a corpus without words")
         settings = {"sentences": int(total.arrays["pairs.sum"][0])}
-        no_roles = dict.fromkeys(heads_of(prepared), ())
+        no_roles = dict.fromkeys(Tally(prepared).heads, ())
         findings = {"attention": Finding(settings=settings, roles=no_roles)}
         for score in self.scores.values():
             findings |= score.finish(total, prepared)

@@ -77,16 +77,17 @@ class Prunable:
 
     def heads_table(self, heads: Sequence[Head], state: str = "left", name: str = "") -> Table:
         """Which of its heads are left, or open: a row for each attention, a column for a layer."""
-        numbers: dict[tuple[str, int], list[str]] = {name: [] for name in self.counts}
-        for head in heads:
-            numbers[head.kind, head.layer].append(str(head.head + 1))
-        kinds = list(dict.fromkeys(kind for kind, _ in self.counts))
         layers = sorted({layer for _, layer in self.counts})
-        rows = []
-        for kind in kinds:
-            rows.append([kind, *(" ".join(numbers.get((kind, layer), [])) for layer in layers)])
-        by_kind = "/".join(str(sum(head.kind == kind for head in heads)) for kind in kinds)
-        title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {by_kind}"
+        counts, rows = [], []
+        for kind in dict.fromkeys(kind for kind, _ in self.counts):
+            of_kind = [head for head in heads if head.kind == kind]
+            row = [kind]
+            for layer in layers:
+                numbers = [str(head.head + 1) for head in of_kind if head.layer == layer]
+                row.append(" ".join(numbers))
+            rows.append(row)
+            counts.append(str(len(of_kind)))
+        title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {'/'.join(counts)}"
         return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 
     def _option(self, kind: str, name: str) -> int:
@@ -106,8 +107,8 @@ class Prunable:
         """All heads but those whose gate is closed."""
         if not self.log_alphas:
             raise InputError(
-                f"{self.path}: has no gates, and so nothing says which heads to remove; expected "
-                "a checkpoint trained with --gate-heads, or --keep-top, --keep or --drop"
+                f"{self.path}: has no gates that say which heads to remove; pass --keep-top, "
+                "--keep or --drop, or a checkpoint trained with --gate-heads"
             )
         if not self.closed:
             lowest = min(self.log_alphas.values())
@@ -123,22 +124,17 @@ class Prunable:
         """Says if training has left more heads open, or fewer, than it was told to."""
         criterion = (self.state.get("cfg") or {}).get("criterion") or vars(self.options)
         target, opened = criterion.get("target_heads"), len(self.log_alphas) - len(self.closed)
-        if target is None or target == opened:
-            return
-        remedy = f"; --keep-top {target} --by gate keeps {target}" if opened > target else ""
-        warnings.warn(
-            f"{self.path}: trained with --target-heads {target}, but {opened} gates are open"
-            f"{remedy}",
-            stacklevel=3,
-        )
+        if target not in (None, opened):
+            warnings.warn(
+                f"{self.path}: trained with --target-heads {target}, but {opened} gates are open; "
+                f"--keep-top {target} --by gate keeps {target}",
+                stacklevel=3,
+            )
 
     def top_heads(self, scores: Mapping[Head, float], count: int) -> list[Head]:
         """The heads of highest score, and all that have no score."""
         if not 0 <= count <= len(scores):
-            raise InputError(
-                f"--keep-top {count}: expected 0 to {len(scores)}, the number of heads to choose "
-                "from"
-            )
+            raise InputError(f"--keep-top {count}: there are {len(scores)} heads to choose from")
         ranked = sorted(scores, key=lambda head: (-scores[head], head))
         best = set(ranked[:count])
         return [head for head in self.heads if head in best or head not in scores]

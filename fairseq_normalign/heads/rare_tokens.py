@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import (
     Cells,
+    Known,
     Seen,
     Tally,
     choosing,
@@ -27,7 +28,7 @@ from fairseq_normalign.heads.attention_pass import (
 )
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, Side
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -89,12 +90,12 @@ def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) ->
 FEWER = "pass a smaller --rare-top, or 0 for all sentences"
 
 
-def rare_tokens(reader: PairReader, options: ProfileOptions, prepared: Known) -> RareTokens | None:
+def rare_tokens(reader: PairReader, options: ProfileOptions, known: Known) -> RareTokens | None:
     """The criterion that was prepared; None if nothing can be said by it."""
-    if "unusable" in prepared:
+    if "unusable" in known:
         return None
     counts, _ = counts_of(reader.source, options)
-    return RareTokens(reader.source, counts, prepared["of_words"], prepared["bar"])
+    return RareTokens(reader.source, counts, known["of_words"], known["bar"])
 
 
 def counts_of(side: Side, options: ProfileOptions) -> tuple[Mapping[str, float], str]:
@@ -188,8 +189,8 @@ class RareRole(HeadMeasure):
         known = {"frequencies": file or "dictionary", "seed": options.seed}
         return {**prepared_rare(models, first, options), **known}
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
-        tokens = rare_tokens(models.reader, self.options, prepared)
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+        tokens = rare_tokens(models.reader, self.options, tally.known)
         if tokens is None:
             return
         encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
@@ -200,20 +201,20 @@ class RareRole(HeadMeasure):
                 for hits, seen, rows in rare_rows(batch, tokens):
                     tally.add(f"{name}/{hits}", seen.attention, rows)
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         shares = tally.means("as it is/rarest/tokens")
         threshold, top = self.options.rare_threshold, self.options.rare_top
         if not shares:
             reason = f"the rarest token of every sentence is among the {top} most frequent"
-            why = prepared.get("unusable", f"{reason}; {FEWER}")
+            why = tally.known.get("unusable", f"{reason}; {FEWER}")
             warnings.warn(f"no rare-token roles: {why}", stacklevel=2)
             return Finding()
         examined = tally.rows("as it is/rarest/sentences").values()
         settings = {
-            "frequencies": prepared["frequencies"],
+            "frequencies": tally.known["frequencies"],
             "rare-top": top,
             "rare-sentences": max(int(cases) for _, cases in examined),
-            "seed": prepared["seed"],
+            "seed": tally.known["seed"],
             "rare": threshold,
         }
         roles = {head: role("rare", "rare", share, threshold) for head, share in shares.items()}

@@ -12,7 +12,7 @@ from fairseq_normalign.attention.lrp_rules import Contributions, contributions, 
 from fairseq_normalign.attention.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
 from fairseq_normalign.heads.rare_tokens import (
     FIRST_PAIRS,
     RareTokens,
@@ -43,9 +43,9 @@ class Relevance(HeadMeasure):
     def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
         return prepared_rare(models, first, self.options)
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         options = self.options
-        tokens = rare_tokens(models.reader, options, prepared)
+        tokens = rare_tokens(models.reader, options, tally.known)
         for numbered in numbered_batches(pairs.values(), max_tokens=options.max_tokens):
             batch = [pair for _, pair in numbered]
             explained = relevances(
@@ -65,7 +65,7 @@ class Relevance(HeadMeasure):
                 if influence is not None:
                     tally.join("influence.sum", [influence, 1])
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
+    def finding(self, tally: Tally) -> Finding:
         deviation = {}
         for name, distance in tally.arrays.items():
             if name.endswith(".high"):

@@ -68,7 +68,6 @@ class RoleComparison(Result):
             list(counts[0]),
             [list(of_model.values()) for of_model in counts],
             decimals=0,
-            numbers=True,
             absent="not measured",
             name=f"{kind}.functions",
         )

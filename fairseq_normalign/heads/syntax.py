@@ -18,7 +18,7 @@ from fairseq_normalign.heads.attention_pass import Tally, recorded_heads
 from fairseq_normalign.heads.attention_scores import favourite, position_counts
 from fairseq_normalign.heads.head_scores import MARGINS
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs, heads_of
+from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
@@ -109,11 +109,12 @@ def branching(gold: Sequence[int], offset: int) -> int:
 
 
 class Relation(NamedTuple):
-    """The other ends of a relation, in one direction, and the best relative position for them."""
+    """The other ends of a relation, in one direction: where they are, and which heads find them."""
 
     cases: int = 0
     offset: int = 0  # the most frequent relative position of the other end
     baseline: float = 0.0  # its share
+    accuracies: Mapping[Head, float] = {}  # how often the maximum of a word is the other end
 
     def is_found(self, accuracy: float, margin: str) -> bool:
         """Whether an accuracy is above the baseline by a margin; see ``head_scores.MARGINS``."""
@@ -158,8 +159,8 @@ class Syntax(HeadMeasure):
         models.reader.examine(self.pairs(models, first)[0], "treebank")
         return {"trees": len(self.options.trees)}
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs, prepared: Known) -> None:
-        if not heads_of(prepared, "encoder"):
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+        if not tally.of_kind("encoder"):
             return
         encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
         run = partial(_weights_between_words, encoder)
@@ -167,59 +168,52 @@ class Syntax(HeadMeasure):
         for line, of_tree in zip(pairs, weights, strict=True):
             add_tree(tally, of_tree, self.options.trees[line])
 
-    def finding(self, tally: Tally, prepared: Known) -> Finding:
-        heads = heads_of(prepared, "encoder")
+    def finding(self, tally: Tally) -> Finding:
+        heads = tally.of_kind("encoder")
         if not heads:
             warnings.warn("no syntactic roles: the encoder has no heads left", stacklevel=2)
             return Finding()
-        found = relations(tally)
+        found = relations(tally, heads)
         for relation in RELATIONS:
             if not found[DIRECTIONS[0].format(relation)].cases:
                 text = f"{self.options.trees_name}: no sentence has the relation {relation!r}"
                 warnings.warn(text, stacklevel=2)
-        scores, branching = attachment_scores(tally)
-        accurate = {}
-        for name, shares in accuracies(tally).items():
-            accurate[name] = dict(zip(heads, shares, strict=True))
-        trees = ", ".join(f"{name} {100 * uas:.1f}" for name, uas in branching.items())
+        scores, baselines = attachment_scores(tally)
+        trees = ", ".join(f"{name} {100 * uas:.1f}" for name, uas in baselines.items())
         note = Note(f"UAS in % of trees without attention: {trees}.")
         margin = self.options.syntactic_margin
         return Finding(
             dict(zip(heads, scores, strict=True)),
-            {"trees": prepared["trees"], "margin": margin},
-            syntactic_roles(found, accurate, margin),
-            blocks=[*relation_tables(found, accurate), note],
+            {"trees": tally.known["trees"], "margin": margin},
+            syntactic_roles(found, margin),
+            blocks=[*relation_tables(found), note],
         )
 
 
-Accuracies = Mapping[str, Mapping[Head, float]]  # by relation and direction
-
-
 def syntactic_roles(
-    found: Mapping[str, Relation], accurate: Accuracies, margin: str
+    found: Mapping[str, Relation], margin: str
 ) -> dict[Head, list[tuple[str, str]]]:
     """The relations that each head finds, labelled with accuracy and baseline in %."""
     roles: dict[Head, list[tuple[str, str]]] = {}
-    for name, by_head in accurate.items():
-        for head, accuracy in by_head.items():
-            if found[name].is_found(accuracy, margin):
-                label = f"{name} {100 * accuracy:.0f}/{100 * found[name].baseline:.0f}"
+    for name, relation in found.items():
+        for head, accuracy in relation.accuracies.items():
+            if relation.is_found(accuracy, margin):
+                label = f"{name} {100 * accuracy:.0f}/{100 * relation.baseline:.0f}"
                 roles.setdefault(head, []).append(("syntactic", label))
     return roles
 
 
-def relation_tables(found: Mapping[str, Relation], accurate: Accuracies) -> list[Block]:
+def relation_tables(found: Mapping[str, Relation]) -> list[Block]:
     """Each relation and direction: cases, the baseline, and the best head; and all accuracies."""
     rows: Rows = []
     every: Rows = []
-    for name, (cases, offset, baseline) in found.items():
+    for name, (cases, offset, baseline, accuracies) in found.items():
         best: list[Cell] = [None] * 4
         if cases:
-            by_head = accurate[name]
-            head = max(by_head, key=by_head.__getitem__)
-            best = [100 * baseline, f"{offset:+d}", 100 * by_head[head], str(head)]
-            every += [[str(head), name, 100 * share] for head, share in by_head.items()]
+            head = max(accuracies, key=accuracies.__getitem__)
+            best = [100 * baseline, f"{offset:+d}", 100 * accuracies[head], str(head)]
         rows.append([name, cases, *best])
+        every += [[str(head), name, 100 * share] for head, share in accuracies.items()]
     columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
     of_heads = ["head", "relation", "accuracy %"]
     return [
@@ -247,25 +241,18 @@ def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:
     tally.join("words.sum", [len(tree.words) - 1])
 
 
-def relations(tally: Tally) -> dict[str, Relation]:
-    """Of every relation and direction, how often it was there, and where."""
+def relations(tally: Tally, heads: Sequence[Head]) -> dict[str, Relation]:
+    """Of every relation and direction, how often it was there, and where, and who found it."""
     found = {}
     for relation, way in product(RELATIONS, DIRECTIONS):
         name = way.format(relation)
         found[name] = Relation()
         if f"{name}.offsets.sum" in tally.arrays:
             (counts,) = tally.arrays[f"{name}.offsets.sum"]
-            found[name] = Relation(int(counts.sum()), *favourite(counts))
+            shares = (tally.arrays[f"{name}.hits.sum"] / counts.sum()).tolist()
+            accuracies = dict(zip(heads, shares, strict=True))
+            found[name] = Relation(int(counts.sum()), *favourite(counts), accuracies)
     return found
-
-
-def accuracies(tally: Tally) -> dict[str, list[float]]:
-    """How often the maximum of a word is the other end of its relation, for each head, (H,)."""
-    shares = {}
-    for name, (cases, _, _) in relations(tally).items():
-        if cases:
-            shares[name] = (tally.arrays[f"{name}.hits.sum"] / cases).tolist()
-    return shares
 
 
 def attachment_scores(tally: Tally) -> tuple[list[float], dict[str, float]]:

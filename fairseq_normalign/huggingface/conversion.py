@@ -7,16 +7,14 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import real_path, remove_leftovers
 from fairseq_normalign.host.checkpoint import check_finite, check_fit, save
-from fairseq_normalign.huggingface.converted import DIR, MODEL, Converted, Files
+from fairseq_normalign.huggingface.converted import MODEL, Converted, Files
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.marian import convert_marian
 from fairseq_normalign.huggingface.masked import convert_bert, convert_roberta
@@ -65,15 +63,16 @@ def import_folder(path: str, output: str) -> Written:
         save(checkpoint, str(part / MODEL))
     notes = list(converted.notes)
     if converted.left_out:
-        notes.append(f"left out: {_parts(converted.left_out)}")
-    count = _count(converted.parameters)
+        # The parts of the model that these parameters belong to.
+        endings = r"\.(dense|weight|bias|out_proj|LayerNorm).*"
+        parts = dict.fromkeys(re.sub(endings, "", name) for name in converted.left_out)
+        notes.append(f"left out: {', '.join(parts)}")
+    # What is shared is counted once; fairseq's numbers of its layout are no parameters.
+    tensors = [v for name, v in converted.parameters.items() if not name.endswith(".version")]
+    count = sum({id(values): values.numel() for values in tensors}.values())
     title = f"{folder.config['model_type']}, {count:,} parameters, as {converted.options.arch}"
-    paths = {name: str(Path(output) / name) for name in (MODEL, *converted.files)}
-    paths[DIR] = str(Path(output))
-    commands = []
-    for words in converted.commands:
-        commands.append(shlex.join(paths.get(word, word) for word in words))
-    return Written(title, notes, commands)
+    place = shlex.quote(str(Path(output)))
+    return Written(title, notes, [text.replace("{dir}", place) for text in converted.commands])
 
 
 def _converted(folder: HuggingFaceFolder) -> Converted:
@@ -81,41 +80,26 @@ def _converted(folder: HuggingFaceFolder) -> Converted:
     try:
         kind = folder.config.get("model_type")
         if str(kind) not in ARCHITECTURES:
-            classes = ", ".join(folder.config.get("architectures") or [])
             raise InputError(
-                f"{folder}: its architecture is {kind!r}{f' ({classes})' if classes else ''}; "
-                f"expected one of: {', '.join(ARCHITECTURES)}"
+                f"{folder}: model_type {kind!r} is not supported; supported: "
+                f"{', '.join(ARCHITECTURES)}"
             )
         return ARCHITECTURES[str(kind)](folder)
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"{folder}: damaged, or no folder of one model ({reason})") from None
-
-
-def _count(parameters: Mapping[str, Tensor]) -> int:
-    """How many numbers there are; what is shared is counted once."""
-    shared = {}
-    for name, values in parameters.items():
-        if not name.endswith(".version"):  # of fairseq's layout: no parameter
-            shared[id(values)] = values.numel()
-    return sum(shared.values())
-
-
-def _parts(names: Sequence[str]) -> str:
-    """The parts of a model that parameters belong to."""
-    parts = [re.sub(r"\.(dense|weight|bias|out_proj|LayerNorm).*", "", name) for name in names]
-    return ", ".join(dict.fromkeys(parts))
+        raise InputError(
+            f"{folder}: damaged or half-downloaded ({reason}); download it again"
+        ) from None
 
 
 def refuse_used(output: str) -> None:
     """Refuses the name of a folder that cannot be made, or has files in it."""
     target = Path(output)
-    if target.name in ("", ".."):
-        raise InputError(f"{output or repr(output)}: expected the name of a new folder")
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise InputError(f"{output}: is there already; expected the name of a new folder")
+    is_empty = target.is_dir() and not any(target.iterdir())
+    if target.name in ("", "..") or (target.exists() and not is_empty):
+        raise InputError(f"{output!r}: exists already; pass a new folder")
     if not target.parent.is_dir():
         raise InputError(f"{output}: cannot be written: no such directory")
 

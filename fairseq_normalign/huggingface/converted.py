@@ -17,7 +17,6 @@ from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 MODEL = "model.pt"  # what the checkpoint is called
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 RESERVED = PAD + 1  # rows of fairseq's table of positions that no token has
-DIR = "DIR"  # stands for the folder that is written, in commands
 FILLERS = 128  # at most so many rows fill embeddings up, as to a multiple of 128
 Files = dict[str, str | bytes]  # contents by name
 
@@ -28,7 +27,7 @@ class Converted(NamedTuple):
     options: Namespace
     parameters: dict[str, Tensor]
     files: Files  # all but the checkpoint, dictionaries among them
-    commands: list[list[str]]  # what a user does next; DIR and names of files become their paths
+    commands: list[str]  # what a user does next; {dir} becomes the folder that is written
     left_out: list[str]  # Hugging Face's names of parameters that are not needed
     notes: list[str]  # what a user should know
 
@@ -57,20 +56,18 @@ class Parameters:
 
     def take(self, name: str, *shape: int) -> Tensor:
         """A parameter of the shape that the configuration promises; it may stay in its file."""
-        if name not in self.by_name:
-            raise InputError(
-                f"{self.where}: has no parameter {name!r}, which its configuration promises"
-            )
-        values = self.by_name[name]
+        values = self.by_name.get(name)
+        if values is None:
+            raise InputError(f"{self.where}: no parameter {name!r}, which its options call for")
         if values.shape != shape:
             raise InputError(
-                f"{self.where}: {name!r} has the shape {tuple(values.shape)}; by its configuration "
-                f"expected {shape}"
+                f"{self.where}: {name!r} has the shape {tuple(values.shape)}; its options call for "
+                f"{shape}"
             )
         if values.dtype not in PRECISIONS:
             raise InputError(
-                f"{self.where}: {name!r} has numbers of the kind {values.dtype}; expected a model "
-                "in full precision, not a quantised one"
+                f"{self.where}: {name!r} has numbers of type {values.dtype}; quantized models are "
+                "not supported"
             )
         self.taken.add(name)
         return values.float() if values.dtype == torch.float64 else values
@@ -128,26 +125,24 @@ def vocabulary(
         special: the rows of <s>, <pad>, </s> and <unk>.
         fillers: how many rows may have no name.
     """
-    names = [_filler(row, numbers) for row in range(size)]
+    names = []
+    for row in range(size):
+        name = f"madeupword{row:04d}"
+        names.append(f"{name}_" if name in numbers else name)
     for name, number in [*numbers.items(), *zip(SPECIAL, special, strict=True)]:
         if type(number) is not int or not 0 <= number < size:
-            raise InputError(f"{folder}: {name!r} has the number {number}; the model knows {size}")
+            raise InputError(
+                f"{folder}: token {name!r} has the number {number}, but the model has {size} "
+                "embeddings; use the tokenizer of this model"
+            )
         # fairseq's dictionary has blanks after names, and its own names for the first four.
         if name and not re.search("[ \r\n]", name) and name not in SPECIAL:
             names[number] = name
     unnamed = size - len(set(numbers.values()))
     if unnamed > fillers:
         raise InputError(
-            f"{folder}: its tokeniser names {size - unnamed} of the {size} tokens that the model "
-            "knows; expected the tokeniser of the model"
+            f"{folder}: its tokenizer names {size - unnamed} of the model's {size} tokens; use the "
+            "tokenizer of this model"
         )
     others = [row for row in range(size) if row not in special]
     return Vocabulary(names, [*special, *others])
-
-
-def _filler(row: int, numbers: Mapping[str, int]) -> str:
-    """The name of a row that has none, as fairseq's fillers, unless a piece is called so."""
-    name = f"madeupword{row:04d}"
-    while name in numbers:
-        name += "_"
-    return name

@@ -33,12 +33,14 @@ from fairseq_normalign.host.trust import task_options_of
 from fairseq_normalign.huggingface.conversion import Written, refuse_used, whole_folder
 from fairseq_normalign.huggingface.converted import RESERVED, Files, Parameters
 from fairseq_normalign.huggingface.translation import (
+    DROPOUTS,
     EMBEDDINGS,
     FUNCTIONS,
     HEAD,
     OUTPUT,
     SHARED,
     SIDES,
+    SIZES,
     layer_parameters,
 )
 from fairseq_normalign.names import ALL, KINDS, all_heads, parse_heads
@@ -54,11 +56,19 @@ CLASSES = {
 # LayerNorms beside those of layers.
 NORMS = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", "layernorm_embedding"]}
 # By whether layers are normalised before, positions learned, and embeddings normalised.
-FORMATS = {
+FORMATS: dict[tuple[bool, ...], str] = {
     (False, True, False): "marian",
     (False, False, False): "marian",
     (True, False, False): "m2m_100",
     (True, True, True): "mbart",
+}
+# Options of fairseq that no format has.
+UNSUPPORTED = {
+    "gate_heads": "gates; fold them first: normalign prune --keep all",
+    "no_cross_attention": "no attention to the source",
+    "cross_self_attention": "attention to source and target in one",
+    "no_token_positional_embeddings": "no positions",
+    "adaptive_softmax_cutoff": "an adaptive softmax",
 }
 NO_FORMAT = "Hugging Face has no format for it"
 Config = dict[str, Any]
@@ -84,7 +94,7 @@ def export_folder(path: str, data: str, output: str) -> Written:
     said = task_options_of(path, state)
     if said.get("task") == MULTILINGUAL and kind != "marian":
         notes.append(
-            "its tokeniser is that of the folder that it was imported from: copy its files"
+            "no tokenizer was written: copy the files of the folder that it was imported from"
         )
     else:
         files.update(_tokeniser(path, said, Path(data), config, notes))
@@ -99,32 +109,23 @@ def _json(value: Any) -> str:
 
 def _format(path: str, options: Namespace) -> str:
     """The format that holds a model; what none of them can hold is told, all at once."""
-    said = vars(options)
-    before = {bool(said.get(f"{side}_normalize_before")) for side in SIDES}
-    learned = {bool(said.get(f"{side}_learned_pos")) for side in SIDES}
-    over_embeddings = bool(said.get("layernorm_embedding"))
-    kind = FORMATS.get((max(before), max(learned), over_embeddings), "")
-    is_marian = kind in ("marian", "")
-    function = said.get("activation_fn", "relu")
-    is_apart = options.encoder_embed_dim != options.decoder_embed_dim
-    problems = {
-        "gates; fold them first: normalign prune --keep all": said.get("gate_heads"),
-        "no attention to the source": said.get("no_cross_attention"),
-        "attention to source and target in one": said.get("cross_self_attention"),
-        "no positions": said.get("no_token_positional_embeddings"),
-        "an adaptive softmax": said.get("adaptive_softmax_cutoff"),
-        "an encoder and a decoder of different widths": is_apart,
-        f"the activation function {function}": function not in FUNCTIONS.values(),
-        "an encoder and a decoder that differ in positions or in normalisation": (
-            len(before) + len(learned) > 2
-        ),
-        "positions and LayerNorms that no format has together": not kind,
-        f"embeddings that are not all shared, as {CLASSES.get(kind)} has them": (
-            not is_marian and not options.share_all_embeddings
-        ),
-        "a bias of the logits": kind == "m2m_100" and said.get("logits_bias"),
-    }
-    found = [what for what, is_so in problems.items() if is_so]
+    found = [what for name, what in UNSUPPORTED.items() if getattr(options, name, None)]
+    layouts = []
+    for side in SIDES:
+        names = (f"{side}_normalize_before", f"{side}_learned_pos", "layernorm_embedding")
+        layouts.append(tuple(bool(getattr(options, name, False)) for name in names))
+    encoder, decoder = layouts
+    kind = FORMATS.get(encoder, "")
+    is_other_width = options.encoder_embed_dim != options.decoder_embed_dim
+    if not kind or encoder != decoder or is_other_width:
+        found.append("this combination of widths, positions and LayerNorms")
+    function = getattr(options, "activation_fn", "relu")
+    if function not in FUNCTIONS.values():
+        found.append(f"the activation function {function}")
+    if kind in ("m2m_100", "mbart") and not options.share_all_embeddings:
+        found.append(f"embeddings that are not all shared, as in {CLASSES[kind]}")
+    if kind == "m2m_100" and getattr(options, "logits_bias", False):
+        found.append("a bias of the logits")
     if found:
         raise InputError(f"{path}: {NO_FORMAT}: it has {'; '.join(found)}")
     return kind
@@ -154,8 +155,8 @@ def _filled(
             whole[prefix + part] = torch.zeros(shape).index_copy(dim, places, values)
     if len(kept) < len(known):
         notes.append(
-            f"{len(known) - len(kept)} of {len(known)} heads were removed, which the format cannot "
-            "do: they are there as zeros, and the model is as large as before"
+            f"{len(known) - len(kept)} of {len(known)} heads were pruned, which the format cannot "
+            "say: they are written as zeros, and the model is as large as before"
         )
     return whole
 
@@ -171,7 +172,6 @@ def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> 
         "model_type": kind,
         "is_encoder_decoder": True,
         "vocab_size": source,
-        "d_model": options.encoder_embed_dim,
         "activation_function": functions[said.get("activation_fn", "relu")],
         "scale_embedding": not said.get("no_scale_embedding"),
         "max_position_embeddings": min(options.max_source_positions, options.max_target_positions),
@@ -181,12 +181,11 @@ def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> 
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS if said.get("start_with_bos") else EOS,
     }
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
+    for name in DROPOUTS:
         config[name] = said.get(name, 0.0)
+    for ours, theirs in SIZES.items():
+        config[theirs] = said[ours]
     for side in SIDES:
-        config[f"{side}_layers"] = said[f"{side}_layers"]
-        config[f"{side}_ffn_dim"] = said[f"{side}_ffn_embed_dim"]
-        config[f"{side}_attention_heads"] = said[f"{side}_attention_heads"]
         config[f"{side}_layerdrop"] = 0.0
     if kind == "marian":
         config["decoder_vocab_size"] = target
@@ -224,10 +223,7 @@ def _tensors(
         tensors["final_logits_bias"] = bias[None]
     unknown = [name for name in taken.left() if not name.endswith("coder.version")]
     if unknown:
-        raise InputError(
-            f"{path}: {NO_FORMAT}: it has the parameter {unknown[0]!r}; expected those of "
-            f"{CLASSES[kind]}"
-        )
+        raise InputError(f"{path}: {NO_FORMAT}: {CLASSES[kind]} has no parameter {unknown[0]!r}")
     return {name: values.contiguous() for name, values in tensors.items()}
 
 
@@ -259,8 +255,8 @@ def _tokeniser(
             languages = list(infer_language_pair(str(data)))
         if None in languages:
             raise InputError(
-                f"{path}: does not name its languages, and {data} has no binarised data that "
-                "would; expected --data with the folder that it was trained on"
+                f"{path}: does not name its languages; pass --data with the folder of the "
+                "binarized data that it was trained on"
             )
         names = [f"dict.{language}.txt" for language in languages]
     files: Files = {"vocab.json": _numbers(path, data / names[0], config["vocab_size"])}
@@ -271,8 +267,8 @@ def _tokeniser(
     models = _sentencepiece_models(data)
     if not models:
         notes.append(
-            "it has no tokeniser: expected one SentencePiece model beside the dictionaries, or a "
-            f"{READING} that names them"
+            "no tokenizer was written: there is not one SentencePiece model beside the "
+            f"dictionaries, nor a {READING} that names them"
         )
         return files
     files["source.spm"], files["target.spm"] = (model.read_bytes() for model in models)
@@ -290,10 +286,13 @@ def _tokeniser(
 def _generation(config: Config) -> Config:
     """How to search: padding is never generated."""
     names = ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id")
-    settings: dict[str, Any] = {name: config[name] for name in names}
-    longest = config["max_position_embeddings"]
-    settings.update(forced_eos_token_id=EOS, bad_words_ids=[[PAD]])
-    return {**settings, "max_length": longest, "num_beams": SEARCH["beam"]}
+    return {
+        **{name: config[name] for name in names},
+        "forced_eos_token_id": EOS,
+        "bad_words_ids": [[PAD]],
+        "max_length": config["max_position_embeddings"],
+        "num_beams": SEARCH["beam"],
+    }
 
 
 def _numbers(path: str, file: Path, size: int) -> str:
@@ -305,7 +304,7 @@ def _numbers(path: str, file: Path, size: int) -> str:
         dictionary = Dictionary.load(str(file))
     if len(dictionary) != size:
         raise InputError(
-            f"{file}: has {len(dictionary)} types, and the model {size}; of another model?"
+            f"{file}: {len(dictionary)} types, but the model has {size}; is it of another model?"
         )
     return _json(dictionary.indices)
 
@@ -315,12 +314,14 @@ def _sentencepiece_models(data: Path) -> list[Path]:
     if not has_reading(data):
         found = [*data.glob("*.model"), *data.glob("*.spm")]
         return found * 2 if len(found) == 1 else []
-    told = Namespace(sentencepiece_model=None)
-    apply_reading(told, data)
-    options = [f"{side}_sentencepiece_model" for side in ("source", "target")]
-    names = [getattr(told, option, None) or told.sentencepiece_model for option in options]
-    models = [] if None in names else [Path(name) for name in names]
-    for model in models:
-        if not model.is_file():
-            raise InputError(f"{model}: no such file; expected a SentencePiece model")
+    reading = Namespace(sentencepiece_model=None)
+    apply_reading(reading, data)
+    models = []
+    for option in ("source_sentencepiece_model", "target_sentencepiece_model"):
+        name = getattr(reading, option, None) or reading.sentencepiece_model
+        if name is None:
+            return []
+        if not Path(name).is_file():
+            raise InputError(f"{name}: no such SentencePiece model, which {READING} names")
+        models.append(Path(name))
     return models

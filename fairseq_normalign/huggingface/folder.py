@@ -38,20 +38,14 @@ class HuggingFaceFolder:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
-        if not self.path.is_dir():
-            raise InputError(f"{path}: no such directory; {FOLDER}")
         if not self.has("config.json"):
-            raise InputError(f"{path}: has no config.json; {self._hint()}")
+            hint = FOLDER
+            for snapshot in sorted(self.path.glob("snapshots/*/config.json")):
+                hint = f"use the folder in the cache that has one: {snapshot.parent}"
+            if self.has("adapter_config.json"):
+                hint = "it is an adapter (LoRA): merge it with its base model first"
+            raise InputError(f"{path}: no config.json in this folder; {hint}")
         self.config = self.json("config.json")
-
-    def _hint(self) -> str:
-        """What to name instead of a folder without a model."""
-        if self.has("adapter_config.json"):
-            return "it is an adapter (LoRA): merge it with its base model first"
-        snapshots = sorted(self.path.glob("snapshots/*/config.json"))
-        if snapshots:
-            return f"expected the folder in the cache that has: {snapshots[0].parent}"
-        return FOLDER
 
     def __str__(self) -> str:
         return str(self.path)
@@ -64,24 +58,24 @@ class HuggingFaceFolder:
         path = self.path / name
         if path.is_file():
             with path.open("rb") as file:
-                start = file.read(len(POINTER))
-            if start == POINTER:
-                raise InputError(
-                    f"{path}: is a pointer to a file that git-lfs has; run: git lfs pull"
-                )
+                if file.read(len(POINTER)) == POINTER:
+                    raise InputError(f"{path}: a git-lfs pointer, not the file; run: git lfs pull")
         return path
 
     def json(self, name: str) -> dict[str, Any]:
         return read_json(self.file(name), OF_FOLDER)
 
+    def optional_json(self, name: str) -> dict[str, Any]:
+        return self.json(name) if self.has(name) else {}
+
     @functools.cached_property
     def tokenizer(self) -> dict[str, Any]:
         """``tokenizer.json``, which newer folders have instead of files of the vocabulary."""
-        return self.json("tokenizer.json") if self.has("tokenizer.json") else {}
+        return self.optional_json("tokenizer.json")
 
     @functools.cached_property
     def tokenizer_config(self) -> dict[str, Any]:
-        return self.json(CONFIGURATION) if self.has(CONFIGURATION) else {}
+        return self.optional_json(CONFIGURATION)
 
     def parameters(self) -> dict[str, Tensor]:
         """The model's tensors by Hugging Face's names."""
@@ -90,20 +84,17 @@ class HuggingFaceFolder:
             raise InputError(
                 f"{self.path}: no weights ({SAFETENSORS} or {PICKLE}); is the download complete?"
             )
-        name = stored[0]
-        if not name.endswith(".json"):
-            return self._read(name)
-        places = self.json(name).get("weight_map")
-        if not isinstance(places, dict) or not places:
-            raise InputError(f"{self.path / name}: has no weight_map; {FOLDER}")
+        files = [stored[0]]
+        if stored[0].endswith(".json"):
+            files = list(dict.fromkeys(self.json(stored[0])["weight_map"].values()))
         parameters: dict[str, Tensor] = {}
-        for file in dict.fromkeys(map(str, places.values())):
+        for name in files:
             # A name that leads out of the folder is none of ours.
-            if Path(file).name != file or not self.has(file):
+            if Path(name).name != name or not self.has(name):
                 raise InputError(
-                    f"{self.path / name}: {file!r} is not beside it; is the download complete?"
+                    f"{self.path / stored[0]}: names {name!r}, which is not beside it; download it"
                 )
-            parameters.update(self._read(file))
+            parameters.update(self._read(name))
         return parameters
 
     def _read(self, name: str) -> dict[str, Tensor]:
@@ -114,10 +105,9 @@ class HuggingFaceFolder:
             parameters = unpickle(str(path), mapped=True, load=load_tensors)
         except InputError as error:
             raise InputError(str(error).replace(FROM_FAIRSEQ, "expected PyTorch tensors")) from None
-        for key, value in parameters.items():
-            is_plain = isinstance(value, Tensor) and value.layout is torch.strided
-            if not isinstance(key, str) or not is_plain or value.is_meta:
-                raise InputError(f"{path}: {key!r} is no tensor; expected PyTorch tensors by name")
+        for value in parameters.values():
+            if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_meta:
+                raise InputError(f"{path}: holds more than tensors; expected PyTorch tensors")
         return parameters
 
 
@@ -136,12 +126,11 @@ def check_settings(
     for name, values in usual.items():
         known = list(values)
         if config.get(name, known[0]) not in known:
-            odd.append(name)
+            odd.append(f"{name} is {config[name]!r}")
     for name in sizes:
         size = config.get(name)
         largest = MOST_POSITIONS if name == "max_position_embeddings" else LARGEST
         if type(size) is not int or not 1 <= size <= largest:
-            odd.append(name)
+            odd.append(f"{name} is {size!r}")
     if odd:
-        told = "; ".join(f"{name} is {config.get(name)!r}" for name in odd)
-        raise InputError(f"{folder}: its config.json has what is not supported: {told}")
+        raise InputError(f"{folder}: config.json has unsupported settings: {'; '.join(odd)}")

@@ -73,19 +73,19 @@ def convert_marian(folder: HuggingFaceFolder) -> Converted:
     )
     options.source_lang, options.target_lang = _languages(folder)
     dictionaries = [f"dict.{options.source_lang}.txt", f"dict.{options.target_lang}.txt"]
-    notes = []
+    notes = list(search.notes)
     codes = LAYOUTS["marian"].languages(source.names)  # as in ``>>fra<< Good morning.``
     if codes:
         options.task, options.language_codes, options.target_lang = MULTILINGUAL, "marian", None
         dictionaries = [DICTIONARY, DICTIONARY if target is source else TARGET_DICTIONARY]
-        notes = [f"{len(codes)} target languages: {listed(codes)}"]
+        notes.insert(0, f"{len(codes)} target languages: {listed(codes)}")
     files: Files = {dictionaries[0]: source.dictionary(), dictionaries[1]: target.dictionary()}
     for name in SPM.values():
         files[name], _ = read_pieces(folder, name)
     names = {f"{side}_sentencepiece_model": name for side, name in SPM.items()}
     files.update(reading_file(bpe="sentencepiece", **names))
     commands = translation_commands(options, search, SPM["source"])
-    return Converted(options, state, files, commands, parameters.left(), [*notes, *search.notes])
+    return Converted(options, state, files, commands, parameters.left(), notes)
 
 
 def _vocabularies(folder: HuggingFaceFolder) -> tuple[Vocabulary, Vocabulary]:
@@ -103,20 +103,17 @@ def _vocabulary(
     folder: HuggingFaceFolder, file: str, models: Sequence[str], size: int
 ) -> Vocabulary:
     numbers = folder.json(file)
-    if len(set(numbers.values())) < len(numbers):
-        raise InputError(f"{folder.path / file}: two pieces have the same number")
     for name in models:
         check_fits(folder, name, numbers)
     config: dict[str, Any] = folder.config
     eos, pad, start = (config[f"{name}_token_id"] for name in ("eos", "pad", "decoder_start"))
-    told = [numbers.get("</s>"), numbers.get("<pad>", pad)]
-    if told != [eos, pad]:
+    marks = [numbers.get("</s>"), numbers.get("<pad>", pad)]
+    is_unique = len(set(numbers.values())) == len(numbers)
+    if marks != [eos, pad] or not is_unique or "<unk>" not in numbers:
         raise InputError(
-            f"{folder.path / file}: '</s>' and '<pad>' have the numbers {told}; by config.json "
-            f"expected {[eos, pad]}"
+            f"{folder.path / file}: not the vocabulary of this model: tokens share numbers, it "
+            "lacks <unk>, or config.json has other numbers for </s> and <pad>"
         )
-    if "<unk>" not in numbers:
-        raise InputError(f"{folder.path / file}: has no '<unk>', which unknown pieces become")
     bos = numbers.get("<s>", pad) if start == eos else start
     return vocabulary(folder, numbers, size, [bos, pad, eos, numbers["<unk>"]])
 

@@ -1,7 +1,7 @@
 """BERT and RoBERTa of Hugging Face as fairseq's RoBERTa, or as our ``bert_normalign``.
 
 Word embeddings are put in fairseq's order: <s>, <pad>, </s> and <unk> first, all others as they
-were. Positions start behind the padding's, as fairseq counts. The head that guesses words is kept
+were. Positions start behind the padding's, as fairseq counts. The head that predicts words is kept
 where the folder has one. What reads a whole sentence or solves another task is left out: the
 pooler, the guess of the next sentence, classifiers. No hidden state depends on them.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,7 +21,6 @@ from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.text_options import reading_file
 from fairseq_normalign.host.wordpiece import CONFIGURATION
 from fairseq_normalign.huggingface.converted import (
-    DIR,
     RESERVED,
     Converted,
     Files,
@@ -68,10 +67,9 @@ class Family(NamedTuple):
     """In what BERT and RoBERTa differ."""
 
     prefix: str  # of parameters, where the model has a head
-    head: tuple[str, str]  # names in the head that guesses words: a linear map and a LayerNorm
+    head: tuple[str, str]  # names in the head that predicts words: a linear map and a LayerNorm
     decoder: str  # name of the head's own word embeddings
-    special: Sequence[str]  # what they call fairseq's first four tokens
-    mask: str
+    special: Sequence[str]  # what they call fairseq's first four tokens, and the mask
     task: str
     first_position: int  # row of the position of the first token
 
@@ -80,8 +78,7 @@ BERT = Family(
     prefix="bert.",
     head=("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
     decoder="cls.predictions.decoder",
-    special=("[CLS]", "[PAD]", "[SEP]", "[UNK]"),
-    mask="[MASK]",
+    special=("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"),
     task="masked_lm_normalign",
     first_position=0,
 )
@@ -89,8 +86,7 @@ ROBERTA = Family(
     prefix="roberta.",
     head=("lm_head.dense", "lm_head.layer_norm"),
     decoder="lm_head.decoder",
-    special=SPECIAL,
-    mask="<mask>",
+    special=(*SPECIAL, "<mask>"),
     task="masked_lm",
     first_position=2,  # behind that of the padding
 )
@@ -104,20 +100,17 @@ def convert_bert(folder: HuggingFaceFolder) -> Converted:
     files: Files = {
         "vocab.txt": "".join(f"{piece}\n" for piece in pieces),
         CONFIGURATION: json.dumps(case, indent=2) + "\n",
+        **reading_file(bpe="bert", bpe_vocab_file="vocab.txt"),
     }
     notes = []
-    if "do_lower_case" not in case and _has_capitals(pieces):
+    # Names such as [CLS] are no words.
+    has_capitals = any(piece != piece.lower() and piece[0] != "[" for piece in pieces)
+    if "do_lower_case" not in case and has_capitals:
         notes.append(
             "its vocabulary has capital letters, but no file says that text keeps its case: text "
             "is lowercased unless --bpe-cased is given"
         )
-    files.update(reading_file(bpe="bert", bpe_vocab_file="vocab.txt"))
     return _convert(folder, BERT, _words(folder, pieces, BERT), files, notes)
-
-
-def _has_capitals(pieces: Iterable[str]) -> bool:
-    """Whether a vocabulary tells letters by their case; names such as [CLS] are no words."""
-    return any(piece != piece.lower() and not piece.startswith("[") for piece in pieces)
 
 
 def convert_roberta(folder: HuggingFaceFolder) -> Converted:
@@ -126,16 +119,15 @@ def convert_roberta(folder: HuggingFaceFolder) -> Converted:
     check_settings(folder, {**SETTINGS, "pad_token_id": (ROBERTA.first_position - 1,)}, SIZES)
     numbers, merges = byte_level_bpe(folder)
     words = _words(folder, numbers, ROBERTA)
-    symbols = [name if name == ROBERTA.mask else str(row) for row, name in enumerate(words.names)]
+    symbols = [name if name == "<mask>" else str(row) for row, name in enumerate(words.names)]
     files: Files = {
         "encoder.json": json.dumps(numbers) + "\n",
         "vocab.bpe": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
+        **reading_file(bpe="gpt2", gpt2_encoder_json="encoder.json", gpt2_vocab_bpe="vocab.bpe"),
     }
     notes = []
     if folder.tokenizer_config.get("add_prefix_space"):
-        notes.append("its tokeniser puts a blank before the first word, which --bpe gpt2 does not")
-    names = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}
-    files.update(reading_file(bpe="gpt2", **names))
+        notes.append("its tokenizer puts a blank before the first word, which --bpe gpt2 does not")
     return _convert(folder, ROBERTA, words._replace(names=symbols), files, notes)
 
 
@@ -143,111 +135,27 @@ def _words(folder: HuggingFaceFolder, numbers: Numbers, family: Family) -> Vocab
     """The rows of the word embeddings, any number of which may have no name."""
     tokens = {**numbers, **added_tokens(folder)}
     last_names = {number: name for name, number in tokens.items()}
-    for name in (*family.special, family.mask):
+    for name in family.special:
         if name not in tokens or last_names[tokens[name]] != name:
             raise InputError(f"{folder}: its vocabulary has no {name!r}")
-    special = [tokens[name] for name in family.special]
+    special = [tokens[name] for name in family.special[: len(SPECIAL)]]
     if family is BERT:
-        tokens.pop(ROBERTA.mask, None)  # which our dictionary of BERT takes for [MASK]
+        tokens.pop("<mask>", None)  # which our dictionary of BERT takes for [MASK]
     size = folder.config["vocab_size"]
     return vocabulary(folder, tokens, size, special, fillers=size)
 
 
 def _convert(
-    folder: HuggingFaceFolder,
-    family: Family,
-    words: Vocabulary,
-    files: Files,
-    notes: list[str],
+    folder: HuggingFaceFolder, family: Family, words: Vocabulary, files: Files, notes: list[str]
 ) -> Converted:
     """The model and its dictionary."""
+    config = folder.config
     parameters = Parameters(str(folder), folder.parameters(), family.prefix)
-    encoder = _embeddings(parameters, folder.config, family, words)
-    encoder.update(_layers(parameters, folder.config))
+    encoder = _encoder(parameters, config, family, words)
     head = _head(parameters, family, words, encoder["embed_tokens.weight"])
-    options = _options(folder, family, encoder, head)
     state = {f"encoder.sentence_encoder.{name}": value for name, value in encoder.items()}
     state.update((f"encoder.lm_head.{name}", value) for name, value in head.items())
-    usual = (*family.special, family.mask)
-    added = [name for name in added_tokens(folder) if name not in usual]
-    if added:
-        notes.insert(0, f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
-    command = ["normalign", "mixing", DIR, "TEXT"]
-    files["dict.txt"] = words.dictionary()
-    return Converted(options, state, files, [command], parameters.left(), notes)
-
-
-def _embeddings(
-    parameters: Parameters, config: Mapping, family: Family, words: Vocabulary
-) -> dict[str, Tensor]:
-    """Of words, positions and segments, and the norm over their sum."""
-
-    def taken(kind: str, size: str) -> Tensor:
-        name = f"embeddings.{kind}_embeddings.weight"
-        return parameters.take(name, config[size], config["hidden_size"])
-
-    of_words = taken("word", "vocab_size")
-    positions = taken("position", "max_position_embeddings")[family.first_position :].float()
-    segments = taken("token_type", "type_vocab_size")
-    embeddings = {"version": torch.tensor([3.0]), "embed_tokens.weight": words.rows(of_words)}
-    if family is BERT:
-        embeddings["embed_segments.weight"] = segments
-    else:  # RoBERTa reads all as the first of them
-        positions = positions + segments[0].float()
-    reserved = torch.zeros(RESERVED, config["hidden_size"])
-    embeddings["embed_positions.weight"] = torch.cat([reserved, positions])
-    names = ("embeddings.LayerNorm", "layernorm_embedding")
-    norm = parameters.weight_and_bias(names[0], config["hidden_size"], ours=names[1])
-    return {**embeddings, **norm}
-
-
-def _layers(parameters: Parameters, config: Mapping) -> dict[str, Tensor]:
-    """The parameters of all layers by fairseq's names."""
-    width, inner = config["hidden_size"], config["intermediate_size"]
-    shapes = {"fc1": (inner, width), "fc2": (width, inner)}
-    state = {}
-    for layer in range(config["num_hidden_layers"]):
-        for theirs, ours in LAYER.items():
-            shape = (width,) if theirs.endswith("LayerNorm") else shapes.get(ours, (width, width))
-            place = f"encoder.layer.{layer}.{theirs}"
-            state.update(parameters.weight_and_bias(place, *shape, ours=f"layers.{layer}.{ours}"))
-    return state
-
-
-def _head(
-    parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor
-) -> dict[str, Tensor]:
-    """The head that guesses words; {} if the folder has none."""
-    size, width = embeddings.shape
-    (dense, norm) = family.head
-    if f"{dense}.weight" not in parameters:
-        return {}
-    head = parameters.weight_and_bias(dense, width, width, ours="dense")
-    head.update(parameters.weight_and_bias(norm, width, ours="layer_norm"))
-    own = f"{family.decoder}.weight"
-    biases = [f"{family.decoder.removesuffix('.decoder')}.bias", f"{family.decoder}.bias"]
-    head["bias"] = words.rows(parameters.first(biases, size))
-    head["weight"] = embeddings
-    if own in parameters:
-        weight = words.rows(parameters.take(own, size, width))
-        if not torch.equal(weight, embeddings):
-            head["weight"] = weight
-    return head
-
-
-def _options(
-    folder: HuggingFaceFolder,
-    family: Family,
-    encoder: Mapping[str, Tensor],
-    head: Mapping[str, Tensor],
-) -> Namespace:
-    """fairseq's options. The architecture is RoBERTa's where it can hold the model."""
-    config = folder.config
-    epsilon = float(config.get("layer_norm_eps", BERT_EPSILON))
-    if not 0 <= epsilon < 1:
-        raise ValueError(f"layer_norm_eps is {epsilon}")
     positions = len(encoder["embed_positions.weight"]) - RESERVED
-    tied = not head or head["weight"] is encoder["embed_tokens.weight"]
     options = Namespace(
         arch="roberta",
         task=family.task,
@@ -262,11 +170,71 @@ def _options(
         attention_dropout=float(config.get("attention_probs_dropout_prob", 0.1)),
         max_positions=positions,
         tokens_per_sample=positions,
-        untie_weights_roberta=not tied,
+        untie_weights_roberta=bool(head) and head["weight"] is not encoder["embed_tokens.weight"],
     )
-    if family is BERT or epsilon != FAIRSEQ_EPSILON or not head:
+    epsilon = float(config.get("layer_norm_eps", BERT_EPSILON))
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"layer_norm_eps is {epsilon}")
+    if family is BERT or epsilon != FAIRSEQ_EPSILON or not head:  # fairseq's own cannot hold it
         options.arch = "bert_normalign"
         options.layer_norm_eps = epsilon
         options.segments = config["type_vocab_size"] if family is BERT else 0
         options.without_lm_head = not head
-    return options
+    added = [name for name in added_tokens(folder) if name not in family.special]
+    if added:
+        notes.insert(0, f"text is not split at added tokens ({len(added)}, first: {added[0]!r})")
+    files["dict.txt"] = words.dictionary()
+    command = "normalign mixing {dir} TEXT --attention encoder"
+    return Converted(options, state, files, [command], parameters.left(), notes)
+
+
+def _encoder(
+    parameters: Parameters, config: Mapping, family: Family, words: Vocabulary
+) -> dict[str, Tensor]:
+    """Embeddings of words, positions and segments, and all layers, by fairseq's names."""
+    width, inner = config["hidden_size"], config["intermediate_size"]
+
+    def table(kind: str, size: str) -> Tensor:
+        return parameters.take(f"embeddings.{kind}_embeddings.weight", config[size], width)
+
+    state = {
+        "version": torch.tensor([3.0]),
+        "embed_tokens.weight": words.rows(table("word", "vocab_size")),
+    }
+    positions = table("position", "max_position_embeddings")[family.first_position :].float()
+    segments = table("token_type", "type_vocab_size")
+    if family is BERT:
+        state["embed_segments.weight"] = segments
+    else:  # RoBERTa reads all as the first of them
+        positions = positions + segments[0].float()
+    state["embed_positions.weight"] = torch.cat([torch.zeros(RESERVED, width), positions])
+    norm = parameters.weight_and_bias("embeddings.LayerNorm", width, ours="layernorm_embedding")
+    state.update(norm)
+    shapes = {"fc1": (inner, width), "fc2": (width, inner)}
+    for layer in range(config["num_hidden_layers"]):
+        for theirs, ours in LAYER.items():
+            shape = (width,) if theirs.endswith("LayerNorm") else shapes.get(ours, (width, width))
+            place = f"encoder.layer.{layer}.{theirs}"
+            state.update(parameters.weight_and_bias(place, *shape, ours=f"layers.{layer}.{ours}"))
+    return state
+
+
+def _head(
+    parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor
+) -> dict[str, Tensor]:
+    """The head that predicts words; {} if the folder has none."""
+    size, width = embeddings.shape
+    dense, norm = family.head
+    if f"{dense}.weight" not in parameters:
+        return {}
+    head = parameters.weight_and_bias(dense, width, width, ours="dense")
+    head.update(parameters.weight_and_bias(norm, width, ours="layer_norm"))
+    biases = [f"{family.decoder.removesuffix('.decoder')}.bias", f"{family.decoder}.bias"]
+    head["bias"] = words.rows(parameters.first(biases, size))
+    head["weight"] = embeddings
+    own = f"{family.decoder}.weight"
+    if own in parameters:
+        weight = words.rows(parameters.take(own, size, width))
+        if not torch.equal(weight, embeddings):
+            head["weight"] = weight
+    return head

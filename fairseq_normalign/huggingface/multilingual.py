@@ -6,7 +6,7 @@ here is how their tokenisers number pieces, which codes of languages there are, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -57,7 +57,6 @@ MASK = "<mask>"
 # What a config.json of M2M-100 means that does not tell them; others have gelu, and no scale.
 M2M_DEFAULTS = {"activation_function": "relu", "scale_embedding": True}
 FILLERS = 8  # rows behind the codes, at most: those of M2M-100
-OF_TOKENISER = "expected the SentencePiece model of this tokeniser"
 MOST_OF_MBART = 26  # mBART-25's languages; mBART-50 has twice as many, and another layout
 
 
@@ -144,9 +143,8 @@ def _m2m_tokens(folder: HuggingFaceFolder) -> Tokens:
     """M2M-100: ``vocab.json``, then the codes, ``__en__`` and so on."""
     tokenizer_class(folder, ["M2M100Tokenizer"])
     pieces = folder.json("vocab.json")
-    first = {name: pieces.get(name) for name in FIRST}
-    if first != FIRST:
-        raise InputError(f"{folder.path / 'vocab.json'}: has {first}; expected {FIRST}")
+    if not FIRST.items() <= pieces.items():
+        raise InputError(f"{folder.path / 'vocab.json'}: other numbers than {FIRST}")
     check_fits(folder, SPM, pieces)
     fillers = folder.tokenizer_config.get("num_madeup_words")
     return _with_codes(folder, pieces, "m2m_100", FILLERS if fillers is None else int(fillers))
@@ -189,54 +187,37 @@ def _with_codes(
     """
     form = LAYOUTS[layout]
     named = named_tokens(folder)
-    first = max(pieces.values()) + 1
-    told = {name: number for name, number in named.items() if number is not None}
-    numbers = {**pieces, **told}
+    numbers = {**pieces}
+    numbers.update((name, number) for name, number in named.items() if number is not None)
     is_moved = any(numbers[piece] != number for piece, number in pieces.items())
-    if is_moved or len(set(numbers.values())) < len(numbers):
-        raise InputError(f"{folder}: added tokens have the numbers of pieces; {OF_TOKENISER}")
+    taken = set(numbers.values())
+    free = (number for number in count(len(pieces)) if number not in taken)
+    lacks_mask = layout != "m2m_100" and MASK not in numbers  # whether no file names that row
     codes = [name for name in named if form.languages([name])]
     unnumbered = [code for code in codes if code not in numbers]
     if not codes and fillers is not None:
-        codes = unnumbered = [
-            form.symbol(name) for name in _known(folder, numbers, layout, fillers)
-        ]
-    if unnumbered and form.languages(unnumbered) not in known_languages(layout):  # in any order?
+        rows = folder.config["vocab_size"] - len(numbers) - fillers - lacks_mask
+        codes = unnumbered = [form.symbol(name) for name in _known(folder, layout, rows)]
+    if not codes or (unnumbered and form.languages(unnumbered) not in known_languages(layout)):
         raise InputError(
-            f"{folder}: lists {len(unnumbered)} languages without numbers, not as a well-known "
-            "model does; expected their numbers in tokenizer.json or tokenizer_config.json"
+            f"{folder}: no file has the numbers of its language codes; add tokenizer.json or "
+            "tokenizer_config.json from the base model"
         )
-    numbers.update(zip(unnumbered, _free(numbers, first), strict=False))
-    if not codes:
-        raise InputError(
-            f"{folder}: no file names its languages; expected tokenizer.json, "
-            "tokenizer_config.json or special_tokens_map.json with the codes as special tokens"
-        )
-    if _lacks_mask(numbers, layout):
-        numbers[MASK] = next(_free(numbers, first))
+    numbers.update(zip(unnumbered, free, strict=False))
+    if lacks_mask:
+        numbers[MASK] = next(free)
     codes.sort(key=numbers.__getitem__)
-    if next(_free(numbers, first)) < numbers[codes[0]]:
+    if is_moved or len(set(numbers.values())) < len(numbers) or next(free) < numbers[codes[0]]:
         raise InputError(
-            f"{folder}: the code {codes[0]!r} has the number {numbers[codes[0]]}, which does not "
-            f"follow the pieces of {SPM}; {OF_TOKENISER}"
+            f"{folder}: the numbers of language codes do not follow the pieces of {SPM}; is it of "
+            "another model?"
         )
     known = {*pieces, *codes, MASK}
     added = [name for name in numbers if name not in known]
     return Tokens(numbers, form.languages(codes), layout, added)
 
 
-def _lacks_mask(numbers: Numbers, layout: str) -> bool:
-    """Whether a row is <mask> that no file names."""
-    return layout != "m2m_100" and MASK not in numbers
-
-
-def _free(numbers: Numbers, first: int) -> Iterator[int]:
-    """Numbers that no token has, from one on."""
-    taken = set(numbers.values())
-    return (number for number in count(first) if number not in taken)
-
-
-def _known(folder: HuggingFaceFolder, numbers: Numbers, layout: str, fillers: int) -> list[str]:
+def _known(folder: HuggingFaceFolder, layout: str, rows: int) -> list[str]:
     """Languages that the tokeniser names by their set, or else by how many rows are left.
 
     A folder need not list those of well-known models; transformers 4 names the set alone.
@@ -244,6 +225,5 @@ def _known(folder: HuggingFaceFolder, numbers: Numbers, layout: str, fillers: in
     named = folder.tokenizer_config.get("language_codes")
     if named in OF_LAYOUT[layout]:
         return KNOWN[named].split()
-    left = folder.config["vocab_size"] - len(numbers) - fillers - _lacks_mask(numbers, layout)
-    fitting = [languages for languages in known_languages(layout) if len(languages) == left]
+    fitting = [languages for languages in known_languages(layout) if len(languages) == rows]
     return fitting[0] if fitting else []

@@ -24,7 +24,7 @@ from fairseq_normalign.text.words import CONTINUING
 
 Numbers = dict[str, int]  # of pieces
 
-BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy")
+BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerLegacy")
 NORMALIZER = {  # what tokenizer.json calls BERT's settings
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -41,7 +41,7 @@ def wordpieces(folder: HuggingFaceFolder) -> Numbers:
     model = folder.tokenizer.get("model", {})
     mark = model.get("continuing_subword_prefix", CONTINUING)
     if model.get("type") != "WordPiece" or mark != CONTINUING:
-        raise InputError(f"{folder}: has no vocab.txt, nor a tokenizer.json of BERT's WordPiece")
+        raise InputError(f"{folder}: no vocab.txt, nor BERT's WordPiece in tokenizer.json")
     return model["vocab"]
 
 
@@ -53,9 +53,8 @@ def case_options(folder: HuggingFaceFolder) -> dict[str, bool]:
     if is_usual:
         said = {ours: normalizer.get(theirs) for ours, theirs in NORMALIZER.items()}
     said.update(folder.tokenizer_config)  # goes before, as with Hugging Face
-    kind = said.get("tokenizer_class", BERT_TOKENIZERS[0])
-    if kind not in BERT_TOKENIZERS and not is_usual:
-        raise InputError(f"{folder}: its tokeniser is {kind}; expected {BERT_TOKENIZERS[0]}")
+    if not is_usual:
+        tokenizer_class(folder, BERT_TOKENIZERS)
     wordpiece_options(said, folder.path / CONFIGURATION)
     return {name: said[name] for name in OPTIONS if said.get(name) is not None}
 
@@ -65,31 +64,24 @@ def byte_level_bpe(folder: HuggingFaceFolder) -> tuple[Numbers, list[str]]:
     if folder.has("vocab.json") and folder.has("merges.txt"):
         lines = folder.file("merges.txt").read_text(encoding="utf-8").split("\n")
         merges = [line for line in lines if line and not line.startswith("#version")]
-        return folder.json("vocab.json"), _merges(folder, merges)
-    model = folder.tokenizer.get("model", {})
-    if model.get("type") != "BPE":
-        raise InputError(
-            f"{folder}: has no vocab.json and merges.txt, nor a tokenizer.json of a BPE"
-        )
-    merges = [line if isinstance(line, str) else " ".join(line) for line in model["merges"]]
-    return model["vocab"], _merges(folder, merges)
-
-
-def _merges(folder: HuggingFaceFolder, merges: list[str]) -> list[str]:
-    """Refuses what is no merge: fairseq would split words in another way, without a word."""
-    for merge in merges:
-        if len(merge.split(" ")) != 2:
-            raise InputError(f"{folder}: {merge[:40]!r} is no merge of two pieces")
-    return merges
+        numbers = folder.json("vocab.json")
+    else:
+        model = folder.tokenizer.get("model", {})
+        if model.get("type") != "BPE":
+            raise InputError(f"{folder}: no vocab.json and merges.txt, nor a BPE in tokenizer.json")
+        merges = [line if isinstance(line, str) else " ".join(line) for line in model["merges"]]
+        numbers = model["vocab"]
+    for merge in merges:  # fairseq would split words in another way, without a word
+        if merge.count(" ") != 1:
+            raise ValueError(f"{merge[:40]!r} is no merge of two pieces")
+    return numbers, merges
 
 
 def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]:
     """A SentencePiece model as it is stored, and its pieces by their number."""
     if not folder.has(name):
-        expected = "expected the SentencePiece model of its text"
-        if folder.has("tokenizer.json"):  # which transformers 5 writes instead
-            expected = f"tokenizer.json is not enough: copy {name} from the base model"
-        raise InputError(f"{folder}: has no {name}; {expected}")
+        # Which transformers 5 leaves out.
+        raise InputError(f"{folder}: no {name}, which is needed; copy it from the base model")
     path = folder.file(name)
     content = path.read_bytes()
     processor = sentencepiece.SentencePieceProcessor()
@@ -97,9 +89,7 @@ def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]
         processor.LoadFromSerializedProto(content)
         pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
     except (RuntimeError, OSError):
-        pieces = []
-    if not pieces:
-        raise InputError(f"{path}: cannot be read; expected a SentencePiece model")
+        raise InputError(f"{path}: not a SentencePiece model") from None
     return content, pieces
 
 
@@ -109,21 +99,16 @@ def check_fits(folder: HuggingFaceFolder, name: str, known: Collection[str]) -> 
     count = sum(piece in known for piece in pieces)
     if count < FEWEST_KNOWN * len(pieces):
         raise InputError(
-            f"{folder.path / name}: {count} of its {len(pieces)} pieces are in the vocabulary of "
-            "the model; expected the SentencePiece model that belongs to it"
+            f"{folder.path / name}: only {count} of its {len(pieces)} pieces are in the model's "
+            "vocabulary; is it of another model?"
         )
 
 
 def added_tokens(folder: HuggingFaceFolder) -> Numbers:
     """Tokens that a model got beside its vocabulary; special ones are often among them."""
-    if folder.has("added_tokens.json"):
-        return folder.json("added_tokens.json")
-    return _added_to_tokenizer(folder)
-
-
-def _added_to_tokenizer(folder: HuggingFaceFolder) -> Numbers:
     added = folder.tokenizer.get("added_tokens") or []
-    return {token["content"]: token["id"] for token in added}
+    numbers = {token["content"]: token["id"] for token in added}
+    return {**numbers, **folder.optional_json("added_tokens.json")}
 
 
 def tokenizer_class(folder: HuggingFaceFolder, expected: Sequence[str]) -> str | None:
@@ -138,7 +123,7 @@ def tokenizer_class(folder: HuggingFaceFolder, expected: Sequence[str]) -> str |
     kind = str(named).removesuffix("Fast")
     if kind not in expected:
         raise InputError(
-            f"{folder}: its tokeniser is {named}; expected one of: {', '.join(expected)}"
+            f"{folder}: its tokenizer, {named}, is not supported; supported: {', '.join(expected)}"
         )
     return kind
 
@@ -149,14 +134,12 @@ def named_tokens(folder: HuggingFaceFolder) -> dict[str, int | None]:
     ``tokenizer.json`` and ``tokenizer_config.json`` have numbers; lists of names have none.
     """
     listed: list[Any] = []
-    for file in (CONFIGURATION, "special_tokens_map.json"):
-        said = folder.json(file) if folder.has(file) else {}
+    for said in (folder.tokenizer_config, folder.optional_json("special_tokens_map.json")):
         for entry in ("additional_special_tokens", "extra_special_tokens"):
             tokens = said.get(entry) or []
             listed += tokens.values() if isinstance(tokens, dict) else tokens
     decoder = folder.tokenizer_config.get("added_tokens_decoder") or {}
     numbered = {_content(token): int(number) for number, token in decoder.items()}
-    numbered.update(_added_to_tokenizer(folder))
     numbered.update(added_tokens(folder))
     named: dict[str, int | None] = dict(sorted(numbered.items(), key=itemgetter(1)))
     for token in listed:

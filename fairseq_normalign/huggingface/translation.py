@@ -6,6 +6,7 @@ layers are normalised, in positions, in special tokens, and in how many embeddin
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,16 +18,23 @@ from torch import Tensor
 
 from fairseq_normalign.host.checkpoint import VARIANT
 from fairseq_normalign.host.language_codes import MULTILINGUAL
-from fairseq_normalign.huggingface.converted import DIR, MODEL, Parameters, Vocabulary
+from fairseq_normalign.huggingface.converted import MODEL, Parameters, Vocabulary
 from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
 from fairseq_normalign.names import ALL
 
 SIDES = ("encoder", "decoder")
 DROPOUTS = {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}
-SIZES = (
-    *("vocab_size", "d_model", "max_position_embeddings", "encoder_layers", "decoder_layers"),
-    *("encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads"),
-)
+# fairseq's names of sizes, and Hugging Face's.
+SIZES = {
+    "encoder_embed_dim": "d_model",
+    "encoder_ffn_embed_dim": "encoder_ffn_dim",
+    "encoder_layers": "encoder_layers",
+    "encoder_attention_heads": "encoder_attention_heads",
+    "decoder_embed_dim": "d_model",
+    "decoder_ffn_embed_dim": "decoder_ffn_dim",
+    "decoder_layers": "decoder_layers",
+    "decoder_attention_heads": "decoder_attention_heads",
+}
 FUNCTIONS = {**ACTIVATIONS, "swish": "swish", "silu": "swish"}
 # Settings with the values that are known here; the first is meant where nothing is said.
 SETTINGS = {
@@ -44,7 +52,8 @@ ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn"
 
 def open_translation(folder: HuggingFaceFolder) -> Parameters:
     """The parameters of a model that fairseq's Transformer can be."""
-    check_settings(folder, SETTINGS, SIZES)
+    sizes = ["vocab_size", "max_position_embeddings", *dict.fromkeys(SIZES.values())]
+    check_settings(folder, SETTINGS, sizes)
     return Parameters(str(folder), folder.parameters(), "model.")
 
 
@@ -113,64 +122,52 @@ def fairseq_options(
     """The options of our Transformer; ``more`` are those that families differ in."""
     is_tied = state[OUTPUT] is state[EMBEDDINGS["decoder"]]
     is_shared = state[EMBEDDINGS["decoder"]] is state[EMBEDDINGS["encoder"]]
-    options = Namespace(
-        arch=VARIANT,
-        task="translation_normalign",
-        criterion="label_smoothed_cross_entropy",
-        data=".",  # whoever loads it names the folder
-        alive_heads=ALL,
-        source_lang=None,
-        target_lang=None,
-        activation_fn=FUNCTIONS[config.get("activation_function", "gelu")],
-        share_all_embeddings=is_shared and is_tied,
-        share_decoder_input_output_embed=is_tied,
-        no_scale_embedding=not config.get("scale_embedding", False),
-        max_source_positions=config["max_position_embeddings"],
-        max_target_positions=config["max_position_embeddings"],
-    )
+    options = {
+        "arch": VARIANT,
+        "task": "translation_normalign",
+        "criterion": "label_smoothed_cross_entropy",
+        "data": ".",  # whoever loads it names the folder
+        "alive_heads": ALL,
+        "source_lang": None,
+        "target_lang": None,
+        "activation_fn": FUNCTIONS[config.get("activation_function", "gelu")],
+        "share_all_embeddings": is_shared and is_tied,
+        "share_decoder_input_output_embed": is_tied,
+        "no_scale_embedding": not config.get("scale_embedding", False),
+        "max_source_positions": config["max_position_embeddings"],
+        "max_target_positions": config["max_position_embeddings"],
+    }
     for name, default in DROPOUTS.items():
-        setattr(options, name, float(config.get(name, default)))
-    for side in SIDES:
-        setattr(options, f"{side}_embed_dim", config["d_model"])
-        setattr(options, f"{side}_layers", config[f"{side}_layers"])
-        setattr(options, f"{side}_ffn_embed_dim", config[f"{side}_ffn_dim"])
-        setattr(options, f"{side}_attention_heads", config[f"{side}_attention_heads"])
-    vars(options).update(more)
-    return options
+        options[name] = float(config.get(name, default))
+    for ours, theirs in SIZES.items():
+        options[ours] = config[theirs]
+    return Namespace(**{**options, **more})
 
 
-def translation_commands(options: Namespace, search: Search, source_model: str) -> list[list[str]]:
+def translation_commands(options: Namespace, search: Search, source_model: str) -> list[str]:
     """To align, and to translate as Hugging Face does.
 
     Args:
         source_model: the SentencePiece model of source text; translations need but its marks.
     """
-    languages = ["-s", options.source_lang or "LANG", "-t", options.target_lang or "LANG"]
-    task = ["--task", options.task]
+    languages = f" -s {options.source_lang or 'LANG'} -t {options.target_lang or 'LANG'}"
+    codes = ""
     if options.task == MULTILINGUAL:
-        task += ["--language-codes", options.language_codes]
-    model = [DIR, "--path", MODEL]
-    align = ["normalign", "align", *model]
-    if options.target_lang is None:
-        align += languages
-    translate = ["fairseq-interactive", *model, "--user-dir", _user_dir(), *task]
-    translate += [*languages, "--bpe", "sentencepiece", "--sentencepiece-model", source_model]
-    return [
-        [*align, "--source-file", "SOURCE", "--target-file", "TARGET"],
-        [*translate, *search.options, "--input", "SOURCE"],
-    ]
-
-
-def _user_dir() -> str:
-    """This package, by name where fairseq would find it: beside itself."""
+        codes = f" --language-codes {options.language_codes}"
     package = Path(__file__).parents[1]
-    beside = Path(fairseq.__file__).parents[1] / package.name
-    return package.name if beside.is_dir() else str(package)
+    beside_fairseq = Path(fairseq.__file__).parents[1] / package.name
+    user_dir = package.name if beside_fairseq.is_dir() else shlex.quote(str(package))
+    return [
+        f"normalign align {{dir}} SOURCE TARGET{'' if options.target_lang else languages}",
+        f"fairseq-interactive {{dir}} --path {{dir}}/{MODEL} --user-dir {user_dir} "
+        f"--task {options.task}{codes}{languages} --bpe sentencepiece "
+        f"--sentencepiece-model {{dir}}/{source_model} {' '.join(search.options)} --input SOURCE",
+    ]
 
 
 FILE = "generation_config.json"
 # What fairseq cannot do, with the values that ask for nothing.
-UNHEARD = {
+UNSUPPORTED = {
     "do_sample": False,
     "repetition_penalty": 1,
     "num_beam_groups": 1,
@@ -192,8 +189,8 @@ class Search(NamedTuple):
 
 def read_search(folder: HuggingFaceFolder) -> Search:
     """From ``generation_config.json``, or from ``config.json`` in older folders."""
-    said = folder.json(FILE) if folder.has(FILE) else folder.config  # never both, as there
-    said = {name: value for name, value in said.items() if value is not None}
+    stored = folder.json(FILE) if folder.has(FILE) else folder.config  # never both, as there
+    said = {name: value for name, value in stored.items() if value is not None}
     beam = int(said.get("num_beams", 1))
     penalty = float(said.get("length_penalty", 1))
     # How long translations may be, with the token that is given first, and </s>.
@@ -210,8 +207,8 @@ def read_search(folder: HuggingFaceFolder) -> Search:
         options += ["--no-repeat-ngram-size", str(ngrams)]
     if beam > 1 and said.get("early_stopping") is not True:
         options.append("--no-early-stop")
-    unheard = [name for name, usual in UNHEARD.items() if said.get(name, usual) != usual]
+    ignored = [name for name, usual in UNSUPPORTED.items() if said.get(name, usual) != usual]
     notes = []
-    if unheard:
-        notes.append(f"fairseq's search does without its settings {', '.join(unheard)}")
+    if ignored:
+        notes.append(f"settings that fairseq's search ignores: {', '.join(ignored)}")
     return Search(options, notes, renormalises=said.get("renormalize_logits") is True)

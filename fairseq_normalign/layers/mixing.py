@@ -196,7 +196,6 @@ def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
         unit="%",
         decimals=1,
         notes=[[f"{count:,} tokens" for count in mixing.tokens[kept]]] * len(means),
-        numbers=True,
         name=f"{kind}.{analysis}.{average}",
     )
 

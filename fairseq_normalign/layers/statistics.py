@@ -353,7 +353,7 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     by_category = []  # means over heads
     for title, value in BY_CATEGORY.items():
         values = [numbers(value(layer).mean(0)[measured.shown]) for layer in measured.layers]
-        by_category.append(Grid(title, "layer", "category", layers, shown, values, numbers=True))
+        by_category.append(Grid(title, "layer", "category", layers, shown, values))
     heads = range(1 + max(layer.heads[-1].head for layer in measured.layers))
     by_head = []
     for title, value in BY_HEAD.items():

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from fairseq_normalign.attention.quantities import QUANTITIES
-from fairseq_normalign.attention.recorder import Recording, record
+from fairseq_normalign.attention.quantities import QUANTITIES, Quantity
+from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.names import KINDS
@@ -19,6 +19,11 @@ from fairseq_normalign.names import KINDS
 Layers = int | Collection[int] | None
 # Kinds of attention; or their quantities; or the layers of these.
 Export = str | Collection[str] | Mapping[str, str | Collection[str] | Mapping[str, Layers]]
+# What a kind alone asks for.
+OF_KIND = {
+    "attentions": QUANTITIES["weights"],
+    "norms": QUANTITIES["norms"]._replace(compute=attrgetter("norms")),
+}
 
 
 class Wanted(NamedTuple):
@@ -27,89 +32,69 @@ class Wanted(NamedTuple):
     name: str  # that it gets in the result
     kind: str
     layers: list[int]  # from 0
-    compute: Callable[..., Any]
-    values: bool  # whether it is computed from values, too
+    quantity: Quantity
 
 
-class Request:
-    """What ``export`` names, for :meth:`NormalignTransformer.forward`."""
+@contextmanager
+def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, list]]]:
+    """What ``export`` names, of a forward pass in this context, with gradients.
 
-    def __init__(self, model: nn.Module, export: Export):
-        self.counts = dict.fromkeys(KINDS, 0)  # of layers
-        for kind, _ in attentions(model):
-            self.counts[kind] += 1
-        self.wanted: list[Wanted] = []
-        if export is KINDS:  # the table of all kinds, for their names
-            export = list(KINDS)
-        for kind in _listed(export):
-            if not self.counts.get(kind):
-                there = [name for name, count in self.counts.items() if count]
-                raise InputError(
-                    f"export: {type(model).__name__} has no {kind!r} attention; it has: "
-                    f"{', '.join(there)}"
-                )
-            if isinstance(export, Mapping):
-                self.wanted += self._quantities(kind, export[kind])
-            else:
-                layers = list(range(self.counts[kind]))
-                weights, norms = attrgetter("weights"), attrgetter("norms")
-                self.wanted.append(Wanted("attentions", kind, layers, weights, values=False))
-                self.wanted.append(Wanted("norms", kind, layers, norms, values=True))
+    Yields:
+        name → kind → an entry for each layer, None where nothing was asked for or recorded. It is
+        filled when the context ends.
+    """
+    counts = Counter(kind for kind, _ in attentions(model))  # layers
+    if export is KINDS:  # the table of all kinds, for their names
+        export = list(KINDS)
+    wanted: list[Wanted] = []
+    for kind in _listed(export):
+        if kind not in counts:
+            raise InputError(
+                f"export: {type(model).__name__} has no {kind!r} attention; it has: "
+                f"{', '.join(counts)}"
+            )
+        if isinstance(export, Mapping):
+            wanted += _quantities(kind, export[kind], counts[kind])
+        else:
+            every = list(range(counts[kind]))
+            wanted += [Wanted(name, kind, every, own) for name, own in OF_KIND.items()]
+    results: dict[str, dict[str, list]] = {}
+    with ExitStack() as stack:
+        recordings = {}
+        for kind in {one.kind for one in wanted}:
+            of_kind = [one for one in wanted if one.kind == kind]
+            layers = set().union(*(one.layers for one in of_kind))  # no more than is wanted
+            values = any(one.quantity.needs_values for one in of_kind)
+            recorder = record(model, (kind,), layers=layers, values=values, detach=False)
+            recordings[kind] = stack.enter_context(recorder)
+        yield results
+    for one in wanted:
+        by_layer = [None] * counts[one.kind]
+        for layer in one.layers:
+            recorded = recordings[one.kind].get((one.kind, layer))
+            if recorded is not None:  # layerdrop may have left it out
+                by_layer[layer] = one.quantity.compute(recorded)
+        results.setdefault(one.name, {})[one.kind] = by_layer
 
-    def _quantities(
-        self, kind: str, quantities: str | Collection[str] | Mapping[str, Layers]
-    ) -> Iterator[Wanted]:
-        for name in _listed(quantities):
-            if name not in QUANTITIES:
-                raise InputError(
-                    f"export: unknown quantity {name!r} of {kind} attention; expected any of: "
-                    f"{', '.join(QUANTITIES)}"
-                )
-            chosen = quantities[name] if isinstance(quantities, Mapping) else None
-            layers = self._layers(kind, chosen)
-            quantity = QUANTITIES[name]
-            yield Wanted(name, kind, layers, quantity.compute, quantity.needs_values)
 
-    def _layers(self, kind: str, layers: Layers) -> list[int]:
-        """Indices as Python's lists have them: -1 is the last."""
-        count = self.counts[kind]
-        if layers is None:
-            return list(range(count))
-        for layer in _listed(layers):
+def _quantities(
+    kind: str, asked: str | Collection[str] | Mapping[str, Layers], count: int
+) -> Iterator[Wanted]:
+    """Layers are indices as Python's lists have them: -1 is the last of ``count``."""
+    for name in _listed(asked):
+        if name not in QUANTITIES:
+            raise InputError(
+                f"export: unknown quantity {name!r} of {kind} attention; known: "
+                f"{', '.join(QUANTITIES)}"
+            )
+        layers = asked[name] if isinstance(asked, Mapping) else None
+        numbers = range(count) if layers is None else _listed(layers)
+        for layer in numbers:
             if not -count <= layer < count:
                 raise InputError(
-                    f"export: there is no layer {layer} of {kind} attention; expected 0 to "
-                    f"{count - 1}"
+                    f"export: no layer {layer} of {kind} attention; its layers are 0 to {count - 1}"
                 )
-        return [layer % count for layer in _listed(layers)]
-
-    @contextmanager
-    def recording(self, model: nn.Module) -> Iterator[Recording]:
-        """Records no more than is wanted, with gradients."""
-        complete: Recording = {}
-        with ExitStack() as stack:
-            recordings = []
-            for kind in dict.fromkeys(wanted.kind for wanted in self.wanted):
-                of_kind = [wanted for wanted in self.wanted if wanted.kind == kind]
-                layers = set(chain.from_iterable(wanted.layers for wanted in of_kind))
-                values = any(wanted.values for wanted in of_kind)
-                recorder = record(model, (kind,), layers=layers, values=values, detach=False)
-                recordings.append(stack.enter_context(recorder))
-            yield complete
-            for recording in recordings:
-                complete.update(recording)
-
-    def results(self, recording: Recording) -> dict[str, dict[str, list]]:
-        """Name → kind → an entry for each layer, None where nothing was asked for or recorded."""
-        results: dict[str, dict[str, list]] = {}
-        for wanted in self.wanted:
-            by_layer = [None] * self.counts[wanted.kind]
-            for layer in wanted.layers:
-                recorded = recording.get((wanted.kind, layer))
-                if recorded is not None:  # layerdrop may have left it out
-                    by_layer[layer] = wanted.compute(recorded)
-            results.setdefault(wanted.name, {})[wanted.kind] = by_layer
-        return results
+        yield Wanted(name, kind, [layer % count for layer in numbers], QUANTITIES[name])
 
 
 def _listed(names: Any) -> Collection[Any]:

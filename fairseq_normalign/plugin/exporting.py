@@ -49,8 +49,8 @@ class ExportConfig(FairseqDataclass):
     export_kind: ChoiceEnum(list(KINDS)) = field(  # type: ignore[valid-type]
         default="cross", metadata={"help": "which attention to export"}
     )
-    export_quantity: str = field(
-        default="norms", metadata={"help": f"what to export: {', '.join(QUANTITIES)}"}
+    export_quantity: ChoiceEnum(list(QUANTITIES)) = field(  # type: ignore[valid-type]
+        default="norms", metadata={"help": "what to export"}
     )
     export_layers: str = field(
         default="", metadata={"help": "layers to export, from 1, as in 5,6 (default: all)"}
@@ -67,10 +67,6 @@ class ExportConfig(FairseqDataclass):
     )
 
 
-class Unfinished(Exception):
-    """The command ended before its batches did."""
-
-
 class AttentionExport:
     """An export of all sentences that a command goes through, in the order of the corpus.
 
@@ -79,9 +75,6 @@ class AttentionExport:
 
     def __init__(self, task: Any, epochs: EpochBatchIterator):
         self.task, self.cfg, self.path = task, task.cfg, task.cfg.export_attention
-        if not self.cfg.export_max_gigabytes > 0:
-            found = self.cfg.export_max_gigabytes
-            raise InputError(f"--export-max-gigabytes {found:g}: expected a number above 0")
         self.shards = epochs.num_shards
         names = [name for name, dataset in task.datasets.items() if dataset is epochs.dataset]
         self.subset = names[0] if names else None
@@ -97,7 +90,7 @@ class AttentionExport:
     def follow(self, generator: Any, models: Sequence[Any], options: Any) -> None:
         """Exports what this generator finds, and no other, as that of --eval-bleu."""
         if len(models) > 1:
-            raise InputError("--export-attention exports one model; --path names several")
+            raise InputError("--export-attention works with one model; --path names several")
         self._generator = generator
         if getattr(options, "score_reference", False):
             self._open(models[0], "references")
@@ -118,10 +111,7 @@ class AttentionExport:
         """Writes what the attention did on the references of a batch."""
         if self._arrays is None:
             if self.shards > 1:
-                raise InputError(
-                    "--export-attention: each of several processes would write the same file; "
-                    "expected --distributed-world-size 1"
-                )
+                raise InputError("--export-attention needs --distributed-world-size 1")
             self._open(model, "references")
         references = unpadded(sample["target"], self.task.target_dictionary.pad())
         self._add(sample, [[reference] for reference in references])
@@ -129,12 +119,9 @@ class AttentionExport:
     def _open(self, model: Any, targets: str) -> None:
         """Starts the file, or refuses what cannot be exported."""
         self.reader = PairReader(self.task)
-        if self.cfg.export_quantity not in QUANTITIES:
-            found = f"--export-quantity {self.cfg.export_quantity}"
-            raise InputError(f"{found}: expected one of: {', '.join(QUANTITIES)}")
         self._arrays = Arrays(
             TeacherForcing(model, self.task, attention=str(self.cfg.export_kind)),
-            self.cfg.export_quantity,
+            str(self.cfg.export_quantity),
             layers=_numbers("--export-layers", self.cfg.export_layers),
             heads=_numbers("--export-heads", self.cfg.export_heads),
             dtype=str(self.cfg.export_dtype),
@@ -156,59 +143,52 @@ class AttentionExport:
 
     def _add(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         """Writes some targets of each sentence of a batch. A failure removes the file."""
-        with contextlib.ExitStack() as on_failure:
-            on_failure.push(self._opened)  # which also says what is wrong with the disk
-            self._write(sample, targets)
-            on_failure.pop_all()
-
-    def _write(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         assert self._arrays is not None
         places: list[int] = []
         pairs = []
         sources = unpadded(sample["net_input"]["src_tokens"], self.task.source_dictionary.pad())
         for sentence, source, beam in zip(sample["id"].tolist(), sources, targets, strict=True):
-            if len(beam) != self.nbest:
-                raise InputError(
-                    f"--export-attention: S-{sentence} has {len(beam)} hypotheses; expected "
-                    f"{self.nbest}, as many as every sentence"
-                )
             first = int(np.searchsorted(self.sentences, sentence)) * self.nbest
-            places += range(first, first + self.nbest)
+            places += range(first, first + len(beam))
             for target in beam:
                 pairs.append(self.reader.binarised_pair(source, target, f"S-{sentence}"))
-        arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS)
-        for place, pair, array in zip(places, pairs, arrays, strict=True):
-            self._writer.add(place, array, *self._arrays.tokens(pair, self.reader))
-            self._count(array)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.push(self._opened)  # which also says what is wrong with the disk
+            arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS)
+            for place, pair, array in zip(places, pairs, arrays, strict=True):
+                self._writer.add(place, array, *self._arrays.tokens(pair, self.reader))
+                self.bytes += array.nbytes + OVERHEAD
+                if self.bytes > self.cfg.export_max_gigabytes * 1e9:
+                    raise InputError(
+                        f"{self.path}: more than --export-max-gigabytes "
+                        f"{self.cfg.export_max_gigabytes:g} after {self._writer.sentences} of "
+                        f"{self.expected} sentences; choose some of --export-layers and "
+                        "--export-heads, a smaller --export-quantity, or --export-dtype float16"
+                    )
+            on_failure.pop_all()
 
-    def _count(self, array: np.ndarray) -> None:
-        self.bytes += array.nbytes + OVERHEAD
-        if self.bytes > self.cfg.export_max_gigabytes * 1e9:
-            raise InputError(
-                f"{self.path}: more than --export-max-gigabytes {self.cfg.export_max_gigabytes:g} "
-                f"after {self._writer.sentences} of {len(self.sentences) * self.nbest} sentences; "
-                "choose some of --export-layers and --export-heads, a smaller --export-quantity, "
-                "or --export-dtype float16"
-            )
+    @property
+    def expected(self) -> int:
+        """How many sentences the file has when it is complete."""
+        return len(self.sentences) * self.nbest
 
     def finish(self) -> None:
         """Lets the file appear."""
         if self._arrays is None:
             return
-        expected = len(self.sentences) * self.nbest
-        if self._writer.sentences != expected:
+        if self._writer.sentences != self.expected:
             self.discard()
             raise InputError(
-                f"{self.path}: {self._writer.sentences} sentences came; expected {expected}"
+                f"{self.path}: {self._writer.sentences} of {self.expected} sentences were exported"
             )
         self._opened.close()
         atexit.unregister(self.discard)
-        logger.info(f"{self.path}: {expected} sentences, {self.bytes / 1e9:.3g} GB")
+        logger.info(f"{self.path}: {self.expected} sentences, {self.bytes / 1e9:.3g} GB")
 
     def discard(self) -> None:
         """Removes what was written of a file that is not complete."""
-        with contextlib.suppress(Unfinished), self._opened:
-            raise Unfinished
+        with contextlib.suppress(EOFError), self._opened:
+            raise EOFError
 
 
 class ExportedBatches:
@@ -236,9 +216,7 @@ def unpadded(sentences: Tensor, pad: int) -> list[Tensor]:
 
 def _numbers(option: str, text: str) -> list[int] | None:
     """``5,6`` → numbers; None if there is no text."""
-    if not text:
-        return None
-    words = text.split(",")
-    if not all(word.isascii() and word.isdigit() for word in words):
-        raise InputError(f"{option} {text}: expected numbers from 1 with commas between")
-    return [int(word) for word in words]
+    try:
+        return [int(word) for word in text.split(",")] if text else None
+    except ValueError:
+        raise InputError(f"{option} {text}: expected numbers from 1 with commas between") from None

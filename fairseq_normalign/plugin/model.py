@@ -17,7 +17,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.gates import CLOSE_RULES
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.names import KINDS, parse_kinds
-from fairseq_normalign.plugin.export_request import Export, Request
+from fairseq_normalign.plugin.export_request import Export, exported
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
@@ -126,10 +126,9 @@ class NormalignTransformer(TransformerModel):
         """
         if not export:
             return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
-        request = Request(self, export)
-        with request.recording(self) as recording:
+        with exported(self, export) as results:
             logits, extra = super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
-        extra.update(request.results(recording))
+        extra.update(results)
         return logits, extra
 
 

@@ -79,9 +79,7 @@ class RelevanceLog:
             logger.warning(f"no relevance of gated heads at {updates} updates: {error}")
             return
         if self.entries and entry.heads.keys() != self.entries[0].heads.keys():
-            raise InputError(
-                f"{self.path}: has other heads than are gated now; expected another --save-dir"
-            )
+            raise InputError(f"{self.path}: other heads are gated now; use another --save-dir")
         self.entries.append(entry)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(self.path) as file:
@@ -93,7 +91,14 @@ class RelevanceLog:
         forcing = TeacherForcing(model, self.task)
         if self.pairs is None:
             self.pairs = self._read_pairs(forcing)
-        relevance = mean_relevance(forcing, self.pairs)
+        # The share of each head in its layer's relevance, pooled, mean over sentences.
+        tally = Tally({"heads": head_names(model)})
+        device = next(model.parameters()).device
+        with torch.autocast(device.type, enabled=False):  # --amp halves only what the loss needs
+            for of_pair in relevances(forcing, self.pairs, rules=RULES, pooled=True):
+                for attention, shares in of_pair.heads.items():  # (1, H)
+                    tally.add_cases("relevance", attention, shares.T)
+        relevance = tally.means("relevance")
         heads = {}
         for name, projection in gates(model).items():
             numbers = head_numbers(attentions(model)[name])
@@ -108,8 +113,8 @@ class RelevanceLog:
         dataset = self.task.datasets.get(self.subset)
         if not dataset:
             raise InputError(
-                f"--log-relevance {self.sentences}: there is no validation set {self.subset}; "
-                "expected one, and no --disable-validation"
+                f"--log-relevance needs a validation set; there is no {self.subset}, or "
+                "--disable-validation is given"
             )
         reader = PairReader(self.task)
         pad = reader.source.dictionary.pad()  # there with --num-batch-buckets
@@ -123,14 +128,3 @@ class RelevanceLog:
             if len(pairs) == self.sentences:
                 break
         return pairs
-
-
-def mean_relevance(forcing: TeacherForcing, pairs: list[Pair]) -> dict[Head, float]:
-    """The share of each head in its layer's relevance, pooled, mean over sentences."""
-    tally = Tally(head_names(forcing.model))
-    device = next(forcing.model.parameters()).device
-    with torch.autocast(device.type, enabled=False):  # --amp halves only what the loss needs
-        for of_pair in relevances(forcing, pairs, rules=RULES, pooled=True):
-            for attention, shares in of_pair.heads.items():  # (1, H)
-                tally.add_cases("relevance", attention, shares.T)
-    return tally.means("relevance")

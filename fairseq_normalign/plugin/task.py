@@ -91,26 +91,23 @@ class TranslationNormalignTask(TranslationTask):
         if not self.cfg.export_attention:
             return epochs
         if self.export is not None:
-            raise InputError(
-                f"--export-attention has the sentences of {self.export.subset} already; expected "
-                "one subset"
-            )
+            raise InputError("--export-attention exports one subset; several are named")
         self.export = AttentionExport(self, epochs)
         return ExportedBatches(epochs, self.export)
 
     def build_dataset_for_inference(self, *args, **kwargs):
         if self.cfg.export_attention:
             raise InputError(
-                "--export-attention does not go with text that comes bit by bit; expected "
-                "fairseq-generate, or normalign export --hypotheses with what was printed"
+                "--export-attention does not work with fairseq-interactive; use fairseq-generate, "
+                "or normalign export --hypotheses with what was printed"
             )
         return super().build_dataset_for_inference(*args, **kwargs)
 
     def build_model(self, cfg, from_checkpoint=False):
         if self.cfg.export_attention and not from_checkpoint:
             raise InputError(
-                "--export-attention does not go with training; expected fairseq-generate or "
-                "fairseq-validate; a criterion asks the model itself: model(..., export=...)"
+                "--export-attention does not work with fairseq-train; use fairseq-generate or "
+                "fairseq-validate (a criterion asks the model: model(..., export=...))"
             )
         return super().build_model(cfg, from_checkpoint)
 
@@ -136,10 +133,10 @@ class TranslationNormalignTask(TranslationTask):
         if not wanted:
             return self.generator_class, patience
         if len(models) > 1:
-            raise InputError("--print-alignment aligns by one model; --path names several")
+            raise InputError("--print-alignment works with one model; --path names several")
         if getattr(args, "score_reference", False):  # fairseq would print its own
             raise InputError(
-                "--print-alignment aligns hypotheses; expected normalign align for references"
+                "--print-alignment does not align references; use normalign align for them"
             )
         aligning = {"task": self, "soft": wanted == "soft", "nbest": getattr(args, "nbest", 1)}
         return self.aligning_class, {**patience, **aligning}

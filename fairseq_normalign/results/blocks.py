@@ -31,7 +31,6 @@ class Heading:
 
     type: ClassVar[str] = "heading"
     text: str
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,6 @@ class Clouds:
     y_title: str
     clouds: Sequence[Cloud]
     log_x: bool = False
-    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,6 @@ class Grid:
     marks: Sequence[Sequence[str]] = ()  # a letter or two in each cell
     mark: str = ""  # what the letters mean
     notes: Sequence[Sequence[str]] = ()  # more about each cell
-    numbers: bool = False  # printed in the cells of the page; a figure prints them if they fit
     low: bool = False  # the lower, the better: low values are dark
     ends: tuple[float, float] | None = None  # of the colours, if not those of its own values
     absent: str = "no value"  # what a cell without a value means
@@ -202,14 +199,12 @@ class Choice:
     """One of several groups of blocks, to be chosen by name.
 
     Args:
-        opening: what the page shows first, from 0.
-        listed: what text and figures show; all if it is empty.
+        listed: what text and figures show, the first of which the page shows first; all if empty.
     """
 
     type: ClassVar[str] = "choice"
     label: str
     options: Sequence[Option]
-    opening: int = 0
     listed: Sequence[int] = ()
 
     def __post_init__(self) -> None:
@@ -319,8 +314,7 @@ def chosen_from(
         return list(next(iter(groups.values())))
     options = [Option(name, blocks) for name, blocks in groups.items()]
     names = list(groups)
-    places = [names.index(name) for name in listed if name in names]
-    return [Choice(label, options, places[0] if places else 0, places)]
+    return [Choice(label, options, [names.index(name) for name in listed if name in names])]
 
 
 def without_empty(

@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from cycler import cycler
@@ -33,8 +32,6 @@ HEADROOM = 1.25  # of the colours above the highest value
 MARKERS = "os^xD+v*"
 
 Panel = Grid | Curves | Clouds
-Options = ParamSpec("Options")
-Result = TypeVar("Result")
 
 # Of heat maps: black text and frames can be read on the darkest blue, and in grey, too.
 HEAT = LinearSegmentedColormap.from_list("normalign", ["#ffffff", "#3585c6"])
@@ -69,15 +66,7 @@ STYLE: dict[str, Any] = {
 }
 
 
-def in_style(draw: Callable[Options, Result]) -> Callable[Options, Result]:
-    """A function that draws, or saves, in the one look."""
-
-    @wraps(draw)
-    def drawn(*args: Options.args, **options: Options.kwargs) -> Result:
-        with style.context(["default", STYLE]):
-            return draw(*args, **options)
-
-    return drawn
+in_style = style.context(["default", STYLE])  # a decorator of functions that draw or save
 
 
 @in_style
@@ -160,21 +149,17 @@ def draw_grid(axes: Axes, grid: Grid) -> None:
 
 def draw_curves(axes: Axes, block: Curves) -> None:
     """Lines over numbers or names, with intervals as bars; marked points are rings."""
-    xs = dict.fromkeys(point.x for curve in block.curves for point in curve.points)
-    is_named = any(isinstance(x, str) for x in xs)
-    places = {x: place if is_named else x for place, x in enumerate(xs)}
     for number, curve in enumerate(block.curves):
         colour = COLOURS[(number if curve.colour is None else curve.colour) % len(COLOURS)]
         look: dict[str, Any] = {"color": colour, "marker": MARKERS[number % 8]}
+        xs = [point.x for point in curve.points]  # matplotlib places names side by side
         ys = [point.y for point in curve.points]
         line = "--" if curve.dashed else "-"
-        axes.plot([places[point.x] for point in curve.points], ys, line, label=curve.name, **look)
+        axes.plot(xs, ys, line, label=curve.name, **look)
         for point in curve.points:
-            _draw_point(axes, places[point.x], point, colour)
-    if is_named:
-        axes.set_xticks(list(places.values()), list(map(str, places)))
-    elif all(isinstance(x, int) for x in xs):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            _draw_point(axes, point, colour)
+        if all(isinstance(x, int) for x in xs):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=block.x_title, ylabel=block.y_title)
     if block.zero:
         axes.set_ylim(bottom=0)
@@ -185,14 +170,14 @@ def draw_curves(axes: Axes, block: Curves) -> None:
         axes.legend()
 
 
-def _draw_point(axes: Axes, x: Any, point: Point, colour: str) -> None:
+def _draw_point(axes: Axes, point: Point, colour: str) -> None:
     """What is known of a point beside its place on the line."""
     if point.low is not None and point.high is not None:
-        axes.vlines(x, point.low, point.high, color=colour, alpha=0.5)
+        axes.plot([point.x] * 2, [point.low, point.high], color=colour, alpha=0.5)
     if point.marked:
-        axes.plot([x], [point.y], "o", ms=9, mfc="none", color=colour)
+        axes.plot([point.x], [point.y], "o", ms=9, mfc="none", color=colour)
     beside: dict[str, Any] = {"xytext": (4, -9), "textcoords": "offset points", "fontsize": 7}
-    axes.annotate(point.note, (x, point.y), **beside)
+    axes.annotate(point.note, (point.x, point.y), **beside)
 
 
 def draw_clouds(axes: Axes, block: Clouds) -> None:

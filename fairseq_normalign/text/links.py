@@ -1,9 +1,10 @@
-"""Links of a sentence pair, read from and written to Pharaoh, talp and NAACL/WPT files.
+"""Links of a sentence pair, read from Pharaoh, talp, NAACL/WPT and JSON files.
 
 Pharaoh and talp have one line per sentence pair: ``i-j`` is a sure link, ``ipj`` a possible one,
 source word first; a link may carry a confidence, ``i-j:0.93``. NAACL/WPT has one line per link:
 ``sentence source target [S|P] [confidence]``, with sentences in ascending order and sentences
-without links left out (Mihalcea and Pedersen, 2003).
+without links left out (Mihalcea and Pedersen, 2003). JSON has an object per sentence pair, whose
+``links`` are pairs of numbers. ``link_formats`` writes these, and more.
 
 Numbers have nine digits at most: no sentence is as long.
 """
@@ -19,9 +20,10 @@ from typing import Any, NamedTuple
 from fairseq_normalign.decimals import PATTERN
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, read_lines, split_words
+from fairseq_normalign.strict_json import parse_json
 
 Link = tuple[int, int]
-FORMATS = ("auto", "pharaoh", "talp", "naacl")
+FORMATS = ("auto", "pharaoh", "talp", "naacl", "jsonl")
 
 NUMBER = "([0-9]{1,9})"
 TOKEN = re.compile(rf"{NUMBER}[-p]{NUMBER}(?::{PATTERN})?")
@@ -122,8 +124,8 @@ def format_links(
 class LinkFile:
     """The links of a file, one sentence pair at a time, in constant memory.
 
-    Iterating yields sets of links. ``format`` ``auto`` tells NAACL from Pharaoh and talp by the
-    first line with text.
+    Iterating yields sets of links. ``format`` ``auto`` tells NAACL and JSON from Pharaoh and talp
+    by the first line with text.
     """
 
     empty: Any = NONE
@@ -138,7 +140,8 @@ class LinkFile:
         links = _Links(self.index, self.reverse)
         for number, line in enumerate(self._lines(), 1):
             try:
-                yield self._parse(line, links)
+                tokens = _links_in_json(line) if self.format == "jsonl" else line
+                yield self._parse(tokens, links)
             except InputError as error:
                 place = f" sentence {number}" if self.open_ended else number
                 raise InputError(f"{self.name}:{place}: {error}") from None
@@ -199,8 +202,23 @@ def _recognise(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
         seen.append(line)
         if split_words(line):
             break
-    is_naacl = bool(seen) and NAACL.fullmatch(" ".join(split_words(seen[-1]))) is not None
-    return "naacl" if is_naacl else "talp", itertools.chain(seen, lines)
+    words = " ".join(split_words(seen[-1])) if seen else ""
+    format = "talp"
+    if words.startswith("{"):
+        format = "jsonl"
+    elif NAACL.fullmatch(words):
+        format = "naacl"
+    return format, itertools.chain(seen, lines)
+
+
+def _links_in_json(line: str) -> str:
+    """The links of a JSON object as a Pharaoh line."""
+    try:
+        return " ".join(f"{source:d}-{target:d}" for source, target in parse_json(line)["links"])
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            f'bad line {line[:SHOWN]!r}; expected an object whose "links" are [source, target]'
+        ) from None
 
 
 def _talp_lines(lines: Iterable[str], *, null: bool, name: str) -> Iterator[str]:

@@ -105,7 +105,7 @@ def test_to_hugging_face(plain, capsys):
     assert "MarianMTModel" in capsys.readouterr().err
     assert (folder / "hf/model.safetensors").is_file()
     assert main(["convert", str(plain), "--to", "huggingface", "-o", str(folder / "hf")]) == 2
-    assert "is there already; expected the name of a new folder" in capsys.readouterr().err
+    assert "exists already; pass a new folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

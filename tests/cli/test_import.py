@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 
 import pytest
@@ -62,7 +63,7 @@ def test_an_output_that_has_no_name(name, tmp_path, monkeypatch):
     folder = make_folder(tmp_path / "theirs", BERT)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    message = f"{name or repr(name)}: expected the name of a new folder"
+    message = f"{name!r}: exists already; pass a new folder"
     assert refused(folder, "-o", name) == f"normalign import: {message}"
 
 
@@ -78,12 +79,14 @@ def test_an_output_that_is_a_link_to_an_empty_folder(tmp_path):
 def test_an_adapter_or_the_root_of_a_cache(tmp_path):
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
-    message = "adapter: has no config.json; it is an adapter (LoRA): merge it with its base model"
+    message = "no config.json in this folder; it is an adapter (LoRA): merge it with its base model"
     assert message in refused(tmp_path / "adapter", "-o", tmp_path / "ours")
     model = tmp_path / "cache/snapshots/0123"
     model.mkdir(parents=True)
     (model / "config.json").write_text("{}")
-    message = f"cache: has no config.json; expected the folder in the cache that has: {model}"
+    message = (
+        f"cache: no config.json in this folder; use the folder in the cache that has one: {model}"
+    )
     assert message in refused(tmp_path / "cache", "-o", tmp_path / "ours")
 
 
@@ -148,11 +151,22 @@ def test_languages_are_given_by_their_codes(tmp_path):
     command, _ = done.stdout.splitlines()
     command = command.replace("SOURCE", str(source)).replace("TARGET", str(target))
     wrong = run(*shlex.split(command), check=False)  # LANG is no language
-    expected = "no language 'LANG' in the dictionary; expected one of: "
-    assert wrong.stderr.startswith(f"normalign align: {expected}")
+    assert "no language 'LANG' in the dictionary; expected one of: " in wrong.stderr
     for code in CODES["mbart"]:
         command = command.replace("LANG", code, 1)
     assert len(aligned(command)) == 12
     model = tmp_path / "ours/model.pt"
     none = run("normalign", "align", tmp_path / "ours", "--path", model, check=False)
     assert "a multilingual model needs a source and a target language" in none.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_of_hugging_face_is_a_model(tmp_path):
+    """By the installed command, which has not registered our architectures before."""
+    source, target = write_texts(tmp_path, 12)
+    marian_folder(tmp_path / "theirs", steps=0)
+    command = ("normalign", "align", tmp_path / "theirs", source, target, "--cpu")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for _ in ("imported", "cached"):
+        done = run(*command, installed=True, env=environment)
+        assert len(done.stdout.splitlines()) == 12

@@ -204,7 +204,7 @@ def test_scores_on_a_corpus(measured, scores, tmp_path, by, capsys):
             "nowhere/x.pt: cannot be written: no such directory",
         ),
         (["--keep-top", 3, "--by", "gate"], "--by gate: .* has no gates"),
-        (["--keep-top", 99, "--by", "random"], "--keep-top 99: expected 0 to 36"),
+        (["--keep-top", 99, "--by", "random"], "--keep-top 99: there are 36 heads to choose from"),
         (["--keep-top", 3, "--by", "norm"], "--by norm needs DATA: it is measured on a corpus"),
         (["--keep", "cross.9.1"], r"head cross\.9\.1: the model has no such head"),
         (["--drop", "cross-1"], "'cross-1' is no head"),

@@ -16,6 +16,8 @@ from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.files import read_lines
 from fairseq_normalign.locks import locked
 from fairseq_normalign.runs import folder as run_folder
+from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS
+from fairseq_normalign.text.links import InMemory, LinkFile, read_together
 from tests.conftest import run
 from tests.stored import OPTIONS, state
 
@@ -83,6 +85,25 @@ def test_straight_to_stdout(place, kind, expected):
     options, both = kind
     done = run(*command(place, *options, both=both))
     assert done.stdout.encode() == expected[0]
+
+
+def test_formats_of_links(place, tmp_path):
+    """Chunks of 10 lines; the links are the same in each format that holds them."""
+    links = {}
+    for format in OF_LINKS:
+        run(*command(place, "-f", format, output=tmp_path / format))
+        first = 1 if format in FROM_1 else 0
+        file = LinkFile(tmp_path / format, index=first)
+        numbers = InMemory("numbers", range(LINES))
+        links[format] = [found for found, _ in read_together(file, numbers)]
+    assert links["naacl"] == links["talp"] == links["jsonl"] == links["pharaoh"]
+    soft = run(*command(place, "-f", "marian-soft")).stdout.splitlines()
+    assert len(soft) == LINES
+    words = [(place / f"text.{side}").read_text().splitlines()[0].split() for side in "ab"]
+    shares = [row.split(",") for row in soft[0].split()]
+    assert (len(shares[0]) - 1, len(shares) - 1) == tuple(map(len, words))
+    for row in shares:
+        assert sum(map(float, row)) == pytest.approx(1, abs=0.01)
 
 
 def test_a_run_that_is_broken_off_goes_on(place, kind, expected, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_normalign.heads.comparison import Comparison, Row, varied_kind
+from fairseq_normalign.heads.comparison import Comparison, Row
 from fairseq_normalign.names import Head
 
 
@@ -105,8 +105,8 @@ def test_models_that_differ_in_one_kind_alone_are_drawn_by_it():
     for left in (4, 1, 2):
         heads = {"encoder": (left,), "decoder": (4,), "cross": (3,)}
         rows.append(row(f"{left}.pt", heads, 10.0 + left, 1.0, layer=1))
-    assert varied_kind(rows) == "encoder"
+    assert Comparison(rows).varied_kind == "encoder"
     bleu, aer = Comparison(rows).blocks()[0].blocks
     assert points(bleu.curves[0]) == [(1, 11), (2, 12), (4, 14)]
     assert bleu.x_title == aer.x_title == "heads of encoder self-attention"
-    assert varied_kind(rows[:1]) is None
+    assert Comparison(rows[:1]).varied_kind is None

@@ -433,7 +433,8 @@ def test_the_encoder_alone(task):
 
 
 def test_means_of_batches():
-    tally = Tally([Head("encoder", 0, 1), Head("encoder", 0, 3), Head("decoder", 0, 0)])
+    heads = [Head("encoder", 0, 1), Head("encoder", 0, 3), Head("decoder", 0, 0)]
+    tally = Tally({"heads": heads})
     tally.add_cases("x", ("encoder", 0), np.array([[0.0, 1.0], [2.0, 0.0]]))
     tally.add_cases("x", ("encoder", 0), np.array([[5.0], [1.0]]))
     tally.add_cases("x", ("cross", 1), np.empty((0, 3)))
@@ -443,7 +444,7 @@ def test_means_of_batches():
 
 
 def test_means_by_position_are_over_the_sentences_that_reach_it():
-    tally = Tally([])
+    tally = Tally({"heads": []})
     assert [len(part) for part in by_position(tally)] == [0, 0, 0]
     entropies = np.array([1.0, 2.0, 3.0])
     undefined = np.array([np.nan])

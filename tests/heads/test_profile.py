@@ -20,8 +20,8 @@ ENCODER = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("encoder", 2, 0)]
 CROSS = [Head("cross", 1, 0)]
 
 
-RELATIONS = {"nsubj→head": Relation(50, 1, 0.3), "obj→head": Relation()}
-ACCURACIES = {"nsubj→head": dict(zip(ENCODER, (0.1, 0.2, 0.4), strict=True))}
+ACCURACIES = dict(zip(ENCODER, (0.1, 0.2, 0.4), strict=True))
+RELATIONS = {"nsubj→head": Relation(50, 1, 0.3, ACCURACIES), "obj→head": Relation()}
 SCORES = {
     "confidence": Finding(dict(zip(ENCODER + CROSS, [0.5, 0.25, 0.75, 0.125], strict=True))),
     "entropy": Finding(dict(zip(ENCODER, [3.0, 1.0, 2.0], strict=True))),
@@ -34,7 +34,7 @@ def of_positions(threshold=0.9):
     positions = Positions(ProfileOptions(positional_threshold=threshold))
     positions.score = "positions"
     counts = np.array([[100, 66, 0, 934], [950, 500, 250, 250]])  # first, of the last token
-    return positions.finding(Tally(ENCODER, {"positions.encoder.0.sum": counts}), {})
+    return positions.finding(Tally({"heads": ENCODER}, {"positions.encoder.0.sum": counts}))
 
 
 def of_rare(*shares):
@@ -45,8 +45,8 @@ def of_rare(*shares):
 
 def of_syntax(margin="relative"):
     return Finding(
-        roles=syntactic_roles(RELATIONS, ACCURACIES, margin),
-        blocks=relation_tables(RELATIONS, ACCURACIES),
+        roles=syntactic_roles(RELATIONS, margin),
+        blocks=relation_tables(RELATIONS),
     )
 
 
@@ -149,11 +149,11 @@ def test_roles_depend_on_thresholds():
     )
     roles = {third: [("syntactic", "nsubj→head 40/30")]}
     assert of_syntax("absolute").roles == roles
-    assert syntactic_roles({"nsubj→head": Relation(29, 1, 0.3)}, ACCURACIES, "absolute") == {}
+    assert syntactic_roles({"nsubj→head": Relation(29, 1, 0.3, ACCURACIES)}, "absolute") == {}
 
 
 def test_what_is_said_of_rare_tokens():
-    tally = Tally(ENCODER[:2])
+    tally = Tally({"heads": ENCODER[:2]})
     for of, (first, second) in {"as it is": (20, 60), "moved": (30, 40)}.items():
         for rank in ("rarest", "two rarest"):
             shares = [[first, 100], [second, 100]]
@@ -171,7 +171,7 @@ def test_what_is_said_of_rare_tokens():
 
 def test_heads_get_their_first_names():
     heads = [Head("encoder", 0, 1), Head("encoder", 0, 3)]
-    tally = Tally(heads, {"UAS.encoder.0.sum": np.array([[1.0, 2], [6, 4]])})
+    tally = Tally({"heads": heads}, {"UAS.encoder.0.sum": np.array([[1.0, 2], [6, 4]])})
     attention = Finding(settings={"sentences": 2}, roles=dict.fromkeys(heads, ()))
     uas = Finding(tally.means("UAS"), {"trees": 3})
     measured = profile_of({"UAS": uas, "attention": attention})

@@ -67,7 +67,7 @@ def test_closed_heads_go(folder, form):
     ("target", "told"),
     [
         (18, "--target-heads 18, but 23 gates are open; --keep-top 18 --by gate keeps 18"),
-        (24, "--target-heads 24, but 23 gates are open"),
+        (24, "--target-heads 24, but 23 gates are open; --keep-top 24 --by gate keeps 24"),
         (23, None),
         (None, None),
     ],

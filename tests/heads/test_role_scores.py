@@ -103,7 +103,7 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
         favourites[words + 1] = favourite
         hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
     head = Head("encoder", 0, 1)
-    tally = Tally([Head("encoder", 0, number) for number in range(4)])
+    tally = Tally({"heads": [Head("encoder", 0, number) for number in range(4)]})
     criterion = AlwaysRarest({**favourites, 2: 0, 1: 0})
     forcing = TeacherForcing(model, task, attention="encoder")
     for batch in seen_batches(forcing, pairs, max_tokens=30, values=False):

@@ -9,7 +9,6 @@ from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.syntax import (
     MIN_CASES,
     Relation,
-    accuracies,
     add_tree,
     attachment_scores,
     attachments,
@@ -113,7 +112,7 @@ def weights_of(targets):
 
 
 def test_relations_and_trees():
-    tally = Tally([])
+    tally = Tally({"heads": []})
     towards_heads = [1, 3, 3, 3, 3]
     back = [0, 0, 1, 2, 3]
     add_tree(tally, np.concatenate([weights_of(towards_heads), weights_of(back)]), TREE)
@@ -122,13 +121,11 @@ def test_relations_and_trees():
         np.concatenate([weights_of([1, 1]), weights_of([0, 0])]),
         Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""),
     )
-    found = relations(tally)
-    assert found["nsubj→head"] == Relation(2, 1, 0.5)  # 1 and 2: the first
-    assert found["obj→head"] == Relation(1, -1, 1.0)
-    shares = accuracies(tally)
-    assert shares["nsubj→head"] == [1.0, 0.0]
-    assert shares["head→nsubj"] == [0.0, 0.5]  # of two verbs that look back, one has it there
-    assert shares["obj→head"] == [1.0, 1.0]
+    found = relations(tally, ["a", "b"])
+    assert found["nsubj→head"] == Relation(2, 1, 0.5, {"a": 1, "b": 0})  # 1 and 2: the first
+    assert found["obj→head"] == Relation(1, -1, 1.0, {"a": 1, "b": 1})
+    # Of two verbs that look back, one has its subject there.
+    assert found["head→nsubj"].accuracies == {"a": 0, "b": 0.5}
     scores, baselines = attachment_scores(tally)
     # The second: fish → eat, and dogs → eat, as the root is given.
     assert scores == [1.0, pytest.approx(2 / 5)]
@@ -136,10 +133,9 @@ def test_relations_and_trees():
 
 
 def test_relations_that_are_missing():
-    tally = Tally([])
+    tally = Tally({"heads": []})
     add_tree(tally, weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert relations(tally)["head→obj"] == Relation()
-    assert "head→obj" not in accuracies(tally)
+    assert relations(tally, ["a"])["head→obj"] == Relation()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +153,7 @@ def test_margins(baseline, accuracy, margin, beats):
 
 
 def test_no_heads():
-    tally = Tally([])
+    tally = Tally({"heads": []})
     add_tree(tally, np.empty((0, 2, 2)), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert accuracies(tally)["nsubj→head"] == []
+    assert relations(tally, [])["nsubj→head"].accuracies == {}
     assert attachment_scores(tally)[0] == []

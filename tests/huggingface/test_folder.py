@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from tests.hugging_face import BERT, make_folder
 
@@ -43,7 +44,7 @@ def test_a_pickle_runs_no_code(tmp_path, capsys):
     ("value", "message"),
     [
         ([1], "holds a list; expected PyTorch tensors"),
-        ({"a": 1}, "'a' is no tensor; expected PyTorch tensors"),
+        ({"a": 1}, "holds more than tensors; expected PyTorch tensors"),
         # as checkpoints of fairseq may
         ({"a": np.zeros(1)}, "refused to load: it holds 'numpy.*_reconstruct', which could run"),
         (
@@ -58,20 +59,21 @@ def test_a_pickle_of_something_else(value, message, tmp_path):
 
 
 def test_what_is_no_folder(tmp_path):
-    with pytest.raises(InputError, match="none: no such directory; expected the folder of a Hug"):
-        HuggingFaceFolder(str(tmp_path / "none"))
-    with pytest.raises(InputError, match=r"has no config\.json; expected the folder of a Hugging"):
-        HuggingFaceFolder(str(tmp_path))
+    for name in (".", "none"):
+        with pytest.raises(
+            InputError, match=r"no config\.json in this folder; expected the folder"
+        ):
+            HuggingFaceFolder(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ({}, "has no weight_map"),
-        ({"weight_map": []}, "has no weight_map"),
-        ({"weight_map": {"a": "none"}}, "'none' is not beside it; is the download complete"),
-        ({"weight_map": {"a": "../secret"}}, r"'\.\./secret' is not beside it"),
-        ({"weight_map": {"a": 1}}, "'1' is not beside it"),
+        ({}, "damaged or half-downloaded"),
+        ({"weight_map": []}, "damaged or half-downloaded"),
+        ({"weight_map": {"a": 1}}, "damaged or half-downloaded"),
+        ({"weight_map": {"a": "none"}}, "names 'none', which is not beside it"),
+        ({"weight_map": {"a": "../secret"}}, r"names '\.\./secret', which is not beside it"),
     ],
 )
 def test_an_index_that_is_wrong(index, message, tmp_path):
@@ -80,4 +82,4 @@ def test_an_index_that_is_wrong(index, message, tmp_path):
     (folder / "model.safetensors").rename(folder / "part.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match=message):
-        HuggingFaceFolder(str(folder)).parameters()
+        import_folder(str(folder), str(tmp_path / "ours"))

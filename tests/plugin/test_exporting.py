@@ -152,7 +152,7 @@ def test_skipped_sentences_and_shards(corpus, command, tmp_path):
 
 
 BAD = {
-    "several models": (["--path", "{checkpoint}:{checkpoint}"], "exports one model; --path names"),
+    "several models": (["--path", "{checkpoint}:{checkpoint}"], "works with one model; --path"),
     "no numbers": (
         ["--export-layers", "1-2"],
         "--export-layers 1-2: expected numbers from 1 with commas between",
@@ -204,7 +204,7 @@ def test_inputs_are_not_overwritten(corpus, checkpoint, command, tmp_path):
 def test_text_that_comes_bit_by_bit_is_refused(command, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
     (tmp_path / "text").write_text("a\n")
-    with pytest.raises(InputError, match="does not go with text that comes bit by bit"):
+    with pytest.raises(InputError, match="does not work with fairseq-interactive"):
         command(
             interactive.cli_main,
             *("--input", tmp_path / "text", "--export-attention", tmp_path / "x.npz"),
@@ -216,5 +216,5 @@ def test_training_is_refused(corpus, monkeypatch, tmp_path):
     words = [*TRAIN[1:], corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", tmp_path]
     words += ["--task", "translation_normalign", "--export-attention", tmp_path / "x.npz"]
     monkeypatch.setattr("sys.argv", ["fairseq-train", *map(str, words)])
-    with pytest.raises(InputError, match="--export-attention does not go with training; expected"):
+    with pytest.raises(InputError, match="--export-attention does not work with fairseq-train"):
         train.cli_main()

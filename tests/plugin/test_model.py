@@ -65,12 +65,12 @@ def test_quantities_are_those_of_the_table(batch, quantity):
 
 
 UNKNOWN = {
-    r"unknown quantity 'norm' of cross attention; expected any of: weights, head-norms, norms, ": {
+    r"unknown quantity 'norm' of cross attention; known: weights, head-norms, norms, ": {
         "cross": ["norm"]
     },
     "NormalignTransformer has no 'self' attention; it has: encoder, decoder, cross": ["self"],
-    "there is no layer 2 of cross attention; expected 0 to 1": {"cross": {"norms": [2]}},
-    "there is no layer -3 of cross attention; expected 0 to 1": {"cross": {"norms": -3}},
+    "no layer 2 of cross attention; its layers are 0 to 1": {"cross": {"norms": [2]}},
+    "no layer -3 of cross attention; its layers are 0 to 1": {"cross": {"norms": -3}},
 }
 
 

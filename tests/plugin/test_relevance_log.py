@@ -151,10 +151,12 @@ def test_bad_input(task, sample, model, tmp_path):
         criterion(task, tmp_path, sentences=-1)
     train(criterion(task, tmp_path), model, sample, 0)
     other = build_model("transformer_normalign", task, gate_heads="encoder")
-    with pytest.raises(InputError, match=r"relevance\.jsonl: has other heads than are gated now"):
+    with pytest.raises(InputError, match=r"relevance\.jsonl: other heads are gated now"):
         train(criterion(task, tmp_path), other, sample, 1)
     task.datasets = {}
-    with pytest.raises(InputError, match="--log-relevance 2: there is no validation set valid; ex"):
+    with pytest.raises(
+        InputError, match="--log-relevance needs a validation set; there is no valid"
+    ):
         train(criterion(task, tmp_path), model, sample, 0)
     plain = build_model("transformer_normalign", task)
     with pytest.raises(InputError, match="the model has no gates to close; expected --gate-heads"):

@@ -17,8 +17,7 @@ function drawBlock(block) {
 }
 
 function drawHeading(block) {
-  const note = block.note ? html("span", { class: "note" }, block.note) : null;
-  return html("h3", { class: "source", dir: "auto" }, block.text, note);
+  return html("h3", { class: "source", dir: "auto" }, block.text);
 }
 
 function drawFacts(block) {
@@ -33,7 +32,7 @@ const MOST_PRINTED = 6; // groups that a choice prints; of more, the chosen one 
 const printers = new WeakMap(); // what a choice does before it is printed, and after
 
 function drawChoice(block) {
-  let chosen = block.opening;
+  let chosen = block.listed.length ? block.listed[0] : 0;
   const place = html("div", { class: "chosen" });
   const printed = html("div", { class: "printed" });
   const choose = (number) => {
@@ -359,13 +358,9 @@ function drawGrid(block) {
   };
   const inCell = (row, column, box) => {
     const value = block.values[row][column];
-    const letters = value === null ? " without" : lettersOn(strengthOf(value));
+    const letters = value === null ? "" : lettersOn(strengthOf(value));
     const middle = { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle" };
-    if (block.numbers && value !== null) {
-      return [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals))];
-    }
-    const mark = block.marks.length ? block.marks[row][column] : "";
-    return mark ? [svg("text", { ...middle, class: `cell role${letters}` }, mark)] : null;
+    return value === null ? null : [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals))];
   };
   const frame = heatMap({
     title: block.title,
@@ -373,7 +368,7 @@ function drawGrid(block) {
     columns: block.columns,
     rowTitle: block.row_title,
     columnTitle: block.column_title,
-    width: block.numbers ? 52 : Math.max(30, Math.min(50, 240 / block.columns.length)),
+    width: 52,
     height: 26,
     strength: (row, column) => block.values[row][column] === null ? null : strengthOf(block.values[row][column]),
     describe,

@@ -1,0 +1,111 @@
+"""What PyPI gets: an sdist, the wheel that is built from it, and what they do outside the clone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import fairseq
+import pytest
+
+from fairseq_normalign.version import __version__
+from tests.conftest import PACKAGE
+
+CLONE = Path(PACKAGE).parent
+STEM = f"fairseq_normalign-{__version__}"
+DATA = ("py.typed", "cli/fairseq_options.txt", "results/assets/page.html")
+BUILD = "import sys; from setuptools import build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
+
+
+def run_apart(*words, folder: Path, **environment: str) -> str:
+    """What a command prints, in another folder and without this clone on Python's path."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = list(map(str, words))
+    options = {"cwd": folder, "env": {**own, **environment}, "text": True, "check": False}
+    done = subprocess.run(command, capture_output=True, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory) -> Path:
+    """Built from a copy, so that the clone stays as it is."""
+    folder = tmp_path_factory.mktemp("sdist")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(CLONE / name, folder)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, folder / "fairseq_normalign", ignore=ignored)
+    run_apart(sys.executable, "-c", BUILD, "build_sdist", folder / "dist", folder=folder)
+    return folder / "dist" / f"{STEM}.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    run_apart(sys.executable, "-c", BUILD, "build_wheel", folder, folder=folder / STEM)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """A folder of packages: this one, by pip, and fairseq beside it."""
+    folder = tmp_path_factory.mktemp("installed")
+    options = ("--quiet", "--no-deps", "--no-index", "--target", folder)
+    run_apart(sys.executable, "-m", "pip", "install", *options, wheel, folder=folder)
+    (folder / "fairseq").mkdir()
+    for path in Path(fairseq.__file__).parent.iterdir():
+        (folder / "fairseq" / path.name).symlink_to(path)
+    return folder
+
+
+@pytest.mark.slow
+def test_both_hold_the_whole_package(sdist, wheel):
+    modules = {str(path.relative_to(CLONE)) for path in Path(PACKAGE).rglob("*.py")}
+    expected = modules | {f"fairseq_normalign/{name}" for name in DATA}
+    with tarfile.open(sdist) as archive:
+        names = {name.removeprefix(f"{STEM}/") for name in archive.getnames()}
+    assert expected | {"LICENSE", "README.md"} <= names
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(f"{STEM}.dist-info/METADATA").decode("utf-8")
+    assert expected <= names
+    assert not [name for name in names if name.startswith(("tests", "scripts", "benchmarks"))]
+    assert "License-Expression: MIT" in metadata
+    assert "Project-URL: Issues, https://github.com/" in metadata
+    extras = set(re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE))
+    assert extras == {"bpe", "dev", "docs", "ray"}
+
+
+@pytest.mark.slow
+def test_the_installed_command_runs_outside_the_clone(installed, tmp_path):
+    command, path = installed / "bin/normalign", str(installed)
+    version = run_apart(command, "--version", folder=tmp_path, PYTHONPATH=path)
+    assert version == f"normalign {__version__}\n"
+    (tmp_path / "gold").write_text("0-0 1-1\n")
+    (tmp_path / "links").write_text("0-0 1-1\n")
+    score = run_apart(command, "aer", "gold", "links", "-b", folder=tmp_path, PYTHONPATH=path)
+    assert float(score) == 0.0
+
+
+@pytest.mark.slow
+def test_the_plugin_is_found_by_its_name_from_any_folder(installed, tmp_path):
+    """fairseq looks for --user-dir in the folder where it runs, then beside itself."""
+    command = shutil.which("fairseq-generate")
+    words = ("--user-dir", "fairseq_normalign", "--task", "translation_normalign", "--help")
+    shown = run_apart(command, *words, folder=tmp_path, PYTHONPATH=str(installed))
+    assert "--align-method" in shown
+
+
+def test_the_citation_names_this_version():
+    for name in ("CITATION.cff", "docs/citing.md"):
+        text = (CLONE / name).read_text(encoding="utf-8")
+        assert re.search(rf"^ *version *[:=] *{{?{re.escape(__version__)}\b", text, re.MULTILINE)
