@@ -13,7 +13,7 @@ from fairseq_normalign.alignment.aer import Counts, count, intervals
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner, Progress
 from fairseq_normalign.alignment.error_table import ErrorTable, chosen_place
 from fairseq_normalign.alignment.evidence import every_evidence
-from fairseq_normalign.alignment.layer_choice import SAMPLE, LayerVote, decisive_pairs
+from fairseq_normalign.alignment.layer_choice import SAMPLE, LayerVote, decisive_samples
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.alignment.method_cost import Costs, method_costs
 from fairseq_normalign.attention.methods import method_of
@@ -140,7 +140,7 @@ def layer_choices(
         votes[method] = LayerVote(candidates, null=aligner.options.null)
     voting = [vote for vote in votes.values() if len(vote.candidates) > 1]
     if voting:
-        pairs = decisive_pairs(list(first), aligner.reader, aligner.forcing)
+        (pairs,) = decisive_samples([aligner], [list(first)])
         evidences = [candidate for vote in voting for candidate in vote.candidates]
         for softs in aligner.evidences_many(pairs, evidences):
             soft_of = dict(zip(evidences, softs, strict=True))

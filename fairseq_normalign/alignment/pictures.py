@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,19 +24,19 @@ from fairseq_normalign.text.links import Gold, Link
 
 INCH_PER_CELL = (0.14, 0.32)  # of a long sentence, of a short one
 PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become too small
-POINTS_PER_INCH = 72
-LETTER = 0.62  # width of a letter, in heights
+LETTER = 0.0086  # inches of a letter of one point
 FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
+IN_A_ROW = 3  # panels; more are wrapped to a square
+REFERENCE = "reference:\nsure filled, possible hatched"
 USUAL_FONT = "DejaVu Sans"  # matplotlib's own: Latin, Greek, Cyrillic, Arabic, Hebrew and more
 LAST_RESORT = "Last Resort"  # has boxes for all letters
-SHOWN = 5  # letters that no font has
 
 
 class Panel(NamedTuple):
     """A soft alignment (T, S), and the links to be framed in it, if not those of the gold."""
 
     title: str
-    soft: np.ndarray
+    soft: np.ndarray | None  # None: the gold by itself
     links: Collection[Link] | None = None
 
 
@@ -48,24 +47,6 @@ class Sentences(NamedTuple):
     target: Sequence[str]
     source_title: str = "source"
     target_title: str = "target"
-
-    @property
-    def inch_per_cell(self) -> float:
-        smallest, largest = INCH_PER_CELL
-        wanted = PANEL_INCHES / max(len(self.source), len(self.target))
-        return min(largest, max(smallest, wanted))
-
-    @property
-    def points(self) -> float:
-        """The size of the words: as high as a cell allows, and no larger than usual text."""
-        return min(10.0, 0.8 * POINTS_PER_INCH * self.inch_per_cell)
-
-    def margins(self) -> tuple[float, float]:
-        """Inches beside and below a panel that words and axis titles take."""
-        inches = self.points * LETTER / POINTS_PER_INCH
-        beside = inches * max(map(display_width, self.target)) + 0.4
-        below = inches * max(map(display_width, self.source)) + 0.4
-        return beside, below
 
 
 @in_style
@@ -86,27 +67,31 @@ def soft_alignments(
         panels: the rows; one long row is wrapped. Every row of a heat map is scaled to its maximum.
         title: stands above all panels.
     """
-    flat = list(chain(*panels))
-    has_links = any(panel.links is not None for panel in flat)
-    reference = gold if has_links else None
-    places = arranged([len(row) for row in panels], reference=reference is not None)
-    rows = 1 + max(row for row, _ in places)
-    columns = 1 + max(column for _, column in places)
-    figure = Figure(figsize=_size(rows, columns, sentences), layout="compressed")
+    rows = [list(row) for row in panels]
+    if gold is not None and rows[0][0].links is not None:
+        rows[-1].append(Panel(REFERENCE, None))
+    if len(rows) == 1 and len(rows[0]) > IN_A_ROW:
+        columns = math.ceil(math.sqrt(len(rows[0])))
+        rows = [rows[0][first : first + columns] for first in range(0, len(rows[0]), columns)]
+    columns = max(map(len, rows))
+    source, target, *_ = sentences
+    smallest, largest = INCH_PER_CELL
+    cell = np.clip(PANEL_INCHES / max(len(source), len(target)), smallest, largest)
+    points = min(10.0, 0.8 * 72 * cell)  # as high as a cell allows, and no larger than usual text
+    beside, below = (LETTER * points * max(map(display_width, side)) for side in (target, source))
+    width = columns * (cell * len(source) + 0.3) + beside + 1.4
+    height = len(rows) * (cell * len(target) + 0.5) + below + 1.2
+    figure = Figure(figsize=(width, height), layout="compressed")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    families = families_for("".join([*sentences.source, *sentences.target]))
-    for place, (row, column) in enumerate(places):
-        axes = grid[row, column]
-        below = (row + 1, column) not in places
-        _name_axes(axes, sentences, families, below=below, left=column == 0)
-        if place == len(flat) and reference is not None:
-            draw_reference(axes, reference)
-        else:
-            draw_panel(axes, flat[place], gold)
-    for empty, axes in np.ndenumerate(grid):
-        if empty not in places:
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    look = {"fontsize": points, "fontfamily": families_for("".join([*source, *target]))}
+    for (row, column), axes in np.ndenumerate(grid):
+        if column >= len(rows[row]):
             axes.set_axis_off()
+            continue
+        is_lowest = row + 1 == len(rows) or column >= len(rows[row + 1])
+        _name_axes(axes, sentences, look, below=is_lowest, left=column == 0)
+        draw_panel(axes, rows[row][column], gold)
     (image,) = grid[0, 0].images
     scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.8, aspect=30, pad=0.02)
     scale.set_label("share of the row's maximum", fontsize=8)
@@ -115,35 +100,8 @@ def soft_alignments(
     return figure
 
 
-def arranged(row_lengths: Sequence[int], *, reference: bool) -> list[tuple[int, int]]:
-    """Row and column of each panel, the reference last.
-
-    Several rows stay as they are, with the reference to the right of the last one. A single row of
-    more than three panels becomes a square, as far as it goes.
-    """
-    if len(row_lengths) == 1:
-        count = row_lengths[0] + reference
-        columns = count if count <= 3 else math.ceil(math.sqrt(count))
-        return [divmod(number, columns) for number in range(count)]
-    places = []
-    for row, length in enumerate(row_lengths):
-        places += [(row, column) for column in range(length)]
-    if reference:
-        places.append((len(row_lengths) - 1, row_lengths[-1]))
-    return places
-
-
-def _size(rows: int, columns: int, sentences: Sentences) -> tuple[float, float]:
-    """Inches of a figure."""
-    cell = sentences.inch_per_cell
-    beside, below = sentences.margins()
-    width = columns * (cell * len(sentences.source) + 0.3) + beside + 1.0
-    height = rows * (cell * len(sentences.target) + 0.5) + below + 0.8
-    return width, height
-
-
 def _name_axes(
-    axes: Axes, sentences: Sentences, families: Sequence[str], *, below: bool, left: bool
+    axes: Axes, sentences: Sentences, look: dict[str, Any], *, below: bool, left: bool
 ) -> None:
     """Words at the cells, and lines between them; a ``$`` is a word like others.
 
@@ -151,13 +109,8 @@ def _name_axes(
         below, left: whether no other panel has words and titles there.
     """
     source, target, source_title, target_title = sentences
-    look: dict[str, Any] = {
-        "fontsize": sentences.points,
-        "fontfamily": list(families),
-        "parse_math": False,
-    }
-    axes.set_xticks(range(len(source)), source, rotation=90, **look)
-    axes.set_yticks(range(len(target)), target, **look)
+    axes.set_xticks(range(len(source)), source, rotation=90, parse_math=False, **look)
+    axes.set_yticks(range(len(target)), target, parse_math=False, **look)
     axes.set_xticks(np.arange(0.5, len(source) - 1), minor=True)
     axes.set_yticks(np.arange(0.5, len(target) - 1), minor=True)
     axes.grid(which="minor", color="0.85", linewidth=0.5)
@@ -168,34 +121,27 @@ def _name_axes(
 
 
 def draw_panel(axes: Axes, panel: Panel, gold: Gold | None) -> None:
-    """A heat map with its own links framed, or else those of the gold."""
+    """A heat map with its own links framed, or else those of the gold; or the gold by itself."""
+    axes.set_title(panel.title, fontsize=10)
+    sure, possible = gold or (frozenset(), frozenset())
+    if panel.soft is None:
+        filled = {"facecolor": HEAT(1.0), "lw": 1.0}
+        hatched = {"facecolor": "white", "hatch": "/////", "lw": 0.8}
+        for link in sorted(possible):
+            _frame(axes, link, **(filled if link in sure else hatched))
+        return
     row_maxima = np.maximum(panel.soft.max(axis=1, keepdims=True), 1e-12)
     axes.imshow(panel.soft / row_maxima, cmap=HEAT, vmin=0, vmax=1)
-    axes.set_title(panel.title, fontsize=10)
-    if panel.links is not None:
-        for link in sorted(panel.links):
-            axes.add_patch(_cell(link, fill=False, lw=1.5))
-    elif gold is not None:
-        for link in sorted(gold.possible):
-            style = "-" if link in gold.sure else ":"
-            axes.add_patch(_cell(link, fill=False, lw=1.5, ls=style))
+    for link in sorted(possible if panel.links is None else panel.links):
+        is_dotted = panel.links is None and link not in sure
+        _frame(axes, link, fill=False, lw=1.5, ls=":" if is_dotted else "-")
 
 
-def draw_reference(axes: Axes, gold: Gold) -> None:
-    """The gold links alone: sure ones filled, possible ones hatched."""
-    axes.set_title("reference:\nsure filled, possible hatched", fontsize=10)
-    for link in sorted(gold.possible):
-        if link in gold.sure:
-            axes.add_patch(_cell(link, facecolor=HEAT(1.0), lw=1.0))
-        else:
-            axes.add_patch(_cell(link, facecolor="white", hatch="/////", lw=0.8))
-
-
-def _cell(link: Link, **look: Any) -> Rectangle:
+def _frame(axes: Axes, link: Link, **look: Any) -> None:
     """A square in the cell of a link."""
     source, target = link
     corner = source - FRAME / 2, target - FRAME / 2
-    return Rectangle(corner, FRAME, FRAME, edgecolor="black", **look)
+    axes.add_patch(Rectangle(corner, FRAME, FRAME, edgecolor="black", **look))
 
 
 def families_for(text: str) -> list[str]:
@@ -204,22 +150,20 @@ def families_for(text: str) -> list[str]:
     Letters that no font of this machine has cause a warning.
     """
     missing = {letter for letter in text if not letter.isspace()}
-    families = []
+    families = [USUAL_FONT]
     for family, path in _installed():
-        if not missing:
-            break
         had = missing & _letters(path)
-        if had or family == USUAL_FONT:
+        if had and family != USUAL_FONT:
             families.append(family)
-            missing -= had
-    if missing:
-        letters = " ".join(sorted(missing)[:SHOWN])
-        warnings.warn(
-            f"no font of this machine has {letters}{' …' if len(missing) > SHOWN else ''}: the "
-            "picture shows boxes instead; expected an installed font that has, as one of Noto's",
-            stacklevel=2,
-        )
-    return families or [USUAL_FONT]
+        missing -= had
+        if not missing:
+            return families
+    letters = " ".join(sorted(missing))
+    warnings.warn(
+        f"no installed font has {letters[:9]}: the picture shows boxes; install one, such as Noto",
+        stacklevel=2,
+    )
+    return families
 
 
 def _installed() -> Iterator[tuple[str, str]]:

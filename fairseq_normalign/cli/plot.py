@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.alignment.combine import link_matrix
 from fairseq_normalign.attention.extract import RULES, check_extract
 from fairseq_normalign.attention.methods import METHODS, method_of
 from fairseq_normalign.attention.soft import STEPS, Evidence
@@ -15,12 +16,11 @@ from fairseq_normalign.cli import checks, options
 from fairseq_normalign.errors import InputError
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
+    from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.pictures import Panel
-    from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.pairs import Pair
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
-    from fairseq_normalign.text.links import Gold, Link
+    from fairseq_normalign.text.links import Gold
 
 AUTO, ALL = "auto", "all"
 DESCRIPTION = """A picture of one sentence pair's soft alignments, one panel for each method, gold
@@ -90,36 +90,44 @@ parse_args = options.model_command("plot", DESCRIPTION, EXAMPLE, add_options, ch
 
 
 def main(args: Namespace) -> None:
+    from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
-    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save
 
     complete(args)
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
-    if args.source_file or args.target_file or args.hypotheses:
-        check_line(args, count_lines(corpus_texts(args)[0]))  # before a model is loaded
     model = load(args)
-    streams, total = corpus(args, [model])
-    check_line(args, total)
-    decided, (pairs,) = aligner_of(args, model).decide_on(*streams)
+    layers = layers_of(args, model.forcing)
+    # With layers and a step there is nothing to decide.
+    layer = layers[0] + 1 if layers and args.step != AUTO else args.layer
+    extract = args.extract or "argmax"
+    options = {"extract": extract, "batch_tokens": args.max_tokens}
+    aligner = NormAligner(*model, layer=layer, step=args.step, **options)
+    decided, (pairs,) = aligner.decide_on(*corpus(args, [model]).streams)
     pair = nth(pairs, args.line, "the corpus")
     source, target = pair.source.text, pair.target.text
     if not (source and target):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
-    check_gold(args, of_gold, len(source), len(target))
+    if of_gold is not None:  # refuses links outside the pair
+        link_matrix(of_gold.possible, (len(target), len(source)), f"{args.gold}:{args.line}")
     titles = []
     for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
         titles.append(f"{side} ({language})" if language else side)
-    panels = panels_of(args, decided, pair, of_gold)
-    sentences = Sentences(source, target, *titles)
     title = f"pair {args.line}"
-    if args.layers:
-        title += f"; framed: links by {args.extract or 'argmax'}"
+    if layers:
+        title += f"; framed: links by {extract}"
     elif args.gold:
         title += "; framed: gold, solid if sure, dotted if possible"
+    rows = []
+    for method in args.method:
+        places = evidences_of(method, layers, decided.decision)
+        rows.append(panels_of(aligner, pair, places, of_gold, framed=bool(layers)))
+    panels = rows if layers else [list(chain(*rows))]
+    sentences = Sentences(source, target, *titles)
     save(soft_alignments(panels, sentences, of_gold, title=title), args.output)
 
 
@@ -130,75 +138,42 @@ def nth(items: Iterable[Item], number: int, name: str) -> Item:
     raise InputError(f"--line {number}: {name} has no such line")
 
 
-def check_line(args: Namespace, total: int | None) -> None:
-    """Refuses a line behind the last one of the corpus, if it is known how many there are."""
-    if total is not None and args.line > total:
-        raise InputError(f"--line {args.line}: the corpus has {total} lines")
-
-
-def check_gold(args: Namespace, gold: Gold | None, sources: int, targets: int) -> None:
-    """Refuses gold links of words that the pair has not."""
-    for source, target in sorted(gold.possible if gold else ()):
-        if source >= sources or target >= targets:
-            raise InputError(
-                f"{args.gold}: line {args.line} links word {source} with {target}, from 0, where "
-                f"there are {sources} and {targets} words; is it counted from 1 (--gold-index "
-                "1), or is the target's first (--reverse-gold)?"
-            )
-
-
-def aligner_of(args: Namespace, model: ReadyModel) -> NormAligner:
-    """An aligner by norms, which decides on the layer and step that are not named."""
-    from fairseq_normalign.alignment.aligner import NormAligner
-
-    layer = args.layer
-    if args.layers and args.step != AUTO:  # then there is nothing to decide
-        layer = layers_of(args, model.forcing)[0] + 1
-    extract = args.extract or "argmax"
-    return NormAligner(
-        *model, layer=layer, step=args.step, extract=extract, batch_tokens=args.max_tokens
-    )
-
-
 def layers_of(args: Namespace, forcing: TeacherForcing) -> list[int]:
     """The layers that ``--layers`` names, from 0."""
     from fairseq_normalign.alignment.aligner import checked_layer
 
     if args.layers == [ALL]:
         return forcing.layers_with_heads()
-    return [checked_layer(forcing, layer) for layer in args.layers]
+    return [checked_layer(forcing, layer) for layer in dict.fromkeys(args.layers or [])]
+
+
+def evidences_of(name: str, layers: Sequence[int | None], chosen: Evidence) -> list[Evidence]:
+    """A method at some layers, or at the one that was chosen; at that step, if it has it."""
+    method = method_of(name)
+    step = chosen.step if chosen.step in method.steps else method.steps[0]
+    if not method.layers:
+        return [Evidence(name, None, step)]
+    return [Evidence(name, layer, step) for layer in layers or [chosen.layer]]
 
 
 def panels_of(
-    args: Namespace, decided: DecidedAligner, pair: Pair, gold: Gold | None
-) -> list[list[Panel]]:
-    """One row with a panel for each method; or with --layers a row for each method."""
+    aligner: NormAligner,
+    pair: Pair,
+    evidences: Sequence[Evidence],
+    gold: Gold | None,
+    *,
+    framed: bool,
+) -> list[Panel]:
+    """A panel for each evidence, with its links and how well they align if they are framed."""
     from fairseq_normalign.alignment.pictures import Panel
 
-    (aligner,) = decided.models
-    layers = [decided.decision.layer]
-    if args.layers:
-        layers = list(dict.fromkeys(layers_of(args, aligner.forcing)))
+    (softs,) = aligner.evidences_many([pair], evidences)
     panels = []
-    for name in args.method:
-        method = method_of(name)
-        step = decided.decision.step  # that norms would take, if the method has it
-        step = step if step in method.steps else method.steps[0]
-        evidences = [Evidence(name, layer, step) for layer in layers if method.layers]
-        evidences = evidences or [Evidence(name, None, step)]
-        (softs,) = aligner.evidences_many([pair], evidences)
-        row = []
-        for evidence, soft in zip(evidences, softs, strict=True):
-            links = set(aligner.links(soft)) if args.layers else None
-            row.append(Panel(title(evidence, links, gold), soft.words, links))
-        panels.append(row)
-    return panels if args.layers else [list(chain(*panels))]
-
-
-def title(evidence: Evidence, links: set[Link] | None, gold: Gold | None) -> str:
-    """What a panel shows, and how well its links align."""
-    place = "all layers" if evidence.layer is None else f"layer {evidence.layer + 1}"
-    text = f"{evidence.method}, {place}, align with {evidence.step}"
-    if links is not None and gold is not None:
-        text += f"\nAER {100 * count(links, gold).aer:.1f}"
-    return text
+    for (method, layer, step, _), soft in zip(evidences, softs, strict=True):
+        place = "all layers" if layer is None else f"layer {layer + 1}"
+        title = f"{method}, {place}, align with {step}"
+        links = set(aligner.links(soft)) if framed else None
+        if links is not None and gold is not None:
+            title += f"\nAER {100 * count(links, gold).aer:.1f}"
+        panels.append(Panel(title, soft.words, links))
+    return panels

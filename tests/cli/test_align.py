@@ -236,7 +236,7 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     options[options.index(corpus / "test.talp")] = wrong
     done = align(corpus, checkpoint, *options, command="plot", check=False)
     assert done.returncode == 2
-    assert "line 2 links word 99 with 0, from 0, where there are" in done.stderr
+    assert "wrong.talp:2: link 99-0 where there are" in done.stderr
 
 
 @pytest.fixture
