@@ -16,7 +16,6 @@ from fairseq_normalign.attention.trained_head import (
     head_states,
     link_loss,
     log_shares,
-    trained_shares,
     with_neighbours,
     write_aligner,
 )
@@ -207,11 +206,3 @@ def test_other_files_are_refused(metadata, tensors, tmp_path):
     message = "not a file of alignment heads, or damaged; use a file that normalign train-al"
     with pytest.raises(InputError, match=message):
         head_of(str(path), build_model())
-
-
-def test_a_head_of_another_width_is_refused(tmp_path):
-    forcing, pairs = ready()
-    path = tmp_path / "file"
-    write_aligner(path, {"forward": TrainedHead(head(), fingerprint(forcing.model), "de-en")}, {})
-    with pytest.raises(InputError, match="or damaged"):
-        trained_shares(str(path), forcing, pairs)

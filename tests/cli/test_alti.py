@@ -1,4 +1,4 @@
-"""Contributions to whole blocks through the commands, on a model trained for a moment."""
+"""Contributions and gradients through the commands, on a model trained for a moment."""
 
 import numpy as np
 import pytest
@@ -47,15 +47,6 @@ def test_layers_are_chosen_and_evidence_is_learned(corpus, checkpoint):
     assert "evidences:2" in command("align", corpus, checkpoint, *named).stderr
 
 
-def test_heads_of_the_rollout_are_refused_in_one_line(corpus, checkpoint, tmp_path):
-    output = tmp_path / "links"
-    place = ["--method", "alti-rollout", "--layer", 1, "--head", 1, "--step", "input"]
-    refused = command("align", corpus, checkpoint, *place, "-o", output, check=False)
-    assert refused.returncode == 2
-    assert "method alti-rollout is of whole layers, not of a head" in refused.stderr
-    assert not output.exists()
-
-
 def test_shares_of_the_source_are_exported(corpus, checkpoint, aligner, tmp_path):
     output = tmp_path / "shares.npz"
     options = ["--quantity", "source-share", "--layer", 3, 1, "-o", output, "--max-tokens", 100]
@@ -74,13 +65,12 @@ def test_shares_of_the_source_are_exported(corpus, checkpoint, aligner, tmp_path
             np.testing.assert_allclose(item.array, shares[[0, 2]], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("option", [("--attention", "encoder"), ("--head", 1)])
-def test_shares_are_of_whole_decoder_layers(corpus, checkpoint, option, tmp_path):
-    output = tmp_path / "shares.npz"
-    options = ["--quantity", "source-share", *option, "-o", output]
-    refused = command("export", corpus, checkpoint, *options, check=False)
-    assert refused.returncode == 2
-    assert (
-        "--quantity source-share is of whole decoder layers; it takes no --head" in refused.stderr
-    )
-    assert not output.exists()
+@pytest.mark.parametrize("method", ["grad-input", "saliency", "smoothgrad:2"])
+def test_gradients_align_alike_in_batches_of_any_size(method, corpus, checkpoint):
+    done = command("align", corpus, checkpoint, "--method", method)
+    assert f"method:{method}|layer:all|head:all|step:output|eos:null" in done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 40
+    assert sum(map(bool, lines)) > 30
+    again = command("align", corpus, checkpoint, "--method", method, "--max-tokens", 60)
+    assert again.stdout == done.stdout

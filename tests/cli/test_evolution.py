@@ -103,11 +103,6 @@ REFUSED = {
         ["translation.pt"],
         "{folder}/text:1: not a line 'source ||| target'; if this file has sources alone, name",
     ),
-    "--occurrences 10 --neighbours 10": (
-        ["translation.pt"],
-        "--occurrences 10 must be larger than --neighbours 10",
-    ),
-    "--tokens 20": (["translation.pt"], "--tokens 20: PWCCA needs 10 tokens"),
     "--frequencies {folder}/freq": (
         ["translation.pt"],
         "{folder}/freq: has 0% of its pieces and 0% of its words of the corpus; are they of an",
