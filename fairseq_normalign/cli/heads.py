@@ -144,7 +144,10 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     for number, of_one in enumerate(options_of_each(args), 1):
         corpus, reader = open_corpus(of_one)
         if args.attention == "all" and reader.forcing.attention != "cross":
-            raise InputError(f"{of_one.path}: has no decoder; add --attention encoder")
+            name = type(reader.forcing.model).__name__
+            raise InputError(
+                f"{name} has no source–target attention; for an encoder, add --attention encoder"
+            )
         pairs = list(corpus.items)
         jobs = []
         for measure in measures_of(args, how, number):
