@@ -20,6 +20,11 @@ from fairseq_normalign.host.model_files import (
 )
 
 READING = "reading.json"  # of folders that normalign import made: says how text is read
+TEXTS = (
+    "source_file",
+    "hypotheses",
+    "conllu",
+)  # options that name text, which is split into pieces
 SPLITTERS = {
     "sentencepiece": "SentencePiece",
     "subword_nmt": "BPE codes",
@@ -94,7 +99,7 @@ def _place_pieces(args: Namespace, checkpoint: Path) -> dict[str, str]:
     if not dictionaries(data):
         raise InputError(f"{data}: no dictionaries (dict.*.txt) in this folder")
     marks = marks_of(dictionaries(data)[0])
-    if marks != "gpt2" and not getattr(args, "source_file", None):
+    if marks != "gpt2" and not any(getattr(args, name, None) for name in TEXTS):
         args.post_process = marks  # binarised: pieces only join to words
         return {}
     found = _pieces_of(checkpoint, data)
