@@ -1,30 +1,26 @@
 """Files: texts read line by line, and outputs that appear whole or not at all.
 
-An output is written to a private file beside it, ``.NAME.….part``, which takes the name when it is
-complete; until then an older file of that name stays as it was. A symbolic link stays one: the file
-that it points to is replaced. A link that another user has put into a folder for everybody, such as
-``/tmp``, is refused. A file that is replaced hands on its owner and permissions, a new one
-gets those of the umask. Devices, pipes and open descriptors (``/dev/stdout``, also spelled ``-``)
-cannot be replaced and are written straight.
+An output is written to ``.NAME.part`` beside it, which takes the name when it is complete; until
+then an older file of that name stays as it was. A symbolic link stays one: the file that it points
+to is replaced. A link that another user has put into a folder for everybody, such as ``/tmp``, is
+refused. A file that is replaced hands on its permissions. Devices, pipes and open descriptors
+(``/dev/stdout``, also spelled ``-``) cannot be replaced and are written straight.
 
-While an output is written, it is locked (``locks``), and a second run that would write the same one
-is refused. What ``kill -9`` leaves, the empty lock and an unfinished ``.part``, the next run that
-writes NAME removes. Where the file system knows no locks, the run that ends last wins: its file is
-whole, too.
+While an output is written, ``.NAME.normalign-lock`` is locked, and a second run that would write
+the same one is refused. The lock ends with the process, also if that is killed; the next run that
+writes NAME removes what it has left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import glob
 import gzip
 import io
 import itertools
+import logging
 import lzma
 import os
 import re
-import secrets
 import shutil
 import stat
 import struct
@@ -38,19 +34,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.locks import beside, lock_of, locked
 
 ASCII_SPACE = re.compile("[ \t\n\r\f\v]+")  # a no-break space is part of its word
 PACKED = ".gz"
+PART, LOCK = "part", "normalign-lock"  # endings of our own files beside an output
 BYTE_ORDER = "\ufeff"  # a mark that may begin a file; utf-8-sig would also drop half a mark
 
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
 NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
-PRIVATE = 0o600  # until an output is complete
-CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # says a file system that knows no fsync
-PATIENT = 500  # tries, of a lock that others hold but for a moment
-# … that knows no hard links
-NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+WAIT, LONG_WAIT = 0.1, 10.0  # seconds, for a lock; others may hold it for a moment
 
 # What Python and NumPy raise over a zip archive, such as .npz, that was changed on its way.
 DAMAGED_ARCHIVE = (
@@ -137,7 +129,6 @@ def _without_return(line: str, where: str) -> str:
 
 
 def _open(path: str | Path) -> io.BufferedIOBase:
-    _refuse_null(path)
     if str(path) == "-":
         if sys.stdin is None or sys.stdin.closed:
             raise InputError("<stdin>: is closed; expected text from a file or a pipe")
@@ -145,11 +136,6 @@ def _open(path: str | Path) -> io.BufferedIOBase:
     if str(path).endswith(PACKED):
         return gzip.open(path)
     return Path(path).open("rb")
-
-
-def _refuse_null(path: str | Path) -> None:
-    if "\0" in str(path):
-        raise InputError(f"{str(path)!r}: not the name of a file: it has a null character")
 
 
 def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
@@ -165,7 +151,7 @@ def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
 
 
 def _same_file(one: str | Path, other: str | Path) -> bool:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         return Path(one).samefile(other)
     return os.path.realpath(one) == os.path.realpath(other)
 
@@ -179,7 +165,7 @@ def is_stream(path: str | Path) -> bool:
         return True
     try:
         mode = Path(path).stat().st_mode
-    except (OSError, ValueError):
+    except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
@@ -187,6 +173,50 @@ def is_stream(path: str | Path) -> bool:
 def _descriptor(path: str | Path) -> int | None:
     match = DESCRIPTOR.fullmatch(str(path))
     return int(match[1]) if match else NAMED_DESCRIPTORS.get(str(path))
+
+
+class Busy(InputError):
+    """Another run is writing the same output."""
+
+
+@contextlib.contextmanager
+def locked(target: Path, *, wait: float = WAIT, leave: bool = False) -> Iterator[None]:
+    """Holds the lock of an output; raises Busy if another run does.
+
+    Args:
+        leave: the file of the lock stays; for folders that may be removed and made anew meanwhile.
+    """
+    from filelock import FileLock, Timeout
+
+    logging.getLogger("filelock").setLevel(logging.WARNING)
+    path = beside(target, LOCK)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=wait, poll_interval=0.01)
+    except Timeout:
+        raise Busy(f"{target}: another run is writing it; wait until it has ended") from None
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        if not leave:
+            path.unlink(missing_ok=True)  # before it is let go: whoever waits makes a new one
+        lock.release()
+
+
+def is_locked(target: Path) -> bool:
+    """Whether a run holds the lock of an output."""
+    try:
+        with locked(target, leave=True):
+            return False
+    except Busy:
+        return True
+
+
+def beside(target: Path, ending: str) -> Path:
+    """A hidden file of our own, in the folder of an output and named after it."""
+    return target.with_name(f".{target.name}.{ending}")
 
 
 @contextlib.contextmanager
@@ -197,30 +227,30 @@ def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
     packed, the same text as the same bytes. See the top of this module for links, permissions,
     devices and two runs at once.
     """
-    _refuse_null(path)
-    writing = _straight(path, binary) if is_stream(path) else _replacing(path, binary)
-    with contextlib.ExitStack() as stack:
-        with _naming(path):
-            file = stack.enter_context(writing)
-        with _naming(path, others=False):
-            yield file
-        with _naming(path):
-            stack.close()
+    with _naming(path), _straight(path) if is_stream(path) else _replacing(path) as raw:
+        if binary:
+            yield raw
+            return
+        # Neither name nor time: they would make other bytes of the same text.
+        is_packed = str(path).endswith(PACKED)
+        stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
+        with io.TextIOWrapper(stream, **TEXT) as text:
+            yield text
 
 
 @contextlib.contextmanager
-def _naming(path: str | Path, *, others: bool = True) -> Iterator[None]:
-    """Names the output in errors of the operating system.
-
-    Args:
-        others: also in errors that name another file.
-    """
+def _naming(path: str | Path) -> Iterator[None]:
+    """Names the output in errors of the operating system, unless they name a file of others."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads has seen enough: no mistake
+        raise
     except OSError as error:
-        if error.filename is not None and not others:
+        target = Path(os.path.realpath(path))
+        own = (None, str(target), str(beside(target, PART)))
+        if error.filename not in own:
             raise
-        raise _unwritable(path, error) from None
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def real_path(path: str | Path) -> Path:
@@ -250,169 +280,48 @@ def _refuse_planted(link: Path) -> None:
         )
 
 
-def _unwritable(path: str | Path, error: OSError) -> Exception:
-    if isinstance(error, BrokenPipeError):  # whoever reads has seen enough: no mistake
-        return error
-    return InputError(f"{path}: cannot be written: {error.strerror or error}")
-
-
 @contextlib.contextmanager
-def _straight(path: str | Path, binary: bool) -> Iterator[IO]:
+def _straight(path: str | Path) -> Iterator[IO[bytes]]:
     descriptor = _descriptor(path)
     if descriptor is not None and sys.stdout is not None:
         sys.stdout.flush()  # what was printed before comes before
     copy = os.open(real_path(path), os.O_WRONLY) if descriptor is None else os.dup(descriptor)
-    with _file_of(copy) as raw, _as_asked(raw, path, binary) as file:
+    with os.fdopen(copy, "wb") as file:
         yield file
 
 
 @contextlib.contextmanager
-def _as_asked(raw: IO[bytes], path: str | Path, binary: bool) -> Iterator[IO]:
-    """The file for bytes, or one for text, whose bytes are packed if the name says so."""
-    if binary:
-        yield raw
-        return
-    is_packed = str(path).endswith(PACKED)
-    # Neither name nor time: they would make other bytes of the same text.
-    stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
-    text = io.TextIOWrapper(stream, **TEXT)
-    try:
-        yield text
-    except BaseException:
-        with contextlib.suppress(OSError):  # the first error counts
-            text.detach()  # a stream shows what came before the error
-        raise
-    text.detach()
-    if stream is not raw:
-        stream.close()
-
-
-@contextlib.contextmanager
-def _file_of(descriptor: int) -> Iterator[IO[bytes]]:
-    file = os.fdopen(descriptor, "wb")
-    try:
-        yield file
-    except BaseException:
-        with contextlib.suppress(OSError):  # a full disk is full again: the first error counts
-            file.close()
-        raise
-    file.close()
-
-
-@contextlib.contextmanager
-def _replacing(path: str | Path, binary: bool) -> Iterator[IO]:
+def _replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    refuse_unwritable(path)
     target = real_path(path)
-    was_left = lock_of(target).exists()  # with a part, by a run that was killed
-    with locked(target) as alone:
-        old = _status(target)
-        if alone and was_left:
-            remove_leftovers(target)
-        part = beside(target, f"{secrets.token_hex(4)}.part")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        descriptor = os.open(part, flags, 0o666)
+    part = beside(target, PART)
+    with locked(target):
+        part.unlink(missing_ok=True)  # of a run that was killed
         try:
-            with _file_of(descriptor) as raw:
-                by_umask = os.fstat(descriptor)
-                _permit(descriptor, PRIVATE)
-                with _as_asked(raw, path, binary) as file:
-                    yield file
-                _to_disk(raw)
-                _hand_on(old or by_umask, descriptor)
+            with part.open("xb") as file:
+                if target.exists():
+                    shutil.copymode(target, part)
+                yield file
             part.replace(target)
-            _name_to_disk(target)
         finally:
             part.unlink(missing_ok=True)
 
 
 def refuse_unwritable(path: str | Path) -> None:
-    """Raises InputError if a file is there that may not be replaced."""
-    with _naming(path):
-        _status(real_path(path))
-
-
-def _to_disk(file: IO) -> None:
-    """A power failure after the file has its name must not leave it empty.
-
-    A file system over the network may tell only now that the disk is full.
-    """
-    file.flush()
-    try:
-        os.fsync(file.fileno())
-    except OSError as error:
-        if error.errno not in CANNOT:
-            raise
-
-
-def _name_to_disk(target: Path) -> None:
-    """A power failure must not take back the new name when what it was made of is removed."""
-    with contextlib.suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    """Raises InputError if the folder is not there, or something that may not be replaced is."""
+    target = real_path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: cannot be written: No such file or directory")
+    if target.is_dir():
+        raise InputError(f"{path}: cannot be written: Is a directory")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise InputError(f"{path}: cannot be written: Permission denied")
 
 
 def new_file(path: Path, text: str) -> None:
     """Writes a file that is not there yet, whole; FileExistsError if somebody was first."""
-    part = beside(path, f"{secrets.token_hex(4)}.part")
-    try:
-        with part.open("x", **TEXT) as file:
-            file.write(text)
-            _to_disk(file)
-        _link(part, path)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _link(part: Path, path: Path) -> None:
-    try:
-        os.link(part, path)
-        return
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-    with locked(path, tries=PATIENT):
+    with locked(beside(path, "new"), wait=LONG_WAIT):
         if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        part.replace(path)
-
-
-def remove_leftovers(target: Path) -> None:
-    """Removes what killed runs have left of an output; for the holder of its lock, who is alone.
-
-    Reads the whole folder, which may have a million files.
-    """
-    for part in target.parent.glob(f"{glob.escape(beside(target, '').name)}{'[0-9a-f]' * 8}.part"):
-        if part.is_dir() and not part.is_symlink():
-            shutil.rmtree(part, ignore_errors=True)
-            continue
-        with contextlib.suppress(OSError):
-            part.unlink()
-
-
-def _status(target: Path) -> os.stat_result | None:
-    """What is known of the file that will be replaced; None if there is none."""
-    if not target.exists():
-        return None
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    return target.stat()
-
-
-def _hand_on(old: os.stat_result, descriptor: int) -> None:
-    """Gives a new file the owner, if we may, and the permissions of an old one."""
-    with contextlib.suppress(OSError):
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    _permit(descriptor, stat.S_IMODE(old.st_mode))
-
-
-def _permit(descriptor: int, mode: int) -> None:
-    with contextlib.suppress(OSError):  # a file system without permissions
-        os.fchmod(descriptor, mode)
+            raise FileExistsError(str(path))
+        with whole_file(path) as file:
+            file.write(text)

@@ -19,7 +19,6 @@ from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk, Partial, digest
 from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.folder import DAMAGE
-from fairseq_normalign.runs.measure import Appended
 from fairseq_normalign.strict_json import parse_json
 from fairseq_normalign.text.link_formats import WRITERS, AlignedPair
 
@@ -43,7 +42,7 @@ class Aligning:
         return self._decided[1]
 
 
-class Links(Appended):
+class Links:
     """Lines of links.
 
     Args:

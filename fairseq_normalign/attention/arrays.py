@@ -17,7 +17,6 @@ from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
 from fairseq_normalign.runs.chunks import Chunk, Partial
-from fairseq_normalign.runs.measure import Appended
 
 OVERHEAD = 1000  # bytes that names, headers and tokens of a sentence take, roughly
 
@@ -139,7 +138,7 @@ def gigabytes(pairs: Iterable[Pair], arrays: Arrays) -> float:
     return (sum(counts) * arrays.dtype.itemsize + len(counts) * OVERHEAD) / 1e9
 
 
-class ExportedArrays(Appended):
+class ExportedArrays:
     """The measure: an array of each pair, and its tokens in the notes.
 
     Args:

@@ -19,7 +19,7 @@ from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.runs import Task
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.locks import Busy
+from fairseq_normalign.files import Busy
 from fairseq_normalign.options import read_options
 from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place

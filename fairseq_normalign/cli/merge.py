@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.locks import locked
+from fairseq_normalign.files import locked
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import made_in
 
@@ -40,7 +40,7 @@ def main(args: Namespace) -> None:
         if not path.is_dir():
             raise InputError(f"{path}: no such folder; expected what the shards have made")
     folder.refuse_open()
-    with locked(folder.path / "merge"):
+    with locked(folder.path / "merge", leave=True):
         for path in args.folders:
             folder.add(Path(path))
         folder.refuse_running()

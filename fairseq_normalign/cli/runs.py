@@ -19,15 +19,8 @@ from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.chunks import Partial, Shard
 from fairseq_normalign.runs.engines import Place, ray_cluster
 from fairseq_normalign.runs.folder import RunFolder, is_given
-from fairseq_normalign.runs.measure import (
-    Appended,
-    Job,
-    Load,
-    Made,
-    Plan,
-    made_in,
-    run,
-)
+from fairseq_normalign.runs.joins import merged
+from fairseq_normalign.runs.measure import Job, Load, Made, Plan, Summed, made_in, run
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -267,13 +260,12 @@ def _made(task: Task, plan: Plan, folder: RunFolder | None) -> dict[str, Made]:
             pass
         return {}
     first = task.jobs[0]
-    if isinstance(first.measure, Appended):
+    if not isinstance(first.measure, Summed):
         return {first.measure.name: Made(first.prepared, (made for _, made in partials))}
-    jobs = {job.measure.name: job for job in task.jobs}
-    totals = dict.fromkeys(jobs, Partial())
+    totals = {job.measure.name: Partial() for job in task.jobs}
     for name, made in partials:
-        totals[name] = jobs[name].measure.merge(totals[name], made)
-    return {name: Made(job.prepared, [totals[name]]) for name, job in jobs.items()}
+        totals[name] = merged(totals[name], made)
+    return {job.measure.name: Made(job.prepared, [totals[job.measure.name]]) for job in task.jobs}
 
 
 def _partials(task: Task, plan: Plan, folder: RunFolder | None) -> Iterator[tuple[str, Partial]]:

@@ -31,7 +31,6 @@ from fairseq_normalign.names import Head
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Chunk, Partial, cut
 from fairseq_normalign.runs.engines import Progress
-from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import measure_here
 
 Pairs = Mapping[int, Pair]  # by line
@@ -85,8 +84,6 @@ class HeadMeasure:
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         """Adds what some pairs say, which come by their lines."""
-
-    merge = staticmethod(merged)
 
     def finding(self, tally: Tally) -> Finding:
         """What all pairs say."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import secrets
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import real_path, remove_leftovers
+from fairseq_normalign.files import PART, beside, locked, real_path
 from fairseq_normalign.host.checkpoint import check_finite, check_fit, save
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.marian import convert_marian
 from fairseq_normalign.huggingface.masked import convert_bert, convert_roberta
 from fairseq_normalign.huggingface.multilingual import convert_m2m, convert_mbart
-from fairseq_normalign.locks import beside, locked
 
 # By Hugging Face's model_type.
 ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
@@ -29,7 +27,6 @@ ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
     "m2m_100": convert_m2m,
     "mbart": convert_mbart,
 }
-PRIVATE = 0o700  # until a folder is complete
 UNTRAINED = {  # the history of a model that fairseq did not train
     "criterion_name": "none",
     "optimizer_name": "none",
@@ -109,21 +106,16 @@ def whole_folder(output: str, files: Files) -> Iterator[Path]:
     """A folder to fill, which has some files, and gets its name only when it is complete."""
     refuse_used(output)
     target = real_path(output)  # an empty folder may be behind a link
-    part = beside(target, f"{secrets.token_hex(4)}.part")
+    part = beside(target, PART)
     try:
-        with locked(target) as alone:
-            if alone:
-                remove_leftovers(target)
+        with locked(target), contextlib.ExitStack() as stack:
+            shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
+            stack.callback(shutil.rmtree, part, ignore_errors=True)
             part.mkdir()
-            by_umask = part.stat().st_mode
-            part.chmod(PRIVATE)
             for name, content in files.items():
                 data = content.encode("utf-8") if isinstance(content, str) else content
                 (part / name).write_bytes(data)
             yield part
-            part.chmod(by_umask)
             part.replace(target)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

@@ -42,7 +42,7 @@ from fairseq_normalign.layers.statistics import (
 )
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.chunks import Chunk, Partial
-from fairseq_normalign.runs.joins import Gathered, merged
+from fairseq_normalign.runs.joins import Gathered
 from fairseq_normalign.runs.measure import measure_here
 from fairseq_normalign.text.frequencies import Frequencies
 from fairseq_normalign.version import __version__
@@ -184,8 +184,6 @@ class Blocks:
                 ranks = RankByCount(counted.counts, of_words=of_words[side])
             tables[side] = TokenTable(reader, self.options.categories, ranks)
         return tables
-
-    merge = staticmethod(merged)
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> BlockSurvey:
         arrays, categories = total.arrays, self.options.categories

@@ -21,30 +21,30 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import new_file, real_path, whole_file
-from fairseq_normalign.locks import Busy, is_locked, locked
+from fairseq_normalign.files import (
+    LOCK,
+    beside,
+    is_locked,
+    locked,
+    new_file,
+    real_path,
+    whole_file,
+)
 from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, digest
 
 RUN = "run.json"
-NAME = "[A-Za-z0-9-]+"
-PREPARED = re.compile(f"prepared-(?P<name>{NAME}).json")
-CHUNK = re.compile(f"chunk-(?P<name>{NAME})-(?P<number>[0-9]{{7,15}})")
-SHARD = re.compile("shard-(?P<number>[0-9]{1,9})-of-(?P<of>[0-9]{1,9}).json")
+PREPARED, CHUNKS, SHARDS = "prepared-*.json", "chunk-*", "shard-*.json"  # names of files
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
-MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
-LOCK = re.compile(r"\.(?P<shard>shard-[0-9]+-of-[0-9]+)\.normalign-lock")
 # What bytes that were changed can raise on their way to values.
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, IndexError, AttributeError),
@@ -70,7 +70,7 @@ class RunFolder:
     def __init__(self, output: str | Path):
         self.output = Path(output)
         self.path = real_path(f"{real_path(output)}.run")  # a link is a way to another disk
-        self.held: str | None = None  # the shard that works here
+        self.held: Path | None = None  # what is locked for the shard that works here
         self.was_there = False  # from an earlier run
         self.counted: dict[str, tuple[int, int]] = {}  # chunks and items of each measure
         self.done_before = 0  # items
@@ -90,11 +90,10 @@ class RunFolder:
             options: what whoever merges the shards wants to know of it.
         """
         self._make()
-        visible = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
-        if visible and not (self.path / RUN).is_file():  # somebody's own, which is not touched
-            raise InputError(
-                f"{self.path}: is not what a run has left; expected another name for the output"
-            )
+        if (
+            any(self.path.glob("[!.]*")) and not (self.path / RUN).is_file()
+        ):  # somebody's own, which is not touched
+            raise InputError(f"{self.path}: not a normalign run directory; choose another output")
         self.refuse_open()
         if restart:
             with self.alone(Shard()):  # nobody begins here meanwhile
@@ -103,14 +102,14 @@ class RunFolder:
                 if self.path.exists():
                     raise InputError(f"{self.path}: cannot be removed; choose another output")
             self._make()
-        self.was_there = any(_named(self.path, PREPARED))
+        self.was_there = any(self.path.glob(PREPARED))
         begun = {"command": dict(command), "options": dict(options or {})}
         known = self._keep_first(RUN, begun)["command"]
         for name in sorted({*known, *command}):
             if known.get(name) != command.get(name):
                 raise InputError(
                     f"{self.output}: was begun {_said(name, known.get(name))}, and this run is "
-                    f"{_said(name, command.get(name))}; expected the same command, or --restart"
+                    f"{_said(name, command.get(name))}; use the same command, or --restart"
                 )
 
     def options(self) -> dict[str, Any]:
@@ -145,21 +144,12 @@ class RunFolder:
     @contextlib.contextmanager
     def alone(self, shard: Shard) -> Iterator[None]:
         """Refuses a second run of the same shard while this one lasts."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(locked(self.path / _name(shard)))
-            except Busy:
-                of_shard = f" of {shard}" if shard.of > 1 else ""
-                raise InputError(
-                    f"{self.output}: another run{of_shard} is at work on it; expected one at a time"
-                ) from None
-            except OSError as error:
-                raise InputError(f"{self.path}: {error.strerror or error}") from None
-            self.held = _name(shard)
-            try:
+        self.held = self.path / _name(shard)
+        try:
+            with locked(self.held, leave=True):
                 yield
-            finally:
-                self.held = None
+        finally:
+            self.held = None
 
     def prepared(self, name: str) -> dict[str, Any] | None:
         """What was prepared for a measure before; None if nothing was."""
@@ -182,20 +172,19 @@ class RunFolder:
             new_file(self.path / name, signed(contents).decode())
         return read_signed(self.path / name)
 
-    def done(self, name: str | None = None) -> list[int]:
-        """The chunks of a measure, or of all, that are done, by anybody."""
-        chunks = _named(self.path, CHUNK).values()
-        return [int(chunk["number"]) for chunk in chunks if name in (None, chunk["name"])]
+    def done(self) -> int:
+        """How many chunks are done, by anybody."""
+        return len(list(self.path.glob(CHUNKS)))
 
     def has(self, chunk: Chunk) -> dict[str, Any] | None:
         """The notes of a chunk that is done; None if it is not. Refuses one of another text."""
-        known = self._read_chunk(chunk.measure, chunk.number)
+        known = self._read_chunk(self.path / _chunk_name(chunk.measure, chunk.number))
         if known is None:
             return None
         if known.text != chunk.digest():
             raise InputError(
-                f"{self.output}: {chunk.lines} were done before, of another text; expected the "
-                "same text, or --restart"
+                f"{self.output}: {chunk.lines} were done before, of another text; use the same "
+                "text, or --restart"
             )
         return dict(known.made.notes)
 
@@ -208,13 +197,15 @@ class RunFolder:
         """Keeps what was made of a chunk."""
         header = {
             "run": self._identity(chunk.measure),
+            "measure": chunk.measure,
             "chunk": chunk.number,
             "text": chunk.digest(),
             "pairs": len(chunk.items),
             "arrays": bool(made.arrays),
             "notes": made.notes,
         }
-        with whole_file(self._chunk_path(chunk.measure, chunk.number), binary=True) as file:
+        path = self.path / _chunk_name(chunk.measure, chunk.number)
+        with whole_file(path, binary=True) as file:
             file.write(signed(header, _packed(made)))
 
     def finish(self, shard: Shard, ends: Mapping[str, tuple[int, int]]) -> None:
@@ -226,68 +217,64 @@ class RunFolder:
     def partials(self, name: str, chunks: int) -> Iterator[Partial]:
         """What was made of each of the chunks of a measure, one at a time."""
         for number in range(chunks):
-            known = self._read_chunk(name, number)
+            path = self.path / _chunk_name(name, number)
+            known = self._read_chunk(path)
             if known is None:
-                path = self._chunk_path(name, number)
                 raise InputError(f"{path}: is missing or damaged; run it again")
             yield known.made
 
     def ends(self) -> dict[str, int]:
         """How many chunks each measure has; refuses a run that has not come to its end."""
-        shards = _named(self.path, SHARD)
+        shards = sorted(self.path.glob(SHARDS))
         if not shards:
             raise InputError(f"{self.path}: no shard has come to its end; run the shards first")
-        (first, end), *others = ((name, read_signed(self.path / name)) for name in shards)
-        for other, end_of_other in others:
-            if end_of_other != end:
+        first, *others = shards
+        end = read_signed(first)
+        for other in others:
+            if read_signed(other) != end:
                 raise InputError(
-                    f"{self.path}: {first} and {other} are of different texts; expected shards of "
-                    "the same corpus"
+                    f"{self.path}: {first.name} and {other.name} are of different texts; use "
+                    "shards of the same corpus"
                 )
-        of = max(int(shard["of"]) for shard in shards.values())
+        of = max(int(shard.stem.rpartition("-")[2]) for shard in shards)
         for name, (identity, chunks, pairs) in end.items():
             if identity != self._identity(name):
-                raise InputError(f"{self.path / first}: is of another run; expected its own alone")
+                raise InputError(f"{first}: is of another run; remove it")
             self._refuse_missing(name, chunks, pairs, of)
         return {name: chunks for name, (_, chunks, _) in end.items()}
 
     def _refuse_missing(self, name: str, chunks: int, pairs: int, shards: int) -> None:
-        sizes = {}
-        for number in self.done(name):
-            known = self._read_chunk(name, number) if number < chunks else None
-            if known is not None:
-                sizes[number] = known.pairs
-        count = chunks - len(sizes)
-        if count:
-            missing = (number for number in range(chunks) if number not in sizes)
-            of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
+        missing, found = [], 0
+        for number in range(chunks):
+            known = self._read_chunk(self.path / _chunk_name(name, number))
+            if known is None:
+                missing.append(number)
+            else:
+                found += known.pairs
+        if missing:
+            of_shards = sorted({number % shards for number in missing})
             raise InputError(
-                f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
+                f"{self.path}: {len(missing)} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
-        found = sum(sizes.values())
         if found != pairs:
-            raise InputError(
-                f"{self.path}: the chunks have {found} pairs; expected {pairs}, as the shards say"
-            )
+            raise InputError(f"{self.path}: the chunks have {found} pairs, the corpus has {pairs}")
 
     def add(self, folder: Path) -> None:
         """Takes over what another folder, perhaps of another machine, has of the same run."""
-        theirs = read_signed(folder / RUN)
-        if theirs["command"] != read_signed(self.path / RUN)["command"]:
+        theirs, ours = read_signed(folder / RUN), read_signed(self.path / RUN)
+        if theirs["command"] != ours["command"]:
             raise InputError(f"{folder / RUN}: differs from {self.path / RUN}: another run")
-        for name in _named(folder, PREPARED):
-            theirs = read_signed(folder / name)
-            if self._keep_first(name, theirs) != theirs:
-                raise InputError(f"{folder / name}: differs from {self.path / name}: another run")
-        for name, match in _named(folder, CHUNK).items():
-            chunk = match["name"], int(match["number"])
+        for path in folder.glob(PREPARED):
+            prepared = read_signed(path)
+            if self._keep_first(path.name, prepared) != prepared:
+                raise InputError(f"{path}: differs from {self.path / path.name}: another run")
+        for path in folder.glob(CHUNKS):
             # A copy may be cut off, theirs as ours.
-            if self._read_chunk(*chunk) is None and self._read_chunk(*chunk, folder) is not None:
-                self._copy(folder / name)
-        for name in _named(folder, SHARD):
-            if not (self.path / name).exists():
-                self._copy(folder / name)
+            if not self._read_chunk(self.path / path.name) and self._read_chunk(path):
+                self._copy(path)
+        for path in folder.glob(SHARDS):
+            self._copy(path)
 
     def _copy(self, path: Path) -> None:
         with whole_file(self.path / path.name, binary=True) as file:
@@ -298,15 +285,12 @@ class RunFolder:
 
         One that cannot be removed stays, and is no error: the output is finished.
         """
-        removed = self.path.with_name(f".{digest(self.path.name)}.removed")
+        removed = beside(self.path, "removed")
         shutil.rmtree(removed, ignore_errors=True)  # what a run that was killed here has left
-        try:
+        with contextlib.suppress(OSError):
             self.path.rename(removed)
-        except FileNotFoundError:
-            return
-        except OSError:  # somebody has taken that name
-            removed = self.path
-        shutil.rmtree(removed, ignore_errors=True)
+        for folder in (removed, self.path):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def leave(self, *, keep_prepared: bool = False) -> int:
         """After an error: removes a folder that keeps nothing; returns how many chunks are kept.
@@ -315,8 +299,8 @@ class RunFolder:
             keep_prepared: what this run has prepared is worth keeping by itself; what an earlier
                 one has always is.
         """
-        kept = len(self.done())
-        has_prepared = (keep_prepared or self.was_there) and any(_named(self.path, PREPARED))
+        kept = self.done()
+        has_prepared = (keep_prepared or self.was_there) and any(self.path.glob(PREPARED))
         if not kept and not has_prepared and not self._running():
             self.remove()
         return kept
@@ -324,29 +308,33 @@ class RunFolder:
     def refuse_running(self) -> None:
         """Refuses to go on while others work in the folder."""
         for shard in self._running():
-            raise InputError(f"{self.path}: {shard} is still running; expected it to end before")
+            raise InputError(f"{self.path}: {shard} is still running; wait until it has ended")
 
     def _running(self) -> list[str]:
         """The other shards whose runs are alive."""
-        shards = [lock["shard"] for lock in _named(self.path, LOCK).values()]
-        return [shard for shard in shards if shard != self.held and is_locked(self.path / shard)]
+        endings = beside(self.path / "shard-*", LOCK).name
+        names = [lock.name[1:].removesuffix(f".{LOCK}") for lock in self.path.glob(endings)]
+        others = [name for name in names if self.path / name != self.held]
+        return [name for name in others if is_locked(self.path / name)]
 
-    def _read_chunk(self, name: str, number: int, folder: Path | None = None) -> Kept | None:
+    def _read_chunk(self, path: Path) -> Kept | None:
         """A chunk that is whole, in this folder or another; refuses one of another run."""
-        path = (folder or self.path) / self._chunk_path(name, number).name
         try:
             header, body = _verified(path.read_bytes())
-            identity = header["run"], header["chunk"]
+            identity = self._identity(header["measure"])
+            is_own = header["run"] == identity
+            name = _chunk_name(header["measure"], header["chunk"])
             kept = Kept(header["text"], header["pairs"], _unpacked(body, header))
+            is_whole = header["arrays"] or kept.made.text.count("\n") == kept.pairs
         except DAMAGE:
             return None
-        if identity != (self._identity(name), number):
-            raise InputError(f"{path}: is a chunk of another run; expected this run's alone")
-        lines = kept.made.text.count("\n")
-        return kept if header["arrays"] or lines == kept.pairs else None
+        if not is_own or name != path.name:
+            raise InputError(f"{path}: is a chunk of another run; remove it")
+        return kept if is_whole else None
 
-    def _chunk_path(self, name: str, number: int) -> Path:
-        return self.path / f"chunk-{name}-{number:07}"
+
+def _chunk_name(measure: str, number: int) -> str:
+    return f"chunk-{measure}-{number:07}"
 
 
 def _is_private(folder: Path) -> bool:
@@ -398,16 +386,8 @@ def read_signed(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except DAMAGE:
         raise InputError(
-            f"{path}: is damaged, or of another version; expected what a run has written, or "
-            "--restart"
+            f"{path}: is damaged, or of another version; remove the folder, or use --restart"
         ) from None
-
-
-def _named(folder: Path, form: re.Pattern[str]) -> dict[str, re.Match[str]]:
-    """The files of a folder whose names have a form, in the order of their names."""
-    paths = sorted(folder.iterdir()) if folder.exists() else []
-    matches = {path.name: form.fullmatch(path.name) for path in paths}
-    return {name: match for name, match in matches.items() if match}
 
 
 def _name(shard: Shard) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import from_0, option, positive
@@ -21,13 +21,17 @@ from fairseq_normalign.runs.engines import (
     run_on_ray,
 )
 from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.joins import merged
 
 Load = Callable[[Place], Any]  # the models; called once for each worker
 Note = Callable[[Mapping[str, Any]], None]  # hears the notes of each chunk
 
 
 class Measure(Protocol):
-    """One thing that is measured over a corpus. Other processes get a copy."""
+    """One thing that is measured over a corpus. Other processes get a copy.
+
+    What it makes of one chunk is written behind that of the last one, unless it is ``Summed``.
+    """
 
     name: str
     pairs_per_chunk: int  # few if a pair takes long, so that workers have something to share
@@ -44,21 +48,13 @@ class Measure(Protocol):
     ) -> Partial:
         """What is made of one chunk."""
 
-    def merge(self, left: Partial, right: Partial) -> Partial:
-        """Of two parts of the corpus together; associative."""
+
+@runtime_checkable
+class Summed(Measure, Protocol):
+    """A measure whose arrays are joined as their names say (see ``joins``)."""
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> Any:
         """The result; knows no models."""
-
-
-class Appended:
-    """A measure whose partials are written one behind the other, and never merged."""
-
-    def merge(self, left: Partial, right: Partial) -> Partial:
-        raise NotImplementedError(f"{left} and {right} are written, and not merged")
-
-    def finish(self, total: Partial, prepared: Mapping[str, Any]) -> Any:
-        raise NotImplementedError(f"{total} of {prepared} is written as it comes")
 
 
 class Job(NamedTuple):
@@ -157,7 +153,7 @@ def prepared_job(
     if folder is not None and known["first"] != digest(first):
         raise InputError(
             f"the first {len(first)} pairs are others than those on which this run was decided; "
-            "expected the same text, or --restart"
+            "use the same text, or --restart"
         )
     return Job(measure, chain(first, rest), known, total)
 
@@ -168,9 +164,9 @@ class Made(NamedTuple):
     prepared: Mapping[str, Any]
     partials: Iterable[Partial]  # in the order of the chunks
 
-    def result(self, measure: Measure) -> Any:
-        """Merges partials as they come: they do not pile up."""
-        return measure.finish(reduce(measure.merge, self.partials, Partial()), self.prepared)
+    def result(self, measure: Summed) -> Any:
+        """Joins partials as they come: they do not pile up."""
+        return measure.finish(reduce(merged, self.partials, Partial()), self.prepared)
 
 
 def made_in(folder: RunFolder) -> dict[str, Made]:
@@ -247,7 +243,7 @@ def _in_order(
 
 
 def measure_here(
-    measure: Measure, models: Any, items: Iterable[Any], progress: Progress | None = None
+    measure: Summed, models: Any, items: Iterable[Any], progress: Progress | None = None
 ) -> Any:
     """The result of a measure, in this process; nothing is kept."""
     job = prepared_job(measure, models, items)

@@ -133,6 +133,6 @@ def test_what_differs_is_refused_until_restart(place, tmp_path, monkeypatch):
     lines = (place / "text.a").read_text().splitlines(keepends=True)
     (place / "changed").write_text("".join(["w1 w2 w3\n", *lines[1:]]))
     text = command(place, "stats", output, text="changed")
-    refused(text, "of another text; expected the same text, or --restart (2 finished chunks are ke")
+    refused(text, "of another text; use the same text, or --restart (2 finished chunks are ke")
     run(*text, "--restart")
     assert list(tmp_path.iterdir()) == [output]

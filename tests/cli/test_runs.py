@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from fairseq_normalign.attention.methods import METHODS
-from fairseq_normalign.files import read_lines
-from fairseq_normalign.locks import locked
+from fairseq_normalign.files import locked, read_lines
 from fairseq_normalign.runs import folder as run_folder
 from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
@@ -112,7 +111,7 @@ def test_a_run_that_is_broken_off_goes_on(place, kind, expected, tmp_path, monke
     keep = run_folder.RunFolder.keep
 
     def keep_one(self, chunk, result):
-        if len(self.done()) == broken_after:
+        if self.done() == broken_after:
             raise KeyboardInterrupt
         keep(self, chunk, result)
 
@@ -205,7 +204,7 @@ def broken_off(place, tmp_path, monkeypatch):
     keep = run_folder.RunFolder.keep
 
     def keep_two(self, chunk, result):
-        if len(self.done()) == 2:
+        if self.done() == 2:
             raise KeyboardInterrupt
         keep(self, chunk, result)
 
@@ -257,7 +256,7 @@ def test_lines_that_were_done_are_compared(place, tmp_path, monkeypatch):
     words[words.index(place / "text.a")] = text
     refused(words, f"(3 finished chunks are kept in {output}.run)")
     text.write_text("".join([*lines[:3], "w1\n", *lines[4:]]))
-    refused(words, "lines 1 to 10 were done before, of another text; expected the same text, or")
+    refused(words, "lines 1 to 10 were done before, of another text; use the same text, or")
     text.write_text("".join(lines))  # the line that was wrong is mended: the run goes on
     run(*words)
     expected = tmp_path / "expected"
