@@ -278,10 +278,9 @@ def read_binarised(path: Path) -> Any:
 
 def build(path: Path, bpe: str, option: str) -> Any:
     from fairseq_normalign.host.segmentation import Segmentation, build_bpes
-    from fairseq_normalign.text.advice import PYTHON
 
     args = argparse.Namespace(bpe=bpe, post_process=None, tokenizer=None, **{option: str(path)})
-    source, _ = build_bpes(args, PYTHON)
+    source, _ = build_bpes(args)
     return Segmentation(source, normalise_bpe_name(bpe))("the cats sat", "line 1").words
 
 

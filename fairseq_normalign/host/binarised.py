@@ -47,7 +47,7 @@ def binarised_sides(subset: str, reader: PairReader) -> Sides:
     for side in (reader.source, reader.target):
         diagnosis = unjoined(side.vocabulary, reader.scheme)
         if diagnosis is not None:
-            reader.warn_once(reader.wording.advice(diagnosis), "join")
+            reader.warn_once(diagnosis.advice, "join")
     options = task_options(reader.task)
     if getattr(options, "source_lang", None) is None:
         path = _only_source(subset, options.data)

@@ -29,7 +29,6 @@ from fairseq_normalign.host.special_tokens import (
     task_options,
 )
 from fairseq_normalign.host.text_options import has_reading
-from fairseq_normalign.text.advice import COMMAND, PYTHON, Wording
 from fairseq_normalign.text.text_doctor import (
     Diagnosis,
     Reading,
@@ -249,7 +248,6 @@ class PairReader:
             symbols of each side's dictionary tell.
         tokenizer: fairseq's tokeniser object, or a tuple of two; None if text is already split
             into words.
-        wording: how messages name what can be changed.
     """
 
     def __init__(
@@ -259,9 +257,8 @@ class PairReader:
         bpe: Any = None,
         scheme: str | None = "none",
         tokenizer: Any = None,
-        wording: Wording = PYTHON,
     ) -> None:
-        self.task, self.scheme, self.wording = task, scheme or "none", wording
+        self.task, self.scheme = task, scheme or "none"
         self.marks = special_tokens_of(task)
         bpes = bpe if isinstance(bpe, tuple) else (bpe, bpe)
         tokenizers = tokenizer if isinstance(tokenizer, tuple) else (tokenizer, tokenizer)
@@ -275,25 +272,22 @@ class PairReader:
             vocabularies = [self.source.vocabulary, self.target.vocabulary]
             diagnosis = wrong_scheme(vocabularies, scheme, segmented_here=source.bpe is not None)
             if diagnosis is not None:
-                raise InputError(wording.advice(diagnosis))
+                raise InputError(diagnosis.advice)
 
     @classmethod
-    def from_args(
-        cls, task: Any, args: Namespace, *, reverse: bool = False, wording: Wording = COMMAND
-    ) -> PairReader:
+    def from_args(cls, task: Any, args: Namespace, *, reverse: bool = False) -> PairReader:
         """From fairseq's ``--bpe``, ``--tokenizer`` and ``--post-process`` with their own options.
 
         ``source_bpe_codes``, ``target_bpe_codes``, ``source_sentencepiece_model`` and
         ``target_sentencepiece_model`` name the file of one side; ``reverse`` says that the model
         translates the other way round, so that what they call the source is its target.
         """
-        bpes = build_bpes(args, wording)
+        bpes = build_bpes(args)
         return cls(
             task,
             bpe=bpes[::-1] if reverse else bpes,
             scheme=normalise_bpe_name(args.bpe or args.post_process),
-            tokenizer=build_tokenizers(args, languages_of(task), wording),
-            wording=wording,
+            tokenizer=build_tokenizers(args, languages_of(task)),
         )
 
     @classmethod
@@ -329,7 +323,7 @@ class PairReader:
             takers = ", ".join(FILE_OPTIONS)
             raise InputError(f"a model is the file of one of the BPEs {takers}; found bpe {bpe}")
         args = Namespace(bpe=bpe, post_process=scheme, tokenizer=tokenizer, **named)
-        return cls.from_args(task, args, wording=PYTHON)
+        return cls.from_args(task, args)
 
     def pair(self, source: Text, target: Text, where: str) -> Pair:
         """A pair of texts, each a line or a list of words; no target is None."""
@@ -358,7 +352,7 @@ class PairReader:
     def _tell(self, diagnosis: Diagnosis | None, name: str) -> None:
         if diagnosis is None:
             return
-        message = f"{name}: {self.wording.advice(diagnosis)}"
+        message = f"{name}: {diagnosis.advice}"
         if diagnosis.certain:
             raise InputError(message)
         self.warn_once(message, name, diagnosis.remedy)

@@ -7,6 +7,7 @@ import functools
 import io
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from fairseq.data import encoders
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.wordpiece import read_wordpiece
-from fairseq_normalign.text.advice import COMMAND, Wording
 from fairseq_normalign.text.spelling import placed_ids, spelled_ids
 from fairseq_normalign.text.words import (
     CONTINUED,
@@ -120,30 +120,31 @@ def _one_by_one(words: Sequence[str], where: str) -> Sequence[str]:
     return words
 
 
-def build_bpes(args: Namespace, wording: Wording = COMMAND) -> tuple[Any, Any]:
+def build_bpes(args: Namespace) -> tuple[Any, Any]:
     """fairseq's BPE objects for source and target; None if no BPE is named.
 
     Args:
         args: ``bpe`` and what belongs to it; perhaps ``source_bpe_codes``, ``target_bpe_codes``,
             ``source_sentencepiece_model`` and ``target_sentencepiece_model``.
     """
-    _check_options(args, wording)
+    _check_options(args)
     option = FILE_OPTIONS.get(args.bpe)
     if option is None:
-        return (_build_bpe(args, None, wording),) * 2
+        return (_build_bpe(args, None),) * 2
     common = getattr(args, option, None)
     source = getattr(args, f"source_{option}", None) or common
     target = getattr(args, f"target_{option}", None) or common
     if "???" in (source or "???", target or "???"):  # as fairseq marks what it must be told
-        name = f"{wording.bpe} {args.bpe}"
-        raise InputError(f"{name}: its file is not named; expected {wording.files[option]}")
-    source_bpe = _build_bpe(args, source, wording)
-    return source_bpe, source_bpe if source == target else _build_bpe(args, target, wording)
+        raise InputError(f"--bpe {args.bpe}: its file is not named; use {_flag(option)}")
+    source_bpe = _build_bpe(args, source)
+    return source_bpe, source_bpe if source == target else _build_bpe(args, target)
 
 
-def build_tokenizers(
-    args: Namespace, languages: tuple[str | None, str | None], wording: Wording = COMMAND
-) -> tuple[Any, Any]:
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def build_tokenizers(args: Namespace, languages: tuple[str | None, str | None]) -> tuple[Any, Any]:
     """fairseq's tokeniser objects for source and target; None if no tokeniser is named.
 
     fairseq's splits text by the rules of the source language, so the target's has the languages
@@ -151,27 +152,25 @@ def build_tokenizers(
     """
     source, target = languages
     if source is None or target is None:
-        return (_build_tokenizer(args, wording),) * 2
+        return (_build_tokenizer(args),) * 2
     forward = Namespace(**{**vars(args), "source_lang": source, "target_lang": target})
     backward = Namespace(**{**vars(args), "source_lang": target, "target_lang": source})
-    return _build_tokenizer(forward, wording), _build_tokenizer(backward, wording)
+    return _build_tokenizer(forward), _build_tokenizer(backward)
 
 
-def _check_options(args: Namespace, wording: Wording) -> None:
+def _check_options(args: Namespace) -> None:
     """Refuses a side's own file that does not belong to the BPE, and a separator that is not @@."""
-    for option, name in wording.files.items():
-        side, _, common = option.partition("_")
-        is_given = side in ("source", "target") and getattr(args, option, None)
-        if is_given and FILE_OPTIONS.get(args.bpe) != common:
-            takers = " or ".join(bpe for bpe, file in FILE_OPTIONS.items() if file == common)
-            raise InputError(f"{name} belongs to {wording.bpe} {takers}; found {args.bpe}")
+    own_file = FILE_OPTIONS.get(args.bpe)
+    for side, (bpe, option) in product(("source", "target"), FILE_OPTIONS.items()):
+        if option != own_file and getattr(args, f"{side}_{option}", None):
+            flag = _flag(f"{side}_{option}")
+            raise InputError(f"{flag} belongs to --bpe {bpe}, not {args.bpe}")
     separator = getattr(args, "bpe_separator", CONTINUED)
     if args.bpe == "subword_nmt" and separator != CONTINUED:
-        name = wording.files["bpe_separator"]
-        raise InputError(f"{name} {separator!r}: expected {CONTINUED!r}, which tells pieces apart")
+        raise InputError(f"--bpe-separator {separator!r}: only {CONTINUED!r} is supported")
 
 
-def _build_bpe(args: Namespace, path: str | None, wording: Wording) -> Any:
+def _build_bpe(args: Namespace, path: str | None) -> Any:
     """fairseq's BPE object by a file, if it has one, or what stands for it."""
     try:
         if path is None:
@@ -189,7 +188,7 @@ def _build_bpe(args: Namespace, path: str | None, wording: Wording) -> Any:
         place = f"{path}: " if path and path not in reason else ""
         is_model = isinstance(error, RuntimeError) and args.bpe == "sentencepiece"
         expected = "; expected a SentencePiece model" if is_model else ""
-        raise InputError(f"{wording.bpe} {args.bpe}: {place}{reason}{expected}") from None
+        raise InputError(f"--bpe {args.bpe}: {place}{reason}{expected}") from None
 
 
 class FastCodes:
@@ -209,11 +208,11 @@ class FastCodes:
         return f"{text} ".replace(f"{CONTINUED} ", "").rstrip()
 
 
-def _build_tokenizer(args: Namespace, wording: Wording) -> Any:
+def _build_tokenizer(args: Namespace) -> Any:
     try:
         return _quietly(encoders.build_tokenizer, args)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{wording.tokenizer} {args.tokenizer}: {_one_line(error)}") from None
+        raise InputError(f"--tokenizer {args.tokenizer}: {_one_line(error)}") from None
 
 
 def _quietly(build: Callable[[Any], Any], options: Any) -> Any:

@@ -83,10 +83,7 @@ def joined(
     if bpe is not None:
         text = bpe.decode(pieces)
     elif reader.scheme == "gpt2":
-        raise InputError(
-            f"byte-level pieces are joined by the BPE itself; expected {reader.wording.bpe} with "
-            "its files"
-        )
+        raise InputError("byte-level pieces are joined by the BPE itself; use --bpe with its files")
     else:
         text = post_process(pieces, reader.scheme)
     # fairseq's tokeniser of source text is the one that puts target text together.

@@ -21,7 +21,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.segmentation import Segmentation, build_bpes, build_tokenizers
-from fairseq_normalign.text.advice import PYTHON
 from fairseq_normalign.text.words import byte_letters, normalise_bpe_name, split_words
 
 SYLLABLES = [consonant + vowel for consonant, vowel in itertools.product("bcdlr", "aeio")]
@@ -248,10 +247,8 @@ def test_a_file_that_is_none_is_refused_in_one_line(bpe, file, message, folder, 
 
 @pytest.mark.parametrize("bpe", ["sentencepiece", "subword_nmt", "fastbpe", "bert"])
 def test_a_bpe_without_its_file(bpe):
-    with pytest.raises(InputError, match=f"--bpe {bpe}: its file is not named; expected --"):
+    with pytest.raises(InputError, match=f"--bpe {bpe}: its file is not named; use --"):
         build_bpes(options(bpe))
-    with pytest.raises(InputError, match=f"^bpe {bpe}: its file is not named; expected model$"):
-        build_bpes(options(bpe), PYTHON)
 
 
 def test_wordpiece_reads_the_options_beside_its_vocabulary(tmp_path):
@@ -273,10 +270,8 @@ def test_wordpiece_reads_the_options_beside_its_vocabulary(tmp_path):
 
 
 def test_files_that_belong_to_another_bpe(folder):
-    with pytest.raises(
-        InputError,
-        match="--source-bpe-codes belongs to --bpe subword_nmt or fastbpe; found sentencepiece",
-    ):
+    message = "--source-bpe-codes belongs to --bpe subword_nmt, not sentencepiece"
+    with pytest.raises(InputError, match=message):
         build_bpes(
             options(
                 "sentencepiece",
@@ -284,7 +279,7 @@ def test_files_that_belong_to_another_bpe(folder):
                 source_bpe_codes=str(folder / "codes"),
             )
         )
-    with pytest.raises(InputError, match="belongs to --bpe sentencepiece; found None"):
+    with pytest.raises(InputError, match="belongs to --bpe sentencepiece, not None"):
         build_bpes(options(None, target_sentencepiece_model="x"))
 
 
