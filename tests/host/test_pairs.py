@@ -256,8 +256,8 @@ def test_text_that_is_not_segmented_is_refused(languages, scheme):
     reader = PairReader.from_names(languages, scheme=scheme)
     with pytest.raises(
         InputError,
-        match=r"source text: none of .* pieces carries '@@', as the dictionary's do, and .* are not "
-        "in it: the text is not segmented; use --bpe subword_nmt with its model or codes; or",
+        match=r"source text: none of .* pieces carries '@@', as the dictionary's do, and .* are "
+        "not in it: the text is not segmented; use --bpe subword_nmt with its model or codes; or",
     ):
         next(text_pairs(PAIRS, reader))
 
