@@ -19,50 +19,18 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def lines(clock, total=None, title="relevance"):
-    return progress.Lines(title, total=total, unit="pairs", pulse=progress.Pulse(clock))
-
-
-@pytest.mark.parametrize(
-    ("total", "done", "seconds", "line"),
-    [
-        (500, 120, 62, "relevance: 120 of 500 pairs, 24 %, 0:01:02 so far, 0:03:16 left"),
-        (500, 500, 3723, "relevance: 500 of 500 pairs, 100 %, 1:02:03 so far"),
-        (None, 120, 62, "relevance: 120 pairs, 0:01:02 so far"),
-        (0, 0, 1, "relevance: 0 of 0 pairs, 0:00:01 so far"),
-    ],
-)
-def test_line(total, done, seconds, line):
-    clock = Clock()
-    shown = lines(clock, total)
-    shown.done = done
-    clock.now += seconds
-    assert shown.line() == line
-
-
-def test_lines_come_every_half_minute(capsys):
-    clock = Clock()
-    shown = lines(clock, total=10)
-    for _ in range(10):
-        clock.now += 10
-        shown.update()
-    shown.close()
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in told] == [
-        "relevance: 3 of 10 pairs",
-        "relevance: 6 of 10 pairs",
-        "relevance: 9 of 10 pairs",
-        "relevance: 10 of 10 pairs",
+def test_lines_elsewhere(monkeypatch, capsys):
+    """One for each state, and none of a run that is shorter than the time between two."""
+    with progress.bar("relevance", total=4) as shown:
+        shown.update(2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "EVERY", 0)
+    with progress.bar("relevance", total=4, unit="pairs") as shown:
+        shown.update(2)
+        shown.update(2)
+    lines = [" ".join(line.split()[:3]) for line in capsys.readouterr().err.splitlines()]
+    assert list(dict.fromkeys(lines)) == [
+        *("relevance: 0% 0/4", "relevance: 50% 2/4", "relevance: 100% 4/4")
     ]
 
 

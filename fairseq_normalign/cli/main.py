@@ -109,7 +109,7 @@ def run(argv: list[str]) -> int:
     module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     command = importlib.import_module(f"fairseq_normalign.cli.{module}")
     args = command.parse_args(rest)
-    with progress.quiet(args.quiet), progress.one_pulse():
+    with progress.quiet(args.quiet):
         # A list of methods, and a report of files, have no model.
         if name not in WITHOUT_MODELS and getattr(args, "path", True):
             # Makes our architectures, task and criterion known: a checkpoint may be of them.

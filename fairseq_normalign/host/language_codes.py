@@ -53,6 +53,14 @@ class CodeLayout(NamedTuple):
         """The codes that a dictionary has."""
         return [dictionary.index(self.symbol(name)) for name in self.languages(dictionary.symbols)]
 
+    def code(self, dictionary: Dictionary, language: str) -> int:
+        """The code of a language as a token of a dictionary."""
+        symbol = self.symbol(language)
+        if symbol not in dictionary or not self.languages([symbol]):
+            known = listed(self.languages(dictionary.symbols))
+            raise InputError(f"no language {language!r} in the dictionary, which has {known}")
+        return dictionary.index(symbol)
+
 
 LAYOUTS = {
     "m2m_100": CodeLayout("__{}__", "before", "source", target=True, start="</s>"),
@@ -118,39 +126,7 @@ def known_languages(layout: str) -> list[list[str]]:
     return [KNOWN[name].split() for name in OF_LAYOUT[layout]]
 
 
-class Codes(NamedTuple):
-    """Tokens around the sentences of a pair of languages."""
-
-    before_source: tuple[int, ...]
-    after_source: tuple[int, ...]  # </s> and what follows it
-    before_target: tuple[int, ...]
-    start: int  # what the decoder reads first
-
-
-def codes_of(dictionary: Dictionary, layout: CodeLayout, source: str, target: str) -> Codes:
-    """The codes of two languages as tokens of a dictionary."""
-    eos = dictionary.eos()
-    of_source = _code(dictionary, layout, source if layout.source_names == "source" else target)
-    of_target = of_source
-    if layout.target or layout.start == "code":
-        of_target = _code(dictionary, layout, target)
-    return Codes(
-        before_source=(of_source,) if layout.source == "before" else (),
-        after_source=(eos, of_source) if layout.source == "after" else (eos,),
-        before_target=(of_target,) if layout.target else (),
-        start=of_target if layout.start == "code" else eos,
-    )
-
-
 def listed(languages: Iterable[str]) -> str:
     """The first of some languages."""
     first = list(islice(languages, LISTED + 1))
     return ", ".join(first[:LISTED]) + (", …" if len(first) > LISTED else "")
-
-
-def _code(dictionary: Dictionary, layout: CodeLayout, language: str) -> int:
-    symbol = layout.symbol(language)
-    if symbol not in dictionary or not layout.languages([symbol]):
-        known = listed(layout.languages(dictionary.symbols))
-        raise InputError(f"no language {language!r} in the dictionary; expected one of: {known}")
-    return dictionary.index(symbol)

@@ -14,7 +14,7 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.language_codes import LAYOUTS, codes_of
+from fairseq_normalign.host.language_codes import LAYOUTS
 
 MASKED = (MaskedLMTask, SentencePredictionTask)  # RoBERTa, as trained and as fine-tuned
 Tokens = tuple[int, ...]
@@ -139,11 +139,17 @@ def _multi_simple_epoch(
 def _imported(task: Any, source: str, target: str) -> SpecialTokens:
     """What models of other toolkits have, by the layout that the task names."""
     layout = LAYOUTS[task_options(task).language_codes]
-    codes = codes_of(task.source_dictionary, layout, source, target)
-    of_source = (codes.before_source, codes.after_source)
-    of_target = (codes.before_target, (task.target_dictionary.eos(),))
-    own = layout.tokens(task.source_dictionary) if layout.in_text else ()
-    return SpecialTokens(of_source, of_target, codes.start, codes=frozenset(own))
+    dictionary, eos = task.source_dictionary, task.target_dictionary.eos()
+    of_source = layout.code(dictionary, source if layout.source_names == "source" else target)
+    starts_with_code = layout.start == "code"
+    of_target = layout.code(dictionary, target) if layout.target or starts_with_code else of_source
+    own = layout.tokens(dictionary) if layout.in_text else ()
+    return SpecialTokens(
+        source=((of_source,), (eos,)) if layout.source == "before" else ((), (eos, of_source)),
+        target=((of_target,) if layout.target else (), (eos,)),
+        start=of_target if starts_with_code else eos,
+        codes=frozenset(own),
+    )
 
 
 def _pretrained_bart(

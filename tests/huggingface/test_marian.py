@@ -103,7 +103,7 @@ def test_the_code_of_the_target_is_before_the_source(name, imported):
         assert (source.words[0], source.words[-1]) == (-1, -1)
         assert source.text == text.split()
     check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
-    with pytest.raises(InputError, match="no language 'ccc' in the dictionary; expected one of: "):
+    with pytest.raises(InputError, match="no language 'ccc' in the dictionary, which has "):
         Both(both.theirs, both.folder, {"target_lang": "ccc"}, name=f"{name}, again")
 
 
