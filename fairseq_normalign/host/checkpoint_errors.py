@@ -6,21 +6,17 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from fairseq_normalign.errors import InputError
 
 FROM_FAIRSEQ = "expected a checkpoint that fairseq-train wrote"
 REFUSED_CLASS = re.compile(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)")
-UNREADABLE = {  # what torch.load says, and what the file is
-    "TorchScript": "a TorchScript archive",
-    "legacy .tar format": "a tar archive",
-}
 LONGEST = 200  # characters of somebody else's message
-LISTED = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*)")
-MISSHAPEN = re.compile(
-    r"size mismatch for (\S+): .*?torch\.Size\(\[([\d, ]*)\]\).*?torch\.Size\(\[([\d, ]*)\]\)"
+# Of an embedding: the sizes of the dictionary that it was trained with, and of the one that is there
+OTHER_DICTIONARY = re.compile(
+    r"size mismatch for \S*embed_tokens\S*: .*?torch\.Size\(\[(\d+).*?torch\.Size\(\[(\d+)"
 )
+MISFIT = "Error(s) in loading state_dict for "
 
 
 @contextmanager
@@ -45,14 +41,23 @@ def _explanation(error: Exception, path: str, data: str) -> str:
     if isinstance(error, KeyError):
         return f"{path}: has no entry {error}; {FROM_FAIRSEQ}"
     if isinstance(error, OSError) and error.filename is not None:
-        return _no_file(error, path)
-    if "infer language pair" in str(error):
+        return f"{error.filename}: {error.strerror}, and {path} needs it; is it of another model?"
+    text = str(error)
+    if "infer language pair" in text:
         return (
             f"{path} does not name its languages, and {data} has no binarised data that would; "
-            "expected --source-lang and --target-lang"
+            "use --source-lang and --target-lang"
         )
-    misfit = _misfit(str(error), path, data)
-    return misfit or f"{path}: fairseq cannot load it: {type(error).__name__}: {_one_line(error)}"
+    other = OTHER_DICTIONARY.search(text) if data else None
+    if other is not None and other[1] != other[2]:
+        return (
+            f"{path}: trained with a dictionary of {other[1]} types, and that in {data} has "
+            f"{other[2]}; of another model?"
+        )
+    if text.startswith(MISFIT):
+        _, _, misfits = text.partition(":")
+        return f"{path}: does not fit its own options: {_one_line(misfits)}"
+    return f"{path}: fairseq cannot load it: {type(error).__name__}: {_one_line(text)}"
 
 
 def unreadable(error: Exception) -> str:
@@ -62,9 +67,6 @@ def unreadable(error: Exception) -> str:
         return f"refused to load: it holds {refused.group(1)!r}, which could run code"
     if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which means: too short
         return f"cannot be read: {error.strerror or error}"
-    for words, kind in UNREADABLE.items():
-        if words in str(error):
-            return f"{kind}, not a checkpoint; {FROM_FAIRSEQ}"
     return f"not a checkpoint, or a damaged one; {FROM_FAIRSEQ}"
 
 
@@ -77,41 +79,7 @@ def refused_file(error: Exception, path: str) -> str | None:
     return f"{path}: refused to load: {found}"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(text: str) -> str:
     """The start of a message, without what would move the cursor: a checkpoint may have set it."""
-    text = "".join(sign if sign.isprintable() else " " for sign in str(error))
-    return " ".join(text.split())[:LONGEST]
-
-
-def _no_file(error: OSError, path: str) -> str:
-    if not isinstance(error, FileNotFoundError):
-        return f"{error.filename}: cannot be read: {error.strerror}; {path} needs it"
-    if not Path(error.filename).name.startswith("dict"):
-        return f"{error.filename}: no such file, which {path} needs"
-    return f"{error.filename}: no such dictionary, which {path} needs; a model of other languages?"
-
-
-def _misfit(text: str, path: str, data: str) -> str | None:
-    """Parameters that are missing, unknown, or of another shape: how many, and the first."""
-    misshapen = MISSHAPEN.findall(text)
-    for name, stored, built in misshapen:
-        trained, there = stored.split(",")[0], built.split(",")[0]
-        if data and "embed_tokens" in name and trained != there:
-            return (
-                f"{path}: trained with a dictionary of {trained} types, and that in {data} has "
-                f"{there}; of another model?"
-            )
-    misfits = []
-    for heading, listed in LISTED.findall(text):
-        names = re.findall(r'"([^"]*)"', listed) or [listed]
-        kind = "missing" if heading == "Missing" else "unknown"
-        misfits.append(f"{_count(names)} {kind} (first: {names[0]!r})")
-    if misshapen:
-        name, stored, built = misshapen[0]
-        shapes = f"{name!r}: ({stored}), expected ({built})"
-        misfits.append(f"{_count(misshapen)} of another shape (first: {shapes})")
-    return f"{path}: does not fit its own options: {'; '.join(misfits)}" if misfits else None
-
-
-def _count(names: list) -> str:
-    return "1 parameter is" if len(names) == 1 else f"{len(names)} parameters are"
+    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    return " ".join(printable.split())[:LONGEST]

@@ -50,26 +50,15 @@ class TooLong:
         self.places += places[: NAMED - len(self.places)]
 
     def summary(self, policy: str) -> str:
-        """One line; '' if no pair was too long."""
+        """One line about them."""
         done = {"fail": "refused", "skip": "skipped", "truncate": "cut off"}[policy]
-        if not self.count:
-            return ""
-        if self.count == 1:
-            return f"1 pair longer than {self.longest} was {done}: {self.places[0]}"
-        return f"{self.count} pairs longer than {self.longest} were {done}: {self._named()}"
+        more = ", …" if self.count > len(self.places) else ""
+        pairs = "1 pair" if self.count == 1 else f"{self.count} pairs"
+        return f"{pairs} longer than {self.longest} {done}: {', '.join(self.places)}{more}"
 
     def warn(self, policy: str) -> None:
         if self.count:
             warnings.warn(self.summary(policy), stacklevel=3)
-
-    def _named(self) -> str:
-        """``lines 17, 203, …``; places of another form are listed as they are."""
-        more = ", …" if self.count > len(self.places) else ""
-        noun = self.places[0].partition(" ")[0]
-        numbers = [place.removeprefix(f"{noun} ") for place in self.places]
-        if all(number.isdigit() for number in numbers):
-            return f"{noun}s {', '.join(numbers)}{more}"
-        return ", ".join(self.places) + more
 
 
 def fit_together(

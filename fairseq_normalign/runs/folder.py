@@ -43,7 +43,7 @@ from fairseq_normalign.files import (
 from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, digest
 
 RUN = "run.json"
-PREPARED, CHUNKS, SHARDS = "prepared-*.json", "chunk-*", "shard-*.json"  # names of files
+PREPARED, CHUNKS, SHARDS = "prepared-*.json", "chunk-*", "shard-[0-9]*.json"  # names of files
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
 # What bytes that were changed can raise on their way to values.
 DAMAGE = (

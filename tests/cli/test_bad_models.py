@@ -62,7 +62,7 @@ MODELS: dict[str, tuple[Callable[[], bytes], str]] = {
     "without options": (lambda: stored(without="args"), "has no entry 'cfg'"),
     "with a parameter of another shape": (
         lambda: stored({FC2: lambda values: values[:, :-1]}),
-        f"1 parameter is of another shape (first: '{FC2}'",
+        f"does not fit its own options: size mismatch for {FC2}",
     ),
 }
 # A command that needs the parameters alone does not ask for the task.
@@ -126,7 +126,7 @@ def test_data_of_another_task(here, name):
     other = here / "language-model"
     other.mkdir(exist_ok=True)
     (other / "dict.c.txt").write_text((here / "data/dict.a.txt").read_text())
-    message = "dict.a.txt: no such dictionary, which model.pt needs"
+    message = "dict.a.txt: No such file or directory, and model.pt needs"
     check_refused(here, line_of(name, "model.pt", "language-model"), message)
 
 

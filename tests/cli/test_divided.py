@@ -128,7 +128,7 @@ def test_what_differs_is_refused_until_restart(place, tmp_path, monkeypatch):
     words = command(place, "stats", output)
     broken_off(monkeypatch, words, 2)
     other = command(place, "stats", output, "--ranks", "counts")
-    refused(other, "was begun with --ranks ids, and this run is with --ranks counts; expected the")
+    refused(other, "was begun with --ranks ids, and this run is with --ranks counts; use the")
     refused(command(place, "mixing", output), "out.json: was begun ")
     lines = (place / "text.a").read_text().splitlines(keepends=True)
     (place / "changed").write_text("".join(["w1 w2 w3\n", *lines[1:]]))

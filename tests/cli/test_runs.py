@@ -225,7 +225,7 @@ def refused(words, message):
 
 def test_another_command_is_refused_until_restart(place, broken_off):
     layer = command(place, "--layer", "2", output=broken_off)
-    refused(layer, "was begun with --layer auto, and this run is with --layer 2; expected the same")
+    refused(layer, "was begun with --layer auto, and this run is with --layer 2; use the same")
     refused(command(place, "--chunk", 11, output=broken_off), "begun with --chunk 10, and")
     other = command(place, output=broken_off)
     other[other.index(place / "ab.pt")] = place / "ba.pt"
@@ -292,7 +292,7 @@ def test_what_was_too_long_is_told_after_a_break(place, tmp_path, monkeypatch):
     assert signature["too-long"] == "skip"
     straight = [word for word in words if word not in ("--output", tmp_path / "out")]
     assert "|too-long:skip\n" in run(*straight).stderr
-    assert "4 pairs longer than the model takes were skipped: lines 6, 41, 42, 43" in told
+    assert "4 pairs longer than the model takes skipped: line 6, line 41, line 42, line 43" in told
 
 
 def test_another_policy_for_long_pairs(place, tmp_path):

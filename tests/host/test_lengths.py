@@ -64,7 +64,7 @@ def test_a_limit_of_the_users_own(pairs):
     with pytest.raises(InputError, match="the source has 5 pieces with </s>; --max-length 4"):
         fit_lengths(pairs, limits, report=report)
     fit_lengths(pairs, limits, "truncate", report)
-    assert report.summary("truncate") == "2 pairs longer than --max-length were cut off: lines 2, 4"
+    assert report.summary("truncate") == "2 pairs longer than --max-length cut off: line 2, line 4"
 
 
 def test_skip_leaves_the_special_tokens_and_the_words(pairs):
@@ -77,7 +77,7 @@ def test_skip_leaves_the_special_tokens_and_the_words(pairs):
             assert getattr(after, side).tokens.tolist() == [2]
             assert getattr(after, side).words == [-1]
             assert getattr(after, side).text == getattr(before, side).text
-    summary = "3 pairs longer than the model takes were skipped: lines 2, 3, 4"
+    summary = "3 pairs longer than the model takes skipped: line 2, line 3, line 4"
     assert report.summary("skip") == summary
 
 
@@ -92,7 +92,7 @@ def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
     assert fitting[1].target is pairs[1].target
     assert fitting[2].target.words == [0, 1, 2, 3, -1]
     assert fitting[3].target.words == [0, 1, 1, 1, -1]
-    assert report.summary("truncate").startswith("3 pairs longer than the model takes were cut off")
+    assert report.summary("truncate").startswith("3 pairs longer than the model takes cut off")
 
 
 def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):

@@ -80,7 +80,7 @@ def test_a_source_that_is_too_long_is_refused_or_skipped():
     pairs = list(text_pairs([("w1 w2", None), ("w1 " * 100, None), ("w3", None)], one.reader))
     with pytest.raises(InputError, match="line 2: the source has 101 pieces with </s>; the model"):
         list(one.translations(pairs))
-    with pytest.warns(UserWarning, match="1 pair longer than the model takes was skipped: line 2"):
+    with pytest.warns(UserWarning, match="1 pair longer than the model takes skipped: line 2"):
         fitting = fitted(pairs, one.limits, "skip")
     first, last = one.translations([pairs[0], pairs[2]])
     assert list(one.translations(fitting)) == [first, "", last]
