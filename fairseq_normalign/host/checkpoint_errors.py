@@ -12,7 +12,7 @@ from fairseq_normalign.errors import InputError
 FROM_FAIRSEQ = "expected a checkpoint that fairseq-train wrote"
 REFUSED_CLASS = re.compile(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)")
 LONGEST = 200  # characters of somebody else's message
-# Of an embedding: the sizes of the dictionary that it was trained with, and of the one that is there
+# The sizes of the dictionary that an embedding was trained with, and of the one that is there.
 OTHER_DICTIONARY = re.compile(
     r"size mismatch for \S*embed_tokens\S*: .*?torch\.Size\(\[(\d+).*?torch\.Size\(\[(\d+)"
 )
