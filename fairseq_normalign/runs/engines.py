@@ -28,7 +28,6 @@ ENGINES = ("local", "ray")
 AHEAD = 2  # chunks that are handed out to each worker at once
 RETRIES = 3  # of a chunk whose worker of Ray was lost
 CONNECT = 10  # seconds
-TRACKER = "ignore:resource_tracker:UserWarning"
 
 Progress = Callable[[int], object]
 Work = Callable[[Chunk, Progress], Partial]
@@ -60,19 +59,16 @@ def run_in_processes(
     """In several processes of this machine, which share its cores."""
     context = multiprocessing.get_context("spawn")  # threads and CUDA do not survive a fork
     others = set(multiprocessing.active_children())
-    with _silent_tracker():
-        places = context.SimpleQueue()  # each worker takes one
-        pickled = bytes(ForkingPickler.dumps(make))
-        pool = ProcessPoolExecutor(workers, context, _begin, (pickled, places))
+    places = context.SimpleQueue()  # each worker takes one
+    pickled = bytes(ForkingPickler.dumps(make))
+    pool = ProcessPoolExecutor(workers, context, _begin, (pickled, places))
     for place in places_of(workers):
         places.put(place)
     try:
         for chunk, finished in _as_they_come(pool, chunks, AHEAD * workers):
             yield chunk, _heard(chunk, finished, progress)
     except BrokenProcessPool:
-        raise InputError(
-            "a worker has died, perhaps for want of memory; expected fewer --workers"
-        ) from None
+        raise InputError("a worker has died: out of memory? try fewer --workers") from None
     except BaseException:
         for worker in set(multiprocessing.active_children()) - others:
             worker.terminate()  # what it has begun is lost in any case
@@ -81,45 +77,21 @@ def run_in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-@contextlib.contextmanager
-def _silent_tracker() -> Iterator[None]:
-    """Python's tracker of semaphores, which starts here, removes those of a dead worker silently.
-
-    It is a process of its own, which has its warnings from our options.
-    """
-    sys.warnoptions.append(TRACKER)
-    try:
-        yield
-    finally:
-        sys.warnoptions.remove(TRACKER)
-
-
 def _as_they_come(
     pool: ProcessPoolExecutor, chunks: Iterable[Chunk], ahead: int
 ) -> Iterator[tuple[Chunk, Finished]]:
     """Keeps so many chunks at work."""
-    errors: list[InputError] = []
-    rest = _readable(chunks, errors)
+    rest = iter(chunks)
     at_work: dict[Future[Finished], Chunk] = {}
     while True:
         for chunk in islice(rest, ahead - len(at_work)):
             at_work[pool.submit(_work, chunk)] = chunk
         if not at_work:
-            break
+            return
         done, _ = wait(at_work, return_when=FIRST_COMPLETED)
         # Those that failed come last: what is finished is not to be lost with them.
         for future in sorted(done, key=lambda future: future.exception() is not None):
             yield at_work.pop(future), future.result()
-    for error in errors:
-        raise error
-
-
-def _readable(chunks: Iterable[Chunk], errors: list[InputError]) -> Iterator[Chunk]:
-    """The chunks of a corpus as far as it can be read: what is at work then is finished first."""
-    try:
-        yield from chunks
-    except InputError as error:
-        errors.append(error)
 
 
 def places_of(workers: int) -> list[Place]:
@@ -240,19 +212,16 @@ def run_on_ray(
 
 def _of_pool(pool: Any, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Finished]]:
     """Results as they come; each worker has one chunk at a time."""
-    errors: list[InputError] = []
-    rest = _readable(chunks, errors)
+    rest = iter(chunks)
     at_work: dict[tuple[str, int], Chunk] = {}
     while True:
         while pool.has_free() and (chunk := next(rest, None)) is not None:
             at_work[chunk.measure, chunk.number] = chunk
             pool.submit(lambda actor, chunk: actor.work.remote(chunk), chunk)
         if not at_work:
-            break
+            return
         key, finished = pool.get_next_unordered()
         yield at_work.pop(key), finished
-    for error in errors:
-        raise error
 
 
 def _ray_worker(make: Make) -> type:
@@ -290,8 +259,8 @@ def _connect(ray: Any, address: str | None) -> None:
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split("\n")[0].split())
         raise InputError(
-            f"Ray at {address or 'this machine'}: {reason}; expected the address of a cluster that "
-            "runs, such as auto or HOST:6379"
+            f"Ray at {address or 'this machine'}: {reason}; use the address of a running cluster, "
+            "such as auto or HOST:6379"
         ) from None
 
 
@@ -299,9 +268,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise InputError(
-            "--engine ray needs Ray; expected pip install 'fairseq_normalign[ray]'"
-        ) from None
+        raise InputError("--engine ray needs Ray: pip install 'fairseq_normalign[ray]'") from None
     return ray
 
 
