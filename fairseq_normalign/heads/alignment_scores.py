@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,7 +19,7 @@ from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -41,7 +40,7 @@ class ErrorRates(HeadMeasure):
     pairs_per_chunk = 100  # whose matrices are held
     first_pairs = SAMPLE
 
-    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Items) -> Items:
         gold, file = self.options.gold, self.options.gold_file
         if gold is None:
             raise InputError("AER needs gold links; expected them with the pairs")
@@ -52,7 +51,7 @@ class ErrorRates(HeadMeasure):
             )
         return items
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         options = self.options
         check_head_method(options.method)
         # Refuses a step that the method cannot answer for.

@@ -6,16 +6,13 @@ marks such as </s> are never counted as a maximum, except in the pattern ``last`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally, choosing, maxima, summed
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure
+from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -121,10 +118,10 @@ class Norm(AttentionScore):
 class Gates(HeadMeasure):
     """The gate of each head at test time; empty if the model has none."""
 
-    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Items) -> Items:
         return []
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         return {"gates": [[*head, gate] for head, gate in head_gates(models.forcing.model).items()]}
 
     def finding(self, tally: Tally) -> Finding:

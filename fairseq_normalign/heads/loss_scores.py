@@ -18,7 +18,7 @@ from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.evaluation import translation_metrics
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Pairs, first_taken
+from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs, first_taken
 from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,
@@ -123,7 +123,7 @@ def ablated(model: nn.Module, head: Head) -> Iterator[None]:
 class LossAblation(HeadMeasure):
     """How much the loss per target token grows with one head off: 1 + H passes over the pairs."""
 
-    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Items) -> Items:
         return first_taken(models, items, self.options.ablation or ABLATION_PAIRS)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
@@ -167,10 +167,10 @@ class BleuAblation(HeadMeasure):
     Partials hold references and translations.
     """
 
-    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Items) -> Items:
         return first_taken(models, items, self.options.ablation_bleu or BLEU_SENTENCES)
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         check_translates(models.forcing.model)
         translation_metrics(self.options.tokenize)  # refuses what is no tokeniser
         return {}

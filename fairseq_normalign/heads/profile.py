@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from fairseq_normalign.heads.correlation import Pairs, correlations, correlations_within_layers
-from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES
+from fairseq_normalign.heads.head_scores import FUNCTIONS, HEAD_SCORES, Roles
 from fairseq_normalign.names import KINDS, Head, by_kind
 from fairseq_normalign.results.blocks import (
     Block,
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
     scores: Mapping[Head, float] = {}
     settings: Mapping[str, Any] = {}
-    roles: Mapping[Head, Sequence[tuple[str, str]]] = {}
+    roles: Mapping[Head, Roles] = {}
     labels: Mapping[str, Mapping[Head, str]] = {}
     blocks: Sequence[Block] = ()
 
@@ -74,12 +74,12 @@ class Profile(Result):
                 compared[name] = finding.scores
         return compared
 
-    def roles(self, head: Head) -> list[tuple[str, str]]:
+    def roles(self, head: Head) -> Roles:
         """Functions and labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
 
         The last one has accuracy and baseline in %.
         """
-        roles: list[tuple[str, str]] = []
+        roles: Roles = []
         for finding in self.by_score.values():
             roles += finding.roles.get(head, ())
         return roles
@@ -230,7 +230,7 @@ def _decimals(name: str) -> int:
     return 1 if HEAD_SCORES[name].percent else 3
 
 
-def role(function: str, name: str, share: float, threshold: float) -> list[tuple[str, str]]:
+def role(function: str, name: str, share: float, threshold: float) -> Roles:
     """A role and its label, if the share of maxima is large enough."""
     return [(function, f"{name} ({100 * share:.0f} %)")] if share >= threshold else []
 

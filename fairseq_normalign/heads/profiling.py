@@ -20,6 +20,7 @@ from fairseq_normalign.heads.attention_pass import (
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     ProfileOptions,
+    Roles,
     check_scores,
     default_scores,
 )
@@ -33,6 +34,7 @@ from fairseq_normalign.runs.chunks import Chunk, Partial, cut
 from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.measure import measure_here
 
+Items = Sequence[Any]  # of a corpus: pairs, or trees
 Pairs = Mapping[int, Pair]  # by line
 
 
@@ -52,11 +54,11 @@ class HeadMeasure:
     def __init__(self, options: ProfileOptions):
         self.options = options
 
-    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Any]:
+    def items(self, models: ChunkReader, items: Items) -> Items:
         """What is measured of a corpus."""
         return items
 
-    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
+    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], Known]:
         """The pairs of a chunk, and what is to be told of it."""
         return models.pairs(chunk)
 
@@ -67,7 +69,7 @@ class HeadMeasure:
             raise InputError("the model has no attention heads left")
         return {"heads": heads, **self.prepared(models, first)}
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         """What is decided once, on the first pairs."""
         return {}
 
@@ -94,7 +96,7 @@ class HeadMeasure:
         return {self.score: self.finding(Tally(prepared, total.arrays))}
 
 
-def first_taken(models: ChunkReader, items: Sequence[Any], count: int) -> Sequence[Any]:
+def first_taken(models: ChunkReader, items: Items, count: int) -> Items:
     """The first items, as far as it takes to have ``count`` pairs that are not skipped."""
     taken = 0
     for chunk in cut(items, count):
@@ -142,7 +144,7 @@ class AttentionPass(HeadMeasure):
         if not total.arrays.get("words.sum", 0):
             raise InputError("heads cannot be measured on a corpus without words")
         settings = {"sentences": int(total.arrays["pairs.sum"][0])}
-        no_roles = dict.fromkeys(Tally(prepared).heads, ())
+        no_roles: dict[Head, Roles] = {head: [] for head in Tally(prepared).heads}
         findings = {"attention": Finding(settings=settings, roles=no_roles)}
         for score in self.scores.values():
             findings |= score.finish(total, prepared)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,7 +65,7 @@ class RareTokens(NamedTuple):
         return keys.any(1) if self.bar is None else (keys & (counts < self.bar)).any(1)
 
 
-def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) -> dict[str, Any]:
+def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) -> Known:
     """What ``RareTokens`` must know, as JSON holds it; or why nothing can be said.
 
     Counts that the options name must be usable.
@@ -183,7 +183,7 @@ class RareRole(HeadMeasure):
     pairs_per_chunk = 200
     first_pairs = FIRST_PAIRS
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         options = self.options
         file = None if options.counts is None else Path(options.counts_name).name
         known = {"frequencies": file or "dictionary", "seed": options.seed}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from fairseq_normalign.attention.lrp_rules import Contributions, contributions, 
 from fairseq_normalign.attention.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
 from fairseq_normalign.heads.rare_tokens import (
     FIRST_PAIRS,
     RareTokens,
@@ -40,7 +39,7 @@ class Relevance(HeadMeasure):
 
     first_pairs = FIRST_PAIRS
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         return prepared_rare(models, first, self.options)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:

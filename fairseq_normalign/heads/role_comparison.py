@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, short_names
-from fairseq_normalign.heads.head_scores import FUNCTIONS
+from fairseq_normalign.heads.head_scores import FUNCTIONS, Roles
 from fairseq_normalign.names import KINDS, Head, parse_head
 from fairseq_normalign.results.blocks import Block, Cell, Grid, Rows, Table
 from fairseq_normalign.results.result import DAMAGE, Result, StoredResult, read_result
@@ -24,7 +24,7 @@ class Model(NamedTuple):
     """The heads of one model and what they do."""
 
     name: str
-    heads: Mapping[Head, Sequence[tuple[str, str]]]  # roles: one of FUNCTIONS, and its label
+    heads: Mapping[Head, Roles]  # roles: one of FUNCTIONS, and its label
     measured: Sequence[str]  # the functions that heads were examined for
 
     def counts(self, kind: str) -> dict[str, int | None]:
@@ -104,7 +104,7 @@ def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
     return RoleComparison(models, {"checkpoints": "+".join(names), **shared}, kinds)
 
 
-def _heads(path: str, result: StoredResult) -> dict[Head, list[tuple[str, str]]]:
+def _heads(path: str, result: StoredResult) -> dict[Head, Roles]:
     """The roles of each head."""
     tables = result.tables()
     if result.kind != "heads" or not {"heads", "roles"} <= tables.keys() or "layers" in tables:
@@ -112,12 +112,11 @@ def _heads(path: str, result: StoredResult) -> dict[Head, list[tuple[str, str]]]
             f"{name_of(path)}: not the heads of one model; pass what `normalign heads -o` wrote"
         )
     try:
-        heads: dict[Head, list[tuple[str, str]]] = {}
+        heads: dict[Head, Roles] = {}
         for row in tables["heads"].rows:
             heads[parse_head(str(row[0]))] = []
         for head, function, label in tables["roles"].rows:
-            known = FUNCTIONS[FUNCTIONS.index(str(function))]
-            heads[parse_head(str(head))].append((known, str(label)))
+            heads[parse_head(str(head))].append((str(function), str(label)))
     except DAMAGE as error:
         raise InputError(f"{name_of(path)}: damaged ({type(error).__name__}: {error})") from None
     return heads

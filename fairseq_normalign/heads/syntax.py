@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ from fairseq_normalign.attention.extract import to_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, recorded_heads
 from fairseq_normalign.heads.attention_scores import favourite, position_counts
-from fairseq_normalign.heads.head_scores import MARGINS
+from fairseq_normalign.heads.head_scores import MARGINS, Roles
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import ChunkReader
@@ -143,19 +143,19 @@ class Syntax(HeadMeasure):
     pairs_per_chunk = 200
     first_pairs = EXAMINED_PAIRS
 
-    def items(self, models: ChunkReader, items: Sequence[Any]) -> Sequence[Tree]:
+    def items(self, models: ChunkReader, items: Items) -> Items:
         if not self.options.trees:
             raise InputError("syntactic roles and UAS need a treebank; expected trees")
         return self.options.trees
 
-    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[list[Pair], dict[str, Any]]:
+    def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], Known]:
         pairs = []
         for number, tree in enumerate(chunk.items, chunk.first + 1):
             where = f"line {number} ({tree.where})"
             pairs.append(models.reader.pair(tree.words, None, where))
         return pairs, {}
 
-    def prepared(self, models: ChunkReader, first: Chunk) -> dict[str, Any]:
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         models.reader.examine(self.pairs(models, first)[0], "treebank")
         return {"trees": len(self.options.trees)}
 
@@ -190,11 +190,9 @@ class Syntax(HeadMeasure):
         )
 
 
-def syntactic_roles(
-    found: Mapping[str, Relation], margin: str
-) -> dict[Head, list[tuple[str, str]]]:
+def syntactic_roles(found: Mapping[str, Relation], margin: str) -> dict[Head, Roles]:
     """The relations that each head finds, labelled with accuracy and baseline in %."""
-    roles: dict[Head, list[tuple[str, str]]] = {}
+    roles: dict[Head, Roles] = {}
     for name, relation in found.items():
         for head, accuracy in relation.accuracies.items():
             if relation.is_found(accuracy, margin):
