@@ -136,10 +136,9 @@ class LossAblation(HeadMeasure):
     def finding(self, tally: Tally) -> Finding:
         if "losses.sum" not in tally.arrays:
             raise InputError("the loss needs target sentences; the corpus has none")
-        whole, *without = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
-        growth = [loss - whole for loss in without]
-        scores = dict(zip(tally.heads, growth, strict=True))
-        return Finding(scores, {"ablation": int(tally.arrays["pairs.sum"][0])})
+        by_token = (tally.arrays["losses.sum"] / tally.arrays["tokens.sum"]).tolist()
+        settings = {"ablation": int(tally.arrays["pairs.sum"][0])}
+        return Finding(growth(tally.heads, by_token), settings)
 
 
 @torch.no_grad()
@@ -159,6 +158,12 @@ def without_each(model: nn.Module, heads: Sequence[Head], score: Callable[[], An
         with ablated(model, head):
             scores.append(score())
     return scores
+
+
+def growth(heads: Sequence[Head], losses: Sequence[float]) -> dict[Head, float]:
+    """How much larger the loss is without each head than that of the whole model, the first."""
+    whole, *without = losses
+    return {head: loss - whole for head, loss in zip(heads, without, strict=True)}
 
 
 class BleuAblation(HeadMeasure):
@@ -191,8 +196,6 @@ class BleuAblation(HeadMeasure):
             raise InputError("BLEU needs sentences to translate; all of them were skipped")
         bleu = translation_metrics(self.options.tokenize)["BLEU"]
         references, *translations = tally.arrays["texts.rows"].T.tolist()
-        whole, *without = [bleu.corpus_score(texts, [references]).score for texts in translations]
-        lost = [whole - score for score in without]
-        scores = dict(zip(tally.heads, lost, strict=True))
+        losses = [-bleu.corpus_score(texts, [references]).score for texts in translations]
         settings = {"ablation-bleu": f"{len(references)}-{self.options.tokenize}"}
-        return Finding(scores, settings)
+        return Finding(growth(tally.heads, losses), settings)

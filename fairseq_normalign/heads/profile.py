@@ -68,11 +68,8 @@ class Profile(Result):
     @property
     def scores(self) -> dict[str, Mapping[Head, float]]:
         """Those that are compared: without the shares that roles are awarded by."""
-        compared = {}
-        for name, finding in self.by_score.items():
-            if finding.scores and not HEAD_SCORES[name].share:
-                compared[name] = finding.scores
-        return compared
+        findings = {name: own for name, own in self.by_score.items() if own.scores}
+        return {name: own.scores for name, own in findings.items() if not HEAD_SCORES[name].share}
 
     def roles(self, head: Head) -> Roles:
         """Functions and labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
@@ -99,19 +96,20 @@ class Profile(Result):
             labels |= finding.labels
         return labels
 
+    def _groups(self) -> dict[str, Sequence[Head]]:
+        """The heads of each kind."""
+        return {KINDS[kind].title: heads for kind, heads in by_kind(self.heads).items()}
+
     def correlations(self) -> dict[str, Pairs]:
         """Over the heads of each kind, over all together, and as the mean over layers."""
         tables = {}
-        for kind, heads in by_kind(self.heads).items():
-            tables[KINDS[kind].title] = correlations(self.scores, heads)
-        tables["all heads"] = correlations(self.scores, self.heads)
+        for over, heads in {**self._groups(), "all heads": self.heads}.items():
+            tables[over] = correlations(self.scores, heads)
         tables["mean of all layers"] = correlations_within_layers(self.scores, self.heads)
         return tables
 
     def blocks(self) -> list[Block]:
-        maps: dict[str, list[Block]] = {}
-        for kind, heads in by_kind(self.heads).items():
-            maps[KINDS[kind].title] = [Row(self._maps(heads))]
+        maps = {over: [Row(self._maps(heads))] for over, heads in self._groups().items()}
         blocks = [*chosen_from("attention", maps), self._heads_table()]
         for finding in self.by_score.values():
             blocks += finding.blocks
@@ -195,9 +193,8 @@ class Profile(Result):
         if len(self.scores) < 2:
             return []
         groups: dict[str, list[Block]] = {}
-        kinds = {KINDS[kind].title: heads for kind, heads in by_kind(self.heads).items()}
         for over, pairs in self.correlations().items():
-            heads = kinds.get(over, self.heads)
+            heads = self._groups().get(over, self.heads)
             names = [name for name, of in self.scores.items() if not of.keys().isdisjoint(heads)]
             groups[f"{over} (n = {len(heads)})"] = [_triangle(over, names, pairs)]
         low = [name for name in self.scores if HEAD_SCORES[name].low]

@@ -183,14 +183,13 @@ def fold_gates(state: State, rule: str = "value") -> dict[str, Tensor]:
 
     W_O^h ← g_h W_O^h.
     """
-    folded = {key: value for key, value in state.items() if not _is_of_gates(key)}
+    folded = {}
+    for key, value in state.items():
+        if not key.endswith(LOG_ALPHA) and STEERING not in key:
+            folded[key] = value
     for _, _, prefix in attentions_in(state):
         if prefix + LOG_ALPHA in state:
             gates = evaluation_gates(state[prefix + LOG_ALPHA].float(), rule)
             key = f"{prefix}out_proj.weight"
             folded[key] = scale_heads(state[key], gates)
     return folded
-
-
-def _is_of_gates(key: str) -> bool:
-    return key.endswith(LOG_ALPHA) or STEERING in key

@@ -149,11 +149,8 @@ class Syntax(HeadMeasure):
         return self.options.trees
 
     def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], Known]:
-        pairs = []
-        for number, tree in enumerate(chunk.items, chunk.first + 1):
-            where = f"line {number} ({tree.where})"
-            pairs.append(models.reader.pair(tree.words, None, where))
-        return pairs, {}
+        trees = chunk.items
+        return [models.reader.pair(tree.words, None, tree.where) for tree in trees], {}
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         models.reader.examine(self.pairs(models, first)[0], "treebank")

@@ -7,9 +7,6 @@ import pytest
 import sacrebleu
 import torch
 
-from fairseq_normalign.cli.evaluate import parse_args
-from fairseq_normalign.host.options import complete
-from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.results.result import read_result
 from tests.conftest import PACKAGE, run
 
@@ -115,23 +112,6 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
         (row,) = models(tmp_path / "rows.json")
         assert row["BLEU"] == pytest.approx(bleu, abs=1e-5)
         assert row["chrF"] == pytest.approx(chrf, abs=1e-5)
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder that holds what options may name."""
-    (tmp_path / "data").mkdir()
-    for name in ("a.pt", "b.pt"):
-        (tmp_path / name).touch()
-    monkeypatch.chdir(tmp_path)
-
-
-def test_defaults(place):
-    args = parse_args(["data", "--path", "a.pt", "b.pt", "--lenpen", "0.6"])
-    complete(args, SEARCH)
-    assert args.path == ["a.pt", "b.pt"]
-    assert (args.beam, args.lenpen, args.tokenize) == (4, 0.6, "13a")
-    assert (args.max_len_a, args.max_len_b) == (1.2, 10)
 
 
 @pytest.mark.slow

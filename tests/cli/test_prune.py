@@ -214,8 +214,8 @@ def test_scores_on_a_corpus(measured, scores, tmp_path, by, capsys):
         ),
     ],
 )
-def test_bad_input(checkpoint, tmp_path, options, message):
-    done = prune("--path", checkpoint, "--out", tmp_path / "x.pt", *options, check=False)
-    assert done.returncode == 2
-    assert re.fullmatch(f"normalign prune: .*{message}.*\n", done.stderr)
+def test_bad_input(checkpoint, tmp_path, options, message, capsys):
+    words = ["prune", "--path", checkpoint, "--out", tmp_path / "x.pt", *options]
+    assert main([str(word) for word in words]) == 2
+    assert re.fullmatch(f"normalign prune: .*{message}.*\n", capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,6 @@
 """Each column of a comparison against what other code says of the same models."""
 
 from argparse import Namespace
-from collections import Counter
 from itertools import product
 
 import pytest
@@ -182,17 +181,6 @@ def test_models_take_turns_and_the_first_batch_is_not_timed_at_first(monkeypatch
         ("b", long),
     ]
     assert speeds == [9 / (2 * 2), 9 / (2 * 0.5)]  # all tokens, and two batches
-
-
-def test_closed_heads_do_not_count():
-    model = build_model()
-    gates = {("encoder", 1): [0.0, 0.3, 1.0, 0.0], ("cross", 0): [0.0] * 4}
-    for name, values in gates.items():
-        attentions(model)[name].out_proj.gate_values = lambda values=values: torch.tensor(values)
-    attentions(model)["decoder", 1].num_heads = 0
-    expected = {("encoder", 0): 4, ("encoder", 1): 2, ("decoder", 0): 4}
-    expected |= {("cross", 1): 4}
-    assert Counter(head[:2] for head in open_heads(model)) == expected
 
 
 def test_text_references_are_the_lines_as_they_are(texts):
