@@ -16,38 +16,30 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.dictionaries import BOS, PAD
-from fairseq_normalign.host.language_codes import (
-    DICTIONARY,
-    FALLBACK,
-    LAYOUTS,
-    MULTILINGUAL,
-    TARGET_DICTIONARY,
-    listed,
-)
-from fairseq_normalign.host.text_options import reading_file
+from fairseq_normalign.host.language_codes import FALLBACK, LAYOUTS, MULTILINGUAL, listed
 from fairseq_normalign.huggingface.converted import (
     RESERVED,
     Converted,
-    Files,
     Parameters,
     Vocabulary,
     vocabulary,
 )
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.tokenizer_files import check_fits, read_pieces
+from fairseq_normalign.huggingface.tokenizer_files import check_fits
 from fairseq_normalign.huggingface.translation import (
-    SIDES,
+    BIAS,
+    POSITIONS,
     Search,
-    fairseq_options,
-    layer_parameters,
+    convert_translation,
     open_translation,
     read_search,
-    take_embeddings,
-    translation_commands,
 )
 
 NEVER = -1e4  # a logit without any probability, in half precision too
-SPM = {"source": "source.spm", "target": "target.spm"}
+SPM = {
+    "source_sentencepiece_model": "source.spm",
+    "target_sentencepiece_model": "target.spm",
+}
 
 
 def convert_marian(folder: HuggingFaceFolder) -> Converted:
@@ -55,37 +47,17 @@ def convert_marian(folder: HuggingFaceFolder) -> Converted:
     config = folder.config
     parameters = open_translation(folder)
     source, target = _vocabularies(folder)
-    search = read_search(folder)
-    state = take_embeddings(parameters, config, source, target)
-    state.update(layer_parameters(parameters, config))
-    for side in SIDES:
-        state[f"{side}.embed_positions.weight"] = _positions(parameters, config, side)
-    bias = _bias(parameters, target, search)
-    if bias.any():
-        state["decoder.logits_bias"] = bias
-    options = fairseq_options(
-        config,
-        state,
-        encoder_learned_pos=True,
-        decoder_learned_pos=True,
-        logits_bias="decoder.logits_bias" in state,
-        start_with_bos=config["decoder_start_token_id"] != config["eos_token_id"],
-    )
-    options.source_lang, options.target_lang = _languages(folder)
-    dictionaries = [f"dict.{options.source_lang}.txt", f"dict.{options.target_lang}.txt"]
-    notes = list(search.notes)
+    own = {name: _positions(parameters, config, name) for name in POSITIONS.values()}
+    own[BIAS] = _bias(parameters, target, read_search(folder))
+    options: dict[str, Any] = {}
+    options["source_lang"], options["target_lang"] = _languages(folder)
+    notes = []
     codes = LAYOUTS["marian"].languages(source.names)  # as in ``>>fra<< Good morning.``
     if codes:
-        options.task, options.language_codes, options.target_lang = MULTILINGUAL, "marian", None
-        dictionaries = [DICTIONARY, DICTIONARY if target is source else TARGET_DICTIONARY]
-        notes.insert(0, f"{len(codes)} target languages: {listed(codes)}")
-    files: Files = {dictionaries[0]: source.dictionary(), dictionaries[1]: target.dictionary()}
-    for name in SPM.values():
-        files[name], _ = read_pieces(folder, name)
-    names = {f"{side}_sentencepiece_model": name for side, name in SPM.items()}
-    files.update(reading_file(bpe="sentencepiece", **names))
-    commands = translation_commands(options, search, SPM["source"])
-    return Converted(options, state, files, commands, parameters.left(), notes)
+        options.update(task=MULTILINGUAL, language_codes="marian", target_lang=None)
+        notes = [f"{len(codes)} target languages: {listed(codes)}"]
+    options["start_with_bos"] = config["decoder_start_token_id"] != config["eos_token_id"]
+    return convert_translation(folder, parameters, (source, target), own, SPM, notes, **options)
 
 
 def _vocabularies(folder: HuggingFaceFolder) -> tuple[Vocabulary, Vocabulary]:
@@ -125,10 +97,9 @@ def sinusoids(positions: int, width: int) -> Tensor:
     return torch.cat([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=1).float()
 
 
-def _positions(parameters: Parameters, config: Mapping[str, Any], side: str) -> Tensor:
+def _positions(parameters: Parameters, config: Mapping[str, Any], name: str) -> Tensor:
     """fairseq's table: it counts from behind the padding's number."""
     count, width = config["max_position_embeddings"], config["d_model"]
-    name = f"{side}.embed_positions.weight"
     table = parameters.take(name, count, width) if name in parameters else sinusoids(count, width)
     return torch.cat([torch.zeros(RESERVED, width), table])
 

@@ -6,16 +6,15 @@ here is how their tokenisers number pieces, which codes of languages there are, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.dictionaries import SPECIAL
 from fairseq_normalign.host.language_codes import (
-    DICTIONARY,
     KNOWN,
     LAYOUTS,
     MULTILINGUAL,
@@ -23,14 +22,7 @@ from fairseq_normalign.host.language_codes import (
     known_languages,
     listed,
 )
-from fairseq_normalign.host.text_options import reading_file
-from fairseq_normalign.huggingface.converted import (
-    RESERVED,
-    Converted,
-    Files,
-    Parameters,
-    vocabulary,
-)
+from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters, vocabulary
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.tokenizer_files import (
     Numbers,
@@ -40,13 +32,11 @@ from fairseq_normalign.huggingface.tokenizer_files import (
     tokenizer_class,
 )
 from fairseq_normalign.huggingface.translation import (
+    BIAS,
+    POSITIONS,
     SIDES,
-    fairseq_options,
-    layer_parameters,
+    convert_translation,
     open_translation,
-    read_search,
-    take_embeddings,
-    translation_commands,
 )
 
 SPM = "sentencepiece.bpe.model"
@@ -82,61 +72,44 @@ def convert_mbart(folder: HuggingFaceFolder) -> Converted:
     """mBART: learned positions, and a LayerNorm over embeddings."""
     config = folder.config
     parameters = open_translation(folder)
-    state = {}
     rows = config["max_position_embeddings"] + RESERVED
-    for side in SIDES:
-        name = f"{side}.embed_positions.weight"
-        state[name] = parameters.take(name, rows, config["d_model"])
+    own = {name: parameters.take(name, rows, config["d_model"]) for name in POSITIONS.values()}
     if "final_logits_bias" in parameters:
-        bias = parameters.take("final_logits_bias", 1, config["vocab_size"])[0]
-        if bias.any():
-            state["decoder.logits_bias"] = bias
-    return _convert(
-        folder,
-        parameters,
-        _mbart_tokens(folder),
-        state,
-        norms=("layer_norm", "layernorm_embedding"),
-        encoder_learned_pos=True,
-        decoder_learned_pos=True,
-        layernorm_embedding=True,
-        logits_bias="decoder.logits_bias" in state,
-    )
+        own[BIAS] = parameters.take("final_logits_bias", 1, config["vocab_size"])[0]
+    return _convert(folder, parameters, _mbart_tokens(folder), own, layernorm_embedding=True)
 
 
 def _convert(
     folder: HuggingFaceFolder,
     parameters: Parameters,
     tokens: Tokens,
-    state: dict[str, Tensor],
-    norms: Sequence[str] = ("layer_norm",),
-    **options: Any,
+    own: Mapping[str, Tensor],
+    *,
+    layernorm_embedding: bool = False,
 ) -> Converted:
-    """The model, by what families do not share: parameters and options."""
+    """One vocabulary for all languages, and layers that are normalised before."""
     size, special = folder.config["vocab_size"], list(FIRST.values())
     words = vocabulary(folder, tokens.numbers, size, special, fillers=FILLERS)
-    state.update(take_embeddings(parameters, folder.config, words, words))
-    state.update(layer_parameters(parameters, folder.config, norms))
-    built = fairseq_options(
-        folder.config,
-        state,
-        task=MULTILINGUAL,
-        language_codes=tokens.layout,
-        encoder_normalize_before=True,
-        decoder_normalize_before=True,
-        **options,
-    )
-    search = read_search(folder)
-    notes = [f"{len(tokens.languages)} languages: {listed(tokens.languages)}", *search.notes]
+    notes = [f"{len(tokens.languages)} languages: {listed(tokens.languages)}"]
     if tokens.added:
         notes.append(
             f"added tokens, which are text where a text spells them: {listed(tokens.added)}"
         )
-    files: Files = {DICTIONARY: words.dictionary()}
-    files[SPM], _ = read_pieces(folder, SPM)
-    files.update(reading_file(bpe="sentencepiece", sentencepiece_model=SPM))
-    commands = translation_commands(built, search, SPM)
-    return Converted(built, state, files, commands, parameters.left(), notes)
+    norms = ("layer_norm", "layernorm_embedding") if layernorm_embedding else ("layer_norm",)
+    return convert_translation(
+        folder,
+        parameters,
+        (words, words),
+        own,
+        {"sentencepiece_model": SPM},
+        notes,
+        norms=norms,
+        layernorm_embedding=layernorm_embedding,
+        task=MULTILINGUAL,
+        language_codes=tokens.layout,
+        encoder_normalize_before=True,
+        decoder_normalize_before=True,
+    )
 
 
 def _m2m_tokens(folder: HuggingFaceFolder) -> Tokens:

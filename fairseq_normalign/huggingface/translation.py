@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.host.checkpoint import VARIANT
-from fairseq_normalign.host.language_codes import MULTILINGUAL
-from fairseq_normalign.huggingface.converted import MODEL, Parameters, Vocabulary
+from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
+from fairseq_normalign.host.text_options import reading_file
+from fairseq_normalign.huggingface.converted import MODEL, Converted, Files, Parameters, Vocabulary
 from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
+from fairseq_normalign.huggingface.tokenizer_files import read_pieces
 from fairseq_normalign.names import ALL
 
 SIDES = ("encoder", "decoder")
@@ -47,6 +49,8 @@ SETTINGS = {
 SHARED, HEAD = "shared.weight", "lm_head.weight"
 OUTPUT = "decoder.output_projection.weight"  # the head's, in fairseq
 EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}
+POSITIONS = {side: f"{side}.embed_positions.weight" for side in SIDES}
+BIAS = "decoder.logits_bias"
 ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
 
 
@@ -116,35 +120,67 @@ def layer_parameters(
     return state
 
 
-def fairseq_options(
-    config: Mapping[str, Any], state: Mapping[str, Tensor], **more: Any
-) -> Namespace:
-    """The options of our Transformer; ``more`` are those that families differ in."""
+def convert_translation(
+    folder: HuggingFaceFolder,
+    parameters: Parameters,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    own: Mapping[str, Tensor],
+    models: Mapping[str, str],
+    notes: Sequence[str],
+    *,
+    norms: Sequence[str] = (),
+    **options: Any,
+) -> Converted:
+    """The model, by what families do not share.
+
+    Args:
+        vocabularies: of source and target, the same one if they share it.
+        own: tables of positions and the bias of logits, by fairseq's names, where a model has them.
+        models: SentencePiece models by the option that names them, the source's first.
+        norms: as in ``layer_parameters``.
+        options: of fairseq, beside those that all families have.
+    """
+    config = folder.config
+    source, target = vocabularies
+    search = read_search(folder)
+    state = take_embeddings(parameters, config, source, target)
+    state.update(layer_parameters(parameters, config, norms))
+    state.update((name, values) for name, values in own.items() if name != BIAS or values.any())
     is_tied = state[OUTPUT] is state[EMBEDDINGS["decoder"]]
     is_shared = state[EMBEDDINGS["decoder"]] is state[EMBEDDINGS["encoder"]]
-    options = {
-        "arch": VARIANT,
-        "task": "translation_normalign",
-        "criterion": "label_smoothed_cross_entropy",
-        "data": ".",  # whoever loads it names the folder
-        "alive_heads": ALL,
-        "source_lang": None,
-        "target_lang": None,
-        "activation_fn": FUNCTIONS[config.get("activation_function", "gelu")],
-        "share_all_embeddings": is_shared and is_tied,
-        "share_decoder_input_output_embed": is_tied,
-        "no_scale_embedding": not config.get("scale_embedding", False),
-        "max_source_positions": config["max_position_embeddings"],
-        "max_target_positions": config["max_position_embeddings"],
-    }
-    for name, default in DROPOUTS.items():
-        options[name] = float(config.get(name, default))
-    for ours, theirs in SIZES.items():
-        options[ours] = config[theirs]
-    return Namespace(**{**options, **more})
+    built = Namespace(
+        arch=VARIANT,
+        task="translation_normalign",
+        criterion="label_smoothed_cross_entropy",
+        data=".",  # whoever loads it names the folder
+        alive_heads=ALL,
+        source_lang=None,
+        target_lang=None,
+        activation_fn=FUNCTIONS[config.get("activation_function", "gelu")],
+        share_all_embeddings=is_shared and is_tied,
+        share_decoder_input_output_embed=is_tied,
+        no_scale_embedding=not config.get("scale_embedding", False),
+        max_source_positions=config["max_position_embeddings"],
+        max_target_positions=config["max_position_embeddings"],
+        encoder_learned_pos=POSITIONS["encoder"] in own,
+        decoder_learned_pos=POSITIONS["decoder"] in own,
+        logits_bias=BIAS in state,
+    )
+    values = {name: float(config.get(name, default)) for name, default in DROPOUTS.items()}
+    values.update((ours, config[theirs]) for ours, theirs in SIZES.items())
+    vars(built).update({**values, **options})
+    names = [f"dict.{built.source_lang}.txt", f"dict.{built.target_lang}.txt"]
+    if built.task == MULTILINGUAL:
+        names = [DICTIONARY, DICTIONARY if target is source else TARGET_DICTIONARY]
+    files: Files = {names[0]: source.dictionary(), names[1]: target.dictionary()}
+    for name in models.values():
+        files[name], _ = read_pieces(folder, name)
+    files.update(reading_file(bpe="sentencepiece", **models))
+    commands = _commands(built, search, next(iter(models.values())))
+    return Converted(built, state, files, commands, parameters.left(), [*notes, *search.notes])
 
 
-def translation_commands(options: Namespace, search: Search, source_model: str) -> list[str]:
+def _commands(options: Namespace, search: Search, source_model: str) -> list[str]:
     """To align, and to translate as Hugging Face does.
 
     Args:

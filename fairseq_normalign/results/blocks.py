@@ -6,8 +6,7 @@ and the page. No renderer knows what was measured.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -68,11 +67,6 @@ class Table:
     absent: str = "–"
     plain: bool = False
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            _check_length(row, self.columns)
-            _check_numbers(cell or 0 for cell in row if not isinstance(cell, str))
-
     def decimals_of(self, column: int) -> int:
         """How many decimals the numbers of a column have: none if all of them are whole."""
         numbers = [row[column] for row in self.rows if isinstance(row[column], (int, float))]
@@ -91,10 +85,6 @@ class Point:
     high: float | None = None
     note: str = ""
     marked: bool = False
-
-    def __post_init__(self) -> None:
-        x = 0 if isinstance(self.x, str) else self.x
-        _check_numbers([x, self.y, self.low or 0, self.high or 0])
 
 
 @dataclass(frozen=True)
@@ -123,10 +113,6 @@ class Curves:
     colours: Sequence[str] = ()  # what colours mean, if they are not those of single curves
     about: str = ""  # what a reader may not know
     drawn: bool = False  # figures and the page alone show it: a table has what text needs
-
-    def __post_init__(self) -> None:
-        if len({isinstance(point.x, str) for curve in self.curves for point in curve.points}) > 1:
-            raise TypeError(f"{self.title}: an axis has numbers or names, not both")
 
 
 @dataclass(frozen=True)
@@ -172,12 +158,6 @@ class Grid:
     deviations: Sequence[Sequence[float | None]] = ()  # as in Table
     name: str = ""  # as in Table
     drawn: bool = False  # as in Curves
-
-    def __post_init__(self) -> None:
-        _check_length(self.values, self.rows)
-        for row in self.values:
-            _check_length(row, self.columns)
-            _check_numbers(value or 0 for value in row)
 
 
 @dataclass(frozen=True)
@@ -226,17 +206,6 @@ PARTS: dict[type, tuple[str, type]] = {
     Clouds: ("clouds", Cloud),
     Choice: ("options", Option),
 }
-
-
-def _check_numbers(values: Iterable[object]) -> None:
-    for value in values:
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise TypeError(f"expected a number, not {str(value)[:40]!r}")
-
-
-def _check_length(values: Sequence, names: Sequence) -> None:
-    if len(values) != len(names):
-        raise ValueError(f"expected {len(names)} values, not {len(values)}")
 
 
 def as_json(value: Any) -> Any:

@@ -6,6 +6,7 @@ Dark means good, or high where nothing is good or bad; black text can be read on
 from __future__ import annotations
 
 import math
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from fairseq_normalign.results.blocks import Block, Clouds, Curves, Grid, Headin
 WIDEST = 13.0  # inches: what fits on a screen at 100 dots an inch
 PANEL = (4.2, 3.1)  # inches of curves and clouds
 CELL = (0.52, 0.34)  # inches of a map's cell
+LETTERS = 9  # of a title, in an inch
 HEADROOM = 1.25  # of the colours above the highest value
 MARKERS = "os^xD+v*"
 
@@ -86,8 +88,11 @@ def drawn(blocks: Sequence[Block], title: str = "") -> Figure:
         ratios = [*of_line, widest - sum(of_line) + 0.01]  # what is left is empty
         *every_axes, rest = part.subplots(1, len(ratios), width_ratios=ratios)
         rest.set_axis_off()
-        for axes, (about, block) in zip(every_axes, line, strict=True):
-            axes.set_title(f"{about}\n{block.title}" if about else block.title)
+        for axes, (about, block), width in zip(every_axes, line, of_line, strict=True):
+            unit = getattr(block, "unit", "")
+            words = [about, f"{block.title} in {unit}" if unit else block.title]
+            room = int(width * LETTERS)  # neighbours' titles must not meet
+            axes.set_title("\n".join(textwrap.fill(text, room) for text in words if text))
             DRAW[type(block)](axes, block)
             for name in ("mark", "dashes"):
                 meanings[getattr(block, name, "")] = None
@@ -143,8 +148,6 @@ def draw_grid(axes: Axes, grid: Grid) -> None:
     axes.set_yticks(range(len(grid.rows)), list(grid.rows))
     axes.set(xlabel=grid.column_title, ylabel=grid.row_title)
     axes.tick_params(length=0)
-    if grid.unit:
-        axes.set_title(f"{axes.get_title()} in {grid.unit}")
 
 
 def draw_curves(axes: Axes, block: Curves) -> None:

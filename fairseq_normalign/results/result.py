@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
-from fairseq_normalign.results.blocks import Block, Table, as_json, from_json
+from fairseq_normalign.results.blocks import Block, Table, as_json, from_json, walk
+from fairseq_normalign.results.tables import tables_of
+from fairseq_normalign.results.text import as_text, paragraph
 from fairseq_normalign.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -57,8 +59,6 @@ class Result(ABC):
 
     def text(self) -> str:
         """The blocks for a terminal."""
-        from fairseq_normalign.results.text import as_text
-
         return as_text(self.blocks())
 
     def json(self) -> dict[str, Any]:
@@ -75,8 +75,6 @@ class Result(ABC):
 
     def tables(self) -> dict[str, Table]:
         """All tables and maps as tables, by name or title."""
-        from fairseq_normalign.results.tables import tables_of
-
         return tables_of(self.blocks())
 
     def to_pandas(self) -> dict[str, Any]:
@@ -173,6 +171,8 @@ def stored_result(contents: Any, name: str) -> StoredResult:
             findings=[str(finding) for finding in contents["findings"]],
         )
         json.dumps(stored.json(), allow_nan=False)
+        # What cannot be written is damaged.
+        "".join(paragraph(block) for block in walk(stored.blocks(), all_options=True))
         return stored
     except DAMAGE as error:
         raise InputError(f"{name}: damaged ({type(error).__name__}: {error})") from None

@@ -6,11 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
 from fairseq_normalign.results.blocks import (
     Block,
     Cell,
+    Clouds,
     Curves,
     Grid,
     Heading,
@@ -24,11 +23,18 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 COMMENTS = {"csv": "# {}", "tsv": "# {}", "md": "**{}**\n", "latex": "% {}"}
 
 
-def as_table(block: Table | Grid | Curves) -> Table:
-    """A table; of a map a row for each of its rows, of curves a row for each x."""
+def as_table(block: Table | Grid | Curves | Clouds) -> Table:
+    """A table; of a map a row for each of its rows, of curves one for each x, of clouds each point.
+
+    Raises what a damaged block makes Python raise.
+    """
     if isinstance(block, Table):
         return block
-    rows: list[list[Cell]]
+    rows: list[list[Cell]] = []
+    if isinstance(block, Clouds):
+        for cloud in block.clouds:
+            rows += [[cloud.name, x, y] for x, y in cloud.points]
+        return Table(["", block.x_title, block.y_title], rows, block.title)
     if isinstance(block, Curves):
         by_curve = []
         for curve in block.curves:
@@ -84,7 +90,7 @@ def cell_texts(table: Table, absent: str = "") -> list[list[str]]:
     texts = []
     for number, row in enumerate(table.rows):
         of_row = []
-        for place, cell in enumerate(row):
+        for place, (cell, _) in enumerate(zip(row, table.columns, strict=True)):
             if cell is None or isinstance(cell, str):
                 of_row.append(cell or absent)
                 continue
@@ -126,6 +132,8 @@ def as_format(blocks: Sequence[Block], form: str) -> str:
 
     CSV and TSV have all of them, formats for people those that text has.
     """
+    from tabulate import tabulate  # late: text needs none
+
     tables = tables_of(blocks if form in SEPARATORS else walk(blocks, is_written))
     parts = []
     for name, table in tables.items():

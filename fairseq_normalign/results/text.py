@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from fairseq_normalign.results.blocks import (
     Block,
+    Clouds,
     Curves,
     Facts,
     Grid,
@@ -37,7 +38,7 @@ def paragraph(block: Block) -> str:
         title = block.title
         lines = [f"{name}: {value}" for name, value in block.items]
     else:
-        assert isinstance(block, (Table, Grid, Curves))
+        assert isinstance(block, (Table, Grid, Curves, Clouds))
         table = as_table(block)
         title = table.title
         left = [place for place, numbers in enumerate(number_columns(table)) if not numbers]
