@@ -16,8 +16,6 @@ from fairseq_normalign.host.attention_modules import attentions, explicit_path, 
 from fairseq_normalign.host.pairs import Pair, Sentence
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
-PARTS = ("encoder", "decoder")
-
 
 class States:
     """One part of a model, ready to show the states of its layers.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fairseq_normalign.attention.states import PARTS, States
+from fairseq_normalign.attention.states import States
 from fairseq_normalign.files import short_names
-from fairseq_normalign.host.attention_modules import layers_of
-from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fitted
-from fairseq_normalign.host.pairs import PairReader, text_pairs
+from fairseq_normalign.host.options import load
+from fairseq_normalign.host.pairs import text_pairs
 from fairseq_normalign.host.raw_corpus import corpus
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.token_table import ReadText
@@ -18,16 +17,11 @@ from fairseq_normalign.layers.token_table import ReadText
 
 def load_part(args: argparse.Namespace, name: str, path: str, part: str | None = None) -> ReadText:
     """A part of the model of ``path``, by default its encoder, or else its decoder; no text yet."""
-    model, task = load_single(path, args.data, dict(args.model_overrides))
-    if args.fp16:
-        model = model.half()
-    elif args.bf16:
-        model = model.bfloat16()
-    if part is None:
-        there = [name for name in PARTS if layers_of(getattr(model, name, None))]
-        part = there[0] if there else PARTS[0]
-    forcing = TeacherForcing(model.to(args.device), task, attention=part)
-    return ReadText(name, States(forcing), PairReader.from_args(task, args), [])
+    of_one = argparse.Namespace(**{**vars(args), "path": path})
+    forcing, reader = load(of_one, attention=part or "all")
+    if forcing.attention == "cross":  # a model with both parts
+        forcing = TeacherForcing(forcing.model, reader.task, attention="encoder")
+    return ReadText(name, States(forcing), reader, [])
 
 
 def read_corpus(args: argparse.Namespace) -> list[ReadText]:

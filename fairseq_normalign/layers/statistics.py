@@ -366,63 +366,43 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     return [
         Row(by_category),
         Row(by_head),
-        _norms_table(kind, measured),
-        _relations_table(kind, measured),
-        *_heads_tables(kind, measured),
+        *_tables(kind, measured),
         Row(_clouds(measured)),
     ]
 
 
-def _norms_table(kind: str, measured: Statistics) -> Table:
-    """Norms of x for each layer, of f(x) for each head, and of both for all; expansion rates."""
-    rows: Rows = []
-
-    def add(name: str, lengths: Lengths, place: int, rate: float | None) -> None:
-        rows.append([name, *numbers(column[place] for column in lengths), rate])
-
-    for layer in measured.layers:
-        add(f"‖x‖, layer {layer.layer + 1}", layer.inputs, 0, layer.rate)
-        for place, head in enumerate(layer.heads):
-            add(f"‖f(x)‖, {head}", layer.transformed, place, layer.rates[place])
-    add("‖x‖, all", measured.inputs, 0, None)
-    add("‖f(x)‖, all", measured.transformed, 0, None)
-    columns = ["norm", "mean", "deviation", "CV", "min", "max", "expansion rate"]
-    return Table(columns, rows, "Norms of vectors", name=f"{kind}.norms")
-
-
-def _relations_table(kind: str, measured: Statistics) -> Table:
-    """α with ‖f(x)‖ by category, and frequency rank with both."""
-    relations = {}
-    for place in measured.shown:
-        relations[f"α, ‖f(x)‖: {measured.categories[place]}"] = measured.cells[place]
-    relations["frequency rank, α"] = measured.rank_weights
-    relations["frequency rank, ‖f(x)‖"] = measured.rank_norms
-    rows: Rows = [[name, *relation] for name, relation in relations.items()]
-    columns = ["", "ρ", "points", "of"]
-    return Table(columns, rows, "Rank correlations (Spearman)", name=f"{kind}.correlations")
-
-
-def _heads_tables(kind: str, measured: Statistics) -> list[Block]:
-    """What each head gives to each category, and the singular values of its f."""
+def _tables(kind: str, measured: Statistics) -> list[Block]:
+    """Norms, rank correlations, what heads give to categories, and singular values."""
+    norms: Rows = []  # of x for each layer, of f(x) for each head, and of both for all
     by_category: Rows = []
     singular: Rows = []
     for layer in measured.layers:
-        for number, head in enumerate(layer.heads):
-            for place, category in enumerate(measured.categories):
-                of_cell = [value(layer)[number, place] for value in BY_CATEGORY.values()]
+        of_inputs = numbers(column[0] for column in layer.inputs)
+        norms.append([f"‖x‖, layer {layer.layer + 1}", *of_inputs, layer.rate])
+        for place, head in enumerate(layer.heads):
+            of_head = numbers(column[place] for column in layer.transformed)
+            norms.append([f"‖f(x)‖, {head}", *of_head, layer.rates[place]])
+            for number, category in enumerate(measured.categories):
+                of_cell = [value(layer)[place, number] for value in BY_CATEGORY.values()]
                 by_category.append([str(head), category, *numbers(of_cell)])
-            singular += [[str(head), *value] for value in enumerate(layer.singular[number], 1)]
-    columns = ["head", "category", *BY_CATEGORY]
-    of_singular = ["head", "number", "singular value"]
+            singular += [[str(head), *value] for value in enumerate(layer.singular[place], 1)]
+    for name, lengths in (("‖x‖, all", measured.inputs), ("‖f(x)‖, all", measured.transformed)):
+        norms.append([name, *numbers(column[0] for column in lengths), None])
+    relations: Rows = []
+    for place in measured.shown:
+        relations.append([f"α, ‖f(x)‖: {measured.categories[place]}", *measured.cells[place]])
+    relations.append(["frequency rank, α", *measured.rank_weights])
+    relations.append(["frequency rank, ‖f(x)‖", *measured.rank_norms])
+    of_norms = ["norm", "mean", "deviation", "CV", "min", "max", "expansion rate"]
+    of_relations = ["", "ρ", "points", "of"]
+    of_heads = ["head", "category", *BY_CATEGORY]
+    of_values = ["head", "number", "singular value"]
+    title, name = "Singular values of f", f"{kind}.singular-values"
     return [
-        Table(columns, by_category, "Heads by category", name=f"{kind}.heads", hidden=True),
-        Table(
-            of_singular,
-            singular,
-            "Singular values of f",
-            name=f"{kind}.singular-values",
-            hidden=True,
-        ),
+        Table(of_norms, norms, "Norms of vectors", name=f"{kind}.norms"),
+        Table(of_relations, relations, "Rank correlations (Spearman)", name=f"{kind}.correlations"),
+        Table(of_heads, by_category, "Heads by category", name=f"{kind}.heads", hidden=True),
+        Table(of_values, singular, title, name=name, hidden=True),
     ]
 
 
