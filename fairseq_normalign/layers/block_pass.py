@@ -1,9 +1,9 @@
-"""The attention blocks of a model on a corpus, batch by batch, and the tokens that they see."""
+"""The attention blocks of a model on a batch, and the tokens that they see."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.heads.attention_pass import PADDING, read_words
 from fairseq_normalign.host.attention_modules import attentions
-from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.categories import Categories, Ranks, Token
@@ -128,38 +127,31 @@ class BlockBatch(NamedTuple):
 
 def block_batches(
     forcing: TeacherForcing,
-    pairs: Mapping[int, Pair],
+    pairs: list[Pair],
+    lines: Sequence[int],
     tables: Mapping[str, TokenTable],
-    *,
-    max_tokens: int = 4000,
-    progress: Progress | None = None,
-) -> Iterator[list[BlockBatch]]:
-    """The blocks of one batch after the other, by kind of attention.
+) -> list[BlockBatch]:
+    """The blocks of all kinds of attention on some pairs, which are run together.
 
     Args:
-        pairs: by line, from 0.
+        lines: of the pairs in the corpus, from 0.
+        tables: of the sides that the attentions see.
     """
-    lines = list(pairs)
-    kinds = running_kinds(forcing)
-    for numbered in numbered_batches(pairs.values(), max_tokens=max_tokens, progress=progress):
-        batch = [pair for _, pair in numbered]
-        where = [pair.where for pair in batch], [lines[number] for number, _ in numbered]
-        source, target, _ = forcing.tensors(batch)
-        tokens = {}
-        for side, name in texts_of(forcing).items():
-            ids = source if name == "source" else target
-            sentences = [getattr(pair, name) for pair in batch]
-            tokens[side] = tables[side].batch(ids, read_words(batch, name), sentences)
-        blocks: dict[str, dict[int, Block]] = {}
-        for (kind, layer), block in recorded_blocks(forcing, batch, kinds).items():
-            blocks.setdefault(kind, {})[layer] = block
-        of_kinds = []
-        for number, kind in enumerate(blocks):
-            seen = tokens[KINDS[kind].queries], tokens[KINDS[kind].keys]
-            of_kinds.append(BlockBatch(kind, number, blocks[kind], *seen, *where))
-        del blocks, block  # before the next batch is run, which needs as much memory
-        yield of_kinds
-        of_kinds.clear()
+    source, target, _ = forcing.tensors(pairs)
+    tokens = {}
+    for side, name in texts_of(forcing).items():
+        ids = source if name == "source" else target
+        sentences = [getattr(pair, name) for pair in pairs]
+        tokens[side] = tables[side].batch(ids, read_words(pairs, name), sentences)
+    blocks: dict[str, dict[int, Block]] = {}
+    for (kind, layer), block in recorded_blocks(forcing, pairs, running_kinds(forcing)).items():
+        blocks.setdefault(kind, {})[layer] = block
+    places = [pair.where for pair in pairs]
+    of_kinds = []
+    for number, kind in enumerate(blocks):
+        seen = tokens[KINDS[kind].queries], tokens[KINDS[kind].keys]
+        of_kinds.append(BlockBatch(kind, number, blocks[kind], *seen, places, lines))
+    return of_kinds
 
 
 def running_kinds(forcing: TeacherForcing) -> list[str]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.batches import Progress
+from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
 from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.layers.block_pass import (
+    BlockBatch,
     TokenTable,
     block_batches,
     running_kinds,
@@ -154,24 +155,27 @@ class Blocks:
             # The marks of a blank line alone would pass for text.
             if not pair.skipped and (pair.source.text or pair.target.text):
                 measured[line] = pair
-        options, sums = self.options, Gathered()
-        categories = len(options.categories.names)
-        for of_kinds in block_batches(
-            models.forcing,
-            measured,
-            self._tables(models, prepared["of_words"]),
-            max_tokens=options.max_tokens,
-            progress=progress,
+        lines, sums = list(measured), Gathered()
+        tables = self._tables(models, prepared["of_words"])
+        for numbered in numbered_batches(
+            measured.values(), max_tokens=self.options.max_tokens, progress=progress
         ):
-            sums.add("sentences.sum", np.array([len(of_kinds[0].lines)]))
-            for batch in of_kinds:
-                if options.mixing:
-                    add_mixing(sums, batch, categories)
-                if options.statistics:
-                    add_statistics(sums, batch, categories)
-            del batch  # before the next one is run, which needs as much memory
+            batch = [pair for _, pair in numbered]
+            of_batch = [lines[number] for number, _ in numbered]
+            # Without a name: the next batch needs as much memory.
+            self._add(sums, block_batches(models.forcing, batch, of_batch, tables))
         progress(len(pairs) - len(measured))
         return sums.partial(notes)
+
+    def _add(self, sums: Gathered, of_kinds: Sequence[BlockBatch]) -> None:
+        """Adds a batch."""
+        categories = len(self.options.categories.names)
+        sums.add("sentences.sum", np.array([len(of_kinds[0].lines)]))
+        for batch in of_kinds:
+            if self.options.mixing:
+                add_mixing(sums, batch, categories)
+            if self.options.statistics:
+                add_statistics(sums, batch, categories)
 
     def _tables(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
         """How tokens are looked up on each side that the attentions see."""
