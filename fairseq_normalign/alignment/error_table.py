@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.method_cost import Costs
 
 Column = tuple[str, str]  # method and step
+COLUMN: Callable[[Evidence], Column] = attrgetter("method", "step")
+SCORES = ["AER", "95 % from", "to", "P", "R"]
 Group = TypeVar("Group")
 MARKS = (
     "* marks the layer of lowest AER, + the layer that is chosen without gold. Best by gold: the "
@@ -65,33 +66,34 @@ class ErrorTable(Result):
         "weight α alone."
     )
 
-    @property
-    def aers(self) -> dict[Evidence, float]:
-        return {evidence: counts.aer for evidence, counts in self.scores.items()}
-
-    def chosen(self, evidence: Evidence) -> bool:
-        """Whether this layer is the one that is chosen without gold for its step."""
-        layers = self.choices[evidence.method].layers
-        return evidence.head is None and layers.get(evidence.step, -1) == evidence.layer
-
     def choice(self, method: str) -> Evidence:
         """The layer and step that are chosen without gold for a method."""
         return chosen_place(method, self.choices[method])
 
-    def layer_means(self) -> dict[Column, float]:
-        """For each method and step the mean AER of the layers, of methods that have layers."""
-        columns: dict[Column, list[float]] = {}
-        for evidence, aer in self._of_layers().items():
-            if evidence.layer is not None:
-                columns.setdefault(column_of(evidence), []).append(aer)
-        return {column: fmean(aers) for column, aers in columns.items()}
+    def _is_chosen_layer(self, evidence: Evidence) -> bool:
+        """Whether this layer is the one that is chosen without gold for its step."""
+        layers = self.choices[evidence.method].layers
+        return evidence.head is None and layers.get(evidence.step, -1) == evidence.layer
+
+    def _aer(self, evidence: Evidence) -> float | None:
+        """In percent; None if it is undefined, or the method has no such layer."""
+        return percent(self.scores[evidence].aer) if evidence in self.scores else None
+
+    def _of_layers(self) -> dict[Evidence, float]:
+        """AERs without those of single heads."""
+        found = {}
+        for evidence, counts in self.scores.items():
+            if evidence.head is None:
+                found[evidence] = counts.aer
+        return found
 
     @property
     def findings(self) -> list[str]:
-        best = min(map(self.choice, self.choices), key=self.aers.__getitem__)
+        aers = self._of_layers()
+        best = min(map(self.choice, self.choices), key=aers.__getitem__)
         aer = self._aer(best)
-        told = f"by {best.method} (layer {place_name(best)}, chosen without gold)."
-        return [] if aer is None else [f"AER is {aer:.1f} % {told}"]
+        where = f"by {best.method} (layer {place_name(best)}, chosen without gold)."
+        return [] if aer is None else [f"AER is {aer:.1f} % {where}"]
 
     def blocks(self) -> list[Block]:
         blocks: list[Block] = []
@@ -105,42 +107,35 @@ class ErrorTable(Result):
         blocks += [Row(on_one_scale(maps))] if maps else []
         return [*blocks, self._cells()]
 
-    def _of_layers(self) -> dict[Evidence, float]:
-        """AERs without those of single heads."""
-        return {evidence: aer for evidence, aer in self.aers.items() if evidence.head is None}
-
     def _layers(self) -> Grid:
         """A row for each method and step, a column for each layer (Kobayashi et al., 2020, Fig. 7).
 
         Methods of the whole model have a column of their own, called all.
         """
         aers = self._of_layers()
-        best = lowest(aers, column_of)
         layers = list(dict.fromkeys(evidence.layer for evidence in aers))
-        means = self.layer_means()
+        has_mean = any(layer is not None for layer in layers)
         names, values, marks = [], [], []
-        for column in best:
-            method, step = column
-            places = [Evidence(method, layer, step) for layer in layers]
-            of_row = [self._aer(place) for place in places]
-            marks_of_row = []
-            for place in places:
-                is_chosen = place in aers and self.chosen(place)
-                marks_of_row.append("*" * (place == best[column]) + "+" * is_chosen)
-            if means:
-                of_row.append(percent(means.get(column, math.nan)))
+        for (method, step), best in lowest(aers, COLUMN).items():
+            row, marks_of_row, of_layers = [], [], []
+            for layer in layers:
+                place = Evidence(method, layer, step)
+                row.append(self._aer(place))
+                marks_of_row.append("*" * (place == best) + "+" * self._is_chosen_layer(place))
+                if layer is not None and place in aers:
+                    of_layers.append(aers[place])
+            if has_mean:
+                row.append(percent(fmean(of_layers)) if of_layers else None)
                 marks_of_row.append("")
             names.append(f"{method}, {step}")
-            values.append(of_row)
+            values.append(row)
             marks.append(marks_of_row)
-        columns = ["all" if layer is None else str(layer + 1) for layer in layers]
-        columns += ["mean"] if means else []
         return Grid(
             "AER by layer",
             "method and step",
             "layer",
             names,
-            columns,
+            [*map(layer_name, layers), *(["mean"] if has_mean else [])],
             values,
             unit="%",
             decimals=1,
@@ -154,10 +149,10 @@ class ErrorTable(Result):
         for evidence in self._of_layers():
             aer = self._aer(evidence)
             if aer is not None:
-                layer = "all" if evidence.layer is None else str(evidence.layer + 1)
                 is_chosen = evidence == self.choice(evidence.method)
-                point = Point(layer, aer, *ends(self.intervals.get(evidence)), marked=is_chosen)
-                points.setdefault(column_of(evidence), []).append(point)
+                interval = ends(self.intervals.get(evidence))
+                point = Point(layer_name(evidence.layer), aer, *interval, marked=is_chosen)
+                points.setdefault(COLUMN(evidence), []).append(point)
         methods = list(self.choices)
         curves = []
         for (method, step), of_method in points.items():
@@ -174,27 +169,23 @@ class ErrorTable(Result):
             drawn=True,
         )
 
-    def _aer(self, evidence: Evidence) -> float | None:
-        """In percent; None if it is undefined, or the method has no such layer."""
-        return percent(self.scores[evidence].aer) if evidence in self.scores else None
-
     def _methods(self) -> Table:
         """A row for each method: what is chosen without gold, its score, the best, the cost."""
         best = lowest(self._of_layers(), attrgetter("method"))
+        costs: dict[str, list[Cell]] = {}
+        if self.costs is not None:
+            for method, cost in self.costs.methods.items():
+                costs[method] = [self.costs.forwards(method), *cost]
         rows: list[list[Cell]] = []
         for method in self.choices:
             place = self.choice(method)
             row: list[Cell] = [method, place_name(place), *self._score(place)]
             row += [place_name(best[method]), self._aer(best[method])]
-            if self.costs is None:
-                row += [None, None, None]
-            else:
-                row += [self.costs.forwards(method), *self.costs.methods[method]]
-            rows.append(row)
+            rows.append(row + costs.get(method, [None, None, None]))
         if self.costs is not None:
             rows.append(["(forward pass)", *[None] * 8, 1.0, *self.costs.forward])
-        columns = ["method", "chosen", "AER", "95 % from", "to", "P", "R", "best by gold"]
-        columns += ["its AER", "× forward", "s/1,000", "MB"]
+        columns = ["method", "chosen", *SCORES, "best by gold", "its AER"]
+        columns += ["× forward", "s/1,000", "MB"]
         title = "AER, precision and recall in %, at the layer and step chosen without gold"
         decimals = [0, 0, *[1] * 5, 0, *[1] * 3, 0]
         return without_empty(columns, rows, title, decimals, name="methods")
@@ -207,21 +198,17 @@ class ErrorTable(Result):
 
     def _head_maps(self) -> list[Grid]:
         """A map of layers and heads for each method and step."""
-        by_column: dict[Column, dict[tuple[int, int], Evidence]] = {}
+        columns: dict[Column, list[Evidence]] = {}
         for evidence in self.scores:
-            if evidence.layer is not None and evidence.head is not None:
-                column = by_column.setdefault(column_of(evidence), {})
-                column[evidence.layer, evidence.head] = evidence
+            if evidence.head is not None:
+                columns.setdefault(COLUMN(evidence), []).append(evidence)
         maps = []
-        for (method, step), cells in by_column.items():
-            layers = range(max(layer for layer, _ in cells) + 1)
-            heads = range(max(head for _, head in cells) + 1)
-            values: list[list[float | None]] = []
-            notes = []
+        for (method, step), places in columns.items():
+            layers = range(max(place.layer or 0 for place in places) + 1)
+            heads = range(max(place.head or 0 for place in places) + 1)
+            values = []
             for layer in layers:
-                places = [cells.get((layer, head)) for head in heads]
-                values.append([place and self._aer(place) for place in places])
-                notes.append([self._interval_text(place) if place else "" for place in places])
+                values.append([self._aer(Evidence(method, layer, step, head)) for head in heads])
             maps.append(
                 Grid(
                     f"AER of single heads: {method}, {step}",
@@ -232,16 +219,11 @@ class ErrorTable(Result):
                     values,
                     unit="%",
                     decimals=1,
-                    notes=notes,
                     low=True,
                     absent="removed",
                 )
             )
         return maps
-
-    def _interval_text(self, evidence: Evidence) -> str:
-        low, high = ends(self.intervals.get(evidence))
-        return "" if low is None or high is None else f"95 % interval {low:.1f} to {high:.1f}"
 
     def _cells(self) -> Table:
         """All that is known of each layer, head, method and step, for programs."""
@@ -251,9 +233,9 @@ class ErrorTable(Result):
             method, layer, step, head = evidence
             place = [None if number is None else number + 1 for number in (layer, head)]
             row: list[Cell] = [method, *place, step, *self._score(evidence), counts.links]
-            row += [int(self.chosen(evidence)), int(self.choices[method].step == step)]
+            row += [int(self._is_chosen_layer(evidence)), int(self.choices[method].step == step)]
             rows.append([*row, int(evidence in best), self.rules.get(method)])
-        columns = ["method", "layer", "head", "step", "AER", "95 % from", "to", "P", "R", "links"]
+        columns = ["method", "layer", "head", "step", *SCORES, "links"]
         columns += ["chosen layer", "chosen step", "best by gold", "extract"]
         return Table(columns, rows, "Every cell", name="cells", hidden=True)
 
@@ -262,14 +244,14 @@ def chosen_place(method: str, choice: Choice) -> Evidence:
     return Evidence(method, choice.layers[choice.step], choice.step)
 
 
+def layer_name(layer: int | None) -> str:
+    """A layer, counted from 1, or the whole model."""
+    return "all" if layer is None else str(layer + 1)
+
+
 def place_name(evidence: Evidence) -> str:
-    """A layer, counted from 1, and a step: ``1 input``."""
-    layer = "all" if evidence.layer is None else evidence.layer + 1
-    return f"{layer} {evidence.step}"
-
-
-def column_of(evidence: Evidence) -> Column:
-    return evidence.method, evidence.step
+    """``1 input``."""
+    return f"{layer_name(evidence.layer)} {evidence.step}"
 
 
 def lowest(
