@@ -150,7 +150,7 @@ def open_corpus(args: Namespace) -> tuple[RawCorpus, ChunkReader]:
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
 
-    model = load(args, attention=args.attention)
+    model = load(args, attention=getattr(args, "attention", "cross"))
     corpus = corpus_of(args, model)
     reader = reader_of(args, model, corpus.kind)
     first = list(islice(corpus.items, EXAMINED_PAIRS))
@@ -184,7 +184,7 @@ def load_reader(args: Namespace, kind: str, place: Place) -> ChunkReader:
     from fairseq_normalign.host.options import load, take_place
 
     take_place(args, place)
-    return reader_of(args, load(args, attention=args.attention), kind)
+    return reader_of(args, load(args, attention=getattr(args, "attention", "cross")), kind)
 
 
 def reading_task(
