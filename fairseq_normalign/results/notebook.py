@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
+from tabulate import tabulate
 
 from fairseq_normalign.results.blocks import Block, Curves, Grid, Heading, Table, is_written, walk
-from fairseq_normalign.results.tables import as_table, cell_texts, number_columns
+from fairseq_normalign.results.tables import as_table, cell_texts, sides
 from fairseq_normalign.results.text import paragraph
 
 MOST = 60  # rows or columns that are shown
 WIDE = 12  # columns; the names of more stand upright
-UPRIGHT = "writing-mode: vertical-rl; transform: rotate(180deg); text-align: left"
-SHADE = "rgba(66, 133, 244, {:.2f})"  # light enough for black letters and for white ones
+UPRIGHT = '<div style="writing-mode: vertical-rl; transform: rotate(180deg)">{}</div>'
+# Light enough for black letters and for white ones.
+SHADED = '<div style="background: rgba(66, 133, 244, {:.2f})">{}</div>'
 
 
 def as_html(blocks: Sequence[Block], signature: str = "") -> str:
@@ -35,26 +37,31 @@ def as_html(blocks: Sequence[Block], signature: str = "") -> str:
 def html_table(block: Table | Grid | Curves) -> str:
     """A table; the cells of a map are the darker, the better they are, from its worst to best."""
     table = as_table(block)
-    shades = _shades(block) if isinstance(block, Grid) else None
     caption = [table.title] if table.title else []
     for name, items in (("rows", table.rows), ("columns", table.columns)):
         if len(items) > MOST:
             caption.append(f"the first {MOST} {name} of {len(items)}")
-    heading = f'<th style="{UPRIGHT}">' if len(table.columns) > WIDE else "<th>"
-    names = "".join(f"{heading}{escape(name)}</th>" for name in table.columns[:MOST])
-    lines = [f"<caption>{escape(', '.join(caption))}</caption>"] if caption else []
-    lines.append(f"<thead><tr>{names}</tr></thead><tbody>")
-    sides = ["right" if is_number else "left" for is_number in number_columns(table)]
-    for number, texts in enumerate(cell_texts(table, table.absent)[:MOST]):
-        cells = []
-        for place, text in enumerate(texts[:MOST]):
-            style = f"text-align: {sides[place]}"
-            if shades is not None and place and shades[number, place - 1] > 0:
-                style += f"; background: {SHADE.format(0.7 * shades[number, place - 1])}"
-            cells.append(f'<td style="{style}">{escape(text)}</td>')
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    lines.append("</tbody>")
-    return "<table>" + "\n".join(lines) + "</table>"
+    rows = [list(map(escape, texts[:MOST])) for texts in cell_texts(table, table.absent)[:MOST]]
+    if isinstance(block, Grid):
+        for (row, column), shade in np.ndenumerate(_shades(block)[:MOST, : MOST - 1]):
+            if shade > 0:
+                place = column + 1  # behind the name of the row
+                rows[row][place] = SHADED.format(0.7 * shade, rows[row][place])
+    names = list(map(escape, table.columns[:MOST]))
+    if len(table.columns) > WIDE:
+        names = [UPRIGHT.format(name) for name in names]
+    lines = tabulate(
+        rows,
+        names,
+        tablefmt="unsafehtml",
+        colalign=sides(table)[:MOST] if rows else None,
+        disable_numparse=True,
+    )
+    if not caption:
+        return str(lines)
+    return str(lines).replace(
+        "<table>", f"<table>\n<caption>{escape(', '.join(caption))}</caption>", 1
+    )
 
 
 def _shades(grid: Grid) -> np.ndarray:

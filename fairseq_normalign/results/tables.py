@@ -105,12 +105,13 @@ def cell_texts(table: Table, absent: str = "") -> list[list[str]]:
     return texts
 
 
-def number_columns(table: Table) -> list[bool]:
-    """Which columns have numbers, and so stand to the right."""
-    are_numbers = []
+def sides(table: Table) -> list[str]:
+    """Where the cells of each column stand: numbers to the right."""
+    of_columns = []
     for place in range(len(table.columns)):
-        are_numbers.append(any(isinstance(row[place], (int, float)) for row in table.rows))
-    return are_numbers
+        has_numbers = any(isinstance(row[place], (int, float)) for row in table.rows)
+        of_columns.append("right" if has_numbers else "left")
+    return of_columns
 
 
 def _separated(table: Table, delimiter: str) -> str:
@@ -140,12 +141,11 @@ def as_format(blocks: Sequence[Block], form: str) -> str:
         if form in SEPARATORS:
             text = _separated(table, SEPARATORS[form])
         else:
-            sides = ["right" if is_number else "left" for is_number in number_columns(table)]
             text = tabulate(
                 cell_texts(table),
                 list(table.columns),
                 tablefmt="pipe" if form == "md" else "latex_booktabs",
-                colalign=sides or None,
+                colalign=sides(table) if table.rows else None,  # tabulate 0.9 needs rows
                 disable_numparse=True,
             )
         parts.append(f"{COMMENTS[form].format(name)}\n{text}" if len(tables) > 1 else text)

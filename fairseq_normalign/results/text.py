@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from fairseq_normalign.results.blocks import (
     Block,
@@ -17,7 +17,7 @@ from fairseq_normalign.results.blocks import (
     is_written,
     walk,
 )
-from fairseq_normalign.results.tables import as_table, cell_texts, number_columns
+from fairseq_normalign.results.tables import as_table, cell_texts, sides
 
 GAP = "  "  # between columns
 
@@ -41,25 +41,24 @@ def paragraph(block: Block) -> str:
         assert isinstance(block, (Table, Grid, Curves, Clouds))
         table = as_table(block)
         title = table.title
-        left = [place for place, numbers in enumerate(number_columns(table)) if not numbers]
-        lines = columns([list(table.columns), *cell_texts(table, table.absent)], left=left)
+        lines = columns([list(table.columns), *cell_texts(table, table.absent)], sides(table))
     return "\n".join([title, *lines] if title else lines)
 
 
-def columns(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], of_columns: Sequence[str]) -> list[str]:
     """A line for each row, as wide as the widest cells need.
 
     Args:
         rows: cells, as many in each row.
-        left: the columns that stand to the left, from 0; all others stand to the right.
+        of_columns: where cells stand, ``left`` or ``right``.
     """
     widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     lines = []
     for cells in rows:
         padded = []
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        for cell, width, side in zip(cells, widths, of_columns, strict=True):
             blanks = " " * (width - display_width(cell))
-            padded.append(cell + blanks if place in left else blanks + cell)
+            padded.append(cell + blanks if side == "left" else blanks + cell)
         lines.append(GAP.join(padded).rstrip())
     return lines
 

@@ -56,7 +56,7 @@ def test_closed_heads_go(folder, form):
     prunable = Prunable(path)
     assert prunable.closed == {Head("encoder", 1, 2)}
     assert "23 of 24 heads open: 7/8/8" in prunable._repr_html_()
-    assert ">1 2 4</td>" in prunable._repr_html_()
+    assert ">1 2 4 " in prunable._repr_html_()
     prunable.write(prunable.open_heads(), str(folder / "small.pt"))
     model, _ = load_single(str(folder / "small.pt"), str(folder))
     heads = [layer.self_attn.num_heads for layer in model.encoder.layers]

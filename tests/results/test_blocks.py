@@ -69,6 +69,13 @@ def test_all_digits_and_hidden_tables_in_csv():
     assert "# data\nn\n1" in as_format(BLOCKS, "csv")
 
 
+@pytest.mark.parametrize("form", ["csv", "md", "latex"])
+def test_a_table_without_rows(form):
+    empty = StoredResult("made-up", "Made up", [Table(["a", "b"], [], "Empty")])
+    assert "a" in as_format(empty.blocks(), form)
+    assert "a" in empty._repr_html_()
+
+
 def test_notebooks_escape_text():
     html = RESULT._repr_html_()
     assert "<script" not in html
