@@ -31,5 +31,5 @@ def main(args: Namespace) -> None:
 
     entries = read_log(args.log)
     if not entries:
-        raise InputError(f"{name_of(args.log)}: is empty; expected a line for each validation")
+        raise InputError(f"{name_of(args.log)}: the log is empty")
     show(GateLog(entries), args)

@@ -189,7 +189,7 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
         }
     first = next(iter(profiles.values()))
     if any(list(profile.scores) != list(first.scores) for profile in profiles.values()):
-        raise InputError("--path: some checkpoints have scores that others have not")
+        raise InputError("--path: the checkpoints do not have the same scores; measure each alone")
     show(together(profiles, {**first.signature, "checkpoint": ",".join(profiles)}), args)
 
 

@@ -110,8 +110,7 @@ def ranks_of_heads(args: Namespace, prunable: Prunable) -> dict[Head, float]:
     if args.by == "gate":
         if not prunable.log_alphas:
             raise InputError(
-                f"--by gate: {args.path} has no gates; expected a checkpoint trained with "
-                "--gate-heads"
+                f"--by gate: {args.path} has no gates; pass a checkpoint trained with --gate-heads"
             )
         return prunable.log_alphas
     return measured_ranks(args)

@@ -43,7 +43,7 @@ class ErrorRates(HeadMeasure):
     def items(self, models: ChunkReader, items: Items) -> Items:
         gold, file = self.options.gold, self.options.gold_file
         if gold is None:
-            raise InputError("AER needs gold links; expected them with the pairs")
+            raise InputError("AER needs gold links; pass --gold FILE")
         if len(gold) != len(items):
             raise InputError(
                 f"line counts differ: {'the gold' if file is None else file.name} has {len(gold)}, "

@@ -85,7 +85,7 @@ class EvaluateOptions:
         group=TEXT,
     )
     lowercase: bool = option(False, "BLEU and chrF ignore case", group=TEXT)
-    method: str = option("norms", "of the AER", metavar="NAME", group="alignment")
+    method: str = option("norms", "soft method of the AER", metavar="NAME", group="alignment")
     reader: Callable[[Any], PairReader] | None = None
     gold: GoldTexts | None = None
     search: Mapping[str, Any] | None = None

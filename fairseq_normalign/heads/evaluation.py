@@ -149,7 +149,7 @@ def aer_scores(
     files = TextFile(gold.source), TextFile(gold.target), gold.gold
     lines = list(read_together(*files))
     if not lines:
-        raise InputError(f"{gold.gold.name}: no gold in it, and no sentences in its texts")
+        raise InputError(f"{gold.gold.name}: the gold file and its texts are empty")
     golds = [of_line for *_, of_line in lines]
     texts = ((source, target) for source, target, _ in lines)
     pairs = list(text_pairs(texts, models[0].reader, name="gold text"))

@@ -55,27 +55,27 @@ class ProfileOptions:
     # The paper's wording leaves both readings open.
     confidence_eos: str = option(
         "both",
-        "key: </s> is no candidate for the maximum; both: and as a query it does not count",
+        "key: ignore </s> as a key; both: ignore it as a query, too",
         choices=("key", "both"),
         group=SCORES,
     )
     relevance: str = option(
         NO_RULES,
-        f"LRP with these rules: {', '.join(LRP_RULES.values())}, perhaps with ε, as in "
-        "epsilon:0.001",
+        f"measure LRP relevance with these rules: {', '.join(LRP_RULES.values())}; ε may follow, "
+        "as in epsilon:0.001",
         metavar="RULES",
         group=SCORES,
     )
     relevance_mode: str = option(
         "exact",
-        "explain each prediction alone, or all of a sentence together: faster",
+        "exact: explain each prediction alone; pooled: all of a sentence together, which is faster",
         choices=("exact", "pooled"),
         group=SCORES,
     )
     ablation: int | None = option(
         None,
-        f"growth of the loss with each head off, on N pairs (default: {ABLATION_PAIRS}); one pass "
-        "for each head",
+        "measure how much the loss grows without each head, on N pairs "
+        f"(default: {ABLATION_PAIRS})",
         positive,
         metavar="N",
         alone=ABLATION_PAIRS,
@@ -83,13 +83,13 @@ class ProfileOptions:
     )
     ablation_bleu: int | None = option(
         None,
-        "loss of BLEU with each head off, on N sentences; beam search for each head: slow",
+        "measure how much BLEU drops without each head, on N sentences; slow: beam search per head",
         positive,
         metavar="N",
         group=SCORES,
     )
     tokenize: str = option("13a", "sacrebleu's tokeniser for BLEU", metavar="NAME", group=SCORES)
-    method: str = option("norms", "of the AER", metavar="NAME", group=SCORES)
+    method: str = option("norms", "soft method of the AER", metavar="NAME", group=SCORES)
     extract: str = option(
         "argmax",
         f"how links are chosen for the AER: {', '.join(RULES)}",
@@ -97,7 +97,7 @@ class ProfileOptions:
         group=SCORES,
     )
     step: str | None = option(
-        None, "of the AER (default: the better one for each head)", choices=STEPS, group=SCORES
+        None, "step of the AER (default: the better one for each head)", choices=STEPS, group=SCORES
     )
     positional_threshold: float = option(
         0.9,  # Voita et al., 2019
@@ -108,21 +108,21 @@ class ProfileOptions:
     )
     rare_threshold: float = option(
         0.5,  # the paper names none
-        "share of maxima on the rarest token of the sentence that names a head",
+        "share of maxima on the rarest token of the sentence that makes a head rare",
         share,
         metavar="X",
         group=ROLES,
     )
     rare_top: int = option(
         500,  # Voita et al., 2019
-        "look only at sentences whose rarest token is not among the N most frequent; 0: at all",
+        "use only sentences whose rarest token is not among the N most frequent; 0: all sentences",
         from_0,
         metavar="N",
         group=ROLES,
     )
     syntactic_margin: str = option(
         "relative",
-        "above the best relative position by 10 % of it, or by 10 points",
+        "how far a syntactic head exceeds the best relative position: by 10 %, or by 10 points",
         choices=tuple(MARGINS),
         group=ROLES,
     )
@@ -338,9 +338,9 @@ def check_scores(names: list[str], *, encoder_alone: bool = False) -> None:
     for name in names:
         if name not in HEAD_SCORES:
             expected = ", ".join(HEAD_SCORES)
-            raise InputError(f"unknown score of heads {name!r}; expected one of: {expected}")
+            raise InputError(f"unknown head score {name!r}; expected one of: {expected}")
         if encoder_alone and not HEAD_SCORES[name].encoder:
-            raise InputError(f"{name} needs the decoder, which is left out")
+            raise InputError(f"{name} needs the decoder; leave out --attention encoder")
 
 
 def default_scores(*, encoder_alone: bool = False) -> list[str]:

@@ -23,6 +23,7 @@ from fairseq_normalign.heads.head_scores import (
     Roles,
     check_scores,
     default_scores,
+    ranking_scores,
 )
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.host.pairs import Pair
@@ -224,7 +225,8 @@ def head_ranks(
     """A number for every head; the bigger, the more it is worth keeping."""
     check_scores([by])
     if not HEAD_SCORES[by].ranks:
-        raise InputError(f"{by} does not tell which heads are worth keeping")
+        expected = ", ".join(ranking_scores())
+        raise InputError(f"cannot rank heads by {by}; choose one of: {expected}")
     measured = profile(model, pairs, [by], options)
     scores = measured.scores.get(by, {})
     if any(head not in scores for head in measured.heads):

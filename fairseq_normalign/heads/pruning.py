@@ -53,7 +53,7 @@ class Prunable:
         self.counts = count_heads(self.state["model"], self.head_dims)
         if not self.counts or any("attn.in_proj_weight" in key for key in self.state["model"]):
             raise InputError(
-                f"{path}: of fairseq before 0.9; expected attentions of q_proj, k_proj and v_proj"
+                f"{path}: checkpoints of fairseq before 0.9 are not supported: no q_proj in them"
             )
         trained = getattr(self.options, "close_rule", None) or CLOSE_RULES[0]
         self.close_rule: str = close_rule or trained
@@ -115,7 +115,7 @@ class Prunable:
             raise InputError(
                 f"{self.path}: all {len(self.log_alphas)} gates are open (lowest log α "
                 f"{lowest:.2f}): nothing to remove; train longer, with a larger --l0-lambda or "
-                "--gate-lr-scale, or name --keep-top N --by gate"
+                "--gate-lr-scale, or pass --keep-top N --by gate"
             )
         self._warn_of_missed_target()
         return [head for head in self.heads if head not in self.closed]

@@ -76,10 +76,10 @@ def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) ->
     counts, name = counts_of(source, options)
     try:
         frequencies = Frequencies(counts, name, sentences)
-    except InputError as error:
+    except InputError:
         if options.counts is not None:
             raise
-        return {"unusable": f"{error}; pass --frequencies FILE"}
+        return {"unusable": "the dictionary has no word counts; pass --frequencies FILE"}
     top = options.rare_top
     if top >= len(counts):
         reason = f"{name} has {len(counts)} types, all among the {top} most frequent"

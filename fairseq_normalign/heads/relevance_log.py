@@ -143,8 +143,7 @@ def read_log(path: str | Path) -> list[Entry]:
         for before in entries[-1:]:
             if entry.updates <= before.updates or entry.heads.keys() != before.heads.keys():
                 raise InputError(
-                    f"{where}: does not follow the line before; expected the log of one training, "
-                    "with more updates in every line"
+                    f"{where}: does not continue the line before; pass the log of one training"
                 )
         entries.append(entry)
     return entries

@@ -131,5 +131,5 @@ def _check_measured_alike(signatures: Mapping[str, Mapping[str, object]]) -> Non
             if first.get(name) != signature.get(name):
                 raise InputError(
                     f"{path}: was measured with {name} {signature.get(name, NONE)}, {first_path} "
-                    f"with {first.get(name, NONE)}; pass models that were measured alike"
+                    f"with {first.get(name, NONE)}; measure both with the same options"
                 )

@@ -145,7 +145,7 @@ class Syntax(HeadMeasure):
 
     def items(self, models: ChunkReader, items: Items) -> Items:
         if not self.options.trees:
-            raise InputError("syntactic roles and UAS need a treebank; expected trees")
+            raise InputError("syntactic roles and UAS need a treebank; pass --conllu FILE")
         return self.options.trees
 
     def pairs(self, models: ChunkReader, chunk: Chunk) -> tuple[Sequence[Pair], Known]:

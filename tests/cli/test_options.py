@@ -115,7 +115,7 @@ CASES = [
     (heads, ["--path", "model.pt", "model.pt"], "is named twice; expected different checkpoints"),
     (heads, ["--extract", "most"], "unknown extract 'most'"),
     (heads, ["--extract", "itermax"], "--extract needs --gold"),
-    (heads, ["--scores", "size"], "unknown score of heads 'size'; expected one of: relevance"),
+    (heads, ["--scores", "size"], "unknown head score 'size'; expected one of: relevance"),
     (heads, ["--relevance", "lrp"], "--relevance lrp: expected one of: voita, epsilon, attnlrp"),
     (heads, ["--rare-threshold", "2"], "--rare-threshold: '2': expected a number from 0 to 1"),
     (heads, ["--attention", "encoder", "--ablation"], "ablation needs the decoder"),

@@ -236,7 +236,7 @@ def test_bad_corpora(folder, texts):
         read_corpus(Texts(texts.source, empty), reader, limit=2)
     with pytest.raises(InputError, match="no subset 'valid' of a-b"):
         read_corpus("valid", reader)
-    with pytest.raises(InputError, match="empty: no gold in it, and no sentences in its texts"):
+    with pytest.raises(InputError, match="empty: the gold file and its texts are empty"):
         gold = GoldTexts(GoldFile(empty), empty, empty)
         aer_scores([Loaded("a.pt", build_model(), reader)], gold, EvaluateOptions())
 

@@ -351,11 +351,11 @@ def test_without_counts_there_is_no_influence(forcing, pairs):
 def test_unknown_scores_and_empty_corpora(forcing, task):
     with pytest.raises(
         InputError,
-        match="unknown score of heads 'size'; expected one of: relevance, confidence, entropy",
+        match="unknown head score 'size'; expected one of: relevance, confidence, entropy",
     ):
         profile(ready(forcing), [], ["size"])
     for name in ("gate", "entropy"):
-        with pytest.raises(InputError, match=f"{name} does not tell which heads are worth keeping"):
+        with pytest.raises(InputError, match=f"cannot rank heads by {name}; choose one of: rel"):
             head_ranks(ready(forcing), [], name)
     with pytest.raises(InputError, match="heads cannot be measured on a corpus without words"):
         head_ranks(ready(forcing), [], "norm")

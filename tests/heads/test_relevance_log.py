@@ -54,8 +54,8 @@ def test_bad_lines(tmp_path):
             '"gate": 0.5', '"gate": 1.5'
         ): "cross.2.1: expected numbers from 0 to 1",
         as_line(END).replace('"sentences": 7', '"sentences": "7"'): "2: not a line of --log",
-        as_line(START): r"relevance\.jsonl:2: does not follow the line before; expected the",
-        as_line(other): "does not follow the line before",
+        as_line(START): r"relevance\.jsonl:2: does not continue the line before",
+        as_line(other): "does not continue the line before",
     }
     for line, message in cases.items():
         path.write_text(f"{as_line(START)}\n{line}\n")
@@ -127,7 +127,7 @@ def test_command(log, tmp_path):
     ("options", "message"),
     [
         (["none"], "normalign gates: none: No such file or directory"),
-        (["{tmp}/empty"], "empty: is empty; expected a line for each validation"),
+        (["{tmp}/empty"], "empty: the log is empty"),
         (["{tmp}/relevance.jsonl", "-o", "{tmp}/relevance.jsonl"], "would overwrite the input"),
     ],
 )

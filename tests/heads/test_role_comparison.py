@@ -91,7 +91,7 @@ def test_files_of_models_of_one_name_are_told_apart(tmp_path):
     [
         ({"positional": 0.7}, "b.json: was measured with positional 0.7, .*a.json with 0.9"),
         ({"sentences": 10}, "was measured with sentences 10"),
-        ({"rare": None}, "was measured with rare None, .* with 0.5; pass models that were"),
+        ({"rare": None}, "was measured with rare None, .* with 0.5; measure both with"),
     ],
 )
 def test_roles_that_were_measured_otherwise(settings, message, tmp_path):
