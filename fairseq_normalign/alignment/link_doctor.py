@@ -25,25 +25,14 @@ ENOUGH = 50  # links; fewer prove nothing
 
 
 class Conventions(NamedTuple):
-    """How the files were read."""
+    """How the files were read; what is advised depends on it."""
 
-    ref_index: int = 0
+    gold_index: int = 0
     hyp_index: int = 0
-    reverse_hyp: bool = False
-
-
-class Flags(NamedTuple):
-    """The options that mend a mistake, or what else to do; empty where a command has none."""
-
-    ref_index: str = "--gold-index"
-    hyp_index: str = "--hyp-index"
-    reverse: str = "--reverse-hyp"
-    possible: str = "--possible sure"
-    marks: str = "give --sure-mark p"
-
-
-# Commands that make the alignment themselves: only their gold can be misread.
-GOLD_FLAGS = Flags("--gold-index", "", "--reverse-gold", "", "swap them in the gold")
+    reversed: bool = False  # whether the hypothesis, or the gold of ``own``, was turned round
+    own: bool = False  # whether the command makes the links itself: only its gold can be misread
+    sure_mark: str = "-"
+    possible: str = "keep"
 
 
 class Change(NamedTuple):
@@ -77,20 +66,18 @@ class Advice(NamedTuple):
 
 
 def diagnose(
-    links: Sequence[Set[Link]],
-    golds: Sequence[Gold],
-    read: Conventions | None = None,
-    flags: Flags | None = None,
+    links: Sequence[Set[Link]], golds: Sequence[Gold], read: Conventions | None = None
 ) -> Advice | None:
     """What looks wrong with a system's links, as they were read; None if nothing does."""
-    read, flags = read or Conventions(), flags or Flags()
+    read = read or Conventions()
     total = _score(Change(), links, golds)
     if total.links == 0:
         return Advice("the hypothesis has no links at all")
     if total.sure == 0:
-        mend = f"; if all its links are sure, give {flags.possible}" if flags.possible else ""
+        has_flag = not read.own and read.possible != "sure"
+        mend = "; if all its links are sure, give --possible sure" if has_flag else ""
         return Advice(f"the gold has no sure links, so recall is undefined{mend}")
-    confused = _confused_marks(links, golds, total, flags)
+    confused = _confused_marks(links, golds, total, read)
     if total.aer < SUSPICIOUS or total.links < ENOUGH:
         return confused
     aers = {change: _score(change, links, golds).aer for change in CHANGES}
@@ -98,12 +85,12 @@ def diagnose(
     better = aers[change]
     if better >= min(total.aer - GAIN, PLAUSIBLE):
         return confused or _too_long(links, golds)
-    first_words = any(0 in link for link in itertools.chain.from_iterable(links))
-    reasons = " and ".join(_reasons(change, read, flags, not first_words))
+    starts_late = all(0 not in link for of_pair in links for link in of_pair)
+    reasons = " and ".join(_reasons(change, read, starts_late))
     words = f"AER would be {better:.1%} instead of {total.aer:.1%} {reasons}"
-    index_is_other = change.source == (1 if read.ref_index == 0 else -1)
-    moved_alike = change.source == change.target and (change.source == 0 or index_is_other)
-    return Advice(words, is_of_gold=moved_alike and not change.line)
+    other_index = 1 if read.gold_index == 0 else -1
+    is_of_gold = change.line == 0 and change.source == change.target in (0, other_index)
+    return Advice(words, is_of_gold)
 
 
 def _score(change: Change, links: Sequence[Set[Link]], golds: Sequence[Gold]) -> Counts:
@@ -114,56 +101,50 @@ def _score(change: Change, links: Sequence[Set[Link]], golds: Sequence[Gold]) ->
     return sum(map(count, map(change.apply, links), golds), Counts())
 
 
-def _reasons(change: Change, read: Conventions, flags: Flags, starts_late: bool) -> list[str]:
+def _reasons(change: Change, read: Conventions, starts_late: bool) -> list[str]:
     """What would make the change; ``starts_late``: the hypothesis never links a first word."""
     reasons = []
     if change.line:
-        reasons.append(
-            f"if line n were compared with gold line n{change.line:+d}: is a line missing or extra "
-            "at the top?"
-        )
+        line = f"if line n were compared with gold line n{change.line:+d}"
+        reasons.append(f"{line}: is a line missing or extra at the top?")
     if change.reverse:
-        reasons.append(f"{'without' if read.reverse_hyp else 'with'} {flags.reverse}")
-    if change.source == change.target:
-        if change.source:
-            reasons.append(_other_index(change.source, read, flags, starts_late))
-    elif change.source:  # something is counted that is no word
-        reasons.append(f"if source words were numbered {_one(change.source)}: {DUMMY}?")
-    else:
-        reasons.append(
-            f"if target words were numbered {_one(change.target)}: {DUMMY}, or the other --step "
-            "meant?"
-        )
+        flag = "--reverse-gold" if read.own else "--reverse-hyp"
+        reasons.append(f"{'without' if read.reversed else 'with'} {flag}")
+    flag = _index_flag(change, read, starts_late)
+    if flag:
+        reasons.append(f"with {flag}")
+    elif change.source or change.target:  # something is counted that is no word
+        side = "all" if change.source == change.target else "source" if change.source else "target"
+        way = "higher" if change.source + change.target > 0 else "lower"
+        question = "is a dummy prefix or </s> counted as a word"
+        if side == "target":
+            question += ", or the other --step meant"
+        reasons.append(f"if {side} words were numbered one {way}: {question}?")
     return reasons
 
 
-DUMMY = "is a dummy prefix or </s> counted as a word"
-
-
-def _one(by: int) -> str:
-    return "one higher" if by > 0 else "one lower"
-
-
-def _other_index(by: int, read: Conventions, flags: Flags, starts_late: bool) -> str:
-    """The flag that moves the hypothesis against the gold.
+def _index_flag(change: Change, read: Conventions, starts_late: bool) -> str:
+    """The flag that moves the hypothesis against the gold, if there is one.
 
     Either file may be the wrong one; a hypothesis that never links a first word was read with too
     low an index.
     """
-    if by > 0 and read.ref_index == 0:
-        return f"with {flags.ref_index} 1"
-    if by > 0 and read.hyp_index == 1 and flags.hyp_index:
-        return f"with {flags.hyp_index} 0"
-    late = starts_late or read.ref_index == 0
-    if by < 0 and read.hyp_index == 0 and flags.hyp_index and late:
-        return f"with {flags.hyp_index} 1"
-    if by < 0 and read.ref_index == 1:
-        return f"with {flags.ref_index} 0"
-    return f"if all words were numbered {_one(by)}: {DUMMY}?"
+    if change.source != change.target or change.source == 0:
+        return ""
+    if change.source > 0 and read.gold_index == 0:
+        return "--gold-index 1"
+    if change.source > 0 and read.hyp_index == 1 and not read.own:
+        return "--hyp-index 0"
+    late = starts_late or read.gold_index == 0
+    if change.source < 0 and read.hyp_index == 0 and not read.own and late:
+        return "--hyp-index 1"
+    if change.source < 0 and read.gold_index == 1:
+        return "--gold-index 0"
+    return ""
 
 
 def _confused_marks(
-    links: Sequence[Set[Link]], golds: Sequence[Gold], sure: Counts, flags: Flags
+    links: Sequence[Set[Link]], golds: Sequence[Gold], sure: Counts, read: Conventions
 ) -> Advice | None:
     """A system that finds possible links more often than sure ones was scored with swapped marks.
 
@@ -173,9 +154,11 @@ def _confused_marks(
     possible = _score(Change(), links, [Gold(unsure, unsure) for unsure in not_sure])
     if min(possible.sure, sure.sure) < ENOUGH or possible.recall < sure.recall + GAIN:
         return None
+    mend = f"{'give' if read.sure_mark == '-' else 'leave out'} --sure-mark p"
     return Advice(
         f"{possible.recall:.1%} of the gold's possible links are found, but only "
-        f"{sure.recall:.1%} of the sure ones: if '-' and 'p' are mixed up, {flags.marks}"
+        f"{sure.recall:.1%} of the sure ones: if '-' and 'p' are mixed up, "
+        f"{'swap them in the gold' if read.own else mend}"
     )
 
 
@@ -204,7 +187,8 @@ def warn_of_misread_gold(
         links: what should be near the gold, from 0.
         refuse: raise InputError if a flag would mend it.
     """
-    advice = diagnose(links, golds, Conventions(file.index, 0, file.reverse), GOLD_FLAGS)
+    read = Conventions(file.index, reversed=file.reverse, own=True)
+    advice = diagnose(links, golds, read)
     if advice is None:
         return []
     if refuse and advice.is_of_gold:

@@ -20,7 +20,6 @@ from fairseq_normalign.cli.output import (
 )
 from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of
 from fairseq_normalign.text.links import FORMATS, Gold, GoldFile, LinkFile
 from fairseq_normalign.text.words import TextFile
 
@@ -38,7 +37,6 @@ COUNTED = {
     "--count-source": ("TEXT", "text for source-frequency (else --source itself)"),
     "--count-target": ("TEXT", "text for target-frequency (else --target itself)"),
 }
-Sampled = list[tuple[Gold, Sequence]]  # gold, and the links of all systems
 
 
 DESCRIPTION = """Alignment error rate, precision and recall of word alignments. stdout has the
@@ -163,22 +161,34 @@ def main(args: Namespace) -> None:
         text = counted_text(args, kind)
         frequencies = Counter(chain.from_iterable(TextFile(text))) if text else None
         breakdowns.append(breakdown.Breakdown(kind, len(systems), frequencies))
-    sample: Sampled = []
+    golds: list[Gold] = []  # of the first pairs, and the links of all systems
+    links: list[Sequence] = []
 
     def keep_first(number: int, gold: Gold, columns: Sequence) -> None:
         if number <= doctor.SAMPLE:
-            sample.append((gold, columns))
+            golds.append(gold)
+            links.append(columns)
 
     watchers: list[Callable[..., None]] = [*bounds, *breakdowns, keep_first]
     scores = aer.score(gold, systems, lines=args.lines, beside=texts, watchers=watchers)
-    if not args.quiet:
-        warn(args, sample)
-    shown = [system_of(args, scores, place, breakdowns) for place in range(len(scores))]
+    sampling = {"samples": args.samples, "seed": args.seed}
+    shown = []
+    for place, (name, total, sentences) in enumerate(scores):
+        interval = p_value = None
+        if args.intervals:
+            interval = aer.interval(sentences, **sampling)
+        if args.paired and place > 0:
+            p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
+        bands = {part.kind: part.table(place) for part in breakdowns}
+        signature = signature_of(args, args.input[place])
+        shown.append(System(name, signature, total, interval, p_value, bands))
+        if not args.quiet:
+            warn(args, name, [columns[place] for columns in links], golds)
     result = ScoresResult(shown, args.alpha, args.width)
     write_result_files(result, args)
     if args.score_only and args.format == "text":
-        for _, total, _ in scores:
-            print(result.number(aer.percent(total.aer)))
+        for system in shown:
+            print(result.number(aer.percent(system.counts.aer)))
     else:
         print_result(result, args, signature=False)
 
@@ -191,38 +201,18 @@ def counted_text(args: Namespace, kind: str) -> str | None:
     return getattr(args, f"count_{side}") or getattr(args, side)
 
 
-def warn(args: Namespace, sample: Sampled) -> None:
-    read = doctor.Conventions(args.gold_index, args.hyp_index, args.reverse_hyp)
-    mended = {}
-    if args.sure_mark == "p":
-        mended["marks"] = "leave out --sure-mark p"
-    if args.possible == "sure":
-        mended["possible"] = ""
-    flags = doctor.Flags(**mended)
-    golds = [gold for gold, _ in sample]
-    for place, path in enumerate(args.input):
-        links = [columns[place] for _, columns in sample]
-        advice = doctor.diagnose(links, golds, read, flags)
-        if advice:
-            say(f"normalign aer: warning: {name_of(path)}: {advice.words}")
-
-
-def system_of(
-    args: Namespace,
-    scores: list[aer.Score],
-    place: int,
-    breakdowns: list[breakdown.Breakdown],
-) -> System:
-    """All that is reported about a system, by its place among all."""
-    name, total, sentences = scores[place]
-    sampling = {"samples": args.samples, "seed": args.seed}
-    interval = p_value = None
-    if args.intervals:
-        interval = aer.interval(sentences, **sampling)
-    if args.paired and place > 0:
-        p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
-    bands = {part.kind: part.table(place) for part in breakdowns}
-    return System(name, signature_of(args, args.input[place]), total, interval, p_value, bands)
+def warn(args: Namespace, name: str, links: Sequence, golds: Sequence[Gold]) -> None:
+    """Says if a file looks misread."""
+    read = doctor.Conventions(
+        args.gold_index,
+        args.hyp_index,
+        args.reverse_hyp,
+        sure_mark=args.sure_mark,
+        possible=args.possible,
+    )
+    advice = doctor.diagnose(links, golds, read)
+    if advice:
+        say(f"normalign aer: warning: {name}: {advice.words}")
 
 
 def signature_of(args: Namespace, path: str) -> dict:
@@ -233,10 +223,11 @@ def signature_of(args: Namespace, path: str) -> dict:
         "hyp-index": args.hyp_index,
         "reverse": "+".join(reverse) or "none",
         "possible": args.possible,
-        "sure-mark": None if args.sure_mark == "-" else args.sure_mark,
-        "lines": None if args.lines == "all" else args.lines,
     }
+    if args.sure_mark != "-":
+        options["sure-mark"] = args.sure_mark
+    if args.lines != "all":
+        options["lines"] = args.lines
     if args.intervals or args.paired:
         options |= {"samples": args.samples, "seed": args.seed}
-    given = {name: value for name, value in options.items() if value is not None}
-    return {**given, **made_with(path)}
+    return {**options, **made_with(path)}

@@ -6,17 +6,15 @@ from itertools import starmap
 
 import pytest
 
-from fairseq_normalign.alignment.link_doctor import (
-    GOLD_FLAGS,
-    Conventions,
-    diagnose,
-)
+from fairseq_normalign.alignment.link_doctor import Conventions, diagnose
 from fairseq_normalign.text.links import Gold
 
+OWN = Conventions(own=True)
 
-def examine(links, golds, read=None, flags=None):
+
+def examine(links, golds, read=None):
     """Advice in the words of ``normalign aer``."""
-    advice = diagnose(links, golds, read, flags)
+    advice = diagnose(links, golds, read)
     return advice and advice.words
 
 
@@ -74,7 +72,7 @@ def test_what_is_right_is_left_alone(corpus):
         (lambda links: moved(links, 1, 1), Conventions(0, 0), "with --hyp-index 1$"),
         (lambda links: moved(links, 1, 1), Conventions(1, 1), "with --gold-index 0$"),
         (swapped, Conventions(), "with --reverse-hyp$"),
-        (swapped, Conventions(reverse_hyp=True), "without --reverse-hyp$"),
+        (swapped, Conventions(reversed=True), "without --reverse-hyp$"),
         (
             lambda links: swapped(moved(links, -1, -1)),
             Conventions(),
@@ -113,7 +111,7 @@ def test_swapped_marks(corpus):
     _, golds = corpus
     hits = [gold.possible - gold.sure for gold in golds]
     assert "if '-' and 'p' are mixed up, give --sure-mark p" in examine(hits, golds)
-    assert "--" not in examine(hits, golds, flags=GOLD_FLAGS)
+    assert "--" not in examine(hits, golds, OWN)
 
 
 def test_pieces_instead_of_words(corpus):
@@ -129,7 +127,7 @@ def test_nothing_to_score(corpus):
     unsure = [Gold(set(), gold.possible) for gold in golds]
     words = "the gold has no sure links, so recall is undefined"
     assert examine(systems, unsure) == f"{words}; if all its links are sure, give --possible sure"
-    assert examine(systems, unsure, flags=GOLD_FLAGS) == words
+    assert examine(systems, unsure, OWN) == words
 
 
 def test_a_few_links_prove_nothing():
@@ -150,11 +148,11 @@ def test_a_few_links_prove_nothing():
         ),
         (lambda links: moved(links, -1, -1), Conventions(1, 0), "if all words were numbered one h"),
         (swapped, Conventions(), "with --reverse-gold$"),
-        (swapped, Conventions(reverse_hyp=True), "without --reverse-gold$"),
+        (swapped, Conventions(reversed=True), "without --reverse-gold$"),
     ],
 )
 def test_commands_that_make_the_alignment_name_their_own_flags(corpus, mistake, read, words):
     systems, golds = corpus
-    advice = diagnose(mistake(systems), golds, read, GOLD_FLAGS)
+    advice = diagnose(mistake(systems), golds, read._replace(own=True))
     assert re.search(words, advice.words)
     assert advice.is_of_gold == ("gold" in words)
