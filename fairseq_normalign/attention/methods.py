@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from fairseq_normalign.host.pairs import Pair
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
-# What can be recorded of the source–target attention in the shared forward pass.
-WEIGHTS = frozenset({"weights"})  # α
-VALUES = WEIGHTS | {"values"}  # and what norms are made of: values and W_O
-BLOCKS = VALUES | {"blocks"}  # and the residual connection and layer norm around it
-ALL_BLOCKS = BLOCKS | {"all blocks"}  # the same of every attention and layer of the model
-OWN_PASS: frozenset[str] = frozenset()  # the method runs the model by itself
+# What a method needs to be recorded of the source–target attention in the shared forward pass; each
+# includes those before it.
+OWN_PASS = 0  # nothing: the method runs the model by itself
+WEIGHTS = 1  # α
+VALUES = 2  # and what norms are made of: values and W_O
+BLOCKS = 3  # and the residual connection and layer norm around it
+ALL_BLOCKS = 4  # and the same of every attention and layer of the model
 
 # The rule sets of layer-wise relevance propagation, and the method of each.
 LRP_RULES = {"lrp": "voita", "lrp-epsilon": "epsilon", "lrp-attnlrp": "attnlrp"}
@@ -76,7 +77,7 @@ class Method(NamedTuple):
 
     compute: Callable[..., Any]
     summary: str
-    needs: frozenset[str] = WEIGHTS  # WEIGHTS, VALUES, BLOCKS, ALL_BLOCKS or OWN_PASS
+    needs: int = WEIGHTS  # OWN_PASS, WEIGHTS, VALUES, BLOCKS or ALL_BLOCKS
     layers: bool = True  # whether each decoder layer has a matrix of its own
     heads: bool = True  # whether each head has one, too
     steps: tuple[str, ...] = tuple(STEPS)  # which steps it can answer

@@ -8,7 +8,15 @@ import numpy as np
 from torch import Tensor
 
 from fairseq_normalign.attention.extract import to_words
-from fairseq_normalign.attention.methods import Batch, check_head_method, method_of
+from fairseq_normalign.attention.methods import (
+    ALL_BLOCKS,
+    BLOCKS,
+    OWN_PASS,
+    VALUES,
+    Batch,
+    check_head_method,
+    method_of,
+)
 from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
 from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
@@ -85,18 +93,14 @@ def _matrices(
 
 def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]) -> Batch:
     """The batch with what all methods together need of the attention."""
-    needs: set[str] = set()
-    layers: set[int] = set()
-    for evidence in evidences:
-        needs |= method_of(evidence.method).needs
-        if evidence.layer is not None:
-            layers.add(evidence.layer)
-    if not needs:
+    needs = max(method_of(evidence.method).needs for evidence in evidences)
+    layers = {evidence.layer for evidence in evidences if evidence.layer is not None}
+    if needs == OWN_PASS:
         return Batch(forcing, pairs, {})
-    if "blocks" not in needs:
-        recording = recorded(forcing, pairs, layers=layers, values="values" in needs)
+    if needs < BLOCKS:
+        recording = recorded(forcing, pairs, layers=layers, values=needs >= VALUES)
         return Batch(forcing, pairs, recording)
-    if "all blocks" in needs:
+    if needs == ALL_BLOCKS:
         blocks = recorded_blocks(forcing, pairs, tuple(KINDS))
     else:
         blocks = recorded_blocks(forcing, pairs, (forcing.attention,), layers=layers)
