@@ -247,8 +247,12 @@ def evolution(
     for word, occurrences in plan.words.items():
         pictured += [word] * len(occurrences)
     sampled = plan.sampled
-    places = sampled.sentences, np.zeros(len(sampled.types)), sampled.types
-    random = _neighbours(plan, possible_neighbours(*places[:2]), possible_neighbours(*places[::2]))
+    everywhere = np.zeros(len(sampled.types))
+    random = _neighbours(
+        plan,
+        possible_neighbours(sampled.sentences, everywhere),
+        possible_neighbours(sampled.sentences, sampled.types),
+    )
     types = len(np.unique(sampled.types))
     ceiling = float(np.log(min(types, plan.clusters)))
     signature = _signature(plan, options, types)
@@ -284,9 +288,8 @@ def _measure(
     for of_layer in states:
         layers.append(_measure_layer(of_layer[rows_of_sample], plan, options))
         if rows_of_words:  # the state of a word is the mean of those of its pieces
-            planes.append(
-                principal_plane(torch.stack([of_layer[r].mean(0) for r in rows_of_words]))
-            )
+            of_words = [of_layer[pieces].mean(0) for pieces in rows_of_words]
+            planes.append(principal_plane(torch.stack(of_words)))
     of_all: list[View] = []
     change = {}
     for name, places in plan.views.items():

@@ -359,8 +359,10 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     for title, value in BY_HEAD.items():
         values = []
         for layer in measured.layers:
-            known = zip((head.head for head in layer.heads), numbers(value(layer)), strict=True)
-            values.append(list(map(dict(known).get, heads)))
+            known = {}
+            for head, number in zip(layer.heads, numbers(value(layer)), strict=True):
+                known[head.head] = number
+            values.append([known.get(head) for head in heads])
         names = [str(head + 1) for head in heads]
         by_head.append(Grid(title, "layer", "head", layers, names, values, absent="removed"))
     return [
