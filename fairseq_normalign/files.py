@@ -110,11 +110,9 @@ def read_lines(path: str | Path) -> Iterator[str]:
                         return
                 yield _without_return(line, f"{name}:{number}") if "\r" in line else line
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}:{number}: not UTF-8 text ({error.reason}); expected a text file"
-        ) from None
+        raise InputError(f"{name}:{number}: not UTF-8 text ({error.reason})") from None
     except (EOFError, zlib.error) as error:
-        raise InputError(f"{name}: damaged: {error}; expected a whole gzip file") from None
+        raise InputError(f"{name}: damaged: {error}; is the gzip file complete?") from None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
 
@@ -131,7 +129,7 @@ def _without_return(line: str, where: str) -> str:
 def _open(path: str | Path) -> io.BufferedIOBase:
     if str(path) == "-":
         if sys.stdin is None or sys.stdin.closed:
-            raise InputError("<stdin>: is closed; expected text from a file or a pipe")
+            raise InputError("<stdin>: is closed; name a file, or pipe text into the command")
         return open(sys.stdin.fileno(), "rb", closefd=False)
     if str(path).endswith(PACKED):
         return gzip.open(path)
@@ -147,7 +145,7 @@ def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
         return
     for path in inputs:
         if path is not None and str(path) != "-" and _same_file(output, path):
-            raise InputError(f"{output}: would overwrite the input {path}; expected another name")
+            raise InputError(f"{output}: would overwrite the input {path}; choose another name")
 
 
 def _same_file(one: str | Path, other: str | Path) -> bool:

@@ -121,7 +121,7 @@ def parse_head(text: str) -> Head:
     name = re.fullmatch(rf"({'|'.join(KINDS)})\.{NUMBER}\.{NUMBER}", text)
     if name is None:
         raise InputError(
-            f"{text!r} is no head; expected a name such as encoder.1.3, decoder.2.1 or cross.3.4"
+            f"{text!r} is no head; heads have names such as encoder.1.3, decoder.2.1 or cross.3.4"
         )
     kind, layer, head = name.groups()
     return Head(kind, int(layer) - 1, int(head) - 1)
@@ -137,7 +137,7 @@ def parse_heads(text: str, known: Sequence[Head]) -> list[Head]:
         return list(known) if text == ALL else []
     named = {parse_head(word) for word in split_words(text.replace(",", " "))}
     if not named:
-        raise InputError("no heads are named; expected names such as encoder.1.3, or none")
+        raise InputError("no heads are named; use names such as encoder.1.3, or none")
     unknown = named - set(known)
     if unknown:
         raise InputError(

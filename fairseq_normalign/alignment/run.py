@@ -117,7 +117,7 @@ def keep_decision(path: str | None, prepared: Mapping[str, Any], models: Alignin
     if policy not in (None, own):
         raise InputError(
             f"this run was decided with --too-long {policy}, and this command is with "
-            f"--too-long {own}; expected the same, or --restart"
+            f"--too-long {own}; use the same, or --restart"
         )
     if path is None:
         return

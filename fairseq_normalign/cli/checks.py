@@ -78,7 +78,7 @@ def check_files(args: Namespace) -> None:
     """Refuses files that are not there, and outputs that would replace an input."""
     for folder in _folders(args):
         if not Path(folder).is_dir():
-            raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
+            raise InputError(f"{folder}: no such directory; name the one with dict.*.txt")
     for path in named_files(args, CHECKPOINTS):
         if ":" not in path and not Path(path).exists():
             raise InputError(f"{path}: no such checkpoint")

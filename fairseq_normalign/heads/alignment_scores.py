@@ -47,7 +47,7 @@ class ErrorRates(HeadMeasure):
         if len(gold) != len(items):
             raise InputError(
                 f"line counts differ: {'the gold' if file is None else file.name} has {len(gold)}, "
-                f"the corpus has {len(items)} lines; expected one line per sentence pair in each"
+                f"the corpus has {len(items)} lines; each needs one line per sentence pair"
             )
         return items
 

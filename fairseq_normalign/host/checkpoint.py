@@ -63,7 +63,7 @@ def load_single(path: str, data: str, overrides: dict | None = None):
         )
     for folder in data.split(":"):
         if not Path(folder).is_dir():
-            raise InputError(f"{folder}: no such directory; expected one that holds dict.*.txt")
+            raise InputError(f"{folder}: no such directory; name the one with dict.*.txt")
     check_is_file(path)
     with explained(path, data), joint_dictionaries(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # how fairseq calls its libraries is no news
@@ -79,7 +79,7 @@ def load_single(path: str, data: str, overrides: dict | None = None):
         if pair not in model.models:
             found = f"no languages {pair}" if any(languages) else "no languages are named"
             raise InputError(
-                f"{path}: {found}; expected --source-lang and --target-lang of one of: "
+                f"{path}: {found}; use --source-lang and --target-lang of one of: "
                 f"{', '.join(model.models)}"
             )
         model = model.models[pair]
@@ -98,7 +98,7 @@ def _check_languages(path: str, task: Any, overrides: dict) -> None:
     crossed = named[0] == target or named[1] == source
     if crossed and None not in (source, target) and source != target:
         raise InputError(
-            "{}: translates {}-{}, not {}-{}; expected its own languages, or the model of the "
+            "{}: translates {}-{}, not {}-{}; use its own languages, or the model of the "
             "other direction".format(path, source, target, *languages_of(task))
         )
 
@@ -109,7 +109,7 @@ def check_finite(path: str, parameters: Iterable[tuple[str, Tensor]]) -> None:
     if broken:
         raise InputError(
             f"{path}: {len(broken)} of its parameters have values that are infinite or no numbers "
-            f"(first: {broken[0]!r}); expected a model whose training did not diverge"
+            f"(first: {broken[0]!r}); did its training diverge?"
         )
 
 

@@ -138,7 +138,7 @@ def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) 
         if len(other.source) != len(first.source):
             raise InputError(
                 f"{other.names[0]} has {len(other.source)} sentences, {first.names[1]} "
-                f"{len(first.source)}; expected the same corpus"
+                f"{len(first.source)}; use data of the same corpus"
             )
     numbers = InMemory(first.names[0], range(len(first.source)))
     items = (
@@ -157,7 +157,7 @@ def _as_lists(pair: tuple[Any, Any]) -> tuple[Any, Any]:
 def corpus_texts(args: argparse.Namespace) -> list[Text]:
     """Source and target, to be read together."""
     if args.hypotheses and args.target_file:
-        raise InputError("--hypotheses and --target-file both name the target; expected one")
+        raise InputError("--hypotheses and --target-file both name the target; use one")
     printed = None
     if args.hypotheses and args.hypotheses != "-":
         printed = read_printed(args.hypotheses)
@@ -182,7 +182,7 @@ def _equal_count(source: Text, target: Text) -> int | None:
     if None not in counts and counts[0] != counts[1]:
         raise InputError(
             f"line counts differ: {source.name} has {counts[0]}, {target.name} has {counts[1]} "
-            "lines; expected one line per sentence pair in each"
+            "lines; each needs one line per sentence pair"
         )
     return counts[0]
 
@@ -190,7 +190,7 @@ def _equal_count(source: Text, target: Text) -> int | None:
 def check_not_empty(total: int | None, name: str) -> None:
     """Refuses a corpus without sentences, as far as that is known."""
     if total == 0:
-        raise InputError(f"{name}: has no lines; expected one or more")
+        raise InputError(f"{name}: has no lines")
 
 
 def refuse_swapped(texts: Sequence[Text], reader: PairReader) -> None:
@@ -354,7 +354,7 @@ class Notes:
         if count and notes["policy"] != self.reader.too_long:
             raise InputError(
                 f"{places[0]} was done before with --too-long {notes['policy']}, and this run is "
-                f"with --too-long {self.reader.too_long}; expected the same, or --restart"
+                f"with --too-long {self.reader.too_long}; use the same, or --restart"
             )
         self.too_long.add(count, places)
         self.unknown += notes["unknown"]

@@ -62,11 +62,6 @@ class Segmentation:
     def __call__(self, sentence: str | Sequence[str], where: str = "") -> Segmented:
         """A sentence in pieces, given as a line or as a list of words."""
         text = sentence if isinstance(sentence, str) else " ".join(_one_by_one(sentence, where))
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            half = text[error.start]
-            raise InputError(f"{where}: {half!r} is no character; expected Unicode text") from None
         if self.tokenizer is not None:
             text = self.tokenizer.encode(text)
         words = split_words(text)

@@ -174,7 +174,7 @@ def _refuse_resolvers(path: str, options: list) -> None:
 
 def check_is_file(path: str) -> None:
     if Path(path).is_dir():
-        raise InputError(f"{path}: is a directory; expected a checkpoint in it")
+        raise InputError(f"{path}: is a directory; name a checkpoint in it")
     if not Path(path).is_file():
         raise InputError(f"{path}: no such checkpoint")
 
@@ -291,7 +291,7 @@ def _check_names(path: str, state: dict, overrides: dict) -> None:
             label = "architecture" if kind == "arch" else kind
             raise InputError(
                 f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; "
-                f"expected --user-dir with the plugin that has it{trained}"
+                f"use --user-dir with the plugin that has it{trained}"
             )
 
 

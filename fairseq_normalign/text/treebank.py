@@ -151,11 +151,11 @@ def check_text(trees: Iterable[Tree], lines: Iterable[Sequence[str]], name: str)
         if tree is None or words is None:
             longer = "the treebank" if words is None else name
             raise InputError(
-                f"sentence {number}: only {longer} has it; expected a treebank of the same text"
+                f"sentence {number}: only {longer} has it; use a treebank of the same text"
             )
         for here, there in zip_longest(tree.words, words, fillvalue=""):
             if here != there:
                 raise InputError(
                     f"{tree.where}: sentence {number} has the word {here!r}, and {name} {there!r}; "
-                    "expected a treebank of the same text"
+                    "use a treebank of the same text"
                 )

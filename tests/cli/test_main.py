@@ -39,7 +39,7 @@ def in_shell(folder, command, **options):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("normalign aer gold -i - <&-", "aer: <stdin>: is closed; expected text from a file"),
+        ("normalign aer gold -i - <&-", "aer: <stdin>: is closed; name a file"),
         ("normalign aer gold -i hyp >&-", "aer: stdout: cannot be written: Bad file descriptor"),
         (
             "normalign aer gold -i hyp > /dev/full",

@@ -172,7 +172,7 @@ def test_mistakes_are_told_before_anything_is_loaded(command, options, message, 
 
 @pytest.mark.parametrize("command", [align, heads, evaluate])
 def test_folders_and_checkpoints_must_be_there(command, place):
-    with pytest.raises(InputError, match="none: no such directory; expected one that holds dict"):
+    with pytest.raises(InputError, match="none: no such directory; name the one with dict"):
         command.parse_args(["none", "--path", "model.pt"])
     with pytest.raises(InputError, match=r"none\.pt: no such checkpoint"):
         command.parse_args(["data", "--path", "none.pt"])

@@ -103,9 +103,7 @@ def test_what_is_not_there_is_named(folder):
     with pytest.raises(InputError, match=r"none\.pt: no such checkpoint"):
         load_single("none.pt", str(folder))
     torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
-    with pytest.raises(
-        InputError, match=r"nowhere: no such directory; expected one that holds dict"
-    ):
+    with pytest.raises(InputError, match=r"nowhere: no such directory; name the one with dict"):
         load_single(str(folder / "ok.pt"), "nowhere")
     with pytest.raises(InputError, match="names an ensemble"):
         load_single(f"{folder / 'ok.pt'}:{folder / 'ok.pt'}", str(folder))
@@ -156,7 +154,7 @@ def test_what_else_pytorch_writes(folder, read, recwarn):
 
 
 def test_a_directory_and_a_file_that_cannot_be_read(folder, read, monkeypatch):
-    with pytest.raises(InputError, match=r": is a directory; expected a checkpoint in it"):
+    with pytest.raises(InputError, match=r": is a directory; name a checkpoint in it"):
         read(str(folder), folder)
     (folder / "locked.pt").touch()
 
@@ -340,7 +338,7 @@ def test_languages_the_other_way_round_are_refused(folder):
     load = partial(load_single, str(folder / "ab.pt"), str(folder))
     for languages in ("ba", "bb", "aa"):
         named = dict(zip(("source_lang", "target_lang"), languages, strict=True))
-        expected = rf"ab\.pt: translates a-b, not {languages[0]}-{languages[1]}; expected its own"
+        expected = rf"ab\.pt: translates a-b, not {languages[0]}-{languages[1]}; use its own"
         with pytest.raises(InputError, match=expected):
             load(named)
     load({"source_lang": "a", "target_lang": "b"})

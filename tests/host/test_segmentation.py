@@ -156,11 +156,6 @@ def test_without_offsets_the_spelling_decides():
         assert Segmentation(old, "sentencepiece")(text) == Segmentation(bpe, "sentencepiece")(text)
 
 
-def test_half_a_character_is_refused():
-    with pytest.raises(InputError, match=r"line 2: '\\ud800' is no character"):
-        Segmentation(Spm(), "sentencepiece")("ba \ud800", "line 2")
-
-
 # Files
 
 
