@@ -33,8 +33,8 @@ PACKED = gzip.compress(b"0-0 1-1\n" * 5000, mtime=0)
     [
         ("binary", b"\xff\xfe\x00\x80", "binary:1: not UTF-8 text .*$"),
         ("later", b"0-0\n" * 9999 + b"\xe4\n", "later:10000: not UTF-8 text"),
-        ("short.gz", b"\x1f\x8b\x08\x00\x00", "short.gz: damaged: .*; is the gzip file complete?$"),
-        ("cut.gz", PACKED[:-12], "cut.gz: damaged: .*; is the gzip file complete?$"),
+        ("short.gz", b"\x1f\x8b\x08\x00\x00", "short.gz: damaged: .*; is the gzip file complete"),
+        ("cut.gz", PACKED[:-12], "cut.gz: damaged: .*; is the gzip file complete"),
         ("not.gz", b"0-0\n", "not.gz: Not a gzipped file"),
     ],
 )
