@@ -7,8 +7,7 @@ others are removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -138,11 +137,10 @@ def parse_heads(text: str, known: Sequence[Head]) -> list[Head]:
     named = {parse_head(word) for word in split_words(text.replace(",", " "))}
     if not named:
         raise InputError("no heads are named; use names such as encoder.1.3, or none")
-    unknown = named - set(known)
-    if unknown:
-        raise InputError(
-            f"head {min(unknown)}: the model has no such head; it has {', '.join(_ranges(known))}"
-        )
+    for head in sorted(named - set(known)):
+        beside = [str(other) for other in known if other[:2] == head[:2]]
+        there = f"its layer has {', '.join(beside)}" if beside else "its layer has no heads"
+        raise InputError(f"head {head}: the model has no such head; {there}")
     return [head for head in known if head in named]
 
 
@@ -153,7 +151,7 @@ def format_heads(heads: Sequence[Head], known: Sequence[Head]) -> str:
     return " ".join(map(str, heads)) or NONE
 
 
-def format_numbers(numbers: Sequence[int], *, to: str = " to ", comma: str = ", ") -> str:
+def format_numbers(numbers: Sequence[int]) -> str:
     """Ascending numbers from 0 as people read them: ``1 to 3, 5``."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -162,14 +160,7 @@ def format_numbers(numbers: Sequence[int], *, to: str = " to ", comma: str = ", 
         else:
             runs.append([number])
     ends = [dict.fromkeys((run[0] + 1, run[-1] + 1)) for run in runs]
-    return comma.join(to.join(map(str, of_run)) for of_run in ends)
-
-
-def _ranges(heads: Sequence[Head]) -> Iterator[str]:
-    """The heads of each attention: ``encoder.1.1–4``; if some were removed, ``encoder.1.2,4``."""
-    for (kind, layer), of_attention in groupby(heads, key=lambda head: head[:2]):
-        numbers = [head.head for head in of_attention]
-        yield f"{kind}.{layer + 1}.{format_numbers(numbers, to='–', comma=',')}"
+    return ", ".join(" to ".join(map(str, of_run)) for of_run in ends)
 
 
 def from_one(name: str, value: int | str, known: Sequence[int], *, owner: str = "the model") -> int:

@@ -29,7 +29,7 @@ def test_parsed_in_the_order_of_the_model():
     "text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1", " "]
 )
 def test_what_is_no_head_is_named(text):
-    with pytest.raises(InputError, match=r"encoder\.1\.1|is no head|no heads are named"):
+    with pytest.raises(InputError, match="no such head|is no head|no heads are named"):
         parse_heads(text, HEADS)
 
 
@@ -39,7 +39,9 @@ def test_heads_of_a_pruned_model_keep_their_names():
     assert parse_heads("all", left) == left
     with pytest.raises(InputError) as error:
         parse_heads("encoder.1.1", left)
-    expected = "head encoder.1.1: the model has no such head; it has encoder.1.2,4, cross.3.1–2"
+    expected = (
+        "head encoder.1.1: the model has no such head; its layer has encoder.1.2, encoder.1.4"
+    )
     assert str(error.value) == expected
 
 

@@ -204,15 +204,12 @@ class RunFolder:
             "arrays": bool(made.arrays),
             "notes": made.notes,
         }
-        path = self.path / _chunk_name(chunk.measure, chunk.number)
-        with whole_file(path, binary=True) as file:
-            file.write(signed(header, _packed(made)))
+        self._write(_chunk_name(chunk.measure, chunk.number), signed(header, _packed(made)))
 
     def finish(self, shard: Shard, ends: Mapping[str, tuple[int, int]]) -> None:
         """Notes that a shard has come to the end: chunks and items of each measure."""
         known = {name: [self._identity(name), *counts] for name, counts in ends.items()}
-        with whole_file(self.path / f"{_name(shard)}.json", binary=True) as file:
-            file.write(signed(known))
+        self._write(f"{_name(shard)}.json", signed(known))
 
     def partials(self, name: str, chunks: int) -> Iterator[Partial]:
         """What was made of each of the chunks of a measure, one at a time."""
@@ -272,13 +269,13 @@ class RunFolder:
         for path in folder.glob(CHUNKS):
             # A copy may be cut off, theirs as ours.
             if not self._read_chunk(self.path / path.name) and self._read_chunk(path):
-                self._copy(path)
+                self._write(path.name, path.read_bytes())
         for path in folder.glob(SHARDS):
-            self._copy(path)
+            self._write(path.name, path.read_bytes())
 
-    def _copy(self, path: Path) -> None:
-        with whole_file(self.path / path.name, binary=True) as file:
-            file.write(path.read_bytes())
+    def _write(self, name: str, contents: bytes) -> None:
+        with whole_file(self.path / name, binary=True) as file:
+            file.write(contents)
 
     def remove(self) -> None:
         """Removes the folder, all at once; others may do so at the same time.

@@ -207,8 +207,8 @@ def test_the_command_takes_first_names(folder, small):
     assert set(Prunable(str(out)).heads) < set(named(FIRST))
     gone = run(*options, "--keep", "encoder.1.1", check=False)
     assert gone.stderr == (
-        "normalign prune: head encoder.1.1: the model has no such head; it has encoder.1.2,4, "
-        "decoder.1.1, cross.1.3, cross.2.2,4\n"
+        "normalign prune: head encoder.1.1: the model has no such head; its layer has encoder.1.2, "
+        "encoder.1.4\n"
     )
 
 
