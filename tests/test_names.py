@@ -29,7 +29,7 @@ def test_parsed_in_the_order_of_the_model():
     "text", ["encoder.0.1", "encoder.1", "self.1.1", "encoder.1.1;cross.2.1", "cross.1.1", " "]
 )
 def test_what_is_no_head_is_named(text):
-    with pytest.raises(InputError, match="no such head|is no head|no heads are named"):
+    with pytest.raises(InputError, match=r"no such head|is no head|no heads are named"):
         parse_heads(text, HEADS)
 
 

@@ -25,6 +25,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, digest
 RUN = "run.json"
 PREPARED, CHUNKS, SHARDS = "prepared-*.json", "chunk-*", "shard-[0-9]*.json"  # names of files
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
+SEVEN_DIGITS = 7 * "[0-9]"  # of a chunk, at least
+MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 # What bytes that were changed can raise on their way to values.
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, IndexError, AttributeError),
@@ -241,19 +244,20 @@ class RunFolder:
         return {name: chunks for name, (_, chunks, _) in end.items()}
 
     def _refuse_missing(self, name: str, chunks: int, pairs: int, shards: int) -> None:
-        missing, found = [], 0
-        for number in range(chunks):
-            known = self._read_chunk(self.path / _chunk_name(name, number))
-            if known is None:
-                missing.append(number)
-            else:
-                found += known.pairs
-        if missing:
-            of_shards = sorted({number % shards for number in missing})
+        sizes = {}  # of those that are there: a file may tell of more than anybody could count
+        for path in self.path.glob(f"chunk-{name}-{SEVEN_DIGITS}*"):
+            known = self._read_chunk(path)
+            if known is not None:
+                sizes[int(path.name.rpartition("-")[2])] = known.pairs
+        count = chunks - len(sizes)
+        if count:
+            missing = (number for number in range(chunks) if number not in sizes)
+            of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
             raise InputError(
-                f"{self.path}: {len(missing)} of {chunks} chunks are missing or damaged, of shards "
+                f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"
             )
+        found = sum(sizes.values())
         if found != pairs:
             raise InputError(f"{self.path}: the chunks have {found} pairs, the corpus has {pairs}")
 

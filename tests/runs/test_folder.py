@@ -9,7 +9,7 @@ import pytest
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs import folder as folder_module
 from fairseq_normalign.runs.chunks import Partial, Shard, cut
-from fairseq_normalign.runs.folder import RunFolder
+from fairseq_normalign.runs.folder import RunFolder, signed
 
 COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
 DECISION = {"layer": 1}
@@ -127,6 +127,19 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
     foreign.unlink()
     (folder.path / "shard-0-of-2.json").write_bytes((other.path / "shard-0-of-1.json").read_bytes())
     with pytest.raises(InputError, match=r"shard-0-of-2.json: is of another run"):
+        folder.ends()
+
+
+def test_what_is_forged_with_a_right_digest(tmp_path):
+    """A chunk that does not say whose it is, and more chunks than anybody could count."""
+    folder = begun(tmp_path / "out")
+    keep_all(folder)
+    header = {"text": "", "pairs": 0, "arrays": False, "notes": {}}
+    (folder.path / "chunk-words-0000001").write_bytes(signed(header))
+    assert folder.has(CHUNKS[1]) is None
+    end = {"words": [folder._identity("words"), 10**15, 5]}
+    (folder.path / "shard-0-of-1.json").write_bytes(signed(end))
+    with pytest.raises(InputError, match=f"{10**15 - 2} of {10**15} chunks are missing or dam"):
         folder.ends()
 
 
