@@ -58,6 +58,7 @@ DAMAGE = (
 class Kept(NamedTuple):
     """What is kept of a chunk."""
 
+    number: int
     text: str  # a digest of its items
     pairs: int
     made: Partial
@@ -247,8 +248,8 @@ class RunFolder:
         sizes = {}  # of those that are there: a file may tell of more than anybody could count
         for path in self.path.glob(f"chunk-{name}-{SEVEN_DIGITS}*"):
             known = self._read_chunk(path)
-            if known is not None:
-                sizes[int(path.name.rpartition("-")[2])] = known.pairs
+            if known is not None and known.number < chunks:  # the corpus may be shorter now
+                sizes[known.number] = known.pairs
         count = chunks - len(sizes)
         if count:
             missing = (number for number in range(chunks) if number not in sizes)
@@ -325,7 +326,8 @@ class RunFolder:
             identity = self._identity(header["measure"])
             is_own = header["run"] == identity
             name = _chunk_name(header["measure"], header["chunk"])
-            kept = Kept(header["text"], header["pairs"], _unpacked(body, header))
+            made = _unpacked(body, header)
+            kept = Kept(header["chunk"], header["text"], header["pairs"], made)
             is_whole = header["arrays"] or kept.made.text.count("\n") == kept.pairs
         except DAMAGE:
             return None

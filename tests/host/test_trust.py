@@ -468,7 +468,7 @@ def test_what_another_plugin_has_is_named(folder, option, label, form):
         state["cfg"]["task"]["task"] = "theirs" if option == "task" else "translation"
     torch.save(state, path)
     expected = (
-        rf"other\.pt: its {label} is 'theirs', which neither fairseq nor this plugin has; expected "
+        rf"other\.pt: its {label} is 'theirs', which neither fairseq nor this plugin has; use "
         r"--user-dir with the plugin that has it \(it was trained with '/home/x/my_plugin'\)"
     )
     with pytest.raises(InputError, match=expected):
