@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fairseq_normalign.alignment.aer import Counts, ends, percent
 from fairseq_normalign.attention.soft import Choice, Evidence
@@ -25,9 +25,6 @@ from fairseq_normalign.results.blocks import (
 )
 from fairseq_normalign.results.result import Result
 
-if TYPE_CHECKING:
-    from fairseq_normalign.alignment.method_cost import Costs
-
 Column = tuple[str, str]  # method and step
 COLUMN: Callable[[Evidence], Column] = attrgetter("method", "step")
 SCORES = ["AER", "95 % from", "to", "P", "R"]
@@ -37,8 +34,8 @@ MARKS = (
     "layer and step of lowest AER, which gold alone can tell."
 )
 COST = (
-    "Cost of one method by itself at one layer, on {pairs} pairs with --max-tokens {tokens}: time "
-    "in forward passes, seconds for 1,000 pairs, memory in MB at most above the model."
+    "Cost of one method by itself at one layer, on the first 100 pairs: time in forward passes, "
+    "seconds for 1,000 pairs, memory in MB at most above the model."
 )
 STEPS = (
     "Dashed: align with output, where the decoder predicts a word; else with input, where it "
@@ -54,7 +51,7 @@ class ErrorTable(Result):
     choices: Mapping[str, Choice]  # by method: what is chosen without gold
     intervals: Mapping[Evidence, tuple[float, float]] = field(default_factory=dict)  # of AER, 95 %
     rules: Mapping[str, str] = field(default_factory=dict)  # by method: how links are taken
-    costs: Costs | None = None
+    costs: Mapping[str, Sequence[Cell]] = field(default_factory=dict)  # see ``method_cost``
     advice: Sequence[str] = ()  # what looks wrong with the gold
     signature: Mapping[str, object] = field(default_factory=dict)
 
@@ -100,9 +97,7 @@ class ErrorTable(Result):
         for said in self.advice:
             blocks.append(Note(f"Is the gold read right? {said}.", urgent=True))
         blocks += [self._layers(), self._curves(), self._methods(), Note(MARKS)]
-        if self.costs is not None:
-            cost = COST.format(pairs=self.costs.pairs, tokens=self.costs.batch_tokens)
-            blocks.append(Note(cost))
+        blocks += [Note(COST)] if self.costs else []
         maps = self._head_maps()
         blocks += [Row(on_one_scale(maps))] if maps else []
         return [*blocks, self._cells()]
@@ -172,18 +167,14 @@ class ErrorTable(Result):
     def _methods(self) -> Table:
         """A row for each method: what is chosen without gold, its score, the best, the cost."""
         best = lowest(self._of_layers(), attrgetter("method"))
-        costs: dict[str, list[Cell]] = {}
-        if self.costs is not None:
-            for method, cost in self.costs.methods.items():
-                costs[method] = [self.costs.forwards(method), *cost]
         rows: list[list[Cell]] = []
         for method in self.choices:
             place = self.choice(method)
             row: list[Cell] = [method, place_name(place), *self._score(place)]
             row += [place_name(best[method]), self._aer(best[method])]
-            rows.append(row + costs.get(method, [None, None, None]))
-        if self.costs is not None:
-            rows.append(["(forward pass)", *[None] * 8, 1.0, *self.costs.forward])
+            rows.append([*row, *self.costs.get(method, [None] * 3)])
+        for name in self.costs.keys() - self.choices.keys():  # a forward pass
+            rows.append([name, *[None] * 8, *self.costs[name]])
         columns = ["method", "chosen", *SCORES, "best by gold", "its AER"]
         columns += ["× forward", "s/1,000", "MB"]
         title = "AER, precision and recall in %, at the layer and step chosen without gold"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -21,35 +21,15 @@ from fairseq_normalign.progress import over
 
 SAMPLE = 100  # how many pairs it is measured on
 ROUNDS = 3  # the fastest counts
+FORWARD = "(forward pass)"
 QUICK = 2.0  # seconds: what takes longer is measured once
 
 
 class Cost(NamedTuple):
     """What it takes to run a model in some way."""
 
-    seconds: float  # for 1,000 pairs
+    seconds: float
     megabytes: float | None  # at most at once, above the model; None where that is not known
-
-
-class Costs(NamedTuple):
-    """What each method takes by itself, at one layer, beside a plain forward pass."""
-
-    pairs: int  # how many it was measured on
-    batch_tokens: int
-    forward: Cost
-    methods: dict[str, Cost]
-
-    def forwards(self, method: str) -> float:
-        """How many forward passes take as long."""
-        return self.methods[method].seconds / self.forward.seconds
-
-    @classmethod
-    def from_json(cls, contents: Sequence[Any] | None) -> Costs | None:
-        if contents is None:
-            return None
-        pairs, tokens, forward, methods = contents
-        of_methods = {method: Cost(*cost) for method, cost in methods.items()}
-        return cls(pairs, tokens, Cost(*forward), of_methods)
 
 
 def method_costs(
@@ -57,14 +37,14 @@ def method_costs(
     pairs: Sequence[Pair],
     places: Mapping[str, Evidence],
     batch_tokens: int,
-) -> Costs | None:
-    """What each method takes, forward pass and merging of pieces included; None without pairs.
+) -> dict[str, list[float | None]]:
+    """Of each method, and of a plain forward pass: × forward, seconds for 1,000 pairs, megabytes.
 
-    Each method runs by itself, and takes turns with plain forward passes, so that a slow moment of
-    the machine meets both.
+    Forward pass and merging of pieces are included. Each method runs by itself, and takes turns
+    with plain forward passes, so that a slow moment of the machine meets both.
 
     Args:
-        pairs: of a corpus, whose first ``SAMPLE`` are taken.
+        pairs: of a corpus, whose first ``SAMPLE`` are taken; without any, nothing is measured.
         places: a layer and step of each method.
     """
     sample = pairs[:SAMPLE]
@@ -72,7 +52,7 @@ def method_costs(
     for batch in numbered_batches(sample, max_tokens=batch_tokens):
         batches.append([pair for _, pair in batch])
     if not batches:
-        return None
+        return {}
     device = next(forcing.model.parameters()).device
 
     def forward() -> None:
@@ -86,23 +66,27 @@ def method_costs(
                 pass
 
     measured(forward, device)  # what is done once for all does not count
-    forwards = [measured(forward, device)]
-    costs = {}
+    rounds = {FORWARD: [measured(forward, device)]}
     for method, evidence in over(places.items(), "cost", unit="methods"):
         run = partial(align, evidence)
-        rounds = [measured(run, device)]
-        while rounds[0].seconds < QUICK and len(rounds) < ROUNDS:
-            forwards.append(measured(forward, device))
-            rounds.append(measured(run, device))
-        costs[method] = _for_thousand(rounds, len(sample))
-    return Costs(len(sample), batch_tokens, _for_thousand(forwards, len(sample)), costs)
+        rounds[method] = [measured(run, device)]
+        while rounds[method][0].seconds < QUICK and len(rounds[method]) < ROUNDS:
+            rounds[FORWARD].append(measured(forward, device))
+            rounds[method].append(measured(run, device))
+    return _for_thousand(rounds, len(sample))
 
 
-def _for_thousand(rounds: Sequence[Cost], pairs: int) -> Cost:
-    """The best round: what one takes more than another is not of the method."""
-    fastest = min(cost.seconds for cost in rounds)
-    known = [cost.megabytes for cost in rounds if cost.megabytes is not None]
-    return Cost(1000 * fastest / pairs, min(known, default=None))
+def _for_thousand(
+    rounds: Mapping[str, Sequence[Cost]], pairs: int
+) -> dict[str, list[float | None]]:
+    """The best rounds: what one takes more than another is not of the method."""
+    fastest = {name: min(cost.seconds for cost in of_name) for name, of_name in rounds.items()}
+    costs: dict[str, list[float | None]] = {}
+    for name, seconds in fastest.items():
+        known = [cost.megabytes for cost in rounds[name] if cost.megabytes is not None]
+        times = [seconds / fastest[FORWARD], 1000 * seconds / pairs]
+        costs[name] = [*times, min(known, default=None)]
+    return costs
 
 
 def measured(run: Callable[[], object], device: torch.device) -> Cost:

@@ -15,7 +15,7 @@ from fairseq_normalign.alignment.error_table import ErrorTable, chosen_place
 from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.alignment.layer_choice import SAMPLE, LayerVote, decisive_samples
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
-from fairseq_normalign.alignment.method_cost import Costs, method_costs
+from fairseq_normalign.alignment.method_cost import method_costs
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.attention.soft import STEPS, Choice, Evidence
 from fairseq_normalign.errors import InputError
@@ -79,7 +79,7 @@ class MethodErrors:
             links.append(set(aligner.links_of(soft, likely.method)))
         refuse = self.refuse_misread
         advice = warn_of_misread_gold(links, golds[:CHECKED], self.gold, refuse=refuse)
-        costs = None
+        costs: dict[str, Any] = {}
         if self.costs:
             costs = method_costs(models.forcing, pairs, places, self.options.batch_tokens)
         evidences = every_evidence(models.forcing, self.methods, heads=self.heads)
@@ -114,7 +114,7 @@ class MethodErrors:
             {method: Choice(*choice) for method, choice in prepared["choices"].items()},
             dict(zip(evidences, intervals(by_pair), strict=True)),
             {method: self.options.rule_of(method) for method in self.methods},
-            Costs.from_json(prepared["costs"]),
+            prepared["costs"],
             prepared["advice"],
             self.signature(),
         )

@@ -7,7 +7,6 @@ import pytest
 
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.alignment.method_cost import Cost, Costs
 from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.results.result import stored_result
 from fairseq_normalign.results.several import together
@@ -32,7 +31,11 @@ SCORES = {
     Evidence("lrp", None, "output"): Counts(10, 20, 8, 7),  # AER 50.0
 }
 CHOICES = {"norms": Choice({"input": 0}, "input"), "lrp": Choice({"output": None}, "output")}
-COSTS = Costs(100, 4000, Cost(2.0, 80.0), {"norms": Cost(2.5, 90.4), "lrp": Cost(60.0, 1234.0)})
+COSTS = {
+    "(forward pass)": [1.0, 2.0, 80.0],
+    "norms": [1.25, 2.5, 90.4],
+    "lrp": [30.0, 60.0, 1234.0],
+}
 FULL = ErrorTable(
     SCORES,
     CHOICES,
@@ -80,7 +83,7 @@ def test_a_row_for_each_method():
         ["(forward pass)", *[None] * 8, 1.0, 2.0, 80.0],
     ]
     assert FULL.findings == ["AER is 50.0 % by norms (layer 1 input, chosen without gold)."]
-    assert "on 100 pairs with --max-tokens 4000" in FULL.text()
+    assert "on the first 100 pairs" in FULL.text()
 
 
 def test_methods_of_several_models():
