@@ -8,8 +8,6 @@ import re
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host import pairs
-from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 
@@ -46,14 +44,6 @@ def test_gold_that_is_misread(corpus, checkpoint, text, own_gold):
     read = heads(corpus, checkpoint, *options, "--gold-index", 1)
     assert "--gold-index" not in read.stderr
     assert "|gold:own.talp|ref-index:1|" in read.stderr
-
-
-def test_only_the_first_pairs_are_examined(corpus, checkpoint, text, monkeypatch):
-    sizes = []
-    monkeypatch.setattr(pairs, "EXAMINED_PAIRS", 2)
-    monkeypatch.setattr(ChunkReader, "examine", lambda self, first: sizes.append(len(first)))
-    heads_here(corpus / "data-bin", checkpoint, *text, "--scores", "confidence", "--limit", 4)
-    assert sizes == [2]
 
 
 def test_everything_at_once(corpus, checkpoint, text, tmp_path):

@@ -386,38 +386,33 @@ def test_the_aer_of_each_head(forcing, pairs, asked):
     assert len(by_head) == 8
 
 
-def test_the_aer_of_each_head_by_another_method(forcing, pairs):
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"method": "weights", "step": "output"},
+        {"extract": "mutual-argmax", "step": "input"},
+        {"extract": "piece-argmax", "step": "input"},
+    ],
+)
+def test_the_aer_of_each_head_is_that_of_its_aligner(own, forcing, pairs):
     gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
     model = ready(forcing)
-    by_weights = profile(model, pairs, ["AER"], gold=gold, method="weights", step="output")
-    assert by_weights.signature["method"] == "weights"
-    for head, aer in by_weights.scores["AER"].items():
-        evidence = Evidence("weights", head.layer, "output", head.head)
-        total = Counts()
-        for pair, of_pair in zip(pairs, gold, strict=True):
-            ((soft,),) = soft_alignments(forcing, [pair], [evidence])
-            total += count(set(argmax(soft.words, null=soft.null)), of_pair)
-        assert aer == pytest.approx(total.aer)
-    with pytest.raises(InputError, match="method lrp is of the whole model, not of a head"):
-        profile(model, pairs, ["AER"], gold=gold, method="lrp")
-
-
-@pytest.mark.parametrize("rule", ["mutual-argmax", "piece-argmax"])
-def test_the_aer_of_each_head_by_another_extraction(rule, forcing, pairs):
-    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
-    model = ready(forcing)
-    options = {"gold": gold, "step": "input", "extract": rule}
-    measured = profile(model, pairs, ["AER"], **options)
-    assert measured.signature["extract"] == rule
+    measured = profile(model, pairs, ["AER"], gold=gold, **own)
+    assert own.items() <= measured.signature.items()
     for head, aer in measured.scores["AER"].items():
         aligner = NormAligner(
-            *(forcing, model.reader),
-            **{"layer": head.layer + 1, "head": head.head + 1, "step": "input", "extract": rule},
+            forcing, model.reader, layer=head.layer + 1, head=head.head + 1, **own
         )
         total = Counts()
         for links, of_pair in zip(aligner.links_many(pairs), gold, strict=True):
             total += count(set(links), of_pair)
         assert aer == pytest.approx(total.aer)
+
+
+def test_the_aer_needs_a_method_of_heads(forcing, pairs):
+    gold = [Gold(set(), set()) for _ in pairs]
+    with pytest.raises(InputError, match="method lrp is of the whole model, not of a head"):
+        profile(ready(forcing), pairs, ["AER"], gold=gold, method="lrp")
 
 
 def test_gold_of_another_length(forcing, pairs):
