@@ -63,22 +63,31 @@ class PatientGenerator(SequenceGenerator):
     """fairseq's beam search, with patience if it is asked for.
 
     Args:
+        free_prefix: tokens that are given, as codes of languages are, cost nothing, as in Hugging
+            Face's search.
         patient: keep the best translations instead of the first, and search on as long as a beam
             is better than the worst of them; see ``PatientBeams``.
     """
 
     search: Search
 
-    def __init__(self, models, tgt_dict, *, patient: bool = False, **kwargs):
+    def __init__(
+        self, models, tgt_dict, *, patient: bool = False, free_prefix: bool = False, **kwargs
+    ):
         super().__init__(models, tgt_dict, **kwargs)
+        self.free_prefix = free_prefix
         if patient and type(self.search) is not BeamSearch:
-            raise InputError(
-                f"--no-early-stop does not go with {type(self.search).__name__}; expected plain "
-                "beam search"
-            )
+            name = type(self.search).__name__
+            raise InputError(f"--no-early-stop works with plain beam search only, not {name}")
         if patient:
             penalty = self.len_penalty if self.normalize_scores else 0.0
             self.search = PatientBeams(tgt_dict, penalty)
+
+    def _prefix_tokens(self, step, lprobs, *rest):
+        lprobs, tokens, scores = super()._prefix_tokens(step, lprobs, *rest)
+        if self.free_prefix:
+            lprobs = lprobs.masked_fill(lprobs.isfinite(), 0.0)
+        return lprobs, tokens, scores
 
     def finalize_hypos(
         self, step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest

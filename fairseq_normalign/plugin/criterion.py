@@ -91,11 +91,10 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
             name = "--l0-lambda" if own[kind] is None else f"--l0-lambda-{kind}"
             if not value >= 0 or (value == 0 and target_heads is not None):
                 raise InputError(
-                    f"{name} {value}: expected the price of an open head, 0 or more, and above 0 "
-                    "with --target-heads"
+                    f"{name} {value}: must be 0 or more, and above 0 with --target-heads"
                 )
         if min(l0_warmup_updates, log_relevance) < 0:
-            raise InputError("--l0-warmup-updates and --log-relevance: expected 0 or more")
+            raise InputError("--l0-warmup-updates and --log-relevance must be 0 or more")
         self.relevance_log = None
         if log_relevance:
             subset = valid_subset.split(",")[0]
@@ -161,9 +160,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         if self.target is None:
             return progress
         if not 0 <= self.target <= total:
-            raise InputError(
-                f"--target-heads {self.target}: expected 0 to {total}, the number of gated heads"
-            )
+            raise InputError(f"--target-heads {self.target}: there are {total} gated heads")
         wanted = max(self.target, total - progress * (total - self.target))
         excess = total - closed - wanted
         if model.training:
@@ -186,6 +183,5 @@ def check_gated(model: FairseqModule) -> None:
     """Refuses a model that has no gates."""
     if not gates(model):
         raise InputError(
-            "the model has no gates to close; expected --gate-heads encoder,decoder,cross or some "
-            "of them"
+            "the model has no gates: add --gate-heads encoder,decoder,cross, or some of them"
         )

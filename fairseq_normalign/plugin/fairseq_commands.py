@@ -103,7 +103,7 @@ def _refuse(
             continue
         own = _options(REGISTRIES[option][owner]) - _options(REGISTRIES[option][base])
         for name in sorted(unknown & own):
-            raise InputError(f"{name} is an option of --{option} {owner}; expected that with it")
+            raise InputError(f"{name} needs --{option} {owner}")
     otherwise(message)
 
 

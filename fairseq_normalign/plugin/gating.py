@@ -160,7 +160,7 @@ def gate_heads(
 ) -> None:
     """Puts gates on all heads of some kinds of attention."""
     if lr_scale <= 0:
-        raise InputError(f"--gate-lr-scale {lr_scale}: expected more than 0")
+        raise InputError(f"--gate-lr-scale {lr_scale}: must be above 0")
     model.steering = Steering()
     for (kind, layer), attention in attentions(model).items():
         heads = head_count(attention)
@@ -169,7 +169,7 @@ def gate_heads(
         projection = out_projection(attention)
         if type(projection) is not nn.Linear or projection._forward_pre_hooks:
             raise InputError(
-                f"{kind} attention of layer {layer + 1}: gates do not go with quantization noise"
+                f"{kind} attention of layer {layer + 1}: no gates with quantization noise"
             )
         gated = GatedProjection(
             projection, heads, initial=initial, lr_scale=lr_scale, close_rule=close_rule

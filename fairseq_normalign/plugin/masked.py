@@ -69,8 +69,7 @@ class BertEncoder(RobertaEncoder):
     def output_layer(self, features, masked_tokens=None, **unused):
         if self.lm_head is None:
             raise InputError(
-                "the model guesses no words: it was imported without a head for that; expected "
-                "features_only"
+                "the model was imported without a head that predicts words: use features_only"
             )
         return super().output_layer(features, masked_tokens)
 

@@ -21,26 +21,10 @@ from fairseq_normalign.host.language_codes import (
     TARGET_DICTIONARY,
 )
 from fairseq_normalign.host.special_tokens import special_tokens_of
-from fairseq_normalign.plugin.aligning import AligningGenerator
-from fairseq_normalign.plugin.beam_search import PatientGenerator
 from fairseq_normalign.plugin.task import (
     TranslationNormalignConfig,
     TranslationNormalignTask,
 )
-
-
-class ForcedCodes(PatientGenerator):
-    """Beam search in which a code that is given costs nothing, as in Hugging Face's."""
-
-    def _prefix_tokens(self, step, lprobs, scores, tokens, prefix_tokens, beam_size):
-        lprobs, tokens, scores = super()._prefix_tokens(
-            step, lprobs, scores, tokens, prefix_tokens, beam_size
-        )
-        return lprobs.masked_fill(lprobs.isfinite(), 0.0), tokens, scores
-
-
-class AligningForcedCodes(ForcedCodes, AligningGenerator):
-    """The same, with alignments."""
 
 
 class Coded:
@@ -77,8 +61,7 @@ class MultilingualConfig(TranslationNormalignConfig):
 class MultilingualTask(TranslationNormalignTask):
     """fairseq's ``translation`` with codes around source and target, by --source-lang and so on."""
 
-    generator_class = ForcedCodes
-    aligning_class = AligningForcedCodes
+    free_prefix = True
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
@@ -133,7 +116,7 @@ class MultilingualTask(TranslationNormalignTask):
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
         if prefix_tokens is not None:
             raise InputError(
-                "--prefix-size does not go with codes of languages, which translations begin with"
+                "--prefix-size cannot be used with language codes, which translations begin with"
             )
         marks = special_tokens_of(self)
         source = sample["net_input"]["src_tokens"]

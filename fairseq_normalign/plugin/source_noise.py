@@ -33,7 +33,7 @@ class SourceNoise:
 
     def __init__(self, probability: float, dictionary: Dictionary, *, seed: int = 1):
         if not 0 <= probability <= 1:
-            raise InputError(f"--source-token-noise {probability}: expected 0 to 1")
+            raise InputError(f"--source-token-noise {probability}: must be from 0 to 1")
         self.probability, self.seed, self.pad = probability, seed, dictionary.pad()
         symbols = list(enumerate(dictionary.symbols))
         unk, special = dictionary.unk(), dictionary.nspecial

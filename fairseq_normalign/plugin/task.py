@@ -65,8 +65,7 @@ class TranslationNormalignConfig(TranslationConfig, ExportConfig):
 class TranslationNormalignTask(TranslationTask):
     """fairseq's ``translation`` with another ``--print-alignment``, exports, noise in training."""
 
-    generator_class: type[PatientGenerator] = PatientGenerator
-    aligning_class: type[AligningGenerator] = AligningGenerator
+    free_prefix = False  # whether tokens that a translation must begin with cost nothing
     export: AttentionExport | None = None  # of the batches that fairseq asked for
 
     def __init__(self, cfg, src_dict, tgt_dict):
@@ -128,18 +127,21 @@ class TranslationNormalignTask(TranslationTask):
 
     def _generator(self, models, args) -> tuple[type[PatientGenerator], dict[str, Any]]:
         """What searches for translations, with options of its own."""
-        patience = {"patient": getattr(args, "no_early_stop", False)}
+        own = {
+            "patient": getattr(args, "no_early_stop", False),
+            "free_prefix": self.free_prefix,
+        }
         wanted = getattr(args, "print_alignment", None)
         if not wanted:
-            return self.generator_class, patience
+            return PatientGenerator, own
         if len(models) > 1:
             raise InputError("--print-alignment works with one model; --path names several")
         if getattr(args, "score_reference", False):  # fairseq would print its own
             raise InputError(
                 "--print-alignment does not align references; use normalign align for them"
             )
-        aligning = {"task": self, "soft": wanted == "soft", "nbest": getattr(args, "nbest", 1)}
-        return self.aligning_class, {**patience, **aligning}
+        own.update(task=self, soft=wanted == "soft", nbest=getattr(args, "nbest", 1))
+        return AligningGenerator, own
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         beams = super().inference_step(generator, models, sample, *args, **kwargs)

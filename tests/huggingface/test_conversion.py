@@ -92,7 +92,7 @@ def test_hidden_states_and_guesses_stay(name, tmp_path):
     assert (model.encoder.lm_head is None) == (options.get("head") is False)
     check_identical(config, parameters, model, task)
     if model.encoder.lm_head is None:
-        with pytest.raises(InputError, match="the model guesses no words: it was imported without"):
+        with pytest.raises(InputError, match="the model was imported without a head that predicts"):
             model(torch.tensor([[0, 8, 2]]))
 
 

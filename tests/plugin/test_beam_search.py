@@ -83,5 +83,5 @@ def test_a_prefix_that_ends(model):
 
 def test_other_searches_have_no_patience(model):
     sampling = Sampling(ToyTask().target_dictionary)
-    with pytest.raises(InputError, match="--no-early-stop does not go with Sampling"):
+    with pytest.raises(InputError, match="--no-early-stop works with plain beam search only"):
         generated(model, SOURCES, patient=True, search_strategy=sampling)

@@ -96,10 +96,10 @@ def test_gates_that_close_together_are_opened_again():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"l0_lambda_cross": -0.1}, "--l0-lambda-cross -0.1: expected the price of an open head"),
-        ({"l0_lambda": float("nan")}, "--l0-lambda nan: expected the price of an open head"),
+        ({"l0_lambda_cross": -0.1}, "--l0-lambda-cross -0.1: must be 0 or more"),
+        ({"l0_lambda": float("nan")}, "--l0-lambda nan: must be 0 or more"),
         ({"l0_lambda": 0, "target_heads": 3}, "--l0-lambda 0: .* above 0 with --target-heads"),
-        ({"l0_warmup_updates": -5}, "--l0-warmup-updates and --log-relevance: expected 0 or more"),
+        ({"l0_warmup_updates": -5}, "--l0-warmup-updates and --log-relevance must be 0 or more"),
     ],
 )
 def test_bad_options(options, message):
@@ -108,7 +108,7 @@ def test_bad_options(options, message):
 
 
 def test_models_that_do_not_fit(sample):
-    with pytest.raises(InputError, match="no gates to close; expected --gate-heads"):
+    with pytest.raises(InputError, match="no gates: add --gate-heads"):
         build()(build_model("transformer_normalign"), sample)
-    with pytest.raises(InputError, match="--target-heads 30: expected 0 to 24"):
+    with pytest.raises(InputError, match="--target-heads 30: there are 24 gated heads"):
         build(target_heads=30)(build_model("transformer_normalign", gate_heads="all"), sample)

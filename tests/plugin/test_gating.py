@@ -157,7 +157,7 @@ def test_freezing_spares_what_both_sides_share():
         ({"gate_heads": "selfish"}, "unknown attention 'selfish'"),
         ({"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4}, "quantization"),
         ({"freeze": "decoder"}, "--freeze decoder: gates of cross, decoder would never close"),
-        ({"gate_lr_scale": 0}, "--gate-lr-scale 0: expected more than 0"),
+        ({"gate_lr_scale": 0}, "--gate-lr-scale 0: must be above 0"),
     ],
 )
 def test_what_cannot_be_gated(options, message):

@@ -37,17 +37,17 @@ TRAIN = "--arch transformer_iwslt_de_en --optimizer adam"
         (
             "get_training_parser",
             f"{TRAIN} --gate-heads all",
-            "--gate-heads is an option of --arch transformer_normalign; expected that with it",
+            "--gate-heads needs --arch transformer_normalign",
         ),
         (
             "get_training_parser",
             f"{TRAIN} --target-heads=18",
-            "--target-heads is an option of --criterion label_smoothed_cross_entropy_l0; ",
+            "--target-heads needs --criterion label_smoothed_cross_entropy_l0",
         ),
         (
             "get_interactive_generation_parser",
             "--path x.pt --align-words none",
-            "--align-words is an option of --task translation_normalign; ",
+            "--align-words needs --task translation_normalign",
         ),
     ],
 )
