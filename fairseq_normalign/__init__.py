@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.aer import score_links
     from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
+    from fairseq_normalign.alignment.loading import load
     from fairseq_normalign.alignment.method_errors import error_table
     from fairseq_normalign.alignment.shift_att import ShiftAttAligner
     from fairseq_normalign.attention.alti import source_shares
@@ -54,6 +55,7 @@ __all__ = [
     "compare",
     "contributions",
     "error_table",
+    "load",
     "open_export",
     "profile",
     "record",
@@ -83,6 +85,7 @@ PLACES = {
     "compare": "heads.evaluation",
     "contributions": "attention.lrp_rules",
     "error_table": "alignment.method_errors",
+    "load": "alignment.loading",
     "open_export": "results.export",
     "profile": "heads.profiling",
     "record": "attention.recorder",

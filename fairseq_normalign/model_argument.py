@@ -16,6 +16,7 @@ from fairseq_normalign.host.model_files import (
     find_checkpoint,
     find_data,
     find_pieces,
+    kind_of_codes,
     marks_of,
 )
 
@@ -54,6 +55,17 @@ def find_model(args: Namespace, model: str) -> None:
     args.found = f"{model}: {', '.join(found)}"
     if getattr(args, "reverse_path", None):
         _place_reverse(args, pieces)
+
+
+def bpe_of_files(args: Namespace) -> str | None:
+    """The BPE whose files the options name."""
+    files = {name: value for name, value in vars(args).items() if value}
+    if any(name.endswith("sentencepiece_model") for name in files):
+        return "sentencepiece"
+    codes = [value for name, value in files.items() if name.endswith("bpe_codes")]
+    if codes and Path(codes[0]).is_file():
+        return kind_of_codes(codes[0])
+    return "bert" if "bpe_vocab_file" in files else None
 
 
 def _place_reverse(args: Namespace, pieces: Mapping[str, str]) -> None:

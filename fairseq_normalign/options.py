@@ -76,10 +76,14 @@ def add_flags(
         title = own.metadata["group"]
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        flag = "--" + own.name.replace("_", "-")
         made = own.default_factory
         default = own.default if made is MISSING else made()
-        groups[title].add_argument(flag, default=default, **own.metadata["argument"])
+        groups[title].add_argument(flag(own.name), default=default, **own.metadata["argument"])
+
+
+def flag(name: str) -> str:
+    """An option as users write it."""
+    return f"--{name.replace('_', '-')}"
 
 
 def _declared(options: type) -> list[Field]:

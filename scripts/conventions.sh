@@ -26,10 +26,10 @@ GOLD=("$TEXT.talp" --gold-index 1)
 # A row of the table: what differs, and the AER of some alignment, read in some way.
 row() { printf '%-64s %5s\n' "$1" "$(normalign aer "${@:2}" -b -q)"; }
 # The same of a fresh alignment, with some options.
-aligned() { normalign align "${DE_EN[@]}" -q --output hyp "${@:2}"; row "$1" "${GOLD[@]}" -i hyp; }
+aligned() { normalign align "${DE_EN[@]}" -q --combine none --output hyp "${@:2}"; row "$1" "${GOLD[@]}" -i hyp; }
 
-normalign align "${DE_EN[@]}" -q --output one
-normalign align "${EN_DE[@]}" -q --output reverse
+normalign align "${DE_EN[@]}" -q --combine none --output one
+normalign align "${EN_DE[@]}" -q --combine none --output reverse
 normalign align "${DE_EN[@]}" -q --reverse-path "$CHECKPOINTS/ende.pt" --output two
 
 for links in one two; do

@@ -72,8 +72,8 @@ normalign methods "${TEXT[@]}" --gold "$GOLD" -o "$OUT/aer.json" | tee "$OUT/aer
 
 say "Alignments, their layers chosen without gold, and their scores"
 cd "$OUT"
-normalign align "${TEXT[@]}" --method weights --output weights
-normalign align "${TEXT[@]}" --output norms
+normalign align "${TEXT[@]}" --combine none --method weights --output weights
+normalign align "${TEXT[@]}" --combine none --output norms
 normalign align "${TEXT[@]}" --combine learned --output learned
 normalign align "${TEXT[@]}" --combine learned --reverse-path reverse/checkpoint_last.pt --output learned-two-models
 normalign aer "$GOLD" -i weights norms learned learned-two-models --intervals | tee scores.txt

@@ -22,7 +22,7 @@ for seed in "${SEEDS[@]}"; do
   for direction in "${DIRECTIONS[@]}"; do
     model "$direction" "$seed"
     for method in weights norms; do
-      normalign align "${CORPUS[@]}" --path "$CHECKPOINT" "$@" --method $method --output "$OUT/$direction.$method"
+      normalign align "${CORPUS[@]}" --path "$CHECKPOINT" "$@" --combine none --method $method --output "$OUT/$direction.$method"
     done
   done
   model "$FORWARD" "$seed"

@@ -50,9 +50,9 @@ normalign methods "${EN_DE[@]}" "${GOLD[@]}" --reverse-gold -o "$OUT/en-de.json"
 say "Aligning in many ways, layers chosen without gold"
 cd "$OUT"
 align() { echo "$1"; normalign align "${@:2}" --output "$1"; }
-align de-en.weights "${DE_EN[@]}" --method weights
-align de-en.norms "${DE_EN[@]}"
-align en-de.norms "${EN_DE[@]}"
+align de-en.weights "${DE_EN[@]}" --combine none --method weights
+align de-en.norms "${DE_EN[@]}" --combine none
+align en-de.norms "${EN_DE[@]}" --combine none
 normalign symmetrize de-en.norms en-de.norms --heuristic intersection -o intersection
 normalign symmetrize de-en.norms en-de.norms --heuristic grow-diag-final-and -o grow-diag-final-and
 BOTH=("${DE_EN[@]}" --reverse-path "$REVERSE")

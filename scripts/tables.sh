@@ -56,7 +56,7 @@ combine() { # after compare
 }
 align() {
   for method in weights norms lrp-epsilon lrp-attnlrp; do
-    for rule in argmax piece-argmax; do aligned $method.$rule $DE_EN --method $method --extract $rule; done
+    for rule in argmax piece-argmax; do aligned $method.$rule $DE_EN --combine none --method $method --extract $rule; done
   done
   aligned weights.chen $DE_EN --method weights --step input --eos skip --extract piece-argmax
   aligned shift-att.one $DE_EN --method shift-att

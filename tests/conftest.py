@@ -174,11 +174,41 @@ def checkpoint(corpus, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def reverse(checkpoint, tmp_path_factory) -> Path:
+    """Much the same model, said to be of the other direction: both sides share a dictionary."""
+    path = tmp_path_factory.mktemp("reverse") / "reverse.pt"
+    write_translator(path, checkpoint, "tgt", "src", scale=1.001)
+    return path
+
+
+def write_translator(path: Path, checkpoint: Path, source: str, target: str, *, scale=1.0) -> None:
+    """A copy of a checkpoint, nearly the same, that names its languages."""
+    state = torch.load(checkpoint)
+    state["model"]["encoder.layers.0.fc1.weight"] *= scale
+    languages = {"source_lang": source, "target_lang": target}
+    state["cfg"]["task"].update(languages)
+    vars(state["cfg"]["model"]).update(languages)
+    torch.save(state, path)
+
+
+@pytest.fixture(scope="session")
 def own_gold(corpus, checkpoint, tmp_path_factory) -> Path:
     """Links of the model itself, numbered from 1: read from 0, they look misread."""
     path = tmp_path_factory.mktemp("own") / "own.talp"
     data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu"]
-    run("normalign", "align", *data, "--path", checkpoint, "--index", 1, "--output", path)
+    run(
+        "normalign",
+        "align",
+        *data,
+        "--path",
+        checkpoint,
+        "--combine",
+        "none",
+        "--index",
+        1,
+        "-o",
+        path,
+    )
     return path
 
 

@@ -51,7 +51,7 @@ VALUES = [
     *("threshold:0.3", "grow", "piece-argmax", "learned", "subword_nmt", "sentencepiece"),
     *("{}", "{'dropout': 0.1}", "test", "valid", "text.a", "text.b", "empty", "data", "model.pt"),
     *("reverse.pt", "gold.talp", "links.pharaoh", "counts.txt", "trees.conllu", "heads.json"),
-    *("relevance.jsonl", "generated.txt", "codes", "lexicon.npz", "aligner.safetensors", "none/x"),
+    *("relevance.jsonl", "generated.txt", "codes", "deen.learned", "aligner.safetensors", "none/x"),
     *("out.txt", "out.json", "out.png", "out.svg", "out.npz", "out.pt", "new", "text.a.gz"),
     *(name for name in METHODS if name != "smoothgrad"),
     *HEAD_SCORES,
@@ -259,7 +259,7 @@ def write_files(folder: Path) -> None:
     (folder / "trees.conllu").write_text("\n".join(trees * 3))
     (folder / "heads.json").write_bytes(fuzz_targets.ROLES)
     (folder / "relevance.jsonl").write_bytes(fuzz_targets.LOG)
-    (folder / "lexicon.npz").write_bytes(fuzz_targets.lexicon())
+    (folder / "deen.learned").write_bytes(fuzz_targets.learned())
     (folder / "aligner.safetensors").write_bytes(fuzz_targets.aligner())
     (folder / "bert").mkdir()
     for name, content in fuzz_targets.bert_folder().items():

@@ -21,11 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fairseq_normalign.alignment.combine import LinkModel
+from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
+from fairseq_normalign.alignment.evidence import Weighted
+from fairseq_normalign.alignment.learned import CLUES, Example, LearnedLinks
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.lrp_rules import rule_set
 from fairseq_normalign.attention.methods import method_of
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.heads.role_comparison import compared
 from fairseq_normalign.host.inert import evaluate
@@ -152,20 +157,22 @@ def read_export(path: Path) -> int:
         return sum(item.array.size + len(item.source) for item in export)
 
 
-def lexicon() -> bytes:
-    counted = Lexicon()
-    counted.add(["a", "b"], ["c", "d"], np.array([[0.9, 0.1], [0.2, 0.8]]))
-    with tempfile.TemporaryDirectory() as folder:
-        counted.write(f"{folder}/lexicon.npz")
-        return Path(folder, "lexicon.npz").read_bytes()
+def learned() -> bytes:
+    lexicon = Lexicon()
+    lexicon.add(["a", "b"], ["c", "d"], np.array([[0.9, 0.1], [0.2, 0.8]]))
+    links = LinkModel(np.array([0.5, 1.0]), -0.5)
+    model = LearnedLinks(links, np.zeros(2), np.full(len(CLUES), 0.5), lexicon)
+    evidences = [Weighted(Evidence("norms", layer)) for layer in range(2)]
+    decision = Decision("learned", evidences, model, 100, 0.5)
+    return Learned(decision, ["0123"], {"method": "norms"}).text().encode()
 
 
-def read_lexicon(path: Path) -> Any:
-    read = Lexicon.read(str(path))
-    soft = np.full((2, 2), 0.5)
-    association = read.association(["a", "b"], ["c", "d"], soft)
-    assert np.isfinite(association).all()
-    return len(read.links)
+def read_learned_file(path: Path) -> Any:
+    model = read_learned(path).decision.model
+    if model is None:
+        return None
+    shares = [np.full((2, 2), 0.5)] * len(model.link_weights)
+    return model(Example(["a", "b"], ["c", "d"], shares)).shape
 
 
 def safetensors() -> bytes:
@@ -465,7 +472,7 @@ LIGHT = [
     Target("gate log", "relevance.jsonl", [LOG], lambda path: list(read_log(path))),
     Target("heads", "heads.json", [ROLES], read_roles),
     Target("export", "export.npz", [exported()], read_export),
-    Target("lexicon", "lexicon.npz", [lexicon()], read_lexicon),
+    Target("learned file", "deen.learned", [learned()], read_learned_file),
     Target("safetensors", "model.safetensors", [safetensors()], read_tensors),
     Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
     Target("index", "index", [*binarised("mmap"), *binarised("cached")], read_binarised),

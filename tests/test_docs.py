@@ -15,7 +15,7 @@ import pytest
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.main import COMMANDS
-from tests.conftest import PACKAGE, ROOT, run
+from tests.conftest import PACKAGE, ROOT, run, write_translator
 from tests.documented import PAGES, Line, command_lines, python_blocks
 
 LINES = command_lines()
@@ -181,12 +181,18 @@ EXPORTS = {  # files that examples read, and what wrote them
 
 
 @pytest.fixture
-def folder(corpus, checkpoint, tmp_path, monkeypatch):
+def folder(corpus, checkpoint, reverse, tmp_path, monkeypatch):
     """The files that examples name."""
     (tmp_path / "data-bin").symlink_to(corpus / "data-bin")
     shutil.copy(corpus / "spm.model", tmp_path)
     for name in ("checkpoint_best.pt", "deen.pt"):
         (tmp_path / name).symlink_to(checkpoint)
+    for name in ("deen", "ende"):
+        (tmp_path / name).mkdir()
+        for file in (corpus / "spm.model", *corpus.glob("data-bin/dict.*")):
+            shutil.copy(file, tmp_path / name)
+    write_translator(tmp_path / "deen/checkpoint_best.pt", checkpoint, "src", "tgt")
+    shutil.copy(reverse, tmp_path / "ende/checkpoint_best.pt")
     for language, own in (("de", "src"), ("en", "tgt")):
         shutil.copy(corpus / f"test.{own}", tmp_path / f"test.{language}")
     gold = (corpus / "test.talp").read_text()

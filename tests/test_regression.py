@@ -171,7 +171,7 @@ def compare(stored, now, place: str = "") -> None:
         assert stored == now, place
 
 
-@pytest.mark.filterwarnings("ignore:layer and step are decided on")
+@pytest.mark.filterwarnings("ignore:only .* pairs")
 def test_nothing_has_moved():
     compare(json.loads(STORED.read_text()), measured())
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain, islice, tee
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import AlignOptions
+from fairseq_normalign.alignment.evidence import NONE, AlignOptions, Weighted
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     choose_layers,
@@ -23,13 +25,16 @@ from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links
 from fairseq_normalign.attention.methods import full_spec, method_of
 from fairseq_normalign.attention.soft import Choice, Evidence, Soft
 from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.trained_head import fingerprint
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import whole_file
 from fairseq_normalign.host.batches import WINDOW, map_batches
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
+from fairseq_normalign.runs.folder import DAMAGE
 from fairseq_normalign.text.links import Link
 
 Text = str | Sequence[str]  # a line, or a list of words
@@ -44,30 +49,46 @@ class Aligner(ABC):
     each pair, if the aligner takes them.
     """
 
+    forcing: TeacherForcing  # of the model that translates source to target
+    reader: PairReader
+    sample_size: int  # how many of the first pairs are to decide what is open
+
     @property
     @abstractmethod
     def models(self) -> Sequence[NormAligner]:
         """The aligner of each model, which has its ``forcing`` and ``reader``."""
 
     @abstractmethod
+    def decide_on(self, *streams: Iterable[Any]) -> tuple[DecidedAligner, list[Iterable[Any]]]:
+        """Decides on the first pairs what is open; returns all pairs again."""
+
+    def decide(
+        self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
+    ) -> DecidedAligner:
+        """Decides or learns on the first of some pairs of texts."""
+        return self.decide_on(*self.read(pairs), *links)[0]
+
+    @abstractmethod
+    def signature(self) -> dict[str, Any]:
+        """Every choice that moves AER, once nothing is open."""
+
+    def _settled(self, streams: Sequence[Iterable[Any]]) -> tuple[DecidedAligner, list]:
+        """As :meth:`decide_on`; an aligner may remember what the first pairs decided."""
+        return self.decide_on(*streams)
+
     def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
         """The soft alignment of each pair, in input order. Streams.
 
         Args:
             progress: called with the number of pairs that were finished since its last call.
         """
+        decided, again = self._settled(streams)
+        return decided.aligner.run_by(decided.decision, again, progress)
 
-    @abstractmethod
-    def links(self, soft: Soft) -> list[Link]:
-        """Hard links of a soft alignment."""
-
-    @abstractmethod
-    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
-        """For each link the share that it has of what its target word takes."""
-
-    @abstractmethod
-    def signature(self) -> dict[str, Any]:
-        """Every choice that moves AER, once nothing is open."""
+    def links_many(self, *streams: Iterable[Any]) -> Iterator[list[Link]]:
+        """Links (source, target) of each pair, 0-based, in input order."""
+        decided, again = self._settled(streams)
+        return map(decided.links, decided.run(*again))
 
     def read(self, pairs: Iterable[tuple[Text, Text]]) -> list[Iterable[Any]]:
         """Pairs of texts (source, target) as each model reads them."""
@@ -75,10 +96,6 @@ class Aligner(ABC):
         swapped = ((target, source) for source, target in backward)
         both = zip((forward, swapped), self.models, strict=False)
         return [text_pairs(texts, model.reader) for texts, model in both]
-
-    def links_many(self, *streams: Iterable[Any]) -> Iterator[list[Link]]:
-        """Links (source, target) of each pair, 0-based, in input order."""
-        return map(self.links, self.run(*streams))
 
     def align(self, source: Text, target: Text) -> list[Link]:
         """Links ``(source, target)``, 0-based, of one pair of sentences: text or lists of words."""
@@ -107,51 +124,44 @@ class Aligner(ABC):
 
 
 class OpenAligner(Aligner):
-    """An aligner that may leave something open: what it decides is a value of its own.
+    """An aligner that may leave something open: ``decide`` returns a :class:`DecidedAligner`.
 
-    ``decide`` and ``decide_on`` return a :class:`DecidedAligner`. Whoever aligns without deciding
-    before has the first pairs decide: the decision is remembered for later pairs.
+    Whoever aligns without deciding before has the first pairs decide: the decision is remembered
+    for later pairs.
     """
 
-    remembered: Any = None  # a decision
+    combine = NONE  # how evidences become one soft alignment
+    remembered: Decision | None = None
     link_streams = 0  # how many streams of other aligners' links it takes
     decided_on = SAMPLE  # how many of the first pairs decide
 
     @abstractmethod
-    def decision_on(self, first: Sequence[list[Any]]) -> tuple[Any, float | None]:
-        """What the first pairs decide, and how far their words agree, above chance, if known."""
+    def decision_on(self, first: Sequence[list[Any]]) -> Decision:
+        """What the first pairs decide."""
 
     @abstractmethod
     def run_by(
-        self, decision: Any, streams: Sequence[Iterable[Any]], progress: Progress | None
+        self, decision: Decision, streams: Sequence[Iterable[Any]], progress: Progress | None
     ) -> Iterator[Soft]:
-        """As :meth:`run`, with everything decided."""
+        """The soft alignment of each pair."""
 
     @abstractmethod
-    def signature_by(self, decision: Any) -> dict[str, Any]:
+    def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
+        """Hard links of a soft alignment."""
+
+    @abstractmethod
+    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+        """For each link the share that it has of what its target word takes."""
+
+    @abstractmethod
+    def signature_by(self, decision: Decision) -> dict[str, Any]:
         """As :meth:`signature`, with everything decided."""
 
-    @abstractmethod
-    def as_json(self, decision: Any) -> dict[str, Any]:
-        """A decision as JSON holds it."""
-
-    @abstractmethod
-    def from_json(self, contents: Mapping[str, Any]) -> Any:
-        """The decision of another process; refuses one that the options forbid."""
-
     @property
-    def sample_size(self) -> int:
-        """How many of the first pairs are to decide what is open."""
+    def sample_size(self) -> int:  # type: ignore[override]
         return self.decided_on if self.remembered is None else 0
 
-    def decide(
-        self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
-    ) -> DecidedAligner:
-        """Decides on the first of some pairs of texts."""
-        return self.decide_on(*self.read(pairs), *links)[0]
-
     def decide_on(self, *streams: Iterable[Any]) -> tuple[DecidedAligner, list[Iterable[Any]]]:
-        """Decides on the first pairs; returns all pairs again."""
         models = len(self.models)
         if len(streams) != models + self.link_streams:
             raise InputError(
@@ -162,32 +172,63 @@ class OpenAligner(Aligner):
             return DecidedAligner(self, self.remembered), list(streams)
         rests = [iter(stream) for stream in streams]
         first = [list(islice(rest, self.decided_on)) for rest in rests]
-        decided = DecidedAligner(self, *self.decision_on(first))
-        return decided, list(map(chain, first, rests))
+        return DecidedAligner(self, self.decision_on(first)), list(map(chain, first, rests))
 
-    def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
+    def _settled(self, streams: Sequence[Iterable[Any]]) -> tuple[DecidedAligner, list]:
         decided, again = self.decide_on(*streams)
         self.remembered = decided.decision
-        return decided.run(*again, progress=progress)
+        return decided, again
+
+    def by(self, decision: Decision) -> DecidedAligner:
+        """The aligner with a decision that was stored; refuses one of other options or models."""
+        if self.combine not in (AUTO, decision.combine):
+            raise InputError(f"combination {decision.combine}, not {self.combine}")
+        if decision.links != self.link_streams:
+            raise InputError(f"learned with {decision.links} files of other aligners' links")
+        for evidence, reverse, _ in decision.evidences:
+            self.models[reverse].check(evidence)
+        return DecidedAligner(self, decision)
+
+    def load_learned(self, path: str | Path) -> DecidedAligner:
+        """The aligner with what a file keeps; refuses one of other models or options."""
+        learned = read_learned(path)
+        if learned.models != _fingerprints(self):
+            raise InputError(
+                f"{path}: learned with other models; name another file, or remove it to learn again"
+            )
+        try:
+            decided = self.by(learned.decision)
+            now = decided.signature()
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        except DAMAGE:
+            raise InputError(f"{path}: damaged; remove it to learn again") from None
+        for name, value in learned.signature.items():
+            if name != "extract" and now.get(name) != value:
+                raise InputError(
+                    f"{path}: learned with {name} {value}, but the options give {now.get(name)}"
+                )
+        return decided
 
     def signature(self) -> dict[str, Any]:
         if self.remembered is None:
-            raise ValueError("nothing is decided yet; expected decide(pairs) before")
+            raise ValueError("nothing is decided yet; call decide(pairs) before")
         return self.signature_by(self.remembered)
 
 
 class DecidedAligner(Aligner):
-    """An aligner that leaves nothing open.
+    """An aligner that leaves nothing open, and never changes.
 
     Args:
         aligner: has the models.
         decision: what it left open.
-        agreement: how far the words of the pairs that decided agree, above chance; None if nobody
-            asked.
     """
 
-    def __init__(self, aligner: OpenAligner, decision: Any, agreement: float | None = None):
-        self.aligner, self.decision, self.agreement = aligner, decision, agreement
+    sample_size = 0
+
+    def __init__(self, aligner: OpenAligner, decision: Decision):
+        self.aligner, self.decision = aligner, decision
+        self.forcing, self.reader = aligner.forcing, aligner.reader
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aligner!r}, {self.signature()})"
@@ -196,17 +237,37 @@ class DecidedAligner(Aligner):
     def models(self) -> Sequence[NormAligner]:
         return self.aligner.models
 
-    def run(self, *streams: Iterable[Any], progress: Progress | None = None) -> Iterator[Soft]:
-        return self.aligner.run_by(self.decision, streams, progress)
+    @property
+    def agreement(self) -> float | None:
+        """How far words of the pairs that decided agree, above chance; None if nobody asked."""
+        return self.decision.agreement
+
+    def decide_on(self, *streams: Iterable[Any]) -> tuple[DecidedAligner, list[Iterable[Any]]]:
+        return self, list(streams)
 
     def links(self, soft: Soft) -> list[Link]:
-        return self.aligner.links(soft)
+        """Hard links of a soft alignment."""
+        return self.aligner.links_by(self.decision, soft)
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+        """For each link the share that it has of what its target word takes."""
         return self.aligner.confidences(soft, links)
 
     def signature(self) -> dict[str, Any]:
         return self.aligner.signature_by(self.decision)
+
+    def learned(self) -> Learned:
+        """What a learned file keeps."""
+        return Learned(self.decision, _fingerprints(self), self.signature())
+
+    def save(self, path: str | Path) -> None:
+        """Writes a learned file, for ``load(MODEL, learned=path)`` and ``align --learned``."""
+        with whole_file(path) as file:
+            file.write(self.learned().text())
+
+
+def _fingerprints(aligner: Aligner) -> list[str]:
+    return [fingerprint(model.forcing.model) for model in aligner.models]
 
 
 class NormAligner(OpenAligner):
@@ -221,7 +282,7 @@ class NormAligner(OpenAligner):
 
     What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
     pairs are aligned in the same way. ``decide(pairs)`` returns an aligner that knows its layer and
-    step. A decision is an ``Evidence``.
+    step.
 
     Args:
         options: see ``AlignOptions``; or name them one by one.
@@ -238,7 +299,7 @@ class NormAligner(OpenAligner):
             raise InputError("the source–target attention has no heads left: nothing to align by")
         self.forcing, self.reader = forcing, reader
         self.options = replace(options or AlignOptions(), **changes)
-        self.remembered = self._named_evidence()
+        self.remembered = self._named()
 
     @classmethod
     def from_checkpoint(
@@ -277,14 +338,14 @@ class NormAligner(OpenAligner):
     @property
     def evidence(self) -> Evidence | None:
         """Where the alignment comes from; None while something is open."""
-        return self.remembered
+        return self.remembered and self.remembered.evidence
 
     @property
     def languages(self) -> str:
         """``de-en``, for messages."""
         return "-".join(map(str, languages_of(self.reader.task)))
 
-    def _named_evidence(self) -> Evidence | None:
+    def _named(self) -> Decision | None:
         """What the options name, checked against the model; None if they leave something open."""
         method, head = self.options.method, self.options.head
         layer = self._named_layer()
@@ -292,7 +353,8 @@ class NormAligner(OpenAligner):
         step = steps[0] if len(steps) == 1 else self.options.step
         if step == AUTO or (layer is None and method_of(method).layers):
             return None
-        return Evidence(method, layer, step, None if head is None else int(head) - 1)
+        evidence = Evidence(method, layer, step, None if head is None else int(head) - 1)
+        return Decision(NONE, [Weighted(evidence)])
 
     def _named_layer(self) -> int | None:
         """The layer that the options name, from 0."""
@@ -300,14 +362,16 @@ class NormAligner(OpenAligner):
             return None
         return checked_layer(self.forcing, self.options.layer, self.options.head)
 
-    def decision_on(self, first: Sequence[list[Pair]]) -> tuple[Evidence, float]:
+    def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
         (pairs,) = decisive_samples([self], first)
-        return self.decision_by(self.choice(pairs))
+        return self.decision_by(pairs)
 
-    def decision_by(self, choice: Choice) -> tuple[Evidence, float]:
-        """What the options leave open, taken from a choice; and how far words agree."""
+    def decision_by(self, pairs: Sequence[Pair]) -> Decision:
+        """What some pairs decide, be they many or few."""
+        choice = self.choice(pairs)
         step = choice.step if self.options.step == AUTO else self.options.step
-        return Evidence(self.options.method, choice.layers[step], step), choice.agreement
+        evidence = Evidence(self.options.method, choice.layers[step], step)
+        return Decision(NONE, [Weighted(evidence)], None, len(pairs), choice.agreement)
 
     def choice(self, pairs: Sequence[Pair]) -> Choice:
         """The best layer and step, among those that the options leave open, without gold."""
@@ -324,30 +388,22 @@ class NormAligner(OpenAligner):
         warn_of_noise(choice.agreement, len(pairs), self.languages)
         return choice
 
-    def as_json(self, decision: Evidence) -> dict[str, Any]:
-        return decision._asdict()
-
-    def from_json(self, contents: Mapping[str, Any]) -> Evidence:
-        evidence = Evidence(**contents)
-        for name, value in _named(evidence).items():
-            named = getattr(self.options, name)
-            if str(named) not in (AUTO, str(value)):
-                raise InputError(f"{name} {value}; expected {named}, as the options say")
-        self.check(evidence)
-        return evidence
-
     def check(self, evidence: Evidence) -> None:
-        """Refuses an evidence that the model has not."""
-        if NormAligner(self.forcing, self.reader, **_named(evidence)).evidence != evidence:
-            raise InputError("leaves something open; expected layer and step")
+        """Refuses an evidence that the model does not have."""
+        name, layer, step, head = evidence
+        method = method_of(name)
+        if step not in method.steps or (layer is not None) != method.layers:
+            raise InputError(f"method {name} has no layer {layer} at step {step}")
+        if layer is not None:
+            checked_layer(self.forcing, layer + 1, None if head is None else head + 1)
 
     def run_by(
         self,
-        decision: Evidence,
+        decision: Decision,
         streams: Sequence[Iterable[Pair]],
         progress: Progress | None,
     ) -> Iterator[Soft]:
-        for (soft,) in self.evidences_many(streams[0], [decision], progress=progress):
+        for (soft,) in self.evidences_many(streams[0], [decision.evidence], progress=progress):
             yield soft
 
     def evidences_many(
@@ -377,12 +433,13 @@ class NormAligner(OpenAligner):
             progress=progress,
         )
 
-    def links(self, soft: Soft) -> list[Link]:
-        return self.links_of(soft, self.options.method)
+    def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
+        return self.links(soft, decision.evidence.method)
 
-    def links_of(self, soft: Soft, method: str) -> list[Link]:
-        """Links of a soft alignment of another method."""
-        return links_of(soft, self.options.rule_of(method), null=self.options.null)
+    def links(self, soft: Soft, method: str | None = None) -> list[Link]:
+        """Hard links of a soft alignment, perhaps of another method."""
+        rule = self.options.rule_of(method or self.options.method)
+        return links_of(soft, rule, null=self.options.null)
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
         return confidences(soft.words, links, null=self._null(soft))
@@ -394,8 +451,8 @@ class NormAligner(OpenAligner):
     def _null(self, soft: Soft) -> np.ndarray | None:
         return soft.null if self.options.null else None
 
-    def signature_by(self, decision: Evidence) -> dict[str, Any]:
-        method, layer, step, head = decision
+    def signature_by(self, decision: Decision) -> dict[str, Any]:
+        method, layer, step, head = decision.evidence
         options = self.options
         open_step = options.step == AUTO and len(method_of(method).steps) > 1
         return {
@@ -405,17 +462,6 @@ class NormAligner(OpenAligner):
             "step": _marked(open_step, step),
             **options.extraction(),
         }
-
-
-def _named(evidence: Evidence) -> dict[str, Any]:
-    """An evidence as options name it."""
-    method, layer, step, head = evidence
-    return {
-        "method": method,
-        "layer": AUTO if layer is None else layer + 1,
-        "head": None if head is None else head + 1,
-        "step": step,
-    }
 
 
 def _marked(auto: bool, value: object) -> str | object:

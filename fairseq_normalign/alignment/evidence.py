@@ -6,6 +6,7 @@ Imports no PyTorch: ``--help`` reads it.
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,14 +14,16 @@ from typing import NamedTuple, Protocol
 
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.attention.extract import MERGES, PIECE_ARGMAX, RULES, check_extract
-from fairseq_normalign.attention.methods import A_FILE, METHODS, method_of
+from fairseq_normalign.attention.methods import A_FILE, METHODS, SHIFT_ATT, method_of
 from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence, Merges
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import layer as layer_number
 from fairseq_normalign.options import option, positive
 
 AUTO = "auto"
-COMBINATIONS = (*MEANS, "learned")
+NONE = "none"
+LEARNED = "learned"
+COMBINATIONS = (AUTO, LEARNED, *MEANS)  # of many evidences
 LINKS = re.compile(r"(?P<reverse>reverse:)?links:(?P<path>.+)")
 OF_FILES = "|".join(name for name, method in METHODS.items() if method.default == A_FILE)
 PARTS = re.compile(
@@ -141,6 +144,36 @@ class AlignOptions:
             "merge": "none" if rule == PIECE_ARGMAX else str(self.merges),
             "extract": rule,
         }
+
+
+def combination_of(
+    combine: str,
+    options: AlignOptions | Namespace,
+    reverse: str | None = None,
+    evidence: Sequence[str] | None = None,
+) -> str:
+    """How evidences are combined, given what else is named; refuses what does not go together.
+
+    ``auto`` stays so where there is something to combine: two models, two steps of one model, or
+    evidences by name.
+    """
+    places = {"--layer": options.layer, "--head": options.head, "--step": options.step}
+    named = [name for name, value in places.items() if value not in (AUTO, None)]
+    both = reverse is not None and options.method != SHIFT_ATT
+    if combine == AUTO:
+        has_views = both or evidence or len(method_of(options.method).steps) > 1
+        combine = NONE if named or options.method == SHIFT_ATT or not has_views else AUTO
+    if combine == NONE and evidence:
+        raise InputError(f"--evidence cannot be used with {(*named, '--combine none')[0]}")
+    if combine == NONE and both:
+        other = (*named, "--combine none")[0]
+        raise InputError(f"{other} aligns by one model; it cannot be used with --reverse-path")
+    if combine != NONE and named:
+        raise InputError(
+            f"--combine {combine} takes all layers and both steps; it cannot be used with "
+            f"{named[0]}: name layers by --evidence"
+        )
+    return combine
 
 
 class LinksFile(NamedTuple):

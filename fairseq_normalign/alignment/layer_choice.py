@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
 
-from fairseq_normalign.alignment.agreement import above_chance, agreement, consistency
 from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
 from fairseq_normalign.attention.soft import SUM_AND_MEAN, Choice, Evidence, Merges, Soft
@@ -16,60 +15,59 @@ from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import MissingSubset
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.binarised import binarised_pairs
-from fairseq_normalign.host.pairs import Pair, PairReader
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import Link
+
+Alignments = Sequence[Set[Link]]  # the links of each sentence pair
 
 SAMPLE = 500  # how many pairs decide
 # Too few to decide on: the validation set is asked instead, if there is one. What is learned on 50
 # pairs of German–English scatters over 2 points of AER, on 100 over 0.7.
 FEW = 100
-LAYER_AND_STEP = "layer and step"
 # Of words that choose each other, above chance. On 50 pairs or more, three pairs of languages gave
 # 0.25 to 0.56 by norms and from 0.15 on by weights; 0.09 at most where the files were swapped,
 # −0.06 where targets were shuffled or a line out of step, and −1 with random weights.
 TRUSTED = 0.12
 
 
-def decisive_pairs(
-    first: list[Pair], reader: PairReader, forcing: TeacherForcing, what: str = LAYER_AND_STEP
-) -> list[Pair]:
+def decisive_samples(
+    models: Sequence[Model],
+    first: Sequence[list[Pair]],
+    what: str = "to choose layer and step well, align",
+) -> Sequence[list[Pair]]:
     """Pairs to decide on: the first ones of the corpus, or if they are few the validation set.
 
-    Args:
-        what: is decided, for messages.
-    """
-    if len(first) >= FEW:
-        return first
-    try:
-        valid = islice(binarised_pairs("valid", reader), SAMPLE)
-    except MissingSubset:
-        warnings.warn(
-            f"{what} are decided on {len(first)} pairs, as there is no validation set, and later "
-            f"pairs are aligned in the same way; on {FEW} or more the choice is surer",
-            stacklevel=2,
-        )
-        return first
-    return [pair for pair in valid if forcing.takes(pair)]
-
-
-def decisive_samples(
-    models: Sequence[Model], first: Sequence[list[Pair]], what: str = LAYER_AND_STEP
-) -> Sequence[list[Pair]]:
-    """Pairs to decide on, the same in both directions if there are two models.
+    With two models it must have the same pairs in both directions.
 
     Args:
         first: the first pairs of the corpus, as each model reads them.
-        what: is decided, for messages.
+        what: is better with more pairs, for the warning.
     """
-    samples = [
-        decisive_pairs(pairs, model.reader, model.forcing, what)
-        for model, pairs in zip(models, first, strict=True)
-    ]
-    forward = [(pair.source.text, pair.target.text) for pair in samples[0]]
-    backward = [(pair.target.text, pair.source.text) for pair in samples[-1]]
-    return samples if len(models) == 1 or forward == backward else first
+    if len(first[0]) >= FEW:
+        return first
+    try:
+        samples = [_validation_set(model) for model in models]
+    except MissingSubset:
+        samples = []
+    turned = [[(pair.target.text, pair.source.text) for pair in pairs] for pairs in samples[1:]]
+    if samples and all(turned_pairs == _texts(samples[0]) for turned_pairs in turned):
+        return samples
+    warnings.warn(
+        f"only {len(first[0])} pairs, and no validation set: {what} {FEW} pairs or more at once",
+        stacklevel=2,
+    )
+    return first
+
+
+def _validation_set(model: Model) -> list[Pair]:
+    valid = islice(binarised_pairs("valid", model.reader), SAMPLE)
+    return [pair for pair in valid if model.forcing.takes(pair)]
+
+
+def _texts(pairs: Sequence[Pair]) -> list[tuple[Sequence[str], Sequence[str]]]:
+    return [(pair.source.text, pair.target.text) for pair in pairs]
 
 
 def warn_of_noise(agreement: float, pairs: int, name: str) -> None:
@@ -164,3 +162,47 @@ class LayerVote:
         """How many words choose each other, those that do so again elsewhere up to twice."""
         mutual = self.mutual[evidence]
         return mutual.total() + consistency(mutual)
+
+
+def agreement(first: Alignments, second: Alignments) -> float:
+    """Dice coefficient of the links of a corpus, 2|A∩B| / (|A| + |B|); 0 if there are none."""
+    shared = 0
+    for links, other_links in zip(first, second, strict=True):
+        shared += len(links & other_links)
+    total = sum(map(len, first)) + sum(map(len, second))
+    return 2 * shared / total if total else 0.0
+
+
+def consistency(linked: Mapping[tuple[str, str], int]) -> float:
+    """How many links repeat: summed over links, the share of its words' links that are the same.
+
+    The share is of the more frequent one of the two words, the link itself left out.
+
+    Args:
+        linked: how often each two words, of source and target, are linked in a corpus.
+    """
+    sources: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
+    for (source, target), count in linked.items():
+        sources[source] += count
+        targets[target] += count
+    shares = (
+        count * (count - 1) / max(sources[source], targets[target])
+        for (source, target), count in linked.items()
+    )
+    return sum(shares)
+
+
+def above_chance(mutual: int, shapes: Iterable[tuple[int, int]]) -> float:
+    """How many more words choose each other than by chance: 0 if no more, 1 if all do.
+
+    In a random matrix (T, S), TS / (T + S − 1) cells are the largest of both row and column.
+
+    Args:
+        mutual: how many words choose each other.
+        shapes: how many target and source words each pair has.
+    """
+    sizes = [shape for shape in shapes if all(shape)]
+    chance = sum(targets * sources / (targets + sources - 1) for targets, sources in sizes)
+    most = sum(map(min, sizes))
+    return (mutual - chance) / (most - chance) if most > chance else 1.0

@@ -116,9 +116,10 @@ class LearnedLinks(NamedTuple):
     @classmethod
     def from_json(cls, contents: dict[str, Any]) -> LearnedLinks:
         """Reads what :meth:`as_json` has made."""
+        weights = np.array(contents["weights"], float)
         return cls(
-            LinkModel(np.array(contents["weights"], float), float(contents["bias"])),
-            np.array(contents["link_weights"], float),
+            LinkModel(weights, float(contents["bias"])),
+            np.array(contents["link_weights"], float).reshape(weights.shape),
             np.array(contents["clue_weights"], float).reshape(len(CLUES)),
             Lexicon.from_json(contents["lexicon"]),
         )
@@ -128,7 +129,6 @@ def learn_links(
     sample: Sequence[Example],
     more: Iterable[Example],
     groups: Sequence[Group],
-    lexicon: Lexicon | None = None,
     count: int | None = None,
 ) -> LearnedLinks:
     """Weights of all evidences and clues, learned on a sample.
@@ -137,7 +137,6 @@ def learn_links(
         sample: what weights are learned on; held in memory.
         more: further pairs that the lexicon is counted in.
         groups: all evidences.
-        lexicon: one that was counted before. The weights are learned as without it.
         count: in how many pairs the lexicon is counted at most.
     """
     informed = _informed(sample, groups)
@@ -147,7 +146,7 @@ def learn_links(
     joint = _fit(sample, voters, _links_of(sample, voters), size)
     if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights)
-        return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), lexicon or Lexicon())
+        return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), Lexicon())
     labels = [_links_of(sample, view) for view in reversed(views)]  # each view's witness
     alone = []
     for view, of_other in zip(views, labels, strict=True):
@@ -160,7 +159,7 @@ def learn_links(
     mean = np.maximum(np.mean(weights, axis=0), 0)  # nothing speaks against a link
     link_weights = np.zeros_like(joint.weights)
     link_weights[others] = mean[len(CLUES) :]
-    return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicon or lexicons[0])
+    return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicons[0])
 
 
 def _informed(sample: Sequence[Example], groups: Sequence[Group]) -> list[Vote]:

@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import DAMAGED_ARCHIVE, whole_file
-
 LEAST = 0.01  # cells below do not count: they would fill the memory and say nothing
-FORMAT = "normalign lexicon 1"
-WORDS: tuple[str, str] = ("utf-8", "surrogatepass")
 SMOOTHING = 2.0  # links that each word is given beforehand, by how frequent the others are
 
 
@@ -87,24 +82,6 @@ class Lexicon:
             np.array(of_targets, dtype=float)[:, None],
         ]
 
-    def write(self, path: str) -> None:
-        """Writes a NumPy archive, whole or not at all."""
-        sources, targets = list(self.sources), list(self.targets)
-        source_places = {word: place for place, word in enumerate(sources)}
-        target_places = {word: place for place, word in enumerate(targets)}
-        arrays: dict[str, Any] = {
-            "format": np.array(FORMAT),
-            "sources": np.frombuffer("\n".join(sources).encode(*WORDS), dtype=np.uint8),
-            "targets": np.frombuffer("\n".join(targets).encode(*WORDS), dtype=np.uint8),
-            "source": np.array([source_places[s] for s, _ in self.links], dtype=np.int32),
-            "target": np.array([target_places[t] for _, t in self.links], dtype=np.int32),
-            "count": np.array(list(self.links.values())),
-            "pair": np.array(list(self.pairs), dtype=np.uint64),
-            "times": np.array(list(self.pairs.values()), dtype=np.int64),
-        }
-        with whole_file(path, binary=True) as file:
-            np.savez_compressed(file, **arrays)
-
     def as_json(self) -> dict[str, Any]:
         """The counts; sums of them are taken anew, in the same order, when they are read."""
         links = [[source, target, count] for (source, target), count in self.links.items()]
@@ -115,36 +92,11 @@ class Lexicon:
         """Reads what :meth:`as_json` has made."""
         lexicon = cls()
         for source, target, count in contents["links"]:
+            if not count > 0:
+                raise ValueError("a link that was not counted")
             lexicon._count(source, target, count)
         for pair, times in contents["pairs"]:
             lexicon.pairs[pair] += times
-        return lexicon
-
-    @classmethod
-    def read(cls, path: str) -> Lexicon:
-        """Reads what :meth:`write` wrote. Nothing in the file is run."""
-        lexicon = cls()
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            sources, targets = (
-                arrays[side].tobytes().decode(*WORDS).split("\n") for side in ("sources", "targets")
-            )
-            links = [arrays[name].tolist() for name in ("source", "target", "count")]
-            for source, target, count in zip(*links, strict=True):
-                lexicon._count(sources[source], targets[target], float(count))
-            times = zip(arrays["pair"].tolist(), arrays["times"].tolist(), strict=True)
-            lexicon.pairs.update(dict(times))
-            is_lexicon = str(arrays["format"]) == FORMAT
-            sound = is_lexicon and np.isfinite(lexicon.total) and min(links[2], default=0) >= 0
-        except FileNotFoundError:
-            raise
-        except (*DAMAGED_ARCHIVE, LookupError):
-            sound = False
-        if not sound:
-            raise InputError(
-                f"{path}: is not a lexicon; expected a file that --lexicon has written"
-            )
         return lexicon
 
 

@@ -76,7 +76,7 @@ class MethodErrors:
         likely = places[self.methods[0]]  # whose links should not look absurd
         links = []
         for (soft,) in aligner.evidences_many(pairs[:CHECKED], [likely]):
-            links.append(set(aligner.links_of(soft, likely.method)))
+            links.append(set(aligner.links(soft, likely.method)))
         refuse = self.refuse_misread
         advice = warn_of_misread_gold(links, golds[:CHECKED], self.gold, refuse=refuse)
         costs: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class MethodErrors:
         for softs, gold in zip(of_pairs, golds, strict=True):
             row = []
             for evidence, soft in zip(evidences, softs, strict=True):
-                row.append(count(set(aligner.links_of(soft, evidence.method)), gold))
+                row.append(count(set(aligner.links(soft, evidence.method)), gold))
             rows.append(row)
         return Partial({"counts.rows": np.array(rows, dtype=np.int32)}, notes=notes)
 

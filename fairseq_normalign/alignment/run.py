@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
+from fairseq_normalign.alignment.decision import Decision, read_learned
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
@@ -19,7 +18,6 @@ from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk, Partial, digest
 from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.folder import DAMAGE
-from fairseq_normalign.strict_json import parse_json
 from fairseq_normalign.text.link_formats import WRITERS, AlignedPair
 
 
@@ -29,16 +27,23 @@ class Aligning:
     Args:
         aligner: may leave something open.
         reader: turns chunks into what the aligner takes.
+        learned: the aligner with what a learned file keeps, if there is one.
     """
 
-    def __init__(self, aligner: OpenAligner, reader: ChunkReader):
-        self.aligner, self.reader = aligner, reader
+    def __init__(
+        self, aligner: OpenAligner, reader: ChunkReader, learned: DecidedAligner | None = None
+    ):
+        self.aligner, self.reader, self.learned = aligner, reader, learned
         self._decided: tuple[Any, DecidedAligner] | None = None
 
     def decided(self, prepared: Mapping[str, Any]) -> DecidedAligner:
         """The aligner that leaves nothing open; made once, as a lexicon may be large."""
         if self._decided is None or self._decided[0] is not prepared:
-            self._decided = prepared, decided_by(self.aligner, prepared, "the run")
+            try:
+                decided = self.aligner.by(Decision.from_json(prepared["decision"]))
+            except DAMAGE as error:
+                raise InputError(f"the run is damaged: {error}; start again by --restart") from None
+            self._decided = prepared, decided
         return self._decided[1]
 
 
@@ -50,7 +55,6 @@ class Links:
         index: of the first word.
         confidence: whether each link is followed by its share.
         format: of the lines, a name in ``text.link_formats``.
-        decision: a file with what another run has decided, if it is there.
         signed: what the signature tells beside the aligner's choices.
     """
 
@@ -64,23 +68,19 @@ class Links:
         index: int = 0,
         confidence: bool = False,
         format: str = "pharaoh",
-        decision: str | None = None,
         signed: Mapping[str, Any] | None = None,
     ):
         self.first_pairs, self.format = sample, format
-        self.index, self.confidence, self.decision = index, confidence, decision
-        self.signed = dict(signed or {})
+        self.index, self.confidence, self.signed = index, confidence, dict(signed or {})
 
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
         too_long = TooLong()
-        if self.decision is not None and Path(self.decision).exists():
-            decided = decided_by(models.aligner, _stored(self.decision), self.decision)
-        else:
+        decided = models.learned
+        if decided is None:
             decided, _ = models.aligner.decide_on(*models.reader.streams(first, too_long))
         return {
-            "decision": models.aligner.as_json(decided.decision),
+            "decision": decided.decision.as_json(),
             "signature": {**decided.signature(), **self.signed},
-            "agreement": decided.agreement,
             "policy": models.reader.too_long if too_long.count else None,  # for the long ones
         }
 
@@ -108,47 +108,21 @@ def shares_of_all(aligner: DecidedAligner, soft: Soft) -> np.ndarray:
     return np.reshape(aligner.confidences(soft, cells), (targets, sources))
 
 
-def keep_decision(path: str | None, prepared: Mapping[str, Any], models: Aligning) -> None:
-    """Writes what was decided to a file; one that is there must say the same.
-
-    Refuses to go on with a run that was decided with another policy for long pairs.
-    """
-    policy, own = prepared["policy"], models.reader.too_long
-    if policy not in (None, own):
+def check_policy(prepared: Mapping[str, Any], policy: str) -> None:
+    """Refuses to go on with a run that was decided with another policy for long pairs."""
+    if prepared["policy"] not in (None, policy):
         raise InputError(
-            f"this run was decided with --too-long {policy}, and this command is with "
-            f"--too-long {own}; use the same, or --restart"
-        )
-    if path is None:
-        return
-    text = json.dumps({"decision": prepared["decision"]}, indent=1, allow_nan=False)
-    with contextlib.suppress(FileExistsError):  # another run, or shard, has it, too
-        new_file(real_path(path), text)
-    aligner = models.aligner
-    stored = decided_by(aligner, _stored(path), path)
-    if digest(aligner.as_json(stored.decision)) != digest(prepared["decision"]):
-        raise InputError(
-            f"{path}: differs from what this run has decided when it was begun; expected the same "
-            "command, or --restart"
+            f"this run was started with --too-long {prepared['policy']}; use the same, or --restart"
         )
 
 
-def _stored(path: str) -> Any:
-    """JSON in a file; None if there is none."""
-    try:
-        return parse_json(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def decided_by(aligner: OpenAligner, contents: Any, where: str) -> DecidedAligner:
-    """The aligner with a decision that was stored."""
-    try:
-        return DecidedAligner(aligner, aligner.from_json(contents["decision"]))
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    except DAMAGE:
+def keep_learned(path: str, decided: DecidedAligner) -> None:
+    """Writes what was decided or learned to a file; one that is there must say the same."""
+    with contextlib.suppress(FileExistsError):  # another run, or shard, has made it
+        new_file(real_path(path), decided.learned().text())
+    stored = read_learned(path).decision
+    if digest(stored.as_json()) != digest(decided.decision.as_json()):
         raise InputError(
-            f"{where}: is not what such a run decides; expected a file that --decision has written "
-            "with the same models and method"
-        ) from None
+            f"{path}: differs from what this run has learned when it was started; use another "
+            "file, or --restart"
+        )

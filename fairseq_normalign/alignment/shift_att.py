@@ -11,20 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.agreement import Alignments, agreement
 from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
-from fairseq_normalign.alignment.evidence import every_evidence
-from fairseq_normalign.alignment.layer_choice import decisive_samples
+from fairseq_normalign.alignment.combined import check_directions, check_same_sentences
+from fairseq_normalign.alignment.decision import Decision
+from fairseq_normalign.alignment.evidence import NONE, Weighted, every_evidence
+from fairseq_normalign.alignment.layer_choice import Alignments, agreement, decisive_samples
 from fairseq_normalign.alignment.symmetrize import symmetrize
-from fairseq_normalign.alignment.two_models import check_directions, check_same_sentences
 from fairseq_normalign.attention.methods import SHIFT_ATT
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.text.links import Link
 
-Evidences = Sequence[Evidence]  # of the model, and of the reverse model
-NAMES = ("forward", "backward")
 HEURISTIC, VARIANT = "grow-diag", "lilt"  # of the published code
 
 
@@ -32,7 +30,7 @@ class ShiftAttAligner(OpenAligner):
     """Aligns words by Shift-Att of two models of opposite directions, symmetrised.
 
     The layers are those whose links agree most, one of each model: no gold is needed. What is
-    decided on the first pairs stays so. A decision is an ``Evidence`` of each model.
+    decided on the first pairs stays so.
 
     Args:
         forward: an aligner of the model that translates source to target, by ``shift-att``.
@@ -41,12 +39,13 @@ class ShiftAttAligner(OpenAligner):
 
     def __init__(self, forward: NormAligner, backward: NormAligner):
         self.aligners = [forward, backward]
+        self.forcing, self.reader = forward.forcing, forward.reader
         for aligner in self.aligners:
             if aligner.options.method != SHIFT_ATT:
                 raise InputError(f"method {aligner.options.method}; expected {SHIFT_ATT}")
         check_directions(self.aligners)
-        named = forward.evidence, backward.evidence
-        self.remembered = None if None in named else named
+        if forward.evidence and backward.evidence:
+            self.remembered = _decision(forward.evidence.layer, backward.evidence.layer)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aligners})"
@@ -55,25 +54,17 @@ class ShiftAttAligner(OpenAligner):
     def models(self) -> Sequence[NormAligner]:
         return self.aligners
 
-    def decision_on(self, first: Sequence[list[Pair]]) -> tuple[Evidences, None]:
+    def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
         samples = decisive_samples(self.aligners, first)
         forward, backward = map(_links_by_layer, self.aligners, samples)
         swapped = {}
         for layer, alignments in backward.items():
             swapped[layer] = [_swapped(links) for links in alignments]
-        layers = agreeing_layers(forward, swapped)
-        return [Evidence(SHIFT_ATT, layer, "input") for layer in layers], None
-
-    def as_json(self, decision: Evidences) -> dict[str, Any]:
-        return {name: place._asdict() for name, place in zip(NAMES, decision, strict=True)}
-
-    def from_json(self, contents: Mapping[str, Any]) -> Evidences:
-        both = zip(self.aligners, NAMES, strict=True)
-        return [aligner.from_json(contents[name]) for aligner, name in both]
+        return _decision(*agreeing_layers(forward, swapped), pairs=len(samples[0]))
 
     def run_by(
         self,
-        decision: Evidences,
+        decision: Decision,
         streams: Sequence[Iterable[Pair]],
         progress: Progress | None,
     ) -> Iterator[Soft]:
@@ -83,8 +74,9 @@ class ShiftAttAligner(OpenAligner):
         """
         forward, backward = self.aligners
         pairs, again = tee(streams[0])
-        of_forward = forward.evidences_many(again, decision[:1])
-        of_backward = backward.evidences_many(streams[1], decision[1:], progress=progress)
+        place, of_reverse = (weighted.evidence for weighted in decision.evidences)
+        of_forward = forward.evidences_many(again, [place])
+        of_backward = backward.evidences_many(streams[1], [of_reverse], progress=progress)
         for pair, (soft,), (reverse,) in zip(pairs, of_forward, of_backward, strict=True):
             check_same_sentences([soft.words, reverse.words.T], pair.where)
             yield self._symmetrized(soft, reverse)
@@ -101,7 +93,7 @@ class ShiftAttAligner(OpenAligner):
             linked[target, source] = max(shares[target, source], np.finfo(shares.dtype).tiny)
         return Soft(linked, np.zeros(len(linked), linked.dtype))
 
-    def links(self, soft: Soft) -> list[Link]:
+    def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
         targets, sources = np.nonzero(soft.words)
         return list(zip(sources.tolist(), targets.tolist(), strict=True))
 
@@ -109,13 +101,19 @@ class ShiftAttAligner(OpenAligner):
         """For each link the mean of the shares that the two words have of each other."""
         return [float(soft.words[target, source]) for source, target in links]
 
-    def signature_by(self, decision: Evidences) -> dict[str, Any]:
-        forward, backward = map(NormAligner.signature_by, self.aligners, decision)
+    def signature_by(self, decision: Decision) -> dict[str, Any]:
+        of_each = [decision._replace(evidences=[weighted]) for weighted in decision.evidences]
+        forward, backward = map(NormAligner.signature_by, self.aligners, of_each)
         return {
             **forward,
             "reverse-layer": backward["layer"],
             "symmetrize": f"{HEURISTIC}:{VARIANT}",
         }
+
+
+def _decision(layer: int | None, of_reverse: int | None, *, pairs: int = 0) -> Decision:
+    places = [Evidence(SHIFT_ATT, number, "input") for number in (layer, of_reverse)]
+    return Decision(NONE, [Weighted(places[0]), Weighted(places[1], reverse=True)], pairs=pairs)
 
 
 def agreeing_layers(

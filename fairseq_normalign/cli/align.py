@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_normalign.alignment.evidence import (
+    AUTO,
     COMBINATIONS,
     FORM,
+    LEARNED,
+    NONE,
     AlignOptions,
+    combination_of,
     parse_evidences,
 )
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
-from fairseq_normalign.attention.methods import SHIFT_ATT
+from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.cli import checks, methods, options
 from fairseq_normalign.cli.align_run import finish, link_files, tasks
 from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
@@ -44,9 +48,10 @@ def add_combination_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("combination", "many evidences, of one model or of two")
     group.add_argument(
         "--combine",
-        choices=COMBINATIONS,
-        help="combine both steps (and directions): see docs/align.md (default: learned with "
-        "--reverse-path or links of other aligners, else none)",
+        choices=(*COMBINATIONS, NONE),
+        default=AUTO,
+        help="how layers, steps and models are combined. auto: learned on 100 pairs or more, else "
+        "product; none: one layer and step, as with --layer, --head or --step",
     )
     options.add_reverse_options(group, "for --combine and for --method shift-att")
     group.add_argument(
@@ -59,17 +64,16 @@ def add_combination_options(parser: ArgumentParser) -> None:
         help="how many of the first pairs the lexicon of learned is counted in (default: 2000)",
     )
     group.add_argument(
-        "--lexicon",
+        "--learned",
         metavar="FILE",
-        help="use the lexicon in this file; if there is no such file, keep the lexicon there",
+        help="use the layers, weights and lexicon of this file; if it does not exist, write it",
     )
-    group = parser.add_argument_group("decision")
-    group.add_argument(
-        "--decision",
-        metavar="FILE",
-        help="layer, step or learned weights of another run; if there is no such file, what is "
-        "decided on the first pairs is kept there",
-    )
+    for old in ("--decision", "--lexicon"):
+        group.add_argument(old, type=_replaced, help=SUPPRESS)
+
+
+def _replaced(path: str) -> str:
+    raise ArgumentTypeError(f"use --learned {path}, which keeps all that is learned in one file")
 
 
 def add_output_options(parser: ArgumentParser) -> None:
@@ -110,13 +114,12 @@ def check(args: Namespace) -> None:
     if args.output:
         check_signed_output(args)
     check_extract(args.extract or "argmax")
-    args.combine = args.combine or default_combination(args)
+    checks.check_methods(args, args.method)
     check_combination(args)
-    check_kept(args)
+    check_learned(args)
     if args.index is None:
         args.index = int(args.format in FROM_1)
     args.confidence = args.confidence or args.format in WITH_SHARES
-    checks.check_methods(args, args.method)
     if args.user_dir is None:  # another plugin may have methods of its own
         parse_evidences(args.evidence or [])
 
@@ -130,39 +133,31 @@ def check_signed_output(args: Namespace) -> None:
 
 
 def check_combination(args: Namespace) -> None:
-    if args.combine is None:
-        checks.requires(args, "combine", "evidence")
-    elif args.given & {"layer", "step", "head"}:
-        raise InputError(
-            "--combine takes both steps; name layers with --evidence, not --layer, --head or --step"
-        )
-    else:
+    """Settles how evidences are combined; refuses what does not go together."""
+    if args.user_dir is None or args.method in METHODS:  # another plugin may have methods
+        args.combine = combination_of(args.combine, args, args.reverse_path, args.evidence)
+    if args.combine != NONE:
         extractor(args.extract or "relative")  # a combination has no pieces
-    if args.combine != "learned" and args.given & {"learn_pairs", "lexicon"}:
-        raise InputError("--learn-pairs and --lexicon need --combine learned")
+    if args.learn_pairs and args.combine not in (AUTO, LEARNED):
+        raise InputError("--learn-pairs needs --combine learned")
     for file in link_files(args):
         if not Path(file.path).is_file():
             raise InputError(f"links:{file.path}: no such file")
 
 
-def check_kept(args: Namespace) -> None:
-    """Refuses a place where a lexicon or decision cannot be kept, before anything is learned."""
-    for path in filter(None, (args.lexicon, args.decision)):
-        if is_stream(path):
-            raise InputError(f"{path}: expected a file")
-        if args.output:
-            checks.check_output(args.output, path)
-        if not Path(path).is_file():
-            checks.check_output(path, *checks.inputs_of(args))
-            if args.output and path in (args.output, f"{args.output}.json"):
-                raise InputError(f"{path}: is named for two outputs; expected a name for each")
-
-
-def default_combination(args: Namespace) -> str | None:
-    """Two models, or a model and links of other aligners, are combined."""
-    if args.method == SHIFT_ATT or not (args.reverse_path or link_files(args)):
-        return None
-    return "learned"
+def check_learned(args: Namespace) -> None:
+    """Refuses a place where nothing can be kept, before anything is learned."""
+    if args.learned is None:
+        return
+    checks.excludes(args, "learned", "layer", "step", "head")
+    if is_stream(args.learned):
+        raise InputError(f"--learned {args.learned}: not a file")
+    if args.output:
+        checks.check_output(args.output, args.learned)
+    if not Path(args.learned).is_file():
+        checks.check_output(args.learned, *checks.inputs_of(args))
+        if args.output and args.learned in (args.output, f"{args.output}.json"):
+            raise InputError(f"{args.learned}: named for two outputs; use another name")
 
 
 parse_links = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_normalign.alignment.evidence import LINKS, AlignOptions, LinksFile, parse_evidences
-from fairseq_normalign.alignment.lexicon import Lexicon
+from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.runs import Task
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import Busy
-from fairseq_normalign.options import read_options
 from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
@@ -35,15 +31,18 @@ if TYPE_CHECKING:
 
 def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The alignment of a corpus by the models that the options name."""
-    from fairseq_normalign.alignment.run import Links, keep_decision
+    from fairseq_normalign.alignment.loading import load_aligner
+    from fairseq_normalign.alignment.run import Links, check_policy, keep_learned
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
 
     (args,) = options_of_each(args)
     aligner = load_aligner(args)
+    is_learned = args.learned is not None and Path(args.learned).exists()
+    learned = aligner.load_learned(args.learned) if is_learned else None
     links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
     corpus = raw_corpus(args, aligner.models, links)
-    models = aligning(args, aligner, corpus.kind)
+    models = aligning(args, aligner, corpus.kind, learned)
     first = list(islice(corpus.items, EXAMINED_PAIRS))
     check_not_empty(len(first), corpus.names[0])
     models.reader.examine(first)
@@ -52,16 +51,17 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         index=args.index,
         confidence=args.confidence,
         format=args.format,
-        decision=args.decision,
         # The last digit of a confidence may depend on the size of batches.
         signed={"batch": args.max_tokens} if args.confidence else {},
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
-    agreement = job.prepared["agreement"]
-    if agreement is not None and not is_quiet():
-        shell.say(f"agreement of source and target words: {agreement:.2f} (chance 0, all 1)")
-    keep_decision(args.decision, job.prepared, models)
-    keep_lexicon(args.lexicon, models.decided(job.prepared))
+    check_policy(job.prepared, args.too_long)
+    decided = models.decided(job.prepared)
+    if args.learned is not None:
+        keep_learned(args.learned, decided)
+    if decided.decision.pairs and not is_quiet():
+        where = f"{args.learned}: " if is_learned else ""
+        shell.say(where + decided.decision.summary())
     notes = Notes(models.reader, corpus.names)
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 
@@ -69,18 +69,22 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
 def load_aligning(args: Namespace, kind: str, place: Place) -> Aligning:
     """The models in another process."""
     from fairseq_normalign import plugin  # noqa: F401  (registers)
+    from fairseq_normalign.alignment.loading import load_aligner
     from fairseq_normalign.host.options import take_place
 
     take_place(args, place)
     return aligning(args, load_aligner(args), kind)
 
 
-def aligning(args: Namespace, aligner: OpenAligner, kind: str) -> Aligning:
+def aligning(
+    args: Namespace, aligner: OpenAligner, kind: str, learned: DecidedAligner | None = None
+) -> Aligning:
     from fairseq_normalign.alignment.run import Aligning
     from fairseq_normalign.host.raw_corpus import ChunkReader
 
     links = len(link_files(args))
-    return Aligning(aligner, ChunkReader(aligner.models, kind, too_long=args.too_long, links=links))
+    reader = ChunkReader(aligner.models, kind, too_long=args.too_long, links=links)
+    return Aligning(aligner, reader, learned)
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:
@@ -112,51 +116,7 @@ def _refuse_several(policies: Mapping[str, str]) -> None:
         )
 
 
-def load_aligner(args: Namespace) -> OpenAligner:
-    """The aligner that the options describe."""
-    from fairseq_normalign.alignment.aligner import NormAligner
-    from fairseq_normalign.alignment.combined import LEARN_PAIRS, CombinedAligner
-    from fairseq_normalign.alignment.shift_att import ShiftAttAligner
-    from fairseq_normalign.host.options import load
-
-    align_options = align_options_of(args)
-    forward = NormAligner(*load(args), align_options)
-    backward = None
-    if args.reverse_path:
-        backward = NormAligner(*load(args, reverse=True), align_options)
-    if args.combine is None:
-        return forward if backward is None else ShiftAttAligner(forward, backward)
-    evidences, files = parse_evidences(args.evidence or [])
-    known = args.lexicon if args.lexicon and Path(args.lexicon).exists() else None
-    return CombinedAligner(
-        forward,
-        backward,
-        combine=args.combine,
-        evidences=evidences or None,
-        extract=args.extract,
-        links=len(files),
-        learn_pairs=args.learn_pairs or LEARN_PAIRS,
-        lexicon=Lexicon.read(known) if known else None,
-    )
-
-
-def align_options_of(args: Namespace) -> AlignOptions:
-    return read_options(AlignOptions, args, batch_tokens=args.max_tokens)
-
-
 def link_files(args: Namespace) -> list[LinksFile]:
     """The files of other aligners' links among the evidences."""
     texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]
-
-
-def keep_lexicon(path: str | None, aligner: DecidedAligner) -> None:
-    """Writes what a combined aligner has counted, if it is to be kept and is not yet."""
-    if path is None or Path(path).exists():
-        return
-    lexicon = aligner.decision.model.lexicon  # --lexicon needs --combine learned
-    if not lexicon.pairs:
-        warnings.warn(f"{path}: not written, as no lexicon is used here", stacklevel=2)
-        return
-    with suppress(Busy):  # another shard keeps it
-        lexicon.write(path)

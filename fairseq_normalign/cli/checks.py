@@ -14,6 +14,7 @@ from pathlib import Path
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, refuse_overwriting
+from fairseq_normalign.options import flag
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -29,11 +30,6 @@ TEXTS = ("source_file", "target_file", "hypotheses")
 CHECKPOINTS = ("path", "reverse_path", "scratch")
 DATA_FILES = ("dict.*", "*.bin", "*.idx")
 OUTPUTS = ("output", "plot", "plot_words")
-
-
-def flag(name: str) -> str:
-    """An option as users write it."""
-    return f"--{name.replace('_', '-')}"
 
 
 def requires(args: Namespace, needed: str, *names: str, value: str = "") -> None:

@@ -50,10 +50,6 @@ def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None
     from fairseq_normalign.host.trust import stored_languages
 
     path = args.path[0] if isinstance(args.path, list) else args.path
-    if args.data is None:
-        raise InputError(
-            f"{path}: no dictionaries (dict.*.txt) beside it; name their folder by --data DIR"
-        )
     complete_options(args, defaults)
     if args.found and not is_quiet():
         languages = [language or "?" for language in stored_languages(path).values()]

@@ -19,7 +19,7 @@ from fairseq_normalign.cli.checks import check_files
 from fairseq_normalign.cli.model import place_model
 from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.model_files import kind_of_codes
+from fairseq_normalign.model_argument import bpe_of_files
 from fairseq_normalign.options import from_0 as from_0
 from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
@@ -93,17 +93,6 @@ def model_command(
         return args
 
     return parse_args
-
-
-def bpe_of_files(args: Namespace) -> str | None:
-    """The BPE whose files the options name."""
-    files = {name: value for name, value in vars(args).items() if value}
-    if any(name.endswith("sentencepiece_model") for name in files):
-        return "sentencepiece"
-    codes = [value for name, value in files.items() if name.endswith("bpe_codes")]
-    if codes and Path(codes[0]).is_file():
-        return kind_of_codes(codes[0])
-    return "bert" if "bpe_vocab_file" in files else None
 
 
 def _check(args: Namespace, parser: CommandParser, check: Check) -> None:

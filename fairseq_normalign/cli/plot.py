@@ -124,7 +124,7 @@ def main(args: Namespace) -> None:
         title += "; framed: gold, solid if sure, dotted if possible"
     rows = []
     for method in args.method:
-        places = evidences_of(method, layers, decided.decision)
+        places = evidences_of(method, layers, decided.decision.evidence)
         rows.append(panels_of(aligner, pair, places, of_gold, framed=bool(layers)))
     panels = rows if layers else [list(chain(*rows))]
     sentences = Sentences(source, target, *titles)

@@ -170,7 +170,7 @@ def browsed(
             for evidence, soft in zip(evidences, softs, strict=True):
                 null = aligner.options.null and method_of(evidence.method).eos
                 shares.append(shares_of(soft, null=null))
-                links.append(aligner.links_of(soft, evidence.method))
+                links.append(aligner.links(soft, evidence.method))
             size += system.add(text, shares, links)
             progress.update()
             if size > budget:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # what became of long pairs by the notes of chunks that had any.
 NOT_COMPARED = {
     *("too_long", "workers", "engine", "ray_address", "num_shards", "shard_id", "restart", "quiet"),
-    *("output", "lexicon", "decision", "fairseq_argv", "found", *checks.TEXTS),
+    *("output", "learned", "fairseq_argv", "found", *checks.TEXTS),
     "cpu",  # the device is compared
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages

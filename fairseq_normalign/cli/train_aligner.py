@@ -72,7 +72,7 @@ parse_args = options.model_command("train-aligner", DESCRIPTION, EXAMPLE, add_op
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
-    from fairseq_normalign.alignment.two_models import check_directions
+    from fairseq_normalign.alignment.combined import check_directions
     from fairseq_normalign.attention.trained_head import write_aligner
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import load

@@ -82,7 +82,7 @@ class ErrorRates(HeadMeasure):
                 golds.append(gold)
         options = AlignOptions(method=self.options.method, batch_tokens=self.options.max_tokens)
         aligner = NormAligner(models.forcing, models.reader, options)
-        decided = DecidedAligner(aligner, *aligner.decision_by(aligner.choice(pairs)))
+        decided = DecidedAligner(aligner, aligner.decision_by(pairs))
         warn_of_misread_gold(list(map(set, decided.links_many(pairs))), golds, file)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:

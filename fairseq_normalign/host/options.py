@@ -43,6 +43,10 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
 
     Options of the task, BPE and tokeniser join when these are chosen, as in fairseq-generate.
     """
+    if args.data is None:
+        raise InputError(
+            "no dictionaries (dict.*.txt) beside the checkpoint; name their folder by --data DIR"
+        )
     accept_own_user_dir(args.fairseq_argv)
     parser = options.get_generation_parser()
     parser.error = _refuse

@@ -70,7 +70,7 @@ class AligningGenerator(PatientGenerator):
                 rows = aligner.shares(soft)
                 hypothesis["alignment"] = [[f"{share:.6f}" for share in row] for row in rows]
             else:
-                hypothesis["alignment"] = aligner.links(soft)
+                hypothesis["alignment"] = self.decided.links(soft)
         return finalized
 
     def _new_aligner(self) -> NormAligner:

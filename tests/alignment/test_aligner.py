@@ -4,7 +4,7 @@ from itertools import product
 import pytest
 
 from fairseq_normalign import CombinedAligner, NormAligner
-from fairseq_normalign.alignment.agreement import agreement
+from fairseq_normalign.alignment.layer_choice import agreement
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -119,7 +119,7 @@ def test_auto_takes_the_most_mutual_layer_and_the_one_that_agrees_with_it():
     agreeing = max(
         (1, 2), key=lambda candidate: agreement(links[step, layer], links[other, candidate])
     )
-    with pytest.warns(UserWarning, match="decided on 3 pairs, as there is no validation set"):
+    with pytest.warns(UserWarning, match="only 3 pairs, and no validation set"):
         aligned = list(aligner(layer="auto", step="auto").align_many(PAIRS))
     assert list(map(set, aligned)) == links[step, layer]
     with pytest.warns(UserWarning):

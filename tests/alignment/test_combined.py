@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 
-from fairseq_normalign.alignment.aligner import DecidedAligner, NormAligner
+from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.combined import CombinedAligner
 from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
@@ -14,7 +14,7 @@ from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* are decided on", "ignore:.*by chance")
+pytestmark = pytest.mark.filterwarnings("ignore:only .* pairs", "ignore:.*by chance")
 PAIRS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9"), ("w2 w4 w6 w8", "w1 w3 w5 w7"), ("", "w1")]
 
 
@@ -67,7 +67,7 @@ def test_evidences_in_any_order():
 def test_learned_takes_every_head_and_gives_probabilities(directions):
     combined = CombinedAligner(*[aligner(), backward()][:directions])
     decided = combined.decide(PAIRS)
-    evidences, learned = decided.decision
+    _, evidences, learned, *_ = decided.decision
     assert len(evidences) == directions * 2 * 5 * 2  # layers × (whole, heads) × steps
     assert learned.evidences.weights.shape == (len(evidences),)
     links = list(decided.align_many(PAIRS))
@@ -119,7 +119,7 @@ def test_specs(text, evidence, reverse, weight):
     [
         (
             {"combine": "sum"},
-            "unknown combination 'sum'; expected one of: product, harmonic, mean, learned",
+            "unknown combination 'sum'; expected one of: auto, learned, product, harmonic, mean",
         ),
         ({"extract": "most"}, "unknown extract 'most'"),
         (
@@ -173,12 +173,12 @@ def test_models_that_read_different_sentences():
 
 def test_one_pair_decides_for_all_that_follow_unless_others_have():
     combined = CombinedAligner(aligner(), combine="learned")
-    told = "weights are decided on 1 pairs, .* later pairs are aligned in the same way; on 100"
-    with pytest.warns(UserWarning, match=told):
+    message = "only 1 pairs, and no validation set: to learn weights well, align 100 pairs or more"
+    with pytest.warns(UserWarning, match=message):
         combined.align(*PAIRS[0])
     decided = CombinedAligner(aligner()).decide(MANY)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".* are decided on")
+        warnings.filterwarnings("error", message="only .* pairs")
         assert decided.align(*MANY[0]) == next(decided.align_many(MANY))
 
 
@@ -220,11 +220,90 @@ def test_links_that_do_not_fit(links, message):
         list(combined.align_many(MANY, links))
 
 
-@pytest.mark.parametrize("combine", ["product", "learned"])
-def test_a_decision_as_json_is_the_same_decision(combine):
-    combined = CombinedAligner(aligner(), backward(), combine=combine)
-    decided = combined.decide(MANY)
-    contents = json.loads(json.dumps(combined.as_json(decided.decision)))
-    again = DecidedAligner(combined, combined.from_json(contents))
-    assert list(again.align_many(MANY)) == list(decided.align_many(MANY))
+def test_auto_learns_weights_where_there_are_pairs_enough():
+    learned = CombinedAligner(aligner(), combine="learned").decide(MANY)
+    auto = CombinedAligner(aligner(), combine="auto")
+    assert auto.decide(MANY).signature() == learned.signature()
+    message = "only 99 pairs, .*: aligned by the product of the layers that look best; to learn wei"
+    with pytest.warns(UserWarning, match=message):
+        few = auto.decide(MANY[:99])
+    product = CombinedAligner(aligner(), combine="product").decide(MANY[:99])
+    assert few.signature() == product.signature()
+    assert list(few.align_many(MANY)) == list(product.align_many(MANY))
+
+
+KINDS = {
+    "one layer": lambda **options: aligner(),
+    "product": lambda **options: CombinedAligner(aligner(), backward(), combine="product"),
+    "learned": lambda **options: CombinedAligner(aligner(), backward(), **options),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_learned_file_gives_the_same_links(kind, tmp_path):
+    path = tmp_path / "learned"
+    decided = KINDS[kind]().decide(MANY)
+    decided.save(path)
+    again = KINDS[kind]().load_learned(path)
+    assert again.align(*MANY[3]) == list(decided.align_many(MANY))[3]
     assert again.signature() == decided.signature()
+    assert again.agreement == decided.agreement
+    again.save(tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+
+
+def test_a_learned_file_that_does_not_fit(tmp_path):
+    path = tmp_path / "learned"
+    KINDS["learned"]().decide(MANY).save(path)
+    others = {
+        "learned: learned with other models; name another file": aligner(),
+        "learned: combination learned, not product": KINDS["product"](),
+        "learned: learned with 0 files of other": KINDS["learned"](links=1),
+        "learned: learned with eos null, but the options give skip": CombinedAligner(
+            aligner(eos="skip"), backward(eos="skip")
+        ),
+    }
+    for message, other in others.items():
+        with pytest.raises(InputError, match=message):
+            other.load_learned(path)
+    KINDS["learned"](extract="relative:0.8").load_learned(path)  # links may be taken in other ways
+
+
+def without(contents, *names):
+    """JSON with something in it replaced: the last name is the new value."""
+    *path, name, value = names
+    changed = json.loads(json.dumps(contents))
+    inner = changed
+    for step in path:
+        inner = inner[step]
+    inner[name] = value
+    return json.dumps(changed)
+
+
+def test_a_damaged_learned_file(tmp_path):
+    path = tmp_path / "learned"
+    KINDS["learned"]().decide(MANY).save(path)
+    contents = json.loads(path.read_text())
+    in_model = ("decision", "model")
+    damaged = [
+        "",
+        "{}",
+        path.read_text()[:300],
+        without(contents, "version", 2),
+        without(contents, "decision", "evidences", []),
+        without(contents, "decision", "evidences", 0, ["norms", 0]),
+        without(contents, "decision", "evidences", 0, ["norms", "x", "input", None, False, 1]),
+        without(contents, "decision", "combine", "product"),
+        without(contents, *in_model, "weights", [1.0]),
+        without(contents, *in_model, "clue_weights", [1.0]),
+        without(contents, *in_model, "lexicon", "links", [["a", "b", -1]]),
+    ]
+    for text in damaged:
+        path.write_text(text)
+        with pytest.raises(InputError, match="damaged"):
+            KINDS["learned"]().load_learned(path)
+    path.write_text(without(contents, "decision", "evidences", 0, 1, 8))
+    with pytest.raises(InputError, match="learned: layer 9: the model has layers 1 to 2"):
+        KINDS["learned"]().load_learned(path)
+    with pytest.raises(InputError, match="no such file; normalign align … --learned"):
+        KINDS["learned"]().load_learned(tmp_path / "none")

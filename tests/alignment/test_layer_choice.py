@@ -10,9 +10,13 @@ from fairseq_normalign.alignment.combined import CombinedAligner
 from fairseq_normalign.alignment.layer_choice import (
     FEW,
     LayerVote,
+    above_chance,
+    agreement,
     choose_layers,
-    decisive_pairs,
+    consistency,
+    decisive_samples,
 )
+from fairseq_normalign.attention.extract import mutual_argmax
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.files import read_lines
 from fairseq_normalign.host.checkpoint import load_single
@@ -34,10 +38,10 @@ def pairs(task):
 
 
 def test_enough_pairs_decide_by_themselves(task, pairs):
-    forcing = TeacherForcing(build_model(task=task), task)
-    assert decisive_pairs(pairs, PairReader(task), forcing) is pairs
-    with pytest.warns(UserWarning, match=f"decided on {FEW - 1} pairs, as there is no validation"):
-        decisive_pairs(pairs[1:], PairReader(task), forcing)
+    model = NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task))
+    assert decisive_samples([model], [pairs])[0] is pairs
+    with pytest.warns(UserWarning, match=f"only {FEW - 1} pairs, and no validation set: to choose"):
+        decisive_samples([model], [pairs[1:]])
 
 
 def test_layers_without_heads_are_no_candidates(task, pairs):
@@ -108,7 +112,7 @@ def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path
 
 
 @pytest.mark.parametrize("combine", [None, "product", "learned"])
-def test_a_model_that_is_not_trained_is_told(task, combine):
+def test_a_model_that_is_not_trained_causes_a_warning(task, combine):
     """All target words of a random model choose much the same source words."""
     one = NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task))
     aligner = one if combine is None else CombinedAligner(one, combine=combine)
@@ -116,3 +120,31 @@ def test_a_model_that_is_not_trained_is_told(task, combine):
     with pytest.warns(UserWarning, match="model a-b: its words choose each other no more than"):
         decided = aligner.decide(texts)
     assert decided.agreement < 0
+
+
+A = [{(0, 0), (1, 1)}, {(0, 0)}]
+B = [{(0, 0), (1, 2)}, {(0, 0), (1, 1)}]
+NONE = [set(), set()]
+
+
+def test_dice_over_the_corpus():
+    assert agreement(A, B) == 2 * 2 / (3 + 4)
+    assert agreement(A, A) == 1
+    assert agreement(A, NONE) == agreement(NONE, NONE) == 0
+
+
+def test_links_that_repeat():
+    assert consistency({}) == consistency({("das", "the"): 1, ("haus", "house"): 1}) == 0
+    assert consistency({("das", "the"): 3}) == 3 * 2 / 3
+    assert consistency({("das", "the"): 3, ("das", "house"): 2, ("ein", "the"): 1}) == (6 + 2) / 5
+
+
+def test_agreement_above_chance():
+    generator = np.random.default_rng(1)
+    matrices = [generator.random((targets, 6)) for targets in (1, 3, 6, 9) for _ in range(500)]
+    shapes = [matrix.shape for matrix in matrices]
+    mutual = sum(len(mutual_argmax(matrix)) for matrix in matrices)
+    assert above_chance(mutual, shapes) == pytest.approx(0, abs=0.03)
+    assert above_chance(sum(map(min, shapes)), shapes) == 1
+    assert above_chance(1, [(4, 4)]) == (1 - 16 / 7) / (4 - 16 / 7)
+    assert above_chance(0, []) == above_chance(2, [(1, 7), (1, 1), (0, 3)]) == 1  # nothing to say

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.alignment.lexicon import SMOOTHING, Lexicon
-from fairseq_normalign.errors import InputError
 
 CORPUS = [
     (["das", "haus"], ["the", "house"], [[0.9, 0.0], [0.1, 0.8]]),
@@ -71,54 +70,3 @@ def test_what_was_never_seen_says_nothing():
 def test_a_sentence_without_words():
     assert counted().association([], ["a"], np.zeros((1, 0))).shape == (1, 0)
     assert counted().association(["a"], [], np.zeros((0, 1))).shape == (0, 1)
-
-
-def test_a_file_gives_the_same_answers(tmp_path):
-    path = str(tmp_path / "lexicon.npz")
-    lexicon = counted()
-    lexicon.write(path)
-    again = Lexicon.read(path)
-    for source, target, soft in CORPUS:
-        np.testing.assert_allclose(
-            again.association(source, target, np.array(soft)),
-            lexicon.association(source, target, np.array(soft)),
-            atol=1e-12,
-        )
-
-
-def test_files_that_are_no_lexicon(tmp_path):
-    path = tmp_path / "lexicon.npz"
-    counted().write(str(path))
-    whole = path.read_bytes()
-    np.savez(tmp_path / "other.npz", format=np.array("something"))
-    np.savez(tmp_path / "pickle.npz", format=np.array([{"a": 1}], dtype=object))
-    for content in (
-        b"",
-        b"words",
-        whole[:200],
-        (tmp_path / "other.npz").read_bytes(),
-        (tmp_path / "pickle.npz").read_bytes(),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match="is not a lexicon; expected a file that --lexicon"):
-            Lexicon.read(str(path))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("source", 99),
-        ("count", np.nan),
-        ("count", -1.0),
-        ("sources", 255),
-    ],
-)
-def test_values_that_no_lexicon_has_are_refused(name, value, tmp_path):
-    path = tmp_path / "lexicon.npz"
-    counted().write(str(path))
-    with np.load(path) as archive:
-        arrays = {key: archive[key].copy() for key in archive}
-    arrays[name][0] = value
-    np.savez(path, **arrays)
-    with pytest.raises(InputError, match="is not a lexicon"):
-        Lexicon.read(str(path))

@@ -2,11 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
-import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
+from fairseq_normalign import InputError, load
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.text.links import parse_links
 from tests.conftest import PACKAGE, TRAIN, run
@@ -104,19 +105,6 @@ def test_generated_translations_are_aligned_as_they_are_generated(
     assert [parse_links(line) for line in aligned] == [printed[number] for number in range(40)]
 
 
-@pytest.fixture(scope="module")
-def reverse(checkpoint, tmp_path_factory):
-    """Much the same model, said to be of the other direction: both sides share a dictionary."""
-    state = torch.load(checkpoint)
-    state["model"]["encoder.layers.0.fc1.weight"] *= 1.001
-    languages = {"source_lang": "tgt", "target_lang": "src"}
-    state["cfg"]["task"].update(languages)
-    vars(state["cfg"]["model"]).update(languages)
-    path = tmp_path_factory.mktemp("reverse") / "reverse.pt"
-    torch.save(state, path)
-    return path
-
-
 def test_combined_evidence_of_two_models(corpus, checkpoint, reverse, text, pieces, tmp_path):
     options = [
         *text,
@@ -133,22 +121,47 @@ def test_combined_evidence_of_two_models(corpus, checkpoint, reverse, text, piec
     assert signature["combine"] == "learned"
 
 
-def test_links_of_another_aligner_and_a_lexicon(
+def test_links_of_another_aligner_and_a_learned_file(
     corpus, checkpoint, reverse, text, pieces, tmp_path
 ):
-    """Two models are combined by default; a lexicon that is kept gives the same links again."""
-    links, lexicon = tmp_path / "links", tmp_path / "lexicon.npz"
+    """Two models are combined by default; what was learned gives the same links again."""
+    links, learned = tmp_path / "links", tmp_path / "deen.learned"
     align(corpus, checkpoint, *text, *pieces, "--output", links)
     options = [*text, *pieces, "--reverse-path", reverse, "--evidence", f"links:{links}"]
-    outputs = []
     for name in ("first", "again"):
         output = tmp_path / name
-        align(corpus, checkpoint, *options, "--lexicon", lexicon, "--output", output)
-        outputs.append(output.read_text())
-    assert outputs[0] == outputs[1]
+        done = align(corpus, checkpoint, *options, "--learned", learned, "--output", output)
+    assert "deen.learned: weights learned on 40 pairs without gold; agreement" in done.stderr
+    assert (tmp_path / "first").read_text() == (tmp_path / "again").read_text()
     signature = json.loads((tmp_path / "first.json").read_text())["signature"]
     assert signature["combine"] == "learned"
     assert signature["links"] == 1
+
+
+def test_python_aligns_as_the_command_does(corpus, checkpoint, reverse, text, pieces, tmp_path):
+    """One sentence, too, with what was learned; and without, what the command decides."""
+    learned = tmp_path / "deen.learned"
+    files = {"bpe": "sentencepiece", "sentencepiece_model": str(corpus / "spm.model")}
+    options = {"data": str(corpus / "data-bin"), "cpu": True, **files}
+    sides = [Path(name).read_text().splitlines() for name in text[1::2]]
+    pairs = list(zip(*sides, strict=True))
+    for both in ([], ["--reverse-path", reverse]):
+        done = align(corpus, checkpoint, *text, *pieces, *both, "--learned", learned)
+        lines = [parse_links(line) for line in done.stdout.splitlines()]
+        models = list(map(str, [checkpoint, *both[1:]]))
+        aligner = load(*models, learned=str(learned), **options)
+        assert sorted(aligner.align(*pairs[3])) == sorted(lines[3])
+        again = load(*models, **options).decide(pairs)
+        assert list(map(sorted, again.align_many(pairs))) == list(map(sorted, lines))
+        again.save(tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == learned.read_bytes()
+        learned.unlink()
+    layer = load(str(checkpoint), layer=2, step="input", **options)
+    assert layer.signature()["layer"] == 2
+    with pytest.raises(InputError, match="no such file or folder"):
+        load(str(tmp_path / "nothing"))
+    with pytest.raises(InputError, match="unrecognized arguments: --bpee"):
+        load(str(checkpoint), data=options["data"], bpee="sentencepiece")
 
 
 def test_a_pair_that_is_too_long_has_no_links(corpus, checkpoint, reverse, pieces, tmp_path):
@@ -322,18 +335,15 @@ BAD = {
         ],
         "test.src has 40, .*train.tgt has 1500 lines",
     ),
-    "a lexicon that cannot be kept": (
-        ["--combine", "learned", "--lexicon", "no/lexicon.npz"],
-        "no/lexicon.npz: cannot be written: no such directory",
+    "a learned file that cannot be written": (
+        ["--learned", "no/learned"],
+        "no/learned: cannot be written: no such directory",
     ),
-    "a lexicon that is none": (
-        ["--combine", "learned", "--lexicon", "{corpus}/test.src"],
-        "test.src: is not a lexicon",
+    "a learned file that is none": (
+        ["--learned", "{corpus}/test.src"],
+        "test.src: not a file of normalign align --learned, or damaged",
     ),
-    "a lexicon as output": (
-        ["--combine", "learned", "--lexicon", "{out}.json"],
-        "out.json: is named for two outputs",
-    ),
+    "a learned file as output": (["--learned", "{out}.json"], "out.json: named for two outputs"),
     "two targets": (
         ["--target-file", "{corpus}/test.tgt", "--hypotheses", "{corpus}/test.tgt"],
         "both name the target",

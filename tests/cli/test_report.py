@@ -191,7 +191,7 @@ def test_error_rates_of_layers_are_those_of_align(folder, made, tmp_path):
 
 def test_one_model_without_gold_or_heads(folder):
     done = report(folder, "--no-heads", "--measure", "--max-sentences", 1, output="small.html")
-    assert "decided on 4 pairs" in done.stderr
+    assert "only 4 pairs, and no validation set: to choose" in done.stderr
     contents, packed = contents_of(folder / "small.html")
     assert [section["id"] for section in contents["sections"]] == ["overview"]
     assert [pair["line"] for pair in contents["browser"]["pairs"]] == [1]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_normalign.attention.methods import METHODS
-from fairseq_normalign.files import locked, read_lines
+from fairseq_normalign.files import read_lines
 from fairseq_normalign.runs import folder as run_folder
 from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
@@ -58,8 +58,9 @@ def bytes_of(output):
 
 
 KINDS = {
-    "one model": (("--confidence", "--index", "1"), False),
-    "learned": (("--learn-pairs", "30", "--confidence"), True),
+    "one layer": (("--combine", "none", "--confidence", "--index", "1"), False),
+    "product of few pairs": ((), False),
+    "learned": (("--combine", "learned", "--learn-pairs", "30", "--confidence"), True),
     "shift-att": (("--method", "shift-att"), True),
 }
 
@@ -225,7 +226,7 @@ def refused(words, message):
 
 def test_another_command_is_refused_until_restart(place, broken_off):
     layer = command(place, "--layer", "2", output=broken_off)
-    refused(layer, "was begun with --layer auto, and this run is with --layer 2; use the same")
+    refused(layer, "begun with --combine auto, and this run is with --combine none; use the same")
     refused(command(place, "--chunk", 11, output=broken_off), "begun with --chunk 10, and")
     other = command(place, output=broken_off)
     other[other.index(place / "ab.pt")] = place / "ba.pt"
@@ -336,9 +337,9 @@ def test_a_decision_on_long_pairs_has_their_policy(place, tmp_path, monkeypatch)
     monkeypatch.undo()
     decided = tmp_path / "out.run" / "prepared-links.json"  # whoever interrupts may go on from it
     assert decided.exists()
-    message = "this run was decided with --too-long skip, and this command is with --too-long tr"
+    message = "this run was started with --too-long skip; use the same, or --restart"
     refused([*words, "--too-long", "truncate"], message)
-    decided.write_text(decided.read_text().replace('"layer": ', '"layer": 1'))
+    decided.write_text(decided.read_text().replace('"evidences": [', '"evidences": [1'))
     refused([*words, "--too-long", "skip"], "prepared-links.json: is damaged, or of another")
 
 
@@ -359,29 +360,17 @@ def test_smaller_batches_and_another_word_for_the_processor(place, broken_off):
     assert "20 pairs were done before" in run(*words).stderr
 
 
-def test_shards_that_keep_one_lexicon(place, tmp_path, monkeypatch):
-    """One is at it; the other goes on without."""
-    lexicon = tmp_path / "lexicon"
-    words = command(place, "--learn-pairs", 30, "--lexicon", lexicon, both=True)
-    with locked(lexicon):
-        run(*words, "--output", tmp_path / "one")
-    assert not lexicon.exists()
-    run(*words, "--output", tmp_path / "two")
-    assert lexicon.exists()
-    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
-
-
 def _interrupted(*_):
     raise KeyboardInterrupt
 
 
-def test_a_decision_of_another_run(place, kind, tmp_path):
+def test_what_another_run_has_learned(place, kind, tmp_path):
     options, both = kind
-    decision = tmp_path / "decision.json"
-    first = run(*command(place, *options, "--decision", decision, both=both))
-    kept = decision.read_bytes()
-    words = command(place, *options, "--decision", decision, both=both)
-    for name in ("text.a", "text.b"):  # of other pairs alone, the same is decided
+    learned = tmp_path / "learned"
+    first = run(*command(place, *options, "--learned", learned, both=both))
+    kept = learned.read_bytes()
+    words = command(place, *options, "--learned", learned, both=both)
+    for name in ("text.a", "text.b"):  # of other pairs alone, the same is used
         lines = (place / name).read_text().splitlines(keepends=True)
         (tmp_path / name).write_text("".join(lines[10:20]))
         words[words.index(place / name)] = tmp_path / name
@@ -390,62 +379,20 @@ def test_a_decision_of_another_run(place, kind, tmp_path):
     assert (tmp_path / "out").read_text() == again.stdout
     assert again.stdout.splitlines() == first.stdout.splitlines()[10:20]
     assert again.stderr.splitlines()[-1] == first.stderr.splitlines()[-1]
-    assert decision.read_bytes() == kept
+    assert learned.read_bytes() == kept
 
 
-@pytest.mark.parametrize(
-    ("contents", "message"),
-    [
-        ("{", "is not what such a run decides"),
-        ("{}", "is not what such a run decides"),
-        ('{"decision": {"evidences": [], "model": null}}', "is not what such a run decides"),
-        ('{"decision": {"method": "alti", "layer": 0}}', "method alti; expected norms"),
-        ('{"decision": {"method": "norms", "layer": 8}}', "layer 9: the model has layers 1 to 2"),
-        ('{"decision": {"method": "norms", "layer": 0, "step": "no"}}', "unknown step 'no'"),
-        ('{"decision": {"method": "norms", "layer": 0, "head": 9}}', "head 10; expected None"),
-        ('{"decision": {"method": "norms", "layer": null}}', "leaves something open"),
-    ],
-)
-def test_a_decision_that_does_not_fit(place, tmp_path, contents, message):
-    decision = tmp_path / "decision.json"
-    decision.write_text(contents)
-    refused(command(place, "--decision", decision), message)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--layer", 2), "layer 1; expected 2, as the options say"),
-        (("--step", "output"), "step input; expected output, as the options say"),
-        (("--layer", 1, "--head", 1), "head None; expected 1, as the options say"),
-    ],
-)
-def test_a_decision_does_not_overrule_what_is_named(place, tmp_path, options, message):
-    decision = tmp_path / "decision.json"
-    decision.write_text('{"decision": {"method": "norms", "layer": 0, "step": "input"}}')
-    run(*command(place, "--layer", 1, "--decision", decision))
-    refused(command(place, *options, "--decision", decision), message)
-
-
-def test_another_decision_is_refused_when_a_run_goes_on(place, broken_off, tmp_path):
-    kept = json.loads((tmp_path / "out.run" / "prepared-links.json").read_text())["decision"]
-    decision = tmp_path / "decision.json"
-    words = command(place, "--decision", decision, output=broken_off)
-    decision.write_text(json.dumps({"decision": {**kept, "layer": 1 - kept["layer"]}}))
-    refused(words, "decision.json: differs from what this run has decided when it was begun")
-    decision.write_text(json.dumps({"decision": kept}))
-    run(*words)
-
-
-def test_another_lexicon_is_refused_when_a_run_goes_on(place, tmp_path, monkeypatch):
-    ours, other, output = tmp_path / "ours", tmp_path / "other", tmp_path / "out"
-    run(*command(place, "--learn-pairs", 5, "--lexicon", other, both=True))
-    words = command(place, "--learn-pairs", 30, output=output, both=True)
-    monkeypatch.setattr(run_folder.RunFolder, "finish", _interrupted)
-    run(*words, "--lexicon", ours, check=False)
-    monkeypatch.undo()
-    refused([*words, "--lexicon", other], "what was decided has another lexicon; expected the same")
-    run(*words, "--lexicon", ours)
+def test_another_learned_file_is_refused_when_a_run_goes_on(place, broken_off, tmp_path):
+    other, ours = tmp_path / "other", tmp_path / "ours"
+    few = command(place, "--learned", other)
+    for name in ("text.a", "text.b"):
+        (tmp_path / name).write_text("w1 w2\n")
+        few[few.index(place / name)] = tmp_path / name
+    run(*few)
+    words = command(place, output=broken_off)
+    refused([*words, "--learned", other], "other: differs from what this run has learned when it")
+    run(*words, "--learned", ours)
+    assert ours.exists()
 
 
 def test_merge_needs_a_run(tmp_path):

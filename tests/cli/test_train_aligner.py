@@ -15,7 +15,7 @@ def text(corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:layer and step are decided on")
+@pytest.mark.filterwarnings("ignore:only .* pairs")
 def test_heads_are_trained_and_align(corpus, checkpoint, text, tmp_path):
     """The links that are learned from are our own; a second run is the same bytes."""
     model = [corpus / "data-bin", "--path", checkpoint]
