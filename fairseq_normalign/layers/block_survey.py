@@ -39,7 +39,7 @@ from fairseq_normalign.layers.statistics import (
     StatisticsResult,
     add_statistics,
     statistics_of,
-    weights_say,
+    weight_facts,
 )
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.chunks import Chunk, Partial
@@ -135,8 +135,8 @@ class Blocks:
             if counted is not None:
                 of_words[side] = Frequencies(counted.counts, counted.name, spelled).of_words
         self.options.categories.check_vocabulary(symbols)
-        say = weights_say(models.forcing.model, kinds) if self.options.statistics else {}
-        return {"kinds": kinds, "of_words": of_words, "weights": say}
+        facts = weight_facts(models.forcing.model, kinds) if self.options.statistics else {}
+        return {"kinds": kinds, "of_words": of_words, "weights": facts}
 
     def _counted(self, side: Side) -> Counted | None:
         """The counts that ranks come from, if not from the order of the dictionary."""

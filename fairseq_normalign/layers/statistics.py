@@ -188,7 +188,7 @@ def statistics_of(
     """What was found of one kind of attention.
 
     Args:
-        known: of each layer that has heads, what its weights say (``weights_say``).
+        known: of each layer that has heads, what its weights show (``weight_facts``).
     """
     own = arrays_of(arrays, f"statistics.{kind}.")
     layers = []
@@ -228,7 +228,7 @@ def statistics_of(
     )
 
 
-def weights_say(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
+def weight_facts(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Of each kind and layer that has heads: their numbers, and f as a map, as JSON holds it."""
     known: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     for (kind, layer), attention in attentions(model).items():
