@@ -90,7 +90,7 @@ def score_links(links: Iterable[Iterable[Link]], gold: Iterable[Gold]) -> Counts
     for of_pair, of_gold in zip_longest(links, gold):
         if of_pair is None or of_gold is None:
             shorter = "links" if of_pair is None else "gold"
-            raise InputError(f"the {shorter} end early; expected links and gold of the same pairs")
+            raise InputError(f"the {shorter} end early; pass links and gold of the same pairs")
         total += count(set(of_pair), of_gold)
     return total
 

@@ -95,6 +95,6 @@ class BoundsCheck:
                 if last >= len(words):
                     raise InputError(
                         f"{name}:{number}: links word {last + 1} of {len(words)} in "
-                        f"{text}:{number}; expected the tokenised text that was aligned (or "
-                        "another index base or direction)"
+                        f"{text}:{number}; is this the tokenised text that was aligned, and are "
+                        "index and order of the links right?"
                     )

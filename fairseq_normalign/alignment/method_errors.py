@@ -158,7 +158,7 @@ def with_gold(gold: GoldFile, items: Iterable[Any]) -> Iterator[Any]:
 def _apart(
     models: ChunkReader, chunk: Chunk
 ) -> tuple[Sequence[Pair], list[Gold], Mapping[str, Any]]:
-    """The pairs of a chunk, their gold, and what is to be told of the chunk."""
+    """The pairs of a chunk, their gold, and the notes of the chunk."""
     items, golds = [], []
     for item, sure, possible in chunk.items:
         items.append(item)

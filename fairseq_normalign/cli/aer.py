@@ -133,9 +133,9 @@ def check(args: Namespace) -> None:
     counted = [counted_text(args, kind) for kind in args.breakdown]
     readings = [args.gold, *args.input, args.source, args.target, *counted]
     if readings.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; expected files for the others")
+        raise InputError("stdin ('-') can be read only once; name files for the others")
     if args.paired and len(args.input) < 2:
-        raise InputError("--paired compares with the first HYP; expected two or more of them")
+        raise InputError("--paired compares with the first HYP; name two or more")
     check_outputs(args, *filter(None, readings))
 
 

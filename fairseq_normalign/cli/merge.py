@@ -12,15 +12,14 @@ from fairseq_normalign.files import locked
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import made_in
 
-DESCRIPTION = """Join what `normalign align --num-shards N --shard-id K --output OUTPUT`, or another
-command with these options, has made of each shard, in OUTPUT.run, to OUTPUT. The folder OUTPUT.run
-goes."""
+DESCRIPTION = """Merge the shards of `normalign align --num-shards N --shard-id K --output OUTPUT`,
+or of another command with these options, from OUTPUT.run to OUTPUT. OUTPUT.run is removed."""
 WITH_SHARDS = ("align", "export", "heads", "methods", "mixing", "stats")
 EXAMPLE = "normalign merge corpus.pharaoh"
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("output", metavar="OUTPUT", help="what all shards have as --output")
+    parser.add_argument("output", metavar="OUTPUT", help="the --output of all shards")
     parser.add_argument(
         "--from",
         dest="folders",
@@ -38,7 +37,7 @@ def main(args: Namespace) -> None:
     folder = RunFolder(args.output)
     for path in (folder.path, *map(Path, args.folders)):
         if not path.is_dir():
-            raise InputError(f"{path}: no such folder; expected what the shards have made")
+            raise InputError(f"{path}: no such folder; run the shards before merge")
     folder.refuse_open()
     with locked(folder.path / "merge", leave=True):
         for path in args.folders:

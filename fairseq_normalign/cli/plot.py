@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from fairseq_normalign.text.links import Gold
 
 AUTO, ALL = "auto", "all"
-DESCRIPTION = """A picture of one sentence pair's soft alignments, one panel for each method, gold
-framed. With --layers, one panel for each method and layer, links framed, and the gold beside."""
-EXAMPLE = "normalign plot data-bin --path best.pt --remove-bpe sentencepiece --line 3 -o pair.png"
+DESCRIPTION = """Draw the soft alignments of one sentence pair: a panel for each method, with gold
+links framed. With --layers, a panel for each method and layer, with its links framed, and the gold
+in a panel of its own."""
+EXAMPLE = "normalign plot deen/ test.de test.en --line 3 -o pair.png"
 Item = TypeVar("Item")
 
 
 def check(args: Namespace) -> None:
-    """Refuses a name that is no picture's, methods that are not there, and options that clash."""
+    """Refuses options that do not go together, and unknown methods and formats."""
     checks.check_picture("--output", args.output)
     checks.excludes(args, "layers", "layer")
     checks.requires(args, "layers", "extract")
     if args.layers and ALL in args.layers and len(args.layers) > 1:
-        raise InputError("--layers all names every layer; expected no other beside it")
+        raise InputError("--layers all takes no other layers")
     check_extract(args.extract or "argmax")
     checks.check_methods(args, *args.method)
 

@@ -30,10 +30,10 @@ from fairseq_normalign.results.result import read_result
 
 PARTS = ("heads", "mixing", "statistics")
 PAGE_BYTES = 600_000  # what the page takes beside the soft alignments
-DESCRIPTION = """One page of HTML that opens from disk: alignments of a corpus to browse, error
-rates of layers and methods, maps of heads, mixing ratios; and what other commands wrote as JSON.
-Without --path it shows that JSON alone."""
-EXAMPLE = """normalign report data-bin --path best.pt --remove-bpe sentencepiece -o report.html
+DESCRIPTION = """Write an HTML report, one file: alignments of a corpus to browse, error rates of
+layers and methods, maps of heads, mixing ratios, and results that other commands wrote as JSON.
+Without a model it shows that JSON alone."""
+EXAMPLE = """normalign report deen/ test.de test.en -o report.html
          normalign report --include heads.json mixing.json relevance.jsonl -o report.html"""
 
 
@@ -51,7 +51,7 @@ def _of_files(args: Namespace) -> Namespace:
     """A page of results that other commands wrote."""
     args.path = []
     if not args.include:
-        raise InputError("nothing to show; expected MODEL, or --include FILE.json")
+        raise InputError("nothing to show; name a MODEL, or --include FILE.json")
     check_page(args)
     checks.check_output(args.output, *args.include)
     return args
@@ -151,7 +151,7 @@ def check(args: Namespace) -> None:
 
 def check_page(args: Namespace) -> None:
     if not args.output.endswith((".html", ".htm")):
-        raise InputError(f"--output {args.output}: expected a name that ends in .html")
+        raise InputError(f"--output {args.output}: the name must end in .html")
     refuse_overwriting(args.output, *args.include)
 
 

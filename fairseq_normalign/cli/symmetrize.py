@@ -72,7 +72,7 @@ def add_options(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     """Refuses what does not fit together, before anything is read."""
     if args.forward == args.reverse == "-":
-        raise InputError("stdin ('-') can be read only once; expected a file for FWD or REV")
+        raise InputError("stdin ('-') can be read only once; name a file for FWD or REV")
     check_variant(args.heuristic, args.variant)
     if args.output is not None:
         refuse_overwriting(args.output, args.forward, args.reverse)
@@ -107,7 +107,7 @@ def lines(args: Namespace, signature: dict) -> Iterator[str]:
 
 
 def order_of(args: Namespace, first: list) -> str:
-    """The order of REV's links: as told, or by the first pairs; says how these decided."""
+    """The order of REV's links: by the option, or by the first pairs, which is reported."""
     if args.rev_order != "auto":
         return args.rev_order
     common = common_links(first)

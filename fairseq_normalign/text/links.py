@@ -299,8 +299,7 @@ def _unequal(
         count = f"more than {number + limit}" if rest > limit else number + rest
         counts.append(f"{file.name} has {count}")
     return InputError(
-        f"line counts differ: {', '.join(counts)} lines; expected one line per sentence pair in "
-        "each"
+        f"line counts differ: {', '.join(counts)} lines; each needs one line per sentence pair"
     )
 
 
@@ -314,6 +313,6 @@ def refuse_other_count(file: LinkFile, total: int | None) -> None:
     count = sum(1 for _ in file)
     if count > total or (count < total and not file.open_ended):
         raise InputError(
-            f"line counts differ: {file.name} has {count}, the corpus has {total} lines; expected "
-            "one line per sentence pair in each"
+            f"line counts differ: {file.name} has {count}, the corpus has {total} lines; each "
+            "needs one line per sentence pair"
         )

@@ -45,7 +45,7 @@ def test_links_outside_the_sentence_are_refused():
     check = BoundsCheck(["gold", "hyp"], "src", "tgt")
     check(1, GOLD, [SYSTEM, SOURCE, TARGET])
     with pytest.raises(
-        InputError, match=r"hyp:7: links word 6 of 5 in src:7; expected the tokenised text"
+        InputError, match=r"hyp:7: links word 6 of 5 in src:7; is this the tokenised text"
     ):
         check(7, GOLD, [SYSTEM, SOURCE[:5], TARGET])
     with pytest.raises(InputError, match=r"gold:7: links word 3 of 2 in tgt:7"):

@@ -205,20 +205,8 @@ def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, ad
         ),
         (["gold", "-i", "garbage"], "garbage:1: not UTF-8 text"),
         (["-", "-i", "-"], "stdin ('-') can be read only once"),
-        (
-            ["gold", "-i", "good", "--paired"],
-            "--paired compares with the first HYP; expected two or more",
-        ),
-        (
-            ["gold", "-i", "good", "--alpha", "2"],
-            "argument --alpha: '2': expected a number from 0 to",
-        ),
-        (
-            ["gold", "-i", "good", "--samples", "0"],
-            "argument --samples: '0': expected a number from 1",
-        ),
-        (["gold", "-i", "good", "--seed", "-1"], "argument --seed: '-1': expected a number from 0"),
-        (["gold", "-i", "good", "-w", "-3"], "argument -w/--width: '-3': expected a number from"),
+        (["gold", "-i", "good", "--paired"], "--paired compares with the first HYP; name two or"),
+        (["gold", "good", "--alpha", "2"], "argument --alpha: '2': expected a number from 0 to"),
         (["gold", "-i", "good", "-w", "7"], "argument -w/--width: invalid choice: 7"),
         (["gold", "-i", "good", "-o", "good"], "good: would overwrite the input"),
         (["gold", "-i", "good", "--plot", "x.jpg"], "--plot x.jpg: expected a name that ends in"),

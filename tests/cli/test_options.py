@@ -101,7 +101,7 @@ CASES = [
         ["-o", "x.png", "--layers", "1", "--layer", "2"],
         "--layer cannot be used with --l",
     ),
-    (plot, ["-o", "x.png", "--layers", "all", "2"], "--layers all names every layer; expected no"),
+    (plot, ["-o", "x.png", "--layers", "all", "2"], "--layers all takes no other layers"),
     (plot, ["-o", "x.png", "--layers", "auto"], "--layers: 'auto': expected a number from 1"),
     (plot, ["-o", "x.png", "--extract", "argmax"], "--extract needs --layers"),
     (plot, ["-o", "x.png", "--layers", "1", "--extract", "most"], "unknown extract 'most'"),

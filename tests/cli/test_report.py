@@ -222,7 +222,7 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-o", "x.pdf"], "--output x.pdf: expected a name that ends in .html"),
+        (["-o", "x.pdf"], "--output x.pdf: the name must end in .html"),
         (["-o", "x.html", "--method", "magic"], "unknown method 'magic'"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["-o", "x.html", "--extract", "magic"], "magic"),
@@ -242,9 +242,9 @@ def test_options_that_cannot_be_meant(folder, options, message):
     ("options", "message"),
     [
         ([], "the following arguments are required: -o/--output"),
-        (["-o", "x.html"], "nothing to show; expected MODEL, or --include FILE.json"),
+        (["-o", "x.html"], "nothing to show; name a MODEL, or --include FILE.json"),
         (["data-bin", "-o", "x.html"], "data-bin: no such file or folder"),
-        (["--include", "x.json", "-o", "x.json"], "expected a name that ends in .html"),
+        (["--include", "x.json", "-o", "x.json"], "the name must end in .html"),
     ],
 )
 def test_json_alone_refused(options, message):

@@ -44,5 +44,5 @@ def test_score_links():
 @pytest.mark.parametrize(("count", "shorter"), [(1, "links"), (3, "gold")])
 def test_score_links_of_other_pairs(count, shorter):
     gold = [Gold(set(), set())] * 2
-    with pytest.raises(InputError, match=f"the {shorter} end early; expected links and gold"):
+    with pytest.raises(InputError, match=f"the {shorter} end early; pass links and gold"):
         score_links([[]] * count, gold)
