@@ -13,7 +13,8 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from unicodedata import is_normalized
 
 from fairseq_normalign.text.words import (
     SCHEMES,
@@ -38,9 +39,12 @@ CAPITAL = 0.03  # of pieces that are unknown by their case; cased text had 5 % t
 SOME_CAPITAL = 0.01
 CASED = 0.001  # of symbols with a capital letter: below, the dictionary is lowercased
 SWAPPED = 0.2  # of words that the other side's dictionary has more than its own
+OTHER_FORM = 0.01  # of words; with umlauts or accents there are 5 % to 20 %
 TWICE = 0.02  # of words that carry marks before they are segmented
 FEW = 10  # cases; fewer are doubted, not refused
 FEW_PIECES = 100
+
+Form = Literal["NFC", "NFD"]
 
 REMEDIES = {
     "scheme": "use --bpe or --remove-bpe {scheme}",
@@ -53,6 +57,7 @@ REMEDIES = {
     "--source-bpe-codes and --target-bpe-codes, or --source-sentencepiece-model and "
     "--target-sentencepiece-model",
     "lowercase": "lowercase the text",
+    "form": "normalise the text to that form",
     "swapped": "are the two texts swapped?",
     "model": "are the BPE (--bpe) and the dictionary those of the model?",
     "join": "to join them to words, use --remove-bpe {scheme}",
@@ -92,6 +97,15 @@ class Vocabulary:
         cased = sum(_has_capital(without_mark(symbol, self.scheme)) for symbol in counts)
         # Byte-level BPE prints bytes as letters that may be capitals.
         self.lowercased = self.scheme != "gpt2" and cased <= CASED * len(counts)
+
+    @functools.cached_property
+    def form(self) -> Form | None:
+        """Unicode's form of the text: NFC, or NFD; None if nothing shows it."""
+        composed = sum(not is_normalized("NFD", symbol) for symbol in self.counts)
+        decomposed = sum(not is_normalized("NFC", symbol) for symbol in self.counts)
+        if composed == decomposed:
+            return None
+        return "NFC" if composed > decomposed else "NFD"
 
     def _scheme_of_letters(self) -> str:
         """The scheme whose space is a letter beside others, where nearly all symbols are letters.
@@ -162,6 +176,7 @@ class Reading:
     unknown: int = 0  # pieces that the dictionary lacks
     could_spell: int = 0  # … though it has their letters
     lacks_case: int = 0  # … because of their case
+    other_form: int = 0  # words that are not in the dictionary's form of Unicode
     marked: int = 0  # pieces with the mark of the dictionary's scheme
     marked_words: int = 0  # words that carry the mark before they are split
     whole: int = 0  # words that the dictionary has whole
@@ -176,6 +191,9 @@ class Reading:
         self.could_spell += sum(map(vocabulary.could_spell, pieces))
         self.lacks_case += sum(map(vocabulary.lacks_case, pieces))
         self.marked += sum(is_marked(piece, vocabulary.scheme) for piece in pieces)
+        letters = "".join(without_mark(piece, vocabulary.scheme) for piece in pieces)
+        if vocabulary.form and not is_normalized(vocabulary.form, letters):  # by the BPE, say
+            self.other_form += sum(not is_normalized(vocabulary.form, word) for word in words)
         if self.segmented_here:
             self.marked_words += sum(is_marked(word, self.scheme) for word in words)
         if vocabulary.scheme == "none":
@@ -233,7 +251,7 @@ def swapped(source: Reading, target: Reading) -> Diagnosis | None:
 
 def examine(reading: Reading) -> Diagnosis | None:
     """What is wrong with one side of a text, the likeliest mistake; None if nothing looks wrong."""
-    mistakes = (_twice, _capitals, _unsegmented, _other_codes, _unknown)
+    mistakes = (_twice, _capitals, _unsegmented, _other_codes, _other_form, _unknown)
     for mistake in mistakes:
         diagnosis = mistake(reading)
         if diagnosis is not None:
@@ -307,6 +325,20 @@ def _unknown(reading: Reading) -> Diagnosis | None:
         return None
     symptom = f"{_share(reading.unknown, reading.pieces, 'pieces')} are not in the dictionary"
     return Diagnosis(reading.pieces >= FEW_PIECES, symptom, "model", reading.scheme)
+
+
+def _other_form(reading: Reading) -> Diagnosis | None:
+    """Letters and accents apart, for a model that has them in one character; or the reverse."""
+    words = reading.words.total()
+    if reading.other_form < 3 or reading.other_form <= OTHER_FORM * words:
+        return None
+    form = reading.vocabulary.form
+    symptom = (
+        f"{_share(reading.other_form, words, 'words')} are not in Unicode's form {form}, as the "
+        "dictionary is"
+    )
+    unknown = _unknown(reading)
+    return Diagnosis(bool(unknown and unknown.certain), symptom, "form", reading.scheme)
 
 
 def unjoined(vocabulary: Vocabulary, scheme: str) -> Diagnosis | None:

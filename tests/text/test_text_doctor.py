@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from unicodedata import normalize
 
 import pytest
 
@@ -44,6 +45,27 @@ def diagnose_pieces(vocabulary, segment, lines, scheme):
 
 def held_out(language: str) -> list[str]:
     return text_of(language, seed=2, lines=100)
+
+
+FORMS = {
+    "codes": (by_codes("de"), "subword_nmt", "NFC"),
+    "words": (as_words, "none", "NFC"),
+    "accents apart": (as_words, "none", "NFD"),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_text_of_another_form_of_unicode(name):
+    """Accents that are letters of their own, for a model that has them on letters; or not."""
+    segment, scheme, form = FORMS[name]
+    lines = [normalize(form, line) for line in text_of("de")]
+    vocabulary = Vocabulary(counts(segment, lines))
+    assert diagnose(vocabulary, segment, lines[:100], scheme) is None
+    other = "NFC" if form == "NFD" else "NFD"
+    swapped_form = [normalize(other, line) for line in lines[:100]]
+    diagnosis = diagnose(vocabulary, segment, swapped_form, scheme)
+    assert (diagnosis.certain, diagnosis.remedy) == (scheme == "none", "form")
+    assert f"are not in Unicode's form {form}, as the dictionary is" in diagnosis.symptom
 
 
 RIGHT = {
