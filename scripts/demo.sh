@@ -84,7 +84,7 @@ echo "$OUT/pair.png"
 
 say "What this shows, and what it does not"
 cat << 'END'
-The languages are invented and the models tiny, so that everything fits into five minutes. Three things are as in real models: the first layer
+The languages are invented and the models tiny, so that everything fits into six minutes. Three things are as in real models: the first layer
 aligns the word that the decoder reads, the last layer the word that it predicts, and combining both models is best. One thing is not: here,
 norms and weights align about equally well. In the first layer of a real German-English model, AER is 37.2 by norms and 46.6 by weights
 (docs/results.md).
