@@ -43,7 +43,7 @@ from lines import read_pairs, text_file, write_pairs  # noqa: E402
 
 NORMALIGN = Path(sys.executable).parent / "normalign"
 ONE_MODEL = {
-    "norms, one model": "",
+    "norms, one model": "--combine none",
     "product, one model": "--combine product",
     "learned, one model": "--combine learned",
 }

@@ -159,7 +159,7 @@ sample = {"net_input": {
 layer = 1
 """
 TEXTS = "pairs = list(zip(open('test.de'), open('test.en')))[:20]\n"
-BEFORE = {"docs/python.md": [TEXTS, "", LOADED]}  # by page: before its first block, its second, …
+BEFORE = {"docs/python.md": [TEXTS, "", "", LOADED]}  # by page: before its blocks, in turn
 PLUGINS = ("docs/add-a-method.md", "docs/training.md")  # have tests of their own
 PYTHON = {
     str(page.relative_to(ROOT)): own
@@ -169,6 +169,7 @@ PYTHON = {
 
 
 EXPORT = ("normalign", "export", "data-bin", "--quantity")
+LEARN = ("normalign", "align", "deen", "test.de", "test.en", "-r", "ende", "--cpu")
 EXPORTS = {  # files that examples read, and what wrote them
     "norms.npz": (*EXPORT, "head-norms", "--output", "norms.npz"),
     "shares.npz": (*EXPORT, "source-share", "--output", "shares.npz"),
@@ -209,6 +210,8 @@ def test_python_examples_run(page, folder, checkpoint):
     for file, command in EXPORTS.items():
         if file in text:
             run(*command, "--path", checkpoint, "--remove-bpe", "sentencepiece", "--cpu")
+    if page == "README.md":  # other pages write the file themselves
+        run(*LEARN, "--learned", "deen.learned")
     before = BEFORE.get(page, [LOADED])
     names: dict = {}
     for place, block in enumerate(PYTHON[page]):
