@@ -14,10 +14,10 @@ import numpy as np
 
 from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import NONE, AlignOptions, Weighted
+from fairseq_normalign.alignment.evidence import NONE, AlignOptions, Weighted, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
-    choose_layers,
+    LayerVote,
     decisive_samples,
     warn_of_noise,
 )
@@ -34,6 +34,7 @@ from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import from_one
+from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.folder import DAMAGE
 from fairseq_normalign.text.links import Link
 
@@ -183,8 +184,6 @@ class OpenAligner(Aligner):
         """The aligner with a decision that was stored; refuses one of other options or models."""
         if self.combine not in (AUTO, decision.combine):
             raise InputError(f"combination {decision.combine}, not {self.combine}")
-        if decision.links != self.link_streams:
-            raise InputError(f"learned with {decision.links} files of other aligners' links")
         for evidence, reverse, _ in decision.evidences:
             self.models[reverse].check(evidence)
         return DecidedAligner(self, decision)
@@ -203,10 +202,12 @@ class OpenAligner(Aligner):
             raise InputError(f"{path}: {error}") from None
         except DAMAGE:
             raise InputError(f"{path}: damaged; remove it to learn again") from None
-        for name, value in learned.signature.items():
-            if name != "extract" and now.get(name) != value:
+        stored = learned.signature
+        for name in [*stored, *now]:
+            value, given = stored.get(name, "none"), now.get(name, "none")
+            if name != "extract" and value != given:
                 raise InputError(
-                    f"{path}: learned with {name} {value}, but the options give {now.get(name)}"
+                    f"{path}: learned with {name} {value}, but the options give {given}"
                 )
         return decided
 
@@ -375,16 +376,15 @@ class NormAligner(OpenAligner):
 
     def choice(self, pairs: Sequence[Pair]) -> Choice:
         """The best layer and step, among those that the options leave open, without gold."""
+        candidates = every_evidence(self.forcing, [self.options.method], heads=False)
         layer = self._named_layer()
-        choice = choose_layers(
-            self.forcing,
-            pairs,
-            self.options.method,
-            layers=None if layer is None else [layer],
-            null=self.options.null,
-            merges=self.options.merges,
-            batch_tokens=self.options.batch_tokens,
-        )
+        if layer is not None:
+            candidates = [evidence for evidence in candidates if evidence.layer == layer]
+        vote = LayerVote(candidates, null=self.options.null)
+        with bar("choosing a layer", total=len(pairs)) as shown:
+            for softs in self.evidences_many(pairs, candidates, progress=shown.update):
+                vote.add(softs)
+        choice = vote.choice()
         warn_of_noise(choice.agreement, len(pairs), self.languages)
         return choice
 

@@ -6,7 +6,6 @@ aligners.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, tee, zip_longest
 from typing import Any
@@ -128,15 +127,7 @@ class CombinedAligner(OpenAligner):
 
     def decision_on(self, first: Sequence[list[Any]]) -> Decision:
         start = [pairs[:SAMPLE] for pairs in first]
-        if self.link_streams:  # the validation set has none
-            decisive: Sequence[list[Any]] = start
-            if len(start[0]) < FEW:
-                warnings.warn(
-                    f"only {len(start[0])} pairs: {WARNINGS[LEARNED]} {FEW} pairs or more at once",
-                    stacklevel=2,
-                )
-        else:
-            decisive = decisive_samples(self.aligners, start, WARNINGS[self.combine])
+        decisive = decisive_samples(self.aligners, start, WARNINGS[self.combine])
         is_few = len(decisive[0]) < FEW
         if self.combine in MEANS or (self.combine == AUTO and is_few):
             return self._mean_of(decisive)

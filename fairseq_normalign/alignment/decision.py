@@ -32,11 +32,6 @@ class Decision(NamedTuple):
         """The first evidence: of one model, layer and step, it is the only one."""
         return self.evidences[0].evidence
 
-    @property
-    def links(self) -> int:
-        """How many files of other aligners' links it was learned with."""
-        return len(self.model.link_weights) - len(self.evidences) if self.model else 0
-
     def summary(self) -> str:
         """What was decided on which pairs, in a line."""
         what = {LEARNED: "weights learned", NONE: "layer and step chosen"}.get(self.combine)

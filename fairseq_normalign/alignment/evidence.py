@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.attention.extract import MERGES, PIECE_ARGMAX, RULES, check_extract
@@ -19,6 +19,9 @@ from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence,
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import layer as layer_number
 from fairseq_normalign.options import option, positive
+
+if TYPE_CHECKING:
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 AUTO = "auto"
 NONE = "none"
@@ -93,16 +96,13 @@ class AlignOptions:
 
     def __post_init__(self) -> None:
         method = method_of(self.method)
-        known: Mapping[str, Iterable[str]] = {
-            "step": (*STEPS, AUTO),
-            "eos": EOS,
-            "source_merge": MERGES,
-            "target_merge": MERGES,
-        }
-        for name, choices in known.items():
-            value = getattr(self, name)
-            if value not in choices:
-                raise InputError(f"unknown {name} {value!r}; expected one of: {', '.join(choices)}")
+        for own in fields(self):
+            choices = own.metadata.get("argument", {}).get("choices")
+            value = getattr(self, own.name)
+            if choices and value not in choices:
+                raise InputError(
+                    f"unknown {own.name} {value!r}; expected one of: {', '.join(choices)}"
+                )
         check_extract(self.rule_of(self.method))
         if self.rule_of(self.method) == PIECE_ARGMAX and self.merges != SUM_AND_MEAN:
             raise InputError(
@@ -191,16 +191,7 @@ class Weighted(NamedTuple):
     weight: float = 1.0
 
 
-class Heads(Protocol):
-    """What a model tells of its source–target attention."""
-
-    @property
-    def head_numbers(self) -> Sequence[Sequence[int]]: ...
-
-    def layers_with_heads(self) -> list[int]: ...
-
-
-def every_evidence(model: Heads, methods: Iterable[str], *, heads: bool) -> list[Evidence]:
+def every_evidence(model: TeacherForcing, methods: Iterable[str], *, heads: bool) -> list[Evidence]:
     """By method, layer, head and step: whole layers, and single heads if asked for."""
     evidences = []
     for name in methods:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import partial
+from contextlib import suppress
 from itertools import islice
 
-from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
-from fairseq_normalign.attention.soft import SUM_AND_MEAN, Choice, Evidence, Merges, Soft
-from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.soft import Choice, Evidence, Soft
 from fairseq_normalign.errors import MissingSubset
-from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
-from fairseq_normalign.progress import bar
+from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.text.links import Link
 
 Alignments = Sequence[Set[Link]]  # the links of each sentence pair
@@ -42,15 +38,16 @@ def decisive_samples(
     With two models it must have the same pairs in both directions.
 
     Args:
-        first: the first pairs of the corpus, as each model reads them.
+        first: the first pairs of the corpus, as each model reads them; links of other aligners may
+            follow, which no validation set has.
         what: is better with more pairs, for the warning.
     """
     if len(first[0]) >= FEW:
         return first
-    try:
-        samples = [_validation_set(model) for model in models]
-    except MissingSubset:
-        samples = []
+    samples = []
+    if len(first) == len(models):
+        with suppress(MissingSubset):
+            samples = [_validation_set(model) for model in models]
     turned = [[(pair.target.text, pair.source.text) for pair in pairs] for pairs in samples[1:]]
     if samples and all(turned_pairs == _texts(samples[0]) for turned_pairs in turned):
         return samples
@@ -86,41 +83,14 @@ def warn_of_noise(agreement: float, pairs: int, name: str) -> None:
         )
 
 
-def choose_layers(
-    forcing: TeacherForcing,
-    pairs: Sequence[Pair],
-    method: str = "norms",
-    *,
-    layers: Sequence[int] | None = None,
-    null: bool = True,
-    merges: Merges = SUM_AND_MEAN,
-    batch_tokens: int = 4000,
-) -> Choice:
-    """Finds the layer and step that align best, and the layer that does at the other step.
+class LayerVote:
+    """Finds the layer and step of a method that align best, and the layer for the other step.
 
     Words correspond almost one to one, and a layer that does not align has no reason to show it:
     the best layer and step are those where most words choose each other (mutual argmax), and the
     same words do so again elsewhere. The latter tells the steps of a layer apart: their matrices
     differ by one row. At the other step, a layer that aligns must tell the same story: the one
     whose links agree most with the best.
-
-    Args:
-        layers: the candidates, from 0; all that have heads by default.
-        null: whether a word that takes most from </s> has no link.
-    """
-    candidates = every_evidence(forcing, [method], heads=False)
-    if layers is not None:
-        candidates = [evidence for evidence in candidates if evidence.layer in layers]
-    vote = LayerVote(candidates, null=null)
-    run = partial(soft_alignments, forcing, evidences=vote.candidates, merges=merges)
-    with bar("choosing a layer", total=len(pairs)) as shown:
-        for softs in map_batches(pairs, run, max_tokens=batch_tokens, progress=shown.update):
-            vote.add(softs)
-    return vote.choice()
-
-
-class LayerVote:
-    """What speaks for each layer and step of a method, pair after pair.
 
     Args:
         candidates: the layers and steps to choose from.

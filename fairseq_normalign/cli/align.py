@@ -1,4 +1,4 @@
-"""``normalign align DATA --path CHECKPOINT``: word alignments of a corpus."""
+"""``normalign align MODEL SOURCE TARGET``: word alignments of a corpus."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
 TABLE = "--all"  # what normalign methods was called before
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
-counted from 0) for each sentence pair, in input order. `normalign methods` tells what --method
-takes."""
-EXAMPLE = (
-    "normalign align data-bin --path best.pt --remove-bpe sentencepiece --layer 2 > test.pharaoh"
-)
+counted from 0) for each sentence pair, in input order. With 100 pairs or more, weights of all
+layers and heads are learned from the text, without gold; a model of the other direction (-r) makes
+the links better. `normalign methods` lists what --method takes."""
+EXAMPLE = """normalign align deen/ test.de test.en -r ende/ -o test.links
+         normalign align deen/ test.de test.en --method weights --layer 2 > test.links"""
 
 
 def add_options(parser: ArgumentParser) -> None:

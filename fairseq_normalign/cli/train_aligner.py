@@ -1,4 +1,4 @@
-"""``normalign train-aligner DATA --path … --reverse-path … -o FILE``: heads trained on links."""
+"""``normalign train-aligner MODEL SOURCE TARGET -r REVERSE -o FILE``: heads trained on links."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ other direction, on links of words (after Shift-AET, Chen et al., 2020). The mod
 are: a head is two small matrices that read their states. The links are those of `normalign align
 --combine learned` on the same text, or your own. Use the result with `normalign align --method
 aligner:FILE`."""
-EXAMPLE = """normalign train-aligner data-bin --path de-en.pt --reverse-path en-de.pt \\
-             --source-file train.de --target-file train.en --bpe sentencepiece \\
-             --sentencepiece-model spm.model --limit 8000 -o aligner.safetensors"""
+EXAMPLE = """normalign train-aligner deen/ train.de train.en -r ende/ --limit 8000 \\
+             -o aligner.safetensors"""
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -258,7 +258,7 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
     others = {
         "learned: learned with other models; name another file": aligner(),
         "learned: combination learned, not product": KINDS["product"](),
-        "learned: learned with 0 files of other": KINDS["learned"](links=1),
+        "learned: learned with links none, but the options give 1": KINDS["learned"](links=1),
         "learned: learned with eos null, but the options give skip": CombinedAligner(
             aligner(eos="skip"), backward(eos="skip")
         ),

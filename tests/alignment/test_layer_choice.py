@@ -12,7 +12,6 @@ from fairseq_normalign.alignment.layer_choice import (
     LayerVote,
     above_chance,
     agreement,
-    choose_layers,
     consistency,
     decisive_samples,
 )
@@ -47,7 +46,7 @@ def test_enough_pairs_decide_by_themselves(task, pairs):
 def test_layers_without_heads_are_no_candidates(task, pairs):
     model = build_model("transformer_normalign", task)
     remove_heads(model, "encoder.1.1 cross.2.3")
-    choice = choose_layers(TeacherForcing(model, task), pairs[:3])
+    choice = NormAligner(TeacherForcing(model, task), PairReader(task)).choice(pairs[:3])
     assert set(choice.layers.values()) == {1}
 
 
@@ -107,7 +106,7 @@ def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path
         if scheme == "none":
             lines = [line.replace("▁", "~") for line in lines]
         pairs.append(reader.pair(*lines, "line"))
-    choice = choose_layers(TeacherForcing(network, task), pairs, method)
+    choice = NormAligner(TeacherForcing(network, task), reader, method=method).choice(pairs)
     assert (choice.step, choice.layers["input"]) == ("input", 0)
 
 

@@ -6,7 +6,7 @@ import pytest
 from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.aer import Counts, count, interval
 from fairseq_normalign.alignment.aligner import AlignOptions
-from fairseq_normalign.alignment.layer_choice import FEW, choose_layers
+from fairseq_normalign.alignment.layer_choice import FEW
 from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.host.pairs import PairReader
@@ -69,7 +69,7 @@ def test_cells_are_what_single_alignments_score(model, gold):
 def test_layers_are_chosen_as_align_chooses_them(model, gold):
     table = error_table(model, pairs(model), gold, METHODS, options=AlignOptions())
     for method in METHODS:
-        choice = choose_layers(model.forcing, pairs(model), method)
+        choice = NormAligner(model.forcing, model.reader, method=method).choice(pairs(model))
         assert table.choices[method][:2] == choice[:2]
         assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
 
@@ -84,5 +84,5 @@ def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
     table = error_table(
         model, pairs(model)[:1], GoldFile(str(path)), ["norms", "lrp"], options=AlignOptions()
     )
-    assert table.choices["norms"] == choose_layers(model.forcing, pairs(model), "norms")
+    assert table.choices["norms"] == NormAligner(model.forcing, model.reader).choice(pairs(model))
     assert table.choices["lrp"][:2] == ({"output": None}, "output")

@@ -326,7 +326,7 @@ BAD = {
     ),
     "one text only": (
         ["--source-file", "{corpus}/test.src"],
-        r"--source-file and --target-file \(or --hypotheses\) go together",
+        r"test.src:1: not a line 'source \|\|\| target'; if this file has sources alone, name",
     ),
     "unequal texts": (
         [
