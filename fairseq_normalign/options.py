@@ -35,15 +35,12 @@ def option(
 
     Args:
         default: what it is unless it is given; False makes a switch.
-        help: its meaning; the default is added unless the text states it, or it is None.
+        help: its meaning; the parser adds the default unless the text states it, or it is None.
         kind: turns text into a value, and raises ``ArgumentTypeError`` or ``ValueError``.
         many: takes one value or more.
         alone: what the flag means without a value, if it may stand alone.
         group: the heading that it stands under in ``--help``.
     """
-    shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
-    if shown not in (None, False, "") and "(default" not in help:
-        help = f"{help} (default: {shown})"
     argument: dict[str, Any] = {"help": help.replace("%", "%%")}
     if default is False:
         argument |= {"action": "store_true"}

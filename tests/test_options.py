@@ -37,8 +37,6 @@ def test_flags_and_keywords_are_those_of_the_fields():
     parser, options = parsed("--limit", "3", "--methods", "norms", "weights", "--exact")
     assert options == Options(3, "macro", ["norms", "weights"], True, 1, "x")
     text = " ".join(parser.format_help().split())
-    assert "of the ratios (default: macro)" in text
-    assert "soft methods, 100 % of them (default: norms)" in text
     assert "(default: all)" in text
     assert "numbers:" in text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fairseq_normalign.cli.checks import named_files, refuse_streams
 from fairseq_normalign.errors import InputError
@@ -38,39 +37,32 @@ def options_of_each(args: Namespace) -> list[Namespace]:
     """
     of_each = [Namespace(**{**vars(args), "path": path}) for path in args.path]
     if len(of_each) > 1:
-        check_alike(args.path, list(map(_shape, of_each)))
+        directions, heads = zip(*map(_direction_and_heads, of_each), strict=True)
+        check_directions(args.path, directions)
+        if len(set(heads)) > 1:
+            raise InputError(
+                "--path: the checkpoints have different layers or heads; name models of one "
+                "architecture with the same heads, or measure each alone"
+            )
     return of_each
 
 
-class Shape(NamedTuple):
-    """What checkpoints must have in common if a mean is to be taken of what they do."""
-
-    direction: str  # de-en
-    heads: Sequence[Head]  # of all attentions, by the names that they had before any was removed
-
-
-def _shape(args: Namespace) -> Shape:
+def _direction_and_heads(args: Namespace) -> tuple[str, frozenset[Head]]:
+    """As in ``de-en``; heads by the names that they had before any was removed."""
     from fairseq_normalign.host.attention_modules import head_names
     from fairseq_normalign.host.options import load
     from fairseq_normalign.host.special_tokens import languages_of
 
     model = load(args, attention=getattr(args, "attention", "cross"))
     source, target = languages_of(model.reader.task)
-    return Shape(f"{source}-{target}", head_names(model.forcing.model))
+    return f"{source}-{target}", frozenset(head_names(model.forcing.model))
 
 
-def check_alike(paths: Sequence[str], shapes: Sequence[Shape]) -> None:
-    """Refuses models of different directions, or with different layers or heads."""
-    first = shapes[0]
-    for path, shape in zip(paths, shapes, strict=True):
-        if shape.direction != first.direction:
+def check_directions(paths: Sequence[str], directions: Sequence[str]) -> None:
+    """Refuses models of different directions."""
+    for path, direction in zip(paths, directions, strict=True):
+        if direction != directions[0]:
             raise InputError(
-                f"{path} translates {shape.direction}, {paths[0]} {first.direction}; expected "
-                "models of one direction"
-            )
-        for head in sorted({*shape.heads} ^ {*first.heads}):
-            with_it, without = (path, paths[0]) if head in shape.heads else (paths[0], path)
-            raise InputError(
-                f"{with_it} has a head {head}, and {without} has none; expected checkpoints of "
-                "one architecture, with the same heads"
+                f"{path} translates {direction}, {paths[0]} {directions[0]}; name models of one "
+                "direction"
             )

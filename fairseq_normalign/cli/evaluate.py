@@ -1,4 +1,4 @@
-"""``normalign evaluate DATA --path A.pt B.pt …``: models side by side, one row for each."""
+"""``normalign evaluate MODEL``: models side by side, one row for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fairseq_normalign.options import add_flags, read_options
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
 BLEU and chrF of its translations, AER where gold is given, and speed of generation against the
 first model."""
-EXAMPLE = "normalign evaluate data-bin --path full.pt pruned.pt --remove-bpe sentencepiece"
+EXAMPLE = """normalign evaluate deen/ a.de a.en
+         normalign evaluate data-bin --path full.pt pruned.pt --remove-bpe sentencepiece"""
 TEXTS = {
     "--source-file": ("FILE", "text to translate"),
     "--target-file": ("FILE", "references, compared as they are"),

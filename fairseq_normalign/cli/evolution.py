@@ -1,4 +1,4 @@
-"""``normalign evolution DATA --path CHECKPOINT …``: what the states of each layer hold."""
+"""``normalign evolution MODEL``: what the states of each layer hold."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ DESCRIPTION = """How representations evolve from layer to layer (Voita et al., E
 of a token's identity, position and neighbours is in its state, how much a layer changes it, and how
 much tokens influence others, by frequency. Of one model, or of several that read the same pieces:
 translation, language (transformer_lm) and masked models."""
-EXAMPLE = (
-    "normalign evolution data-bin --path best.pt --remove-bpe sentencepiece --plot evolution.png"
-)
+EXAMPLE = "normalign evolution deen/ a.de --plot evolution.png"
 LIMIT = 5000
 
 

@@ -1,8 +1,8 @@
-"""``normalign export DATA --path CHECKPOINT -o FILE.npz``: weights, norms or vectors as arrays."""
+"""``normalign export MODEL -o FILE.npz``: weights, norms or vectors as arrays."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from fairseq_normalign.cli.runs import (
     reading_task,
     run_command,
 )
-from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.runs.chunks import cut
@@ -36,7 +35,7 @@ tokens and metadata; read it with fairseq_normalign.open_export or numpy.load. E
 needs no target."""
 READ = 1000  # pairs that are read together
 CHUNK_GIGABYTES = 0.1  # that are held in memory
-EXAMPLE = "normalign export data-bin --path best.pt --quantity norms --layer 2 -o norms.npz"
+EXAMPLE = "normalign export deen/ a.de a.en --quantity norms --layer 2 -o norms.npz"
 
 
 def check(args: Namespace) -> None:
@@ -93,22 +92,12 @@ def add_options(parser: ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-gigabytes",
-        type=gigabytes_above_0,
+        type=float,
         default=10,
         metavar="N",
         help="refuse to write a file larger than this",
     )
     add_run_options(parser)
-
-
-def gigabytes_above_0(text: str) -> float:
-    try:
-        value = decimal(text)
-    except ValueError:
-        value = 0.0
-    if not value:
-        raise ArgumentTypeError(f"{text!r}: expected a number above 0")
-    return value
 
 
 parse_args = options.model_command("export", DESCRIPTION, EXAMPLE, add_options, check)
@@ -129,7 +118,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         count += len(chunk.items)
         size += gigabytes(reader.streams(chunk)[0], arrays)
     shell.say(f"{count} sentences, {size:.3g} GB")
-    if size > args.max_gigabytes:
+    if not size <= args.max_gigabytes:
         raise InputError(
             f"{args.output} would have {size:.3g} GB, more than --max-gigabytes "
             f"{args.max_gigabytes:g}; choose some of --layer and --head, a smaller --quantity, or "

@@ -1,4 +1,4 @@
-"""``normalign heads DATA --path CHECKPOINT``: what each attention head is worth, and does."""
+"""``normalign heads MODEL``: what each attention head is worth, and does."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ ablation) and what it does (position, rare tokens, syntax): a table for each kin
 the rank correlations between all scores. `normalign methods` lists what can be measured. Of
 several checkpoints of one architecture: mean ± deviation for each layer, whose heads do not
 correspond, and for each correlation."""
-EXAMPLE = (
-    "normalign heads data-bin --path best.pt --remove-bpe sentencepiece --ablation -o heads.json"
-)
+EXAMPLE = "normalign heads deen/ a.de a.en --ablation -o heads.json"
 LIMIT = 1000
 
 

@@ -113,7 +113,7 @@ def run(argv: list[str]) -> int:
         # A list of methods, and a report of files, have no model.
         if name not in WITHOUT_MODELS and getattr(args, "path", True):
             # Makes our architectures, task and criterion known: a checkpoint may be of them.
-            importlib.import_module("fairseq_normalign.plugin")
+            from fairseq_normalign import plugin  # noqa: F401
         command.main(args)
     return 0
 

@@ -1,4 +1,4 @@
-"""``normalign mixing DATA --path CHECKPOINT``: how much context attention blocks mix in."""
+"""``normalign mixing MODEL``: how much context attention blocks mix in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIPTION = """How much of what an attention block hands on is context, and ho
 itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for
 self-attention of encoder and decoder and for source–target attention, and its rank correlation
 with frequency. Several checkpoints of one architecture give mean ± deviation."""
-EXAMPLE = "normalign mixing data-bin --path best.pt --remove-bpe sentencepiece --plot mixing.png"
+EXAMPLE = "normalign mixing deen/ a.de a.en --plot mixing.png"
 AVERAGES = {
     "macro": "over a sentence, then over sentences",
     "micro": "over all tokens",

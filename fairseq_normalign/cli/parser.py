@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.runs.folder import is_given
 
 # Old names of options, which commands still take; --help does not show them.
 OLD_NAMES = {
@@ -52,11 +51,13 @@ class CommandHelp(RawDescriptionHelpFormatter):
     """Adds the default to a help text that does not state it."""
 
     def _get_help_string(self, action: Action) -> str:
-        text = action.help or ""
-        has_default = is_given(action.default) and action.default not in ("", (), SUPPRESS)
-        if has_default and "default" not in text:
-            return f"{text} (default: %(default)s)"
-        return text
+        text, default = action.help or "", action.default
+        if isinstance(default, (list, tuple)):
+            default = " ".join(map(str, default))
+        says_nothing = default is None or default is False or default in ("", SUPPRESS)
+        if says_nothing or "default" in text:
+            return text
+        return f"{text} (default: {default})"
 
 
 class HelpAll(Action):

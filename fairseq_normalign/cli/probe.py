@@ -1,4 +1,4 @@
-"""``normalign probe DATA --path CHECKPOINT … --conllu FILE``: parts of speech in each layer."""
+"""``normalign probe MODEL --conllu FILE``: parts of speech in each layer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from fairseq_normalign.version import __version__
 DESCRIPTION = """How well a linear classifier reads a word's part of speech (UPOS) from the states
 of each layer, layer 0 being the embeddings. A word's state is the mean of those of its pieces. The
 encoder is looked at, or the decoder of a language model."""
-EXAMPLE = (
-    "normalign probe data-bin --path best.pt --conllu de_pud.conllu --lowercase --bpe "
-    "sentencepiece --sentencepiece-model spm.model"
-)
+EXAMPLE = "normalign probe deen/ --conllu de_pud.conllu --lowercase"
 LIMIT = 2000
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """Removes heads from a checkpoint of a translation Transformer: their rows of W_Q,
 W_K and W_V and their columns of W_O. The result is an ordinary checkpoint for fairseq's commands
 with --user-dir. Without other options, the heads whose gates are closed go (trained with
---gate-heads). DATA, and a corpus as in normalign align, are for --by SCORE alone."""
+--gate-heads). SOURCE and TARGET, or a binarised corpus, are for --by SCORE alone."""
 EXAMPLE = """normalign prune gated/checkpoint_last.pt -o small.pt
          normalign prune deen/ a.de a.en --keep-top 18 --by norm -o small.pt"""
 OWN_RANKS = ("gate", "random")  # that need no corpus

@@ -24,7 +24,7 @@ from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.methods import method_of
-from fairseq_normalign.cli.checkpoints import Shape, check_alike
+from fairseq_normalign.cli.checkpoints import check_directions
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile
@@ -78,7 +78,7 @@ def gathered(args: Namespace, budget: int) -> Gathered:
     # All are read before the first is measured: what cannot be read is refused at once.
     names = short_names(args.path)
     materials = [material_of(args, *model) for model in zip(names, args.path, strict=True)]
-    check_alike(names, [Shape("-".join(material.languages), []) for material in materials])
+    check_directions(names, ["-".join(material.languages) for material in materials])
     total = materials[0].total
     if args.gold:
         refuse_other_count(gold(args), total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream
+from fairseq_normalign.files import digest_of, is_stream
 from fairseq_normalign.options import add_flags, read_options
 from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.chunks import Partial, Shard
@@ -81,28 +80,15 @@ def _with_digests(name: str, value: Any) -> Any:
     """Files by name and contents."""
     if isinstance(value, list):
         return [_with_digests(name, part) for part in value]
+    path = Path(value) if isinstance(value, str) else Path()
+    if name in ("data", "reverse_data") and ":" in value:
+        return _with_digests(name, value.split(":"))
     if name in ("data", "reverse_data"):
-        folders = [Path(folder) for folder in value.split(":")]
-        return [f"{folder.name} ({_folder_digest(folder)})" for folder in folders]
-    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and Path(value).is_file():
-        return f"{Path(value).name} ({_file_digest(Path(value))})"
+        parts = [part for pattern in PARTS_OF_DATA for part in sorted(path.glob(pattern))]
+        return f"{path.name} ({digest_of(parts)})"
+    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and path.is_file():
+        return f"{path.name} ({digest_of([path])})"
     return value
-
-
-def _folder_digest(folder: Path) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for pattern in PARTS_OF_DATA:
-        for path in sorted(folder.glob(pattern)):
-            digest.update(f"{path.name} {_file_digest(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``normalign stats DATA --path CHECKPOINT``: statistics of attention weights and norms."""
+"""``normalign stats MODEL``: statistics of attention weights and norms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in sec
 al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and
 ‖αf(x)‖ by category of tokens and layer, rank correlations of α, ‖f(x)‖ and frequency. Several
 checkpoints of one architecture give mean ± deviation."""
-EXAMPLE = "normalign stats data-bin --path best.pt --remove-bpe sentencepiece --plot stats.png"
+EXAMPLE = "normalign stats deen/ a.de a.en --plot stats.png"
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import digest_of
 from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.converted import MODEL
 from fairseq_normalign.version import __version__
@@ -43,12 +43,7 @@ def cache_folder() -> Path:
 
 
 def digest(folder: Path) -> str:
-    """Of all files that an import may read, and of our version."""
-    hashed = hashlib.sha256(__version__.encode())
+    """Of all files that an import may read, and our version."""
     files = sorted({path for pattern in READ for path in folder.glob(pattern)})
-    for path in filter(Path.is_file, files):  # a link may lead nowhere
-        hashed.update(f"{path.name} {path.stat().st_size}\n".encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                hashed.update(block)
-    return hashed.hexdigest()[:20]
+    contents = digest_of(filter(Path.is_file, files))  # a link may lead nowhere
+    return f"{__version__}-{contents}"

@@ -108,7 +108,7 @@ CASES = [
     (export, ["-o", "x.npz", "--quantity", "norm"], "--quantity: invalid choice: 'norm'"),
     (export, ["-o", "none/x.npz"], r"none/x\.npz: cannot be written: no such directory"),
     (export, ["-o", "x.npz", "--source-file", "-"], "<stdin>: can be read only once; expected"),
-    (export, ["-o", "x.npz", "--max-gigabytes", "nan"], "'nan': expected a number above 0"),
+    (export, ["-o", "x.npz", "--max-gigabytes", "many"], "--max-gigabytes: invalid float value"),
     (export, ["-o", "x.npz", "--quantity", "source-share", "--head", "1"], "it takes no --head"),
     (heads, ["-o", "x.png", "--plot", "x.png"], r"x\.png: is named for two outputs"),
     (heads, ["--source-file", "-", "--conllu", "text"], "<stdin>: can be read only once, and"),
