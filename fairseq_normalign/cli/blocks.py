@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.checkpoints import check_several, numbers_of, options_of_each
 from fairseq_normalign.cli.output import show
 from fairseq_normalign.cli.runs import Task, check_run_options, open_corpus, reading_task
 from fairseq_normalign.errors import InputError
@@ -106,17 +106,10 @@ def measures_of(args: Namespace, counts: Mapping[str, Counted]) -> list[Blocks]:
     """One for each checkpoint."""
     from fairseq_normalign.layers.block_survey import BlockOptions, Blocks
 
-    measuring = BlockOptions(
-        categories=parse_categories(args.categories, args.category),
-        ranks=args.ranks,
-        frequencies=counts,
-        max_tokens=args.max_tokens,
-        mixing=args.mixing,
-        statistics=args.statistics,
-    )
-    if len(args.path) == 1:
-        return [Blocks(measuring)]
-    return [Blocks(measuring, number) for number in range(1, len(args.path) + 1)]
+    categories = parse_categories(args.categories, args.category)
+    named = {name: getattr(args, name) for name in ("ranks", "max_tokens", "mixing", "statistics")}
+    measuring = BlockOptions(categories=categories, frequencies=counts, **named)
+    return [Blocks(measuring, number) for number in numbers_of(args)]
 
 
 def read_counts(args: Namespace) -> dict[str, Counted]:

@@ -26,6 +26,11 @@ def check_several(args: Namespace) -> None:
     refuse_streams(*files, why=f", and {len(args.path)} models read it")
 
 
+def numbers_of(args: Namespace) -> list[int | None]:
+    """A number for each checkpoint, from 1, in the names of what is measured; none for one."""
+    return [None] if len(args.path) == 1 else list(range(1, len(args.path) + 1))
+
+
 def options_of_each(args: Namespace) -> list[Namespace]:
     """The options for each checkpoint by itself, to be given to ``host.options.load``.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.checkpoints import check_several, numbers_of, options_of_each
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.cli.runs import (
     Task,
@@ -139,7 +139,7 @@ def main(args: Namespace) -> None:
 def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """What is measured of each checkpoint."""
     how = read_files(args)
-    for number, of_one in enumerate(options_of_each(args), 1):
+    for number, of_one in zip(numbers_of(args), options_of_each(args), strict=True):
         corpus, reader = open_corpus(of_one)
         if args.attention == "all" and reader.forcing.attention != "cross":
             name = type(reader.forcing.model).__name__
@@ -154,16 +154,12 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         yield reading_task(of_one, jobs, corpus, reader, "heads")
 
 
-def measures_of(args: Namespace, how: ProfileOptions, number: int) -> list[HeadMeasure]:
-    """What is measured of a checkpoint, which has a number, from 1, if there are several."""
+def measures_of(args: Namespace, how: ProfileOptions, number: int | None) -> list[HeadMeasure]:
+    """What is measured of a checkpoint, which has a number if there are several."""
     from fairseq_normalign.heads.profiling import head_measures
 
-    return head_measures(
-        scores_of(args),
-        how,
-        encoder_alone=args.attention == "encoder",
-        number=number if len(args.path) > 1 else None,
-    )
+    encoder_alone = args.attention == "encoder"
+    return head_measures(scores_of(args), how, encoder_alone=encoder_alone, number=number)
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:
@@ -173,18 +169,14 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
 
     how = read_options(ProfileOptions, args, trees_name=args.conllu or "")
     profiles = {}
-    for number, name in enumerate(short_names(args.path), 1):
+    for number, path, name in zip(numbers_of(args), args.path, short_names(args.path), strict=True):
         findings: dict[str, Finding] = {}
         for measure in measures_of(args, how, number):
             findings |= made[measure.name].result(measure)
-        profiles[name] = profile_of(findings)
-        profiles[name].signature = {
-            "checkpoint": Path(args.path[number - 1]).name,
-            **profiles[name].signature,
-            **options.policy_for_long_pairs(args),
-            **({"lowercase": args.lowercase} if "UAS" in profiles[name].scores else {}),
-            "version": __version__,
-        }
+        profile = profiles[name] = profile_of(findings)
+        lowercase = {"lowercase": args.lowercase} if "UAS" in profile.scores else {}
+        more = {**options.policy_for_long_pairs(args), **lowercase, "version": __version__}
+        profile.signature = {"checkpoint": Path(path).name, **profile.signature, **more}
     first = next(iter(profiles.values()))
     if any(list(profile.scores) != list(first.scores) for profile in profiles.values()):
         raise InputError("--path: the checkpoints do not have the same scores; measure each alone")

@@ -15,7 +15,6 @@ from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.model_files import find_checkpoint
 from fairseq_normalign.model_argument import find_model
-from fairseq_normalign.progress import is_quiet
 
 
 def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None:
@@ -51,9 +50,9 @@ def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None
 
     path = args.path[0] if isinstance(args.path, list) else args.path
     complete_options(args, defaults)
-    if args.found and not is_quiet():
+    if args.found:
         languages = [language or "?" for language in stored_languages(path).values()]
-        shell.say(f"{args.found}, {' → '.join(languages)}")
+        shell.note(f"{args.found}, {' → '.join(languages)}")
 
 
 def _are_folders(data: str) -> bool:

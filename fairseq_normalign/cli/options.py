@@ -7,7 +7,6 @@ runs (``host.options``).
 
 from __future__ import annotations
 
-import re
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
@@ -269,26 +268,20 @@ def _apart(unknown: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def refuse_unknown(words: Iterable[str], user_dir: str | None, parser: CommandParser) -> None:
-    """Refuses options that neither fairseq's generation nor another plugin has, and shards.
+    """Refuses options that fairseq's generation does not have, and shards.
 
-    fairseq's are in a list: asking its parser would mean to import it.
+    fairseq's are in a list: asking its parser would mean to import it. With another plugin, whose
+    options are not known yet, its parser is asked when the command runs.
     """
     names = [word.partition("=")[0] for word in words if word.startswith("--")]
-    if not names:
-        return
-    listed = resources.files(__package__).joinpath("fairseq_options.txt").read_text()
-    known = set(listed.split())
-    for name in names:
-        if name in ("--num-shards", "--shard-id"):  # the command would take the whole corpus
+    for name in ("--num-shards", "--shard-id"):  # the command would take the whole corpus
+        if name in names:
             raise InputError(f"{name} cannot be used with {parser.prog}")
-        if name not in known and not (user_dir and _is_in_plugin(name, Path(user_dir))):
+    listed = resources.files(__package__).joinpath("fairseq_options.txt").read_text()
+    known = listed.split()
+    for name in names if user_dir is None else ():
+        if name not in known:
             parser.refuse_option(name, known)
-
-
-def _is_in_plugin(name: str, folder: Path) -> bool:
-    """Whether the source of a plugin names an option, as a flag or as a field of a dataclass."""
-    option = re.compile(rf"[\"']{re.escape(name)}[\"']|^\s+{name[2:].replace('-', '_')}\s*:", re.M)
-    return any(option.search(file.read_text(errors="replace")) for file in folder.rglob("*.py"))
 
 
 def add_reverse_options(group: Any, purpose: str) -> None:

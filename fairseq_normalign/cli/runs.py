@@ -14,7 +14,7 @@ from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import digest_of, is_stream
 from fairseq_normalign.options import add_flags, read_options
-from fairseq_normalign.progress import bar, is_quiet
+from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Partial, Shard
 from fairseq_normalign.runs.engines import Place, ray_cluster
 from fairseq_normalign.runs.folder import RunFolder, is_given
@@ -208,7 +208,7 @@ def run_command(
     from fairseq_normalign.cli.model import complete
 
     command = {"command": name, **command_of(args)} if keeps(args) else {}
-    told = {"command": name, **_as_json(args)}
+    told = {"command": name, **vars(args)}
     complete(args, defaults)
     command["device"] = args.device.type
     plan = read_options(Plan, args, gpu=args.device.type == "cuda")
@@ -221,21 +221,16 @@ def run_command(
             made |= _made(task, plan, folder)
         if folder is not None:
             folder.finish(plan.shard, folder.counted)
-            if folder.done_before and not is_quiet():
-                shell.say(f"{folder.done_before} pairs were done before")
+            if folder.done_before:
+                shell.note(f"{folder.done_before} pairs were done before")
         if plan.num_shards == 1:
             finish(args, made if folder is None else made_in(folder))
             if folder is not None:
                 folder.remove()
         for of_task in notes:
             of_task.tell()
-    if plan.num_shards > 1 and not is_quiet():
-        shell.say(f"{plan.shard} is done; when all are: normalign merge {args.output}")
-
-
-def _as_json(args: Namespace) -> dict[str, Any]:
-    """The options, but not what they make of fairseq's."""
-    return {name: value for name, value in vars(args).items() if name != "quiet"}
+    if plan.num_shards > 1:
+        shell.note(f"{plan.shard} is done; when all are: normalign merge {args.output}")
 
 
 def _made(task: Task, plan: Plan, folder: RunFolder | None) -> dict[str, Made]:
@@ -256,8 +251,8 @@ def _made(task: Task, plan: Plan, folder: RunFolder | None) -> dict[str, Made]:
 
 def _partials(task: Task, plan: Plan, folder: RunFolder | None) -> Iterator[tuple[str, Partial]]:
     """What is made of each chunk, while a bar shows how far it is."""
-    totals = [job.total for job in task.jobs if job.total is not None]
-    total = sum(totals) // plan.num_shards if len(totals) == len(task.jobs) else None
+    totals = [job.total for job in task.jobs]
+    total = None if None in totals else sum(filter(None, totals)) // plan.num_shards
     load = (lambda place: task.models) if plan.is_local else task.load
     with bar(task.title, total=total) as shown:
         note, progress = task.notes.add, shown.update

@@ -72,6 +72,12 @@ def say(line: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
+def note(line: str) -> None:
+    """Says a line unless the command is quiet."""
+    if not is_quiet():
+        say(line)
+
+
 @contextlib.contextmanager
 def warnings_as_lines(command: str) -> Iterator[None]:
     """Shows a warning as one line, once, without the place in the code.
