@@ -11,7 +11,6 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.cli.checks import check_files
