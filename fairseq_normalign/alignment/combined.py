@@ -217,9 +217,9 @@ class CombinedAligner(OpenAligner):
         shares = []
         for place, stream in enumerate([of_forward, *streams[1:models]]):
             # The models take turns: the last one finishes a pair.
-            told = progress if place == models - 1 else None
+            shown = progress if place == models - 1 else None
             own = [weighted.evidence for weighted in evidences if weighted.reverse == bool(place)]
-            shares.append(_shares(self.aligners[place], stream, own, told))
+            shares.append(_shares(self.aligners[place], stream, own, shown))
         together = zip_longest(zip(texts, *shares, strict=True), *streams[models:])
         for number, (of_pair, *links) in enumerate(together, 1):
             if of_pair is None or None in links:
@@ -296,8 +296,8 @@ def check_directions(models: Sequence[Model]) -> None:
     model, reverse = models
     source, target = languages_of(model.reader.task)
     of_reverse = languages_of(reverse.reader.task)
-    is_told = source != target and (source, target) != FALLBACK
-    if is_told and (of_reverse[0] == source or of_reverse[1] == target):
+    is_named = source != target and (source, target) != FALLBACK
+    if is_named and (of_reverse[0] == source or of_reverse[1] == target):
         raise InputError(
             "the reverse model translates {}-{}, and the model {}-{}; expected {}-{}".format(
                 *of_reverse, source, target, target, source

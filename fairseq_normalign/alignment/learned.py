@@ -1,18 +1,19 @@
 """How far each evidence of a link can be trusted, learned on a corpus without gold.
 
-Whoever learns from his own opinion only repeats it. So the weights are measured by *witnesses*:
+A model that is trained on its own predictions only repeats them. So weights are learned from
+labels of the other *view*:
 
 1. Evidences come in groups: a model and step, or the links of another aligner. The evidence whose
-   links foretell words best (``word_gain``) votes for its group, if it does so at least a quarter
+   links predict words best (``word_gain``) votes for its group, if it does so at least a quarter
    as well as the best of all groups.
 2. The groups that vote are split into two *views*: two models; or two steps of one model; or one
    of these and another aligner's links.
 3. A logistic model of all evidences is fitted to the links that the votes' product finds.
 4. Each view is fitted to the links of the *other* view, and so is how much more the clues
-   (``clues``), and links of other aligners, tell than the view itself. This is their weight.
+   (``clues``), and links of other aligners, say than the view itself. This is their weight.
 
-The errors of a view are not those of its witness, so that what knows nothing gets no weight. This
-is done once: were the labels made with the clues, the clues would confirm themselves.
+The two views make different errors, so that uninformative features get weight 0. This is done
+once: if the labels were made with the clues, the clues would confirm themselves.
 """
 
 from __future__ import annotations
@@ -147,7 +148,9 @@ def learn_links(
     if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights)
         return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), Lexicon())
-    labels = [_links_of(sample, view) for view in reversed(views)]  # each view's witness
+    labels = [
+        _links_of(sample, view) for view in reversed(views)
+    ]  # each view is labelled by the other
     alone = []
     for view, of_other in zip(views, labels, strict=True):
         alone.append(_fit(sample, view, of_other, size))
@@ -163,9 +166,9 @@ def learn_links(
 
 
 def _informed(sample: Sequence[Example], groups: Sequence[Group]) -> list[Vote]:
-    """The evidence of each group that foretells words best; without those that know too little.
+    """The evidence of each group that predicts words best, without groups that predict too little.
 
-    If none knows anything, all of them.
+    If none predicts anything, all of them.
     """
     votes = {}
     for group in groups:
@@ -255,10 +258,10 @@ Linked = tuple[Sequence[str], Sequence[str], Sequence[Link]]  # source, target, 
 
 
 def word_gain(pairs: Sequence[Linked]) -> float:
-    """How good links are, told without gold: how well linked words foretell each other.
+    """How good links are, measured without gold: how well linked words predict each other.
 
-    Translations repeat. If links are right, a word's links in the rest of the corpus foretell what
-    it is linked with here; if they are not, they foretell no more than how frequent words are.
+    Translations repeat. If links are right, a word's links in the rest of the corpus predict what
+    it is linked with here; if they are not, they predict no more than how frequent words are.
 
     The gain are the nats per word that are saved by coding each word given the words that it is
     linked with. A word w that is linked with v_1 … v_k saves log (1/k Σ_i p(w | v_i)) − log u(w),

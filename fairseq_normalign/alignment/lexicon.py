@@ -19,8 +19,8 @@ SMOOTHING = 2.0  # links that each word is given beforehand, by how frequent the
 class Lexicon:
     """Expected numbers of links between words, and the pairs that they were counted in.
 
-    A pair should not be a witness in its own case. So the lexicon remembers which pairs it was
-    counted in, by a hash, and leaves out what a pair has contributed itself.
+    A pair should not confirm its own links. So the lexicon remembers which pairs it was counted in,
+    by a hash, and leaves out what a pair has contributed itself.
     """
 
     def __init__(self) -> None:
