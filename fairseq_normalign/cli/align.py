@@ -45,7 +45,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def add_combination_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("combination", "many evidences, of one model or of two")
+    group = parser.add_argument_group(
+        "combination", "of all layers, heads and steps, of one model or of two"
+    )
     group.add_argument(
         "--combine",
         choices=(*COMBINATIONS, NONE),
@@ -53,7 +55,7 @@ def add_combination_options(parser: ArgumentParser) -> None:
         help="how layers, steps and models are combined. auto: learned on 100 pairs or more, else "
         "product; none: one layer and step, as with --layer, --head or --step",
     )
-    options.add_reverse_options(group, "for --combine and for --method shift-att")
+    options.add_reverse_options(group, "for better links, and for --method shift-att")
     group.add_argument(
         "--evidence", nargs="+", metavar="E", help=f"{FORM} (default: chosen without gold)"
     )
