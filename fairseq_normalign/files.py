@@ -8,12 +8,13 @@ refused. A file that is replaced hands on its permissions. Devices, pipes and op
 
 While an output is written, ``.NAME.normalign-lock`` is locked, and a second run that would write
 the same one is refused. The lock ends with the process, also if that is killed; the next run that
-writes NAME removes what it has left.
+writes NAME removes what it has left. Where the file system has no locks, nobody is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -43,6 +44,7 @@ BYTE_ORDER = "\ufeff"  # a mark that may begin a file; utf-8-sig would also drop
 
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
 NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # says a file system
 WAIT, LONG_WAIT = 0.1, 10.0  # seconds, for a lock; others may hold it for a moment
 
 # What Python and NumPy raise over a zip archive, such as .npz, that was changed on its way.
@@ -200,13 +202,14 @@ def locked(target: Path, *, wait: float = WAIT, leave: bool = False) -> Iterator
 
     logging.getLogger("filelock").setLevel(logging.WARNING)
     path = beside(target, LOCK)
-    lock = FileLock(path)
+    lock = FileLock(path, fallback_to_soft=False)  # which would outlive a killed run
     try:
         lock.acquire(timeout=wait, poll_interval=0.01)
     except Timeout:
         raise Busy(f"{target}: another run is writing it; wait until it has ended") from None
     except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+        if error.errno not in NO_LOCKS:
+            raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """Files are read to the end or refused in one line, and written whole or not at all."""
 
+import errno
 import gzip
 import os
 import resource
@@ -303,3 +304,15 @@ def test_the_lock_of_another_run_stays(tmp_path):
     assert is_locked(folder / "shard")
     other.__exit__(None, None, None)
     assert not is_locked(folder / "shard")
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
+    def flock(*given):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with whole_file(tmp_path / "out") as file:
+        file.write("whole")
+    assert names(tmp_path) == ["out"]
+    assert not is_locked(tmp_path / "out")
