@@ -72,10 +72,18 @@ def add_combination_options(parser: ArgumentParser) -> None:
     )
     for old in ("--decision", "--lexicon"):
         group.add_argument(old, type=_replaced, help=SUPPRESS)
+    group.add_argument("--gold", type=_elsewhere, help=SUPPRESS)
 
 
 def _replaced(path: str) -> str:
     raise ArgumentTypeError(f"use --learned {path}, which keeps all that is learned in one file")
+
+
+def _elsewhere(path: str) -> str:
+    raise ArgumentTypeError(
+        f"align writes links; their error rates: normalign aer {path} LINKS; those of all methods: "
+        f"normalign methods MODEL SOURCE TARGET --gold {path}"
+    )
 
 
 def add_output_options(parser: ArgumentParser) -> None:

@@ -118,14 +118,15 @@ class CommandParser(ArgumentParser):
         Args:
             others: options that the command takes besides its own.
         """
-        close = close_match(name, self._option_string_actions) or close_match(name, others)
+        own = close_match(name, self._option_string_actions)
+        close = own or close_match(name, others, cutoff=0.9)  # among so many, some are similar
         raise InputError(f"unknown option {name}; {close or f'see {self.prog} --help-all'}")
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help")
 
 
-def close_match(name: str, known: Iterable[str]) -> str:
+def close_match(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str:
     """A question that names what was probably meant, if anything is close."""
-    close = get_close_matches(name, list(known), n=1)
+    close = get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"did you mean {close[0]}?" if close else ""
