@@ -182,8 +182,13 @@ class OpenAligner(Aligner):
 
     def by(self, decision: Decision) -> DecidedAligner:
         """The aligner with a decision that was stored; refuses one of other options or models."""
-        if self.combine not in (AUTO, decision.combine):
-            raise InputError(f"combination {decision.combine}, not {self.combine}")
+        fits = (
+            decision.combine != NONE if self.combine == AUTO else self.combine == decision.combine
+        )
+        if not fits:
+            raise InputError(
+                f"learned with combine {decision.combine}, but the options give {self.combine}"
+            )
         for evidence, reverse, _ in decision.evidences:
             self.models[reverse].check(evidence)
         return DecidedAligner(self, decision)
@@ -348,20 +353,23 @@ class NormAligner(OpenAligner):
 
     def _named(self) -> Decision | None:
         """What the options name, checked against the model; None if they leave something open."""
-        method, head = self.options.method, self.options.head
+        method = self.options.method
         layer = self._named_layer()
         steps = method_of(method).steps
         step = steps[0] if len(steps) == 1 else self.options.step
         if step == AUTO or (layer is None and method_of(method).layers):
             return None
-        evidence = Evidence(method, layer, step, None if head is None else int(head) - 1)
-        return Decision(NONE, [Weighted(evidence)])
+        return Decision(NONE, [Weighted(Evidence(method, layer, step, self._named_head()))])
 
     def _named_layer(self) -> int | None:
         """The layer that the options name, from 0."""
         if self.options.layer == AUTO:
             return None
         return checked_layer(self.forcing, self.options.layer, self.options.head)
+
+    def _named_head(self) -> int | None:
+        """The head of that layer that the options name, from 0."""
+        return None if self.options.head is None else int(self.options.head) - 1
 
     def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
         (pairs,) = decisive_samples([self], first)
@@ -371,15 +379,16 @@ class NormAligner(OpenAligner):
         """What some pairs decide, be they many or few."""
         choice = self.choice(pairs)
         step = choice.step if self.options.step == AUTO else self.options.step
-        evidence = Evidence(self.options.method, choice.layers[step], step)
+        evidence = Evidence(self.options.method, choice.layers[step], step, self._named_head())
         return Decision(NONE, [Weighted(evidence)], None, len(pairs), choice.agreement)
 
     def choice(self, pairs: Sequence[Pair]) -> Choice:
         """The best layer and step, among those that the options leave open, without gold."""
         candidates = every_evidence(self.forcing, [self.options.method], heads=False)
-        layer = self._named_layer()
+        layer, head = self._named_layer(), self._named_head()
         if layer is not None:
-            candidates = [evidence for evidence in candidates if evidence.layer == layer]
+            of_layer = [evidence for evidence in candidates if evidence.layer == layer]
+            candidates = [evidence._replace(head=head) for evidence in of_layer]
         vote = LayerVote(candidates, null=self.options.null)
         with bar("choosing a layer", total=len(pairs)) as shown:
             for softs in self.evidences_many(pairs, candidates, progress=shown.update):

@@ -60,6 +60,16 @@ def test_bad_options(options, message):
         aligner(**options)
 
 
+@pytest.mark.filterwarnings("ignore:only 2 pairs")
+def test_a_head_stays_where_the_step_is_open():
+    pairs = [("w1 w2 w3", "w4 w5 w6"), ("w2 w3", "w5 w6")]
+    decided = aligner(layer=2, head=3, step="auto").decide(pairs)
+    assert decided.signature()["head"] == 3
+    step = decided.decision.evidence.step
+    by_hand = aligner(layer=2, head=3, step=step)
+    assert list(decided.align_many(pairs)) == list(by_hand.align_many(pairs))
+
+
 def test_links_of_pieces():
     """Without pieces, words are pieces: the links are those of argmax; and merges play no part."""
     by_pieces = aligner(extract="piece-argmax", eos="skip")

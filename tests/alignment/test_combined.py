@@ -257,7 +257,7 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
     KINDS["learned"]().decide(MANY).save(path)
     others = {
         "learned: learned with other models; name another file": aligner(),
-        "learned: combination learned, not product": KINDS["product"](),
+        "learned: learned with combine learned, but the options give product": KINDS["product"](),
         "learned: learned with links none, but the options give 1": KINDS["learned"](links=1),
         "learned: learned with eos null, but the options give skip": CombinedAligner(
             aligner(eos="skip"), backward(eos="skip")
@@ -266,6 +266,14 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
     for message, other in others.items():
         with pytest.raises(InputError, match=message):
             other.load_learned(path)
+    aligner().decide(MANY).save(path)
+    with pytest.raises(InputError, match="learned with combine none, but the options give auto"):
+        CombinedAligner(aligner(), combine="auto").load_learned(path)
+
+
+def test_a_learned_file_serves_other_extractions(tmp_path):
+    path = tmp_path / "learned"
+    KINDS["learned"]().decide(MANY).save(path)
     KINDS["learned"](extract="relative:0.8").load_learned(path)  # links may be taken in other ways
 
 
