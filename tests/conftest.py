@@ -101,6 +101,11 @@ class ToyTask:
         self.target_dictionary = self.source_dictionary
 
 
+@pytest.fixture
+def task() -> ToyTask:
+    return ToyTask()
+
+
 def build_model(arch: str = "transformer", task=None, *, seed: int = 1, **options):
     """A small random model of fairseq's registry, in evaluation mode.
 

@@ -1,7 +1,6 @@
-"""Every parser of what users give, each with files that it takes and, for text, a slow reader.
+"""Every parser of what users give, each with files that it takes.
 
-A target reads a file. It gives a result, or it raises InputError; anything else is a defect. What
-it takes, a slow reader takes too, and reads the same.
+A target reads a file. It gives a result, or it raises InputError; anything else is a defect.
 """
 
 from __future__ import annotations
@@ -42,19 +41,17 @@ from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import GoldFile, LinkFile
 from fairseq_normalign.text.treebank import read_conllu
 from fairseq_normalign.text.words import TextFile, normalise_bpe_name
-from tests import slow_readers
 from tests.conftest import ToyTask, run
 from tests.stored import OPTIONS, state
 
 
 class Target(NamedTuple):
-    """A parser: what it is given, and how to see that it did right."""
+    """A parser, and what it is given."""
 
     name: str
     file: str  # the name of the file that it reads
     wholes: Sequence[bytes]  # files that it takes
     read: Callable[[Path], Any]
-    slow: Callable[[bytes], Any] | None = None  # None if it refuses; compared with the result
 
 
 # ---------------------------------------------------------------- text, and links
@@ -85,10 +82,6 @@ TREES = "\n".join(
         "",
     ]
 ).encode()
-
-
-def read_trees(path: Path) -> list[tuple[list[str], list[int]]]:
-    return [(tree.words, [str(head) for head in tree.heads]) for tree in read_conllu(path)]
 
 
 # ---------------------------------------------------------------- JSON of our own
@@ -250,33 +243,16 @@ def binarised(kind: str) -> list[bytes]:
     return [struct.pack("<H", len(index)) + index + tokens]
 
 
-def huffman() -> list[bytes]:
-    from fairseq.data.huffman import HuffmanCodeBuilder, HuffmanMMapIndexedDatasetBuilder
-
-    code = HuffmanCodeBuilder()
-    code.add_symbols("w1", "w2", "w2", "w3", "w3", "w3")
-    with tempfile.TemporaryDirectory() as folder:
-        with HuffmanMMapIndexedDatasetBuilder(f"{folder}/x", code.build_code()) as builder:
-            for line in ("w1 w2", "w3", "w2 w3 w3"):
-                builder.add_item([*line.split(), "</s>"])
-        index, tokens = Path(folder, "x.idx").read_bytes(), Path(folder, "x.bin").read_bytes()
-        vocabulary = Path(folder, "x.vocab").read_bytes()
-    return [struct.pack("<H", len(index)) + index + tokens + b"VOCAB" + vocabulary]
-
-
 def read_binarised(path: Path) -> Any:
     from fairseq_normalign.host.binarised import binarised_pairs
     from fairseq_normalign.host.pairs import PairReader
 
     content = path.read_bytes()
     (length,) = struct.unpack("<H", content[:2].ljust(2, b"\0"))
-    tokens, mark, vocabulary = content[2 + length :].partition(b"VOCAB")
     task = ToyTask()
     task.args.data, task.args.source_lang = str(path.parent), None
     (path.parent / "test.idx").write_bytes(content[2 : 2 + length])
-    (path.parent / "test.bin").write_bytes(tokens)
-    if mark:
-        (path.parent / "test.vocab").write_bytes(vocabulary)
+    (path.parent / "test.bin").write_bytes(content[2 + length :])
     return len(list(binarised_pairs("test", PairReader(task))))
 
 
@@ -430,44 +406,18 @@ def compressed(content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 
-def link_sets(path: Path) -> list[set]:
-    return [set(links) for links in LinkFile(path, format="pharaoh")]
-
-
-def gold_links(path: Path) -> list[tuple[set, set]]:
-    return [(set(links.sure), set(links.possible)) for links in GoldFile(path, format="talp")]
-
-
-def naacl_links(path: Path) -> list[set]:
-    return [set(links) for links in LinkFile(path, format="naacl", index=1)]
-
-
 def read_text(path: Path) -> list[list[str]]:
     return list(TextFile(path))
 
 
 LIGHT = [
-    Target("links", "links.pharaoh", LINKS, link_sets, slow_readers.pharaoh),
-    Target("gold", "gold.talp", GOLD, gold_links, slow_readers.gold),
-    Target("NAACL", "links.naacl", NAACL_LINKS, naacl_links, slow_readers.naacl),
-    Target("recognised", "links.txt", [*LINKS, *NAACL_LINKS], lambda path: list(LinkFile(path))),
-    Target("text", "text.de", TEXTS, read_text, slow_readers.text),
-    Target(
-        "gzip",
-        "text.gz",
-        [compressed(content) for content in TEXTS],
-        read_text,
-        slow_readers.unpacked,
-    ),
-    Target("hypotheses", "generated.txt", [PRINTED, TEXTS[0]], read_printed, slow_readers.printed),
-    Target(
-        "frequencies",
-        "counts.txt",
-        [b"a 10\nb 2.5\nc 0\n"],
-        read_frequencies,
-        slow_readers.frequencies,
-    ),
-    Target("treebank", "trees.conllu", [TREES], read_trees, slow_readers.conllu),
+    Target("links", "links.txt", [*LINKS, *NAACL_LINKS], lambda path: list(LinkFile(path))),
+    Target("gold", "gold.talp", GOLD, lambda path: list(GoldFile(path))),
+    Target("text", "text.de", TEXTS, read_text),
+    Target("gzip", "text.gz", [compressed(content) for content in TEXTS], read_text),
+    Target("hypotheses", "generated.txt", [PRINTED, TEXTS[0]], read_printed),
+    Target("frequencies", "counts.txt", [b"a 10\nb 2.5\nc 0\n"], read_frequencies),
+    Target("treebank", "trees.conllu", [TREES], lambda path: list(read_conllu(path))),
     Target("signature", "links.pharaoh.json", [SIGNATURE], read_signature),
     Target("gate log", "relevance.jsonl", [LOG], lambda path: list(read_log(path))),
     Target("heads", "heads.json", [ROLES], read_roles),
@@ -476,7 +426,6 @@ LIGHT = [
     Target("safetensors", "model.safetensors", [safetensors()], read_tensors),
     Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
     Target("index", "index", [*binarised("mmap"), *binarised("cached")], read_binarised),
-    Target("Huffman", "index", huffman(), read_binarised),
     Target("BPE codes", "codes", [b"#version: 0.2\nt h\nth e</w>\ns a\n"], read_codes),
     Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], read_fast_codes),
     Target("word pieces", "vocab.txt", [WORDPIECES.encode()], read_wordpieces),

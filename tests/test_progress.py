@@ -34,19 +34,6 @@ def test_lines_elsewhere(monkeypatch, capsys):
     ]
 
 
-def test_terminal_shows_a_bar_with_the_time_left(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress, "DELAY", 0)
-    with progress.bar("relevance", total=4, unit="pairs") as shown:
-        shown.update(2)
-        shown.refresh()
-    text = terminal.getvalue()
-    assert "relevance:  50%" in text
-    assert " pairs" in text
-    assert "<" in text  # elapsed<left
-
-
 def test_quiet_shows_nothing(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

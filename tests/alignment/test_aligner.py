@@ -3,7 +3,7 @@ from itertools import product
 
 import pytest
 
-from fairseq_normalign import CombinedAligner, NormAligner
+from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.layer_choice import agreement
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
 from fairseq_normalign.attention.soft import Evidence
@@ -39,10 +39,8 @@ def test_lists_of_words_and_order():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "norm"}, "unknown method 'norm'; choose from: weights, norms, head-norms"),
         ({"step": "in"}, "unknown step 'in'; expected one of: input, output, auto"),
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
-        ({"layer": 0}, "layer 0: the model has layers 1 to 2"),
         ({"head": 5}, "head 5: layer 1 has heads 1 to 4"),
         ({"layer": "auto", "head": 1}, "head 1 of which layer"),
         (
@@ -81,11 +79,6 @@ def test_links_of_pieces():
         InputError, match=r"piece-argmax links pieces before they are merged; .* not max"
     ):
         aligner(extract="piece-argmax", source_merge="max")
-
-
-def test_a_combination_has_no_pieces():
-    with pytest.raises(InputError, match="piece-argmax links the pieces of one model"):
-        CombinedAligner(aligner(), extract="piece-argmax")
 
 
 def pruned(alive_heads: str, **options) -> NormAligner:

@@ -121,14 +121,9 @@ def test_specs(text, evidence, reverse, weight):
             {"combine": "sum"},
             "unknown combination 'sum'; expected one of: auto, learned, product, harmonic, mean",
         ),
-        ({"extract": "most"}, "unknown extract 'most'"),
         (
             {"evidences": [Weighted(Evidence("norms", 5, "input"))]},
             "layer 6: the model has layers 1 to 2",
-        ),
-        (
-            {"evidences": [Weighted(Evidence("norms", 0, "input", 4))]},
-            "head 5: layer 1 has heads 1 to 4",
         ),
         ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
         ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),

@@ -22,12 +22,7 @@ from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.pruned import remove_heads
-from tests.conftest import ToyTask, build_model
-
-
-@pytest.fixture
-def task():
-    return ToyTask()
+from tests.conftest import build_model
 
 
 @pytest.fixture

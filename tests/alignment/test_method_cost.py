@@ -6,14 +6,9 @@ from fairseq_normalign.alignment.method_cost import measured, method_costs
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model
 
 PLACES = {"norms": Evidence("norms", 1), "lrp": Evidence("lrp", None, "output")}
-
-
-@pytest.fixture(scope="module")
-def task():
-    return ToyTask()
 
 
 def test_each_method_costs_something(task):

@@ -5,11 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from fairseq_normalign.alignment import pictures
 from fairseq_normalign.alignment.pictures import (
     Panel,
     Sentences,
-    families_for,
     soft_alignments,
 )
 from fairseq_normalign.results.figure import save
@@ -66,13 +64,3 @@ def test_pictures_are_written_with_any_words(ending, tmp_path):
     assert contents.startswith(beginnings[ending])
     if ending == ".svg":
         assert "שלום" in contents.decode()
-
-
-def test_other_fonts_are_asked_for_letters_that_the_usual_one_has_not(monkeypatch):
-    letters = {"usual": set("abc"), "useless": set("ab"), "asian": set("日本"), "late": set("本語")}
-    files = [("DejaVu Sans", "usual"), *((name, name) for name in list(letters)[1:])]
-    monkeypatch.setattr(pictures, "_installed", lambda: iter(files))
-    monkeypatch.setattr(pictures, "_letters", letters.__getitem__)
-    assert families_for("a b") == ["DejaVu Sans"]
-    assert families_for("ab 日本") == ["DejaVu Sans", "asian"]
-    assert families_for("日本語") == ["DejaVu Sans", "asian", "late"]

@@ -12,14 +12,9 @@ from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
 from tests.attention.test_states import language_model, language_task
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model
 
 LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
-
-
-@pytest.fixture
-def task():
-    return ToyTask()
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from fairseq_normalign.attention.trained_head import (
     with_neighbours,
     write_aligner,
 )
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import map_batches
 from tests.test_regression import aligner
 
@@ -111,12 +110,3 @@ def test_sentences_without_words_have_no_links(one, pairs, aligner_file, name):
             if 0 in shape:
                 assert links == []
             assert all(source < shape[1] and target < shape[0] for source, target in links)
-
-
-def test_a_head_of_other_widths_is_refused(one, pairs, tmp_path):
-    path = tmp_path / "aligner.safetensors"
-    head = AlignmentHead.random(6, 4, width=3, generator=torch.Generator().manual_seed(1))
-    trained = TrainedHead(head, fingerprint(one.forcing.model), "a-b")
-    write_aligner(path, {"forward": trained}, {})
-    with pytest.raises(InputError, match="not a file of alignment heads, or damaged"):
-        softs(one, pairs, evidences("aligner", str(path)), 4000)

@@ -8,7 +8,7 @@ from fairseq_normalign.attention.methods import Batch, method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model
 
 METHODS = ("grad-input", "saliency", "smoothgrad:2")
 # The second target is longer than what one backward pass is for.
@@ -30,11 +30,6 @@ MODELS = {
     "gates": {"arch": "transformer_normalign", "gate_heads": "all"},
     "BART": {"arch": "bart_base", "share_all_embeddings": True},
 }
-
-
-@pytest.fixture
-def task():
-    return ToyTask()
 
 
 @pytest.fixture

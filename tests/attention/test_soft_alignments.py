@@ -15,17 +15,11 @@ from fairseq_normalign.attention.methods import LRP_RULES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model
 
 LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
-
-
-@pytest.fixture
-def task():
-    return ToyTask()
 
 
 @pytest.fixture
@@ -141,22 +135,3 @@ def test_one_head(task, pairs):
     np.testing.assert_allclose(
         np.mean([soft.words for soft in softs[:4]], axis=0), softs[4].words, rtol=1e-4, atol=1e-6
     )
-
-
-@pytest.mark.parametrize(
-    "evidence", [Evidence(), Evidence("lrp", None, "output"), Evidence("saliency", None, "output")]
-)
-def test_a_sentence_longer_than_the_model_allows_is_refused(evidence, task):
-    (pair,) = text_pairs([("w1 " * 64, "w1")], PairReader(task))
-    with pytest.raises(
-        InputError, match="line 1: the source has 65 pieces with </s>; the model takes 64"
-    ):
-        list(soft_alignments(TeacherForcing(build_model(task=task), task), [pair], [evidence]))
-
-
-def test_a_model_without_cross_attention_is_refused(task):
-    model = build_model(task=task)
-    for layer in model.decoder.layers:
-        layer.encoder_attn = None
-    with pytest.raises(InputError, match="has no source–target attention"):
-        TeacherForcing(model, task)

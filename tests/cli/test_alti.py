@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fairseq_normalign import NormAligner, open_export, source_shares, text_pairs
-from fairseq_normalign.results.result import read_result
 from tests.conftest import run
 
 pytestmark = pytest.mark.slow
@@ -23,19 +22,6 @@ def command(name, corpus, checkpoint, *options, **more):
 def aligner(corpus, checkpoint) -> NormAligner:
     data, model = str(corpus / "data-bin"), str(corpus / "spm.model")
     return NormAligner.from_checkpoint(str(checkpoint), data, bpe="sentencepiece", model=model)
-
-
-def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, tmp_path):
-    gold = corpus / "test.talp"
-    table = ["--gold", gold, "-o", tmp_path / "t.json", "--method", *NAMES]
-    command("methods", corpus, checkpoint, *table)
-    rows = read_result(tmp_path / "t.json").tables()["cells"].rows
-    cells = {(method, layer, step): aer for method, layer, _, step, aer, *_ in rows}
-    for name in NAMES:
-        place = ["--method", name, "--layer", 2, "--step", "output", "-o", tmp_path / name]
-        command("align", corpus, checkpoint, *place)
-        score = run("normalign", "aer", gold, "-i", tmp_path / name, "-b", "-w", 4).stdout
-        assert float(score) == pytest.approx(cells[name, 2, "output"], abs=1e-4)
 
 
 def test_layers_are_chosen_and_evidence_is_learned(corpus, checkpoint):
@@ -63,14 +49,3 @@ def test_shares_of_the_source_are_exported(corpus, checkpoint, aligner, tmp_path
         for item, shares in zip(export, expected, strict=True):
             assert item.array.shape == (2, len(item.target))
             np.testing.assert_allclose(item.array, shares[[0, 2]], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("method", ["grad-input", "saliency", "smoothgrad:2"])
-def test_gradients_align_alike_in_batches_of_any_size(method, corpus, checkpoint):
-    done = command("align", corpus, checkpoint, "--method", method)
-    assert f"method:{method}|layer:all|head:all|step:output|eos:null" in done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == 40
-    assert sum(map(bool, lines)) > 30
-    again = command("align", corpus, checkpoint, "--method", method, "--max-tokens", 60)
-    assert again.stdout == done.stdout

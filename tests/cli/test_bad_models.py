@@ -120,16 +120,6 @@ def test_dictionaries_of_another_model(here, name):
     check_refused(here, line_of(name, "model.pt", "other"), message)
 
 
-@pytest.mark.parametrize("name", first_fast(set(LOADING) - set(TASKLESS)))
-def test_data_of_another_task(here, name):
-    """A folder with the dictionary of another language."""
-    other = here / "language-model"
-    other.mkdir(exist_ok=True)
-    (other / "dict.c.txt").write_text((here / "data/dict.a.txt").read_text())
-    message = "dict.a.txt: No such file or directory, and model.pt needs"
-    check_refused(here, line_of(name, "model.pt", "language-model"), message)
-
-
 def language_model() -> bytes:
     sizes = {name: LANGUAGE[name] for name in ("decoder_input_dim", "decoder_output_dim")}
     model = build_model("transformer_lm_big", toy_task_of_language(), tokens_per_sample=64, **sizes)

@@ -112,14 +112,3 @@ def test_translations_are_those_of_fairseq_generate(corpus, checkpoint, text, tm
         (row,) = models(tmp_path / "rows.json")
         assert row["BLEU"] == pytest.approx(bleu, abs=1e-5)
         assert row["chrF"] == pytest.approx(chrf, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_bad_input_exits_2_and_leaves_the_old_file(corpus, checkpoint, tmp_path):
-    output = tmp_path / "old.json"
-    output.write_text("old\n")
-    done = evaluate(corpus, [checkpoint], "--gen-subset", "none", "-o", output, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "no subset 'none' of src-tgt in" in done.stderr.splitlines()[-1]
-    assert (done.stdout, output.read_text()) == ("", "old\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]

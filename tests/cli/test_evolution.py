@@ -103,21 +103,15 @@ REFUSED = {
         ["translation.pt"],
         "{folder}/text:1: not a line 'source ||| target'; if this file has sources alone, name",
     ),
-    "--frequencies {folder}/freq": (
-        ["translation.pt"],
-        "{folder}/freq: has 0% of its pieces and 0% of its words of the corpus; are they of an",
-    ),
     "--words w1 zz --plot-words {folder}/w.png": (
         ["translation.pt"],
         "--words: 'zz' comes 0 times in the text; 2 are needed",
     ),
-    "--cpu": (["translation.pt"] * 2, "--path: {folder}/translation.pt is named twice; expected"),
 }
 
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_is_refused_in_one_line(words, folder):
-    (folder / "freq").write_text("x 1\ny 2\n")
     paths, message = REFUSED[words]
     options = words.format(folder=folder).split()
     done = evolution(folder, *SMALL, *options, paths=paths, check=False)
@@ -126,16 +120,3 @@ def test_what_is_refused_in_one_line(words, folder):
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"normalign evolution: {message.format(folder=folder)}")
     assert not (folder / "w.png").exists()
-
-
-@pytest.mark.parametrize("command", ["heads", "align", "export", "plot"])
-def test_other_commands_refuse_a_language_model(command, folder, tmp_path):
-    output = tmp_path / ("x.png" if command == "plot" else "x.npz")
-    more = [] if command == "heads" else ["-o", output]
-    text = ["--source-file", folder / "text", "--target-file", folder / "text"]
-    path = folder / "language.pt"
-    done = run("normalign", command, folder, "--path", path, *text, "--cpu", *more, check=False)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    message = "TransformerLanguageModel has no source–target attention"
-    assert line.startswith(f"normalign {command}: {message}")

@@ -144,7 +144,6 @@ BAD = {
         r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of "
         r"--layer and --head",
     ),
-    "no such layer": (["--layer", "1", "7"], "layer 7: the model has layers 1 to 3"),
 }
 
 

@@ -98,45 +98,10 @@ def numbers(table):
     return [float(number) for number in re.findall(r" \d\.\d+", table)]
 
 
-def test_the_encoder_alone_needs_no_target(corpus, checkpoint, text, capsys):
-    heads_here(
-        corpus / "data-bin",
-        checkpoint,
-        *text[:2],
-        *text[4:],
-        *("--attention", "encoder", "--limit", 7),
-    )
-    done = capsys.readouterr()
-    assert "encoder.3.4" in done.out
-    assert "decoder" not in done.out
-    assert "importance" not in done.out
-    assert "sentences:7|" in done.err
-
-
-def test_a_missing_relation_is_named(corpus, checkpoint, text, tmp_path, capsys):
-    lines = (corpus / "test.src.conllu").read_text().replace("\tadvmod\t", "\tother\t")
-    (tmp_path / "x.conllu").write_text(lines)
-    with pytest.warns(UserWarning, match=r"x\.conllu: no sentence has the relation 'advmod'"):
-        heads_here(corpus / "data-bin", checkpoint, *text, "--conllu", tmp_path / "x.conllu")
-    assert re.search(r"^advmod→head +0 +– +– +– +–$", capsys.readouterr().out, re.MULTILINE)
-
-
 def test_a_treebank_of_its_own(corpus, checkpoint, text, capsys):
     options = ["--conllu", corpus / "valid.src.conllu", "--conllu-apart", "--limit", 9]
     heads_here(corpus / "data-bin", checkpoint, *text, *options)
     assert re.search(r"sentences:9\|.*\|trees:40\|", capsys.readouterr().err)
-
-
-def test_a_dictionary_without_counts_is_told(corpus, checkpoint, text, tmp_path, capsys):
-    for side in ("src", "tgt"):
-        lines = (corpus / "data-bin" / f"dict.{side}.txt").read_text().splitlines()
-        (tmp_path / f"dict.{side}.txt").write_text(
-            "".join(f"{line.split()[0]} 1\n" for line in lines)
-        )
-    options = ["--source-lang", "src", "--target-lang", "tgt", "--limit", 5]
-    with pytest.warns(UserWarning, match="no rare-token roles: the dictionary has no word counts"):
-        heads_here(tmp_path, checkpoint, *text, *options)
-    assert "rare tokens" not in capsys.readouterr().out
 
 
 BAD = {
@@ -145,18 +110,9 @@ BAD = {
         r"valid\.src\.conllu:1: sentence 1 has the word .*; if it is of another one, add "
         r"--conllu-apart",
     ),
-    "no trees": (
-        ["--conllu", "{corpus}/test.src"],
-        r"test\.src:1: 1 columns; expected the 10 of CoNLL-U",
-    ),
     "other frequencies": (
         ["--frequencies", "{tmp}/other"],
         "other: has 0% of its pieces and 0% of its words",
-    ),
-    "equal frequencies": (["--frequencies", "{tmp}/equal"], "equal: all counts are equal"),
-    "no frequencies": (
-        ["--frequencies", "{corpus}/test.src"],
-        r"test\.src:1: found .*; expected a word and its count",
     ),
     "gold of another text": (
         ["--gold", "{tmp}/gold"],
@@ -176,12 +132,6 @@ def test_bad_input(case, corpus, checkpoint, text, tmp_path, capsys):
         heads_here(corpus / "data-bin", checkpoint, *text, *options, "-o", tmp_path / "x.json")
     assert capsys.readouterr().out == ""
     assert not (tmp_path / "x.json").exists()
-
-
-def test_bad_input_exits_2(corpus, checkpoint):
-    done = heads(corpus, checkpoint, "--gen-subset", "none", check=False)
-    assert done.returncode == 2
-    assert re.match(r"normalign heads: no subset 'none' of src-tgt", done.stderr.splitlines()[-1])
 
 
 def test_several_checkpoints_are_a_mean_by_layer(corpus, checkpoint, text, tmp_path):

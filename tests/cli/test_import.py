@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 
@@ -36,44 +35,12 @@ def test_the_command_that_it_prints_works(config, tmp_path):
     assert "masks:0.3|seed:0" in mixed.stderr
 
 
-def test_masks_of_a_seed(tmp_path):
-    run("normalign", "import", make_folder(tmp_path / "theirs", BERT), "-o", tmp_path / "ours")
-    (tmp_path / "text").write_text("a b c a b c a b c\n" * 3)
-    output = tmp_path / "mixing.json"
-    read = ("normalign", "mixing", tmp_path / "ours", tmp_path / "text", "--cpu", "-o", output)
-    results = []
-    for seed in (0, 0, 1):
-        run(*read, "--mask-share", 0.3, "--seed", seed)
-        results.append(json.loads(output.read_text()))
-        results[-1].pop("signature")
-    assert results[0] == results[1]
-    assert results[0] != results[2]
-
-
 def refused(*arguments) -> str:
     done = run("normalign", "import", *arguments, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     return line
-
-
-@pytest.mark.parametrize("name", [".", "", ".."])
-def test_an_output_that_has_no_name(name, tmp_path, monkeypatch):
-    folder = make_folder(tmp_path / "theirs", BERT)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    message = f"{name!r}: exists already; pass a new folder"
-    assert refused(folder, "-o", name) == f"normalign import: {message}"
-
-
-def test_an_output_that_is_a_link_to_an_empty_folder(tmp_path):
-    folder = make_folder(tmp_path / "theirs", BERT)
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    run("normalign", "import", folder, "-o", tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real/model.pt").is_file()
 
 
 def test_an_adapter_or_the_root_of_a_cache(tmp_path):
@@ -88,13 +55,6 @@ def test_an_adapter_or_the_root_of_a_cache(tmp_path):
         f"cache: no config.json in this folder; use the folder in the cache that has one: {model}"
     )
     assert message in refused(tmp_path / "cache", "-o", tmp_path / "ours")
-
-
-def test_the_vocabulary_is_looked_for_at_once(tmp_path):
-    (tmp_path / "model.pt").write_text("")
-    command = ("normalign", "mixing", tmp_path, "--path", tmp_path / "model.pt")
-    done = run(*command, "--bpe", "bert", "--bpe-vocab-file", tmp_path / "none", check=False)
-    assert done.stderr == f"normalign mixing: {tmp_path / 'none'}: no such file\n"
 
 
 def aligned(command: str, *more) -> list[list[str]]:
@@ -125,23 +85,6 @@ def test_the_commands_that_it_prints_for_an_opus_model(tmp_path):
         f"--source-file {source} --target-file {target}"
     )
     assert explicit == links
-
-
-def test_languages_are_those_of_a_multilingual_reverse_model(tmp_path):
-    """A model of two languages has its own names, be it the first or the reverse one."""
-    source, target = write_texts(tmp_path, 6)
-    marian_folder(tmp_path / "theirs", steps=0)
-    multilingual_folder(tmp_path / "many", "nllb", steps=0)
-    run("normalign", "import", tmp_path / "theirs", "-o", tmp_path / "opus")
-    run("normalign", "import", tmp_path / "many", "-o", tmp_path / "nllb")
-    align = ("normalign", "align", tmp_path / "opus", "--path", tmp_path / "opus/model.pt", "--cpu")
-    both = ("--reverse-path", tmp_path / "nllb/model.pt", "--combine", "product")
-    texts = ("--source-file", source, "--target-file", target)
-    given = ("-s", CODES["nllb"][0], "-t", CODES["nllb"][1])
-    done = run(*align, *both, *texts, *given)
-    assert len(done.stdout.splitlines()) == 6
-    unknown = run(*align, *both, *texts, "-s", "xx", "-t", "yy", check=False)
-    assert "no language 'yy' in the dictionary, which has ace_Arab" in unknown.stderr
 
 
 def test_languages_are_given_by_their_codes(tmp_path):

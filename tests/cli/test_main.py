@@ -1,9 +1,6 @@
 """The command as the shell sees it: streams, signals, exit status, warnings."""
 
 import errno
-import io
-import json
-import os
 import re
 import signal
 import subprocess
@@ -74,22 +71,6 @@ def test_a_reader_that_has_seen_enough(folder):
     assert (done.stdout, done.stderr) == ("0-0\n", "0\n")
 
 
-def test_names_that_are_not_utf_8(folder):
-    name = os.fsdecode(b"caf\xe9")
-    os.link(folder / "hyp", folder / name)
-    both = ["aer", "gold", "-i", name, "hyp"]
-    done = subprocess.run([*NORMALIGN, *both], cwd=folder, capture_output=True, check=True)
-    assert b"caf\\udce9: AER|" in done.stdout
-    done = subprocess.run(
-        [*NORMALIGN, *both, "-f", "json"], cwd=folder, capture_output=True, check=True
-    )
-    assert json.loads(done.stdout)["blocks"][0]["rows"][0][0] == name
-    done = subprocess.run(
-        [*NORMALIGN, "aer", "gold", "-i", name + "x"], cwd=folder, capture_output=True, check=False
-    )
-    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-
-
 @pytest.mark.parametrize(
     ("number", "status", "message"),
     [
@@ -137,15 +118,6 @@ def test_errors_of_our_own_keep_their_traceback(monkeypatch):
         main(["aer"])
 
 
-@pytest.mark.parametrize("command", ["import", "aer"])
-def test_names_that_no_file_can_have(command, capsys):
-    more = ["-o", "new"] if command == "import" else []
-    assert main([command, "x" * 3000, *more]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"normalign {command}: xxx")
-    assert line.endswith("File name too long")
-
-
 def test_a_warning_is_one_line_and_shown_once(monkeypatch, capsys):
     def warn():
         for _ in range(3):
@@ -181,42 +153,6 @@ def test_help_shows_the_options_that_matter(command, capsys):
         shown[option] = re.findall(r"^  (?=-).*?(--[a-z-]+)", capsys.readouterr().out, re.M)
     assert {"--help", "--help-all", "--quiet"} <= set(shown["--help"]) <= set(shown["--help-all"])
     assert len(shown["--help"]) <= 20
-
-
-def test_a_warning_does_not_cut_into_a_progress_bar(monkeypatch):
-    from tqdm import tqdm
-
-    stderr = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
-
-    def warn():
-        with tqdm(total=2, file=stderr, mininterval=0) as bar:
-            bar.update()
-            warnings.warn("the gold looks misread", stacklevel=1)
-
-    command_of(monkeypatch, warn)
-    assert main(["aer"]) == 0
-    before, after = stderr.getvalue().split("normalign aer: warning: the gold looks misread\n")
-    assert before.endswith("\r")  # the bar was wiped: the warning has a line of its own
-    assert before.split("\r")[-2].strip() == ""
-    assert "50%" in after  # and drawn again below it
-
-
-def test_help_needs_neither_torch_nor_fairseq():
-    code = (
-        "import sys, runpy; sys.argv = ['normalign', *sys.argv[1:]]\n"
-        "try: runpy.run_module('fairseq_normalign.cli.main', run_name='__main__')\n"
-        "except SystemExit: pass\n"
-        "print({'torch', 'fairseq', 'matplotlib', 'tqdm'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "aer", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("usage: normalign aer")
-    assert done.stdout.endswith("set()\n")
 
 
 def test_no_command_and_unknown_ones(capsys):

@@ -1,14 +1,12 @@
 """``normalign methods``: the list of methods, and error rates of a model trained for a moment."""
 
-import json
-
 import pytest
 import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.heads.head_scores import HEAD_SCORES, ranking_scores
-from fairseq_normalign.results.result import read_result, stored_result
+from fairseq_normalign.results.result import read_result
 from fairseq_normalign.version import __version__
 from tests.conftest import run
 
@@ -108,20 +106,6 @@ def test_several_checkpoints_are_a_mean_of_their_tables(
         assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
     assert "Mean ± sample deviation of 2 models." in done.stdout
     assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_method_of_the_whole_model_beside_methods_of_layers(corpus, checkpoint, text, pieces):
-    names = ["norms", "shift-att", "lrp-epsilon"]
-    options = ["--gold", corpus / "test.talp", "-f", "json", "--method", *names]
-    done = methods(corpus, checkpoint, *text, *pieces, *options)
-    assert "extract:argmax|shift-att:skip,none,piece-argmax" in done.stderr
-    result = stored_result(json.loads(done.stdout), "stdout")
-    assert [row[0] for row in result.tables()["methods"].rows] == [*names, "(forward pass)"]
-    cells = cells_of(result)
-    assert len(cells) == 3 * (2 + 1) + 1
-    for row in cells:
-        assert row["95 % from"] <= row["AER"] <= row["to"]
 
 
 @pytest.mark.slow

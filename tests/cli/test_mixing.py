@@ -87,13 +87,6 @@ def test_formats(folder, form):
         assert json.loads(printed)["kind"] == "mixing"
 
 
-def test_what_becomes_of_long_sentences_is_told(folder):
-    cut = mixing(folder, "--max-length", "3", "--too-long", "truncate")
-    assert "|sentences:3|max-length:3|too-long:truncate|" in cut.stderr
-    left_out = mixing(folder, "--max-length", "4", "--too-long", "skip")
-    assert "|sentences:2|max-length:4|too-long:skip|" in left_out.stderr
-
-
 def test_blank_lines_are_no_sentences(folder, tmp_path):
     for language in ("a", "b"):
         text = (folder / f"text.{language}").read_text()
@@ -102,36 +95,3 @@ def test_blank_lines_are_no_sentences(folder, tmp_path):
     done = run("normalign", "mixing", folder, "--path", folder / "one.pt", *texts, "--cpu")
     assert done.stdout == mixing(folder).stdout
     assert "|sentences:3|" in done.stderr
-
-
-REFUSED = {
-    "--category few=v1": "--category few=v1: matches no token of the dictionary; the reg",
-    "--frequencies freq.txt": "freq.txt: has 0% of its pieces and 0% of its words of the corpus",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_is_refused_in_one_line(folder, words, monkeypatch):
-    monkeypatch.chdir(folder)
-    (folder / "freq.txt").write_text("x 1\ny 2\n")
-    done = mixing(folder, *words.split(), check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"normalign mixing: {REFUSED[words]}")
-
-
-def test_a_model_without_the_asked_attention(folder, tmp_path):
-    checkpoint = state(args=Namespace(**OPTIONS, no_cross_attention=True))
-    for name in list(checkpoint["model"]):
-        if ".encoder_attn" in name:
-            del checkpoint["model"][name]
-    torch.save(checkpoint, tmp_path / "lm.pt")
-    done = mixing(folder, path=(tmp_path / "lm.pt",), check=False)
-    assert done.returncode == 2
-    expected = "source–target attention; it has encoder self-attention and decoder self-attention"
-    assert f"has no {expected}\n" in done.stderr
-    assert (
-        "decoder self-attention"
-        in mixing(folder, "--attention", "decoder", path=(tmp_path / "lm.pt",)).stdout
-    )

@@ -50,21 +50,3 @@ def test_two_models(folder, treebank, tmp_path):  # noqa: F811
     rows = read_result(tmp_path / "x.json").tables()["words"].rows
     assert [row[:2] for row in rows] == [["translation.pt", 3], ["language.pt", 3]]
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_what_is_refused_in_one_line(folder, treebank, tmp_path):  # noqa: F811
-    untagged = tmp_path / "y.conllu"
-    untagged.write_text(treebank.read_text().replace("VERB", "_"))
-    refused = {
-        (untagged,): f"{untagged}:",
-        (folder / "text",): f"{folder}/text:1: 1 columns; expected the 10 of CoNLL-U",
-        (treebank, "--test-share", 0): "the treebank has 3 tags that come twice in the",
-        (treebank, "--test-share", 2): "argument --test-share: '2': expected a number from 0 to 1",
-        ("none",): "none: no such file",
-    }
-    for options, message in refused.items():
-        done = probe(folder, "--conllu", *options, check=False)
-        assert done.returncode == 2
-        assert done.stdout == ""
-        (line,) = done.stderr.splitlines()
-        assert line.startswith(f"normalign probe: {message}")

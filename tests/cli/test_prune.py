@@ -199,19 +199,11 @@ def test_scores_on_a_corpus(measured, scores, tmp_path, by, capsys):
     [
         ([], "has no gates"),
         (["--keep", ""], "no heads are named"),
-        (
-            ["--keep", "all", "--out", "nowhere/x.pt"],
-            "nowhere/x.pt: cannot be written: no such directory",
-        ),
         (["--keep-top", 3, "--by", "gate"], "--by gate: .* has no gates"),
         (["--keep-top", 99, "--by", "random"], "--keep-top 99: there are 36 heads to choose from"),
         (["--keep-top", 3, "--by", "norm"], "--by norm needs DATA: it is measured on a corpus"),
         (["--keep", "cross.9.1"], r"head cross\.9\.1: the model has no such head"),
         (["--drop", "cross-1"], "'cross-1' is no head"),
-        (
-            ["--keep-top", 3, "--by", "random", "--kinds", "self"],
-            "--attention self: unknown attention",
-        ),
     ],
 )
 def test_bad_input(checkpoint, tmp_path, options, message, capsys):

@@ -106,24 +106,6 @@ def test_gold_that_is_misread_is_refused(corpus, checkpoint, own_gold, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_no_flag_mends_is_told_on_the_page(corpus, checkpoint, own_gold, tmp_path):
-    """As gold of a text that has a line more at its top."""
-    data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu", "--path", checkpoint]
-    options = ["--no-heads", "--measure", "--method", "norms", "-o", tmp_path / "x.html"]
-    gold = tmp_path / "late.talp"
-    first, *others = own_gold.read_text().splitlines(keepends=True)
-    gold.write_text("".join([*others, first]))
-    run("normalign", "report", *data, *options, "--gold", gold, "--gold-index", 1)
-    contents, _ = contents_of(tmp_path / "x.html")
-    overview, errors = contents["sections"]
-    told = r"Is the gold read right\? AER would be .* if line n were compared with gold line .*"
-    for note in (overview["blocks"][0], errors["blocks"][1]):
-        assert note["urgent"]
-        assert re.fullmatch(told, note["text"])
-    signature = overview["blocks"][-1]["rows"][0][-1]
-    assert signature.startswith("gold:late.talp|ref-index:1|reverse:none|possible:keep|eos:null|")
-
-
 def test_files_of_links_have_their_total(folder, made):
     """It is that of ``normalign aer``, on all pairs, also those that cannot be browsed."""
     contents, _ = contents_of(made)
@@ -164,18 +146,6 @@ def test_shares_and_links_are_those_of_the_aligner(folder, made, evidence):
         assert np.abs((cells & 127) / levels - shares).max() <= 0.5 / levels + 1e-4
         links = [(source, target) for target, source in np.argwhere(cells & 128).tolist()]
         assert links == aligner.links(soft)
-
-
-def test_error_rates_of_pairs(made):
-    contents, packed = contents_of(made)
-    browser = contents["browser"]
-    numbers = np.frombuffer(zlib.decompress(base64.b64decode(packed["aer-0"])), "<u2")
-    by_pair = numbers.reshape(len(browser["pairs"]), -1)
-    cells = cells_of(packed["soft-0-2"], 7, browser["pairs"][2])
-    links = {(source, target) for target, source in np.argwhere(cells & 128).tolist()}
-    sure = {(0, 0), (1, 1), (2, 2)}
-    expected = 1 - 2 * len(links & sure) / (len(links) + len(sure))
-    assert by_pair[2, 7] == round(1000 * expected)
 
 
 def test_error_rates_of_layers_are_those_of_align(folder, made, tmp_path):
@@ -223,12 +193,8 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
     ("options", "message"),
     [
         (["-o", "x.pdf"], "--output x.pdf: the name must end in .html"),
-        (["-o", "x.html", "--method", "magic"], "unknown method 'magic'"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
-        (["-o", "x.html", "--extract", "magic"], "magic"),
         (["-o", "x.html", "--gold", "-"], "<stdin>: can be read only once; expected a file"),
-        (["-o", "x.html", "--gold", "x", "--links", "-"], "<stdin>: can be read only once"),
-        (["-o", "x.html", "--gold", "/dev/fd/0"], "/dev/fd/0: can be read only once; expected"),
     ],
 )
 def test_options_that_cannot_be_meant(folder, options, message):
@@ -251,14 +217,3 @@ def test_json_alone_refused(options, message):
     done = run("normalign", "report", *options, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert message in done.stderr
-
-
-def test_a_refused_file_leaves_the_old_page(folder, tmp_path):
-    page, odd = tmp_path / "x.html", tmp_path / "odd.json"
-    page.write_text("old")
-    odd.write_text("{}")
-    done = run("normalign", "report", "--include", odd, "-o", page, check=False)
-    assert done.returncode == 2
-    assert "odd.json: not a result, or one of normalign 0.2" in done.stderr
-    assert page.read_text() == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.json", "x.html"]

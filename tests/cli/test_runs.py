@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from fairseq_normalign.attention.methods import METHODS
-from fairseq_normalign.files import read_lines
 from fairseq_normalign.runs import folder as run_folder
 from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
@@ -265,18 +264,6 @@ def test_lines_that_were_done_are_compared(place, tmp_path, monkeypatch):
     assert bytes_of(output) == bytes_of(expected)
 
 
-def test_an_error_before_anything_is_finished_leaves_nothing(place, tmp_path):
-    output = tmp_path / "out"
-    refused(command(place, "--layer", 7, output=output), "layer 7: the model has layers 1 to 2")
-    assert not list(tmp_path.iterdir())
-
-
-def test_somebody_elses_json_is_refused_before_the_work(place, tmp_path):
-    (tmp_path / "out.json").write_text('{"precious": 1}')
-    refused(command(place, output=tmp_path / "out"), "out.json: is no signature, and would be over")
-    assert list(tmp_path.iterdir()) == [tmp_path / "out.json"]
-
-
 def test_what_was_too_long_is_told_after_a_break(place, tmp_path, monkeypatch):
     text = tmp_path / "text"
     lines = (place / "text.a").read_text().splitlines(keepends=True)
@@ -324,33 +311,6 @@ def test_shards_that_deal_with_long_pairs_in_different_ways(place, tmp_path):
     message = "line 6 with --too-long skip and line 16 with --too-long truncate: expected all"
     refused(["normalign", "merge", tmp_path / "out"], message)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_decision_on_long_pairs_has_their_policy(place, tmp_path, monkeypatch):
-    text = tmp_path / "text"
-    lines = (place / "text.a").read_text().splitlines(keepends=True)
-    text.write_text("".join(["w1 " * 80 + "\n", *lines[1:]]))
-    words = command(place, output=tmp_path / "out")
-    words[words.index(place / "text.a")] = text
-    monkeypatch.setattr(run_folder.RunFolder, "keep", _interrupted)
-    assert run(*words, "--too-long", "skip", check=False).returncode == 130
-    monkeypatch.undo()
-    decided = tmp_path / "out.run" / "prepared-links.json"  # whoever interrupts may go on from it
-    assert decided.exists()
-    message = "this run was started with --too-long skip; use the same, or --restart"
-    refused([*words, "--too-long", "truncate"], message)
-    decided.write_text(decided.read_text().replace('"evidences": [', '"evidences": [1'))
-    refused([*words, "--too-long", "skip"], "prepared-links.json: is damaged, or of another")
-
-
-@pytest.mark.parametrize(("name", "target"), [("ln.gz", "plain"), ("ln", "packed.gz")])
-def test_the_name_that_is_given_says_whether_it_is_packed(place, tmp_path, name, target):
-    (tmp_path / name).symlink_to(tmp_path / target)
-    fixed = ("--layer", 1, "--step", "input")
-    run(*command(place, *fixed, output=tmp_path / name))
-    assert (tmp_path / name).is_symlink()
-    expected = run(*command(place, *fixed)).stdout
-    assert "".join(read_lines(tmp_path / name)) == expected
 
 
 def test_smaller_batches_and_another_word_for_the_processor(place, broken_off):

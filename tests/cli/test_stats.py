@@ -79,17 +79,3 @@ def test_several_checkpoints_give_mean_and_deviation(folder):
     line = next(line for line in done.stdout.splitlines() if line.startswith("‖f(x)‖, all"))
     assert line.count("±") == 5
     assert "checkpoints:one.pt+two.pt" in done.stderr
-
-
-def test_a_model_without_heads(folder, tmp_path):
-    options = {**OPTIONS, "arch": "transformer_normalign", "alive_heads": "none"}
-    checkpoint = state(args=Namespace(**options))
-    parts = ("q_proj", "k_proj", "v_proj", "out_proj.weight")
-    for name, parameter in checkpoint["model"].items():
-        if "_attn." in name and any(part in name for part in parts):
-            empty = parameter[:, :0] if "out_proj" in name else parameter[:0]
-            checkpoint["model"][name] = empty
-    torch.save(checkpoint, tmp_path / "none.pt")
-    done = stats(folder, path=(tmp_path / "none.pt",), check=False)
-    assert done.returncode == 2
-    assert "has no attention heads left" in done.stderr

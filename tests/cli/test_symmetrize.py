@@ -111,11 +111,6 @@ def test_lilt_has_no_grow_diag_final(files):
     assert not (files / "both").exists()
 
 
-def test_stdin_serves_once():
-    with pytest.raises(InputError, match=r"stdin .* can be read only once"):
-        main(parse_args(["-", "-"]))
-
-
 @pytest.mark.parametrize("name", ["fwd", "./rev"])
 def test_an_input_is_not_overwritten(files, name):
     with pytest.raises(InputError, match=f"{name}: would overwrite the input"):

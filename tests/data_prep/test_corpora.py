@@ -11,10 +11,8 @@ from pathlib import Path
 
 import corpora
 import pytest
-from corpora import RECIPES, Part
+from corpora import RECIPES
 from lines import read_lines
-
-from fairseq_normalign.errors import InputError
 
 
 def pack(raw: Path, archives: dict[str, dict[str, str]]) -> None:
@@ -176,16 +174,3 @@ def test_opensubtitles(tmp_path):
     assert [line.split()[1] for line in text(tmp_path, "test.ru")] == [
         line.split()[1] for line in splits["test"]
     ]
-
-
-@pytest.mark.parametrize("kind", ["no archive", "encrypted"])
-def test_a_damaged_zip_is_refused(tmp_path, kind):
-    content = bytearray(b"no archive")
-    if kind == "encrypted":
-        pack(tmp_path, {"1mcorpus.zip": {"a": "", "b": ""}})
-        content = bytearray((tmp_path / "1mcorpus.zip").read_bytes())
-        content[content.index(b"PK\1\2") + 8] |= 1
-    (tmp_path / "1mcorpus.zip").write_bytes(content)
-    part = Part("page", ("a", "b"), archive="1mcorpus.zip", by_hand=True)
-    with pytest.raises(InputError, match=r"1mcorpus\.zip: .*; expected a zip archive of a, b"):
-        corpora.pairs_of(part, tmp_path)

@@ -75,11 +75,3 @@ def test_cut_connection_then_continue(server, tmp_path, monkeypatch):
     monkeypatch.setattr(Handler, "cut", None)
     assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
     assert server.starts == [0, 300]
-
-
-def test_no_network(tmp_path):
-    with pytest.raises(
-        InputError, match=r"expected a network connection, or the file as .*file$"
-    ) as error:
-        download("http://127.0.0.1:9/file", tmp_path / "file")
-    assert "\n" not in str(error.value)

@@ -78,27 +78,6 @@ def test_models_may_differ_in_depth_or_have_no_heads(rows):
     assert Comparison([none]).figure().subfigs
 
 
-FROM_SCRATCH = """\
-model     heads  e  d  d-e  million parameters    MB  BLEU   AER  BLEU from scratch  \
-AER from scratch  speed
-half.pt      10  1  2    7                4.97  19.9  20.6  37.2               19.2  \
-            37.2   1.00
-full.pt      24  8  8    8                4.97  19.9  21.3  37.2                  –  \
-               –   0.88
-"""
-
-
-def test_models_from_scratch_stand_beside_the_trained(rows):
-    scratch = row("scratch/half.pt", HALF, 19.25, 1.0, layer=2)
-    beside = Comparison([rows[0]._replace(scratch=scratch), *rows[1:]])
-    assert beside.text().startswith(FROM_SCRATCH)
-    assert "AER of scratch/half.pt: AER|layer:auto:2" in beside.text()
-    trained, from_scratch = beside.blocks()[0].blocks[0].curves
-    assert [trained.name, from_scratch.name] == ["from trained", "from scratch"]
-    assert points(from_scratch) == [(10, 19.25)]
-    assert (trained.dashed, from_scratch.dashed) == (False, True)
-
-
 def test_models_that_differ_in_one_kind_alone_are_drawn_by_it():
     """BLEU against encoder heads left (Voita et al., 2019, Fig. 7)."""
     rows = []

@@ -8,7 +8,6 @@ from fairseq_normalign.heads.attention_scores import Positions
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, Profile, role
-from fairseq_normalign.heads.profiling import profile_of
 from fairseq_normalign.heads.rare_tokens import rare_blocks
 from fairseq_normalign.heads.syntax import Relation, relation_tables, syntactic_roles
 from fairseq_normalign.names import Head
@@ -109,34 +108,6 @@ def test_tables_for_programs(profile):
     assert profile.json()["signature"] == {"sentences": 7}
 
 
-def grids(profile):
-    """Maps by kind of attention and title."""
-    options = profile.blocks()[0].options
-    return {
-        (option.name, grid.title): grid for option in options for grid in option.blocks[0].blocks
-    }
-
-
-def test_maps(profile):
-    """Dark is good: low entropy, and low AER, which is in percent."""
-    maps = grids(profile)
-    confidence = maps["encoder self-attention", "confidence"]
-    assert confidence.values == [[0.5, 0.25], [None, None], [0.75, None]]
-    assert confidence.marks == [["P", "RL"], ["", ""], ["S", ""]]
-    assert confidence.notes[0] == ["position +1; +1 (93 %)", "position 0; last (95 %); rare (60 %)"]
-    assert (confidence.notes[1][0], confidence.absent, confidence.low) == (
-        "removed",
-        "removed",
-        False,
-    )
-    assert maps["encoder self-attention", "entropy"].low
-    aer = maps["source–target attention", "AER"]
-    assert (aer.values, aer.unit, aer.low) == ([[None], [32.1]], "%", True)
-    assert maps["encoder self-attention", "position share"].absent == "no value"
-    titles = [axes.get_title() for part in profile.figure().subfigs for axes in part.axes]
-    assert "source–target attention\nAER in %" in titles
-
-
 def test_roles_depend_on_thresholds():
     first, second, third = ENCODER
     found = of_positions(0.5)
@@ -167,17 +138,6 @@ def test_what_is_said_of_rare_tokens():
         "10.0 % by chance) on the two rarest."
     )
     assert ["encoder.1.2", "rarest", "tokens", 60.0, 40.0] in table.rows
-
-
-def test_heads_get_their_first_names():
-    heads = [Head("encoder", 0, 1), Head("encoder", 0, 3)]
-    tally = Tally({"heads": heads}, {"UAS.encoder.0.sum": np.array([[1.0, 2], [6, 4]])})
-    attention = Finding(settings={"sentences": 2}, roles=dict.fromkeys(heads, ()))
-    uas = Finding(tally.means("UAS"), {"trees": 3})
-    measured = profile_of({"UAS": uas, "attention": attention})
-    assert measured.heads == heads
-    assert measured.scores == {"UAS": dict(zip(heads, [0.5, 1.5], strict=True))}
-    assert measured.signature == {"sentences": 2, "trees": 3}
 
 
 HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 0)]

@@ -55,8 +55,6 @@ def test_closed_heads_go(folder, form):
         torch.save({**stored, "args": None, "cfg": {"model": model, "task": task}}, path)
     prunable = Prunable(path)
     assert prunable.closed == {Head("encoder", 1, 2)}
-    assert "23 of 24 heads open: 7/8/8" in prunable._repr_html_()
-    assert ">1 2 4 " in prunable._repr_html_()
     prunable.write(prunable.open_heads(), str(folder / "small.pt"))
     model, _ = load_single(str(folder / "small.pt"), str(folder))
     heads = [layer.self_attn.num_heads for layer in model.encoder.layers]
@@ -98,48 +96,6 @@ def test_gates_that_never_closed(folder):
         Prunable(path).open_heads()
     words = ["normalign", "convert", path, "--arch", "transformer", "-o", folder / "plain.pt"]
     assert "has gates" in run(*words, check=False).stderr
-
-
-def test_options_that_a_checkpoint_leaves_to_its_architecture(folder):
-    """As of the oldest checkpoints."""
-    parameters = build_model(
-        **{**sized(OPTIONS), "encoder_attention_heads": 8, "decoder_attention_heads": 8}
-    ).state_dict()
-    path = store(folder / "old.pt", parameters=parameters)
-    stored = torch.load(path)
-    for side in ("encoder", "decoder"):
-        delattr(stored["args"], f"{side}_attention_heads")
-    torch.save(stored, path)
-    assert len(all_heads(Prunable(path).counts)) == 2 * 8 * 3
-
-
-def sized(options: dict) -> dict:
-    return {name: value for name, value in options.items() if name.startswith(("en", "de", "max"))}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (
-            {"decoder.layers.0.encoder_attn.v_proj.bias": None},
-            "Missing key.s. .*decoder",
-        ),
-        (
-            {"encoder.layers.0.self_attn.q_proj.weight": torch.ones(16, 4)},
-            "does not fit its own options: size mismatch",
-        ),
-        ({"encoder.layers.0.self_attn.out_proj.log_alpha": torch.ones(4)}, "Unexpected key"),
-        (
-            {"encoder.layers.0.fc1.bias": torch.full((32,), torch.nan)},
-            r"1 of its parameters .*'encoder\.layers\.0\.fc1",
-        ),
-    ],
-)
-def test_a_checkpoint_that_does_not_fit_its_options(folder, changed, message):
-    parameters = {**state()["model"], **changed}
-    parameters = {name: value for name, value in parameters.items() if value is not None}
-    with pytest.raises(InputError, match=rf"misfit\.pt: .*{message}"):
-        Prunable(store(folder / "misfit.pt", parameters=parameters))
 
 
 def test_an_output_that_is_the_input(folder):

@@ -11,7 +11,6 @@ from fairseq_normalign.heads.relevance_log import (
     as_line,
     mean_relevance,
     read_log,
-    summary,
 )
 from fairseq_normalign.names import Head
 from tests.conftest import run
@@ -41,19 +40,7 @@ def test_bad_lines(tmp_path):
     cases = {
         "x": r"relevance\.jsonl:2: not a line of --log-relevance .*; expected JSON with updates",
         "{}": r"relevance\.jsonl:2: not a line of --log-relevance",
-        "3": r"relevance\.jsonl:2: not a line of --log-relevance",
-        as_line(END).replace(
-            "cross.2.1", "x.1"
-        ): r"relevance\.jsonl:2: not a line .*'x\.1' is no head",
-        as_line(END).replace(": 50,", ": 5.5,"): "2: not a line of --log-relevance",
-        as_line(END).replace(": 50,", ": NaN,"): r"2: not a line .*NaN is no JSON",
-        as_line(END).replace(
-            '"gate": 0.5', '"gate": "0"'
-        ): "cross.2.1: expected numbers from 0 to 1",
-        as_line(END).replace(
-            '"gate": 0.5', '"gate": 1.5'
-        ): "cross.2.1: expected numbers from 0 to 1",
-        as_line(END).replace('"sentences": 7', '"sentences": "7"'): "2: not a line of --log",
+        as_line(END).replace('"gate": 0.5', '"gate": 1.5'): "cross.2.1: expected numbers from 0 to",
         as_line(START): r"relevance\.jsonl:2: does not continue the line before",
         as_line(other): "does not continue the line before",
     }
@@ -71,14 +58,6 @@ def test_means_and_agreement():
     assert agreement(END, END) == pytest.approx(1)
     assert agreement(END, START) == pytest.approx(1 - 6 * (1 + 1 + 4 + 4) / (4 * 15))
     assert agreement(START, END) is None  # all are equally open
-
-
-def test_the_summary():
-    assert summary([START, END]) == (
-        "relevance of gated heads at 50 updates, on 7 sentences: open 2 (0.875), closed 2 (0.125); "
-        "rank correlation of P(open) with it +1.00, with that at 0 updates +0.00"
-    )
-    assert "closed 0 (–); rank correlation of P(open) with it –" in summary([START])
 
 
 TABLE = """\

@@ -90,8 +90,6 @@ def test_files_of_models_of_one_name_are_told_apart(tmp_path):
     ("settings", "message"),
     [
         ({"positional": 0.7}, "b.json: was measured with positional 0.7, .*a.json with 0.9"),
-        ({"sentences": 10}, "was measured with sentences 10"),
-        ({"rare": None}, "was measured with rare None, .* with 0.5; measure both with"),
     ],
 )
 def test_roles_that_were_measured_otherwise(settings, message, tmp_path):
@@ -120,8 +118,6 @@ def test_files_of_something_else(heads, more, kind, message, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--plot", "roles.txt"], "--plot roles.txt: expected a name that ends in"),
-        (["--kinds", "self"], "--attention self: unknown attention 'self'"),
         (["-o", "{file}"], "would overwrite the input"),
         (["no.json"], "no.json"),
     ],

@@ -16,7 +16,7 @@ from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
 from fairseq_normalign.text.treebank import Tree
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model
 
 LINES = [
     ("w1@@ w2 w3 w7 w1 w8 w9 w10 w3 w4 w11 w20", "w4 w5@@ w6@@ w7"),
@@ -24,11 +24,6 @@ LINES = [
     ("w2", "w1"),
     ("", ""),
 ]
-
-
-@pytest.fixture
-def task():
-    return ToyTask()
 
 
 @pytest.fixture
@@ -161,16 +156,6 @@ def test_a_small_dictionary_has_no_rare_tokens(task, reader, pairs):
         measured = rare_profile(task, reader, pairs)
     assert not measured.by_score["rare"].scores
     assert "rare-top" not in measured.signature
-
-
-def test_a_corpus_of_frequent_tokens_has_no_rare_ones(task, reader, pairs):
-    counts = {f"w{number}": 1000 - number for number in range(30)}
-    counts.update({f"x{number}": number for number in range(600)})
-    reason = "no rare-token roles: the rarest token of every sentence is among the 500 most"
-    frequent = pairs[1:]  # all pieces of the first one are not counted
-    with pytest.warns(UserWarning, match=reason):
-        measured = rare_profile(task, reader, frequent, counts=counts)
-    assert not measured.by_score["rare"].scores
 
 
 def test_a_tenth_of_the_tokens_is_moved_two_at_least(pairs):

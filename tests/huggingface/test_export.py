@@ -11,7 +11,6 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import load_single, save
-from fairseq_normalign.host.trust import unpickle
 from fairseq_normalign.huggingface.conversion import Written, import_folder
 from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.names import Head
@@ -268,7 +267,6 @@ def test_sentencepiece_models_that_nobody_names(files, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"sentencepiece_model": 3}', "sentencepiece_model is 3; expected a file of normalign im"),
         ("{", "reading.json: not JSON; expected a file of normalign import"),
         (
             '{"sentencepiece_model": "gone.model"}',
@@ -293,10 +291,6 @@ REFUSED = {
         {"encoder_normalize_before": True, "decoder_normalize_before": True},
         "embeddings that are not all shared, as in M2M100ForConditionalGeneration",
     ),
-    "a LayerNorm over embeddings": (
-        {"layernorm_embedding": True},
-        "this combination of widths, positions and LayerNorms",
-    ),
     "tanh": ({"activation_fn": "tanh"}, "the activation function tanh"),
     "gates": ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
 }
@@ -310,16 +304,3 @@ def test_what_no_format_holds(name, tmp_path):
         exported(tmp_path)
     assert message in str(error.value)
     assert not (tmp_path / "hf").exists()
-
-
-def test_projections_in_one_as_old_checkpoints_have_them(tmp_path):
-    stored(tmp_path / "ours", share_all_embeddings=True)
-    path = str(tmp_path / "ours/model.pt")
-    state = unpickle(path)
-    for part in ("weight", "bias"):
-        names = [f"encoder.layers.0.self_attn.{name}_proj.{part}" for name in "qkv"]
-        together = torch.cat([state["model"].pop(name) for name in names])
-        state["model"][f"encoder.layers.0.self_attn.in_proj_{part}"] = together
-    save(state, path)
-    with pytest.raises(InputError, match="no parameter 'encoder\\.layers\\.0\\.self_attn\\.q_proj"):
-        exported(tmp_path)

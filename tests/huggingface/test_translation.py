@@ -119,10 +119,6 @@ BAD_MARIAN = {
         lambda folder: (folder / "source.spm").unlink(),
         "no source.spm, which is needed; copy it from the base model",
     ),
-    "no vocabulary": (
-        lambda folder: (folder / "vocab.json").unlink(),
-        "vocab.json: No such file or directory; expected a file of a Hugging Face folder",
-    ),
     "text for SentencePiece": (
         lambda folder: (folder / "target.spm").write_text("hello"),
         "target.spm: not a SentencePiece model",
@@ -131,22 +127,6 @@ BAD_MARIAN = {
         lambda folder: (folder / "source.spm").write_bytes(FOREIGN),
         "pieces are in the model's vocabulary; is it of another model?",
     ),
-    "a number too large": (
-        edited_vocabulary(lambda numbers: {**numbers, "new": 9999}),
-        "'new' has the number 9999, but the model has ",
-    ),
-    "two pieces of one number": (
-        edited_vocabulary(lambda numbers: {**numbers, "new": 7}),
-        "vocab.json: not the vocabulary of this model",
-    ),
-    "no output": (
-        edited_config(tie_word_embeddings=False),
-        "no parameter 'lm_head.weight', which its options call for",
-    ),
-    "far too many positions": (
-        edited_config(max_position_embeddings=1 << 18),
-        "unsupported settings: max_position_embeddings is 262144",
-    ),
     "a pointer instead of parameters": (
         lambda folder: (folder / "model.safetensors").write_text(POINTER),
         "model.safetensors: a git-lfs pointer, not the file; run: git lfs pull",
@@ -154,10 +134,6 @@ BAD_MARIAN = {
     "no <unk>": (
         edited_vocabulary(lambda numbers: {k: v for k, v in numbers.items() if k != "<unk>"}),
         "vocab.json: not the vocabulary of this model",
-    ),
-    "what is not supported": (
-        edited_config(quantization_config={"bits": 4}, activation_function="mish"),
-        "unsupported settings: activation_function is 'mish'; quantization_config is {'bits': 4}",
     ),
     "quantised": (
         edited_parameters(quantised),
@@ -187,24 +163,6 @@ def other_pieces(folder):
     (folder / "sentencepiece.bpe.model").write_bytes(train_sentencepiece(sentences(200), 900))
 
 
-def other_pieces_and_a_list(folder):
-    other_pieces(folder)
-    (folder / "tokenizer_config.json").unlink()
-    languages = {"additional_special_tokens": ["ace_Arab", "deu_Latn"]}
-    write_json(folder / "special_tokens_map.json", languages)
-
-
-def edited_tokenizer(folder, **settings):
-    path = folder / "tokenizer_config.json"
-    told = json.loads(path.read_text()) if path.is_file() else {}
-    write_json(path, {**told, **settings})
-
-
-def without_sentencepiece(folder):
-    (folder / "sentencepiece.bpe.model").unlink()
-    write_json(folder / "tokenizer.json", {"added_tokens": []})
-
-
 BAD_NLLB = {
     "no languages": (
         lambda folder: (folder / "tokenizer_config.json").unlink(),
@@ -213,18 +171,6 @@ BAD_NLLB = {
     "another SentencePiece model": (
         other_pieces,
         "the numbers of language codes do not follow the pieces of sentencepiece.bpe.model",
-    ),
-    "another SentencePiece model, and languages without numbers": (
-        other_pieces_and_a_list,
-        "no file has the numbers of its language codes",
-    ),
-    "a tokeniser of others": (
-        lambda folder: edited_tokenizer(folder, tokenizer_class="SMALL100Tokenizer"),
-        "its tokenizer, SMALL100Tokenizer, is not supported; supported: NllbTokenizer",
-    ),
-    "tokenizer.json alone": (
-        without_sentencepiece,
-        "no sentencepiece.bpe.model, which is needed; copy it from the base model",
     ),
 }
 

@@ -25,7 +25,7 @@ from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
 from fairseq_normalign.runs.joins import Gathered
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model
 
 LINES = [
     ("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"),
@@ -36,11 +36,6 @@ LINES = [
 ]
 UNK = 3  # w1@@ and others that are not in the dictionary
 NAMES = ["special", "punctuation", "continuation", "word"]
-
-
-@pytest.fixture
-def task():
-    return ToyTask()
 
 
 @pytest.fixture

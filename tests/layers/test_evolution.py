@@ -187,14 +187,6 @@ def test_groups_that_are_too_small_are_told():
     assert list(plan.views) == [ALL, "≥971"]
 
 
-def test_a_text_that_is_too_short_has_no_views():
-    options = EvolutionOptions(types=2, occurrences=6, neighbours=2)
-    with pytest.warns(UserWarning, match=r"no PWCCA: the text has \d+ tokens, and 5000 are needed"):
-        (model,) = evolution([translation(texts=lines(20))], options).models
-    assert not model.change
-    assert len(model.identity) == 3
-
-
 REFUSED = {
     "--tokens 159: PWCCA needs 10 tokens for each of 16 neurons": {"tokens": 159},
     "--clusters 999: there are only 120 tokens": {"clusters": 999},
@@ -245,43 +237,6 @@ def result():
         ["x", "y", "y"],
         {"seed": 1},
     )
-
-
-TEXT = """\
-a.pt, encoder
-layer   identity   left  right  position  information  shuffled  change  shuffled change
-random     0.010  0.020  0.030      9.00            –         –       –                –
-0          0.500  0.500  0.500      2.00         1.25      0.12       –                –
-1          0.500  0.500  0.500      2.00         1.25      0.12   0.100            0.800
-2          0.500  0.500  0.500      2.00         1.25      0.12   0.200            0.900
-
-b.pt, encoder
-layer   identity   left  right  position  information  shuffled
-random     0.010  0.020  0.030      9.00            –         –
-0          0.500  0.500  0.500      2.00         1.25      0.12
-1          0.500  0.500  0.500      2.00         1.25      0.12
-
-a.pt: change by frequency
-layer    all     <9     ≥9
-    1  0.100  0.300  0.500
-    2  0.200  0.400  0.600
-
-a.pt: influence by the frequency of the hidden token
-layer     any      <9
-    1  0.0012  0.0030
-    2  0.0020  0.0040
-
-PWCCA distance between models, layer by layer
-layer  a.pt – b.pt
-    0        0.100
-    1        0.400
-
-identity:"""
-
-
-def test_text(result):
-    assert result.text().startswith(TEXT)
-    assert "at most 4.61;" in result.text()
 
 
 def test_every_panel_of_the_figure_has_titles_and_something_in_it(result):

@@ -10,11 +10,11 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from fairseq_cli import generate, interactive, train
+from fairseq_cli import generate, interactive
 
 from fairseq_normalign import open_export
 from fairseq_normalign.errors import InputError
-from tests.conftest import PACKAGE, TRAIN, run
+from tests.conftest import PACKAGE, run
 
 pytestmark = pytest.mark.slow
 
@@ -153,10 +153,6 @@ def test_skipped_sentences_and_shards(corpus, command, tmp_path):
 
 BAD = {
     "several models": (["--path", "{checkpoint}:{checkpoint}"], "works with one model; --path"),
-    "no numbers": (
-        ["--export-layers", "1-2"],
-        "--export-layers 1-2: expected numbers from 1 with commas between",
-    ),
     "too large": (
         ["--export-quantity", "vectors", "--export-max-gigabytes", "0.001"],
         r"old\.npz: more than --export-max-gigabytes 0\.001 after \d+ of 40 sentences; choose some",
@@ -210,11 +206,3 @@ def test_text_that_comes_bit_by_bit_is_refused(command, monkeypatch, tmp_path):
             *("--input", tmp_path / "text", "--export-attention", tmp_path / "x.npz"),
         )
     assert not (tmp_path / "x.npz").exists()
-
-
-def test_training_is_refused(corpus, monkeypatch, tmp_path):
-    words = [*TRAIN[1:], corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", tmp_path]
-    words += ["--task", "translation_normalign", "--export-attention", tmp_path / "x.npz"]
-    monkeypatch.setattr("sys.argv", ["fairseq-train", *map(str, words)])
-    with pytest.raises(InputError, match="--export-attention does not work with fairseq-train"):
-        train.cli_main()

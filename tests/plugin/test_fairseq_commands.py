@@ -35,13 +35,6 @@ def test_other_errors_keep_their_tracebacks(command, capsys, error):
     assert capsys.readouterr().err == ""
 
 
-def test_other_programs_keep_theirs(monkeypatch):
-    monkeypatch.delitem(sys.modules, "fairseq_cli", raising=False)
-    before = sys.excepthook
-    report_bad_input()
-    assert sys.excepthook is before
-
-
 def fail(rank: int, kind: str) -> None:
     if kind == "other":
         raise RuntimeError("something else")

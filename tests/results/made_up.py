@@ -10,7 +10,7 @@ from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import as_json
-from fairseq_normalign.results.page import Included, Section, overview, page, sections
+from fairseq_normalign.results.page import Included, overview, page, sections
 from fairseq_normalign.text.links import Gold
 
 NASTY = "<script>window.hacked=1</script>"
@@ -93,12 +93,6 @@ ERRORS = ErrorTable(
     {evidence: (0.98 - hits / 10, 1.02 - hits / 10) for evidence, hits in AERS.items()},
     signature={"gold": NASTY},
 )
-
-
-def html_of_blocks(*blocks):
-    """A page of one section."""
-    section = Section("made-up", "Made up", blocks)
-    return "".join(page("Blocks", {"sections": as_json([section]), "browser": None}, {}))
 
 
 def html_of(made_browser=None, title=f"A title {NASTY}"):

@@ -3,21 +3,18 @@
 Both are optional. ``apt-get install chromium`` and ``pip install playwright`` bring them.
 """
 
-import re
 import shutil
 
 import pytest
 
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.browser import system_of_links
-from fairseq_normalign.results.blocks import Grid
 from tests.results.made_up import (
     EVIDENCES,
     NASTY,
     PAIRS,
     browser,
     html_of,
-    html_of_blocks,
     views,
 )
 
@@ -46,17 +43,6 @@ def chromium():
         opened.close()
 
 
-def grid(title, values, **look):
-    columns = [str(number + 1) for number in range(len(values))]
-    return Grid(title, "a long title of rows", "head", ["1"], columns, [values], **look)
-
-
-BLOCKS = [
-    grid("low", [10.0, 20.0, 30.0, None], unit="%", low=True, absent="removed", about="a rate"),
-    grid("high", [10.0, 20.0, 30.0]),
-]
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """Pages of one model and of two, of a file of links, and one without alignments."""
@@ -69,7 +55,6 @@ def pages(tmp_path_factory):
     links = system_of_links(str(folder / "links"), "links", PAIRS, ("de", "en"), 5)
     with_links.systems.append(links)
     (folder / "links.html").write_text(html_of(with_links), encoding="utf-8")
-    (folder / "blocks.html").write_text(html_of_blocks(*BLOCKS), encoding="utf-8")
     return folder
 
 
@@ -362,96 +347,3 @@ def test_a_browser_that_cannot_unpack_says_so(opened):
     text = page.locator("section", has=page.locator("#browser")).text_content()
     assert "expected one with DecompressionStream" in text
     assert page.locator("#alignments").count() == 1  # the rest is there
-
-
-def ground(page):
-    return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-
-def test_print_is_light_and_without_menus(opened):
-    page = opened(color_scheme="dark")
-    page.wait_for_selector(".lines path")
-    page.emulate_media(media="print", color_scheme="dark")
-    assert ground(page) == "rgb(255, 255, 255)"
-    assert page.locator(".finder").is_hidden()
-    assert page.locator(".menus").first.is_hidden()
-    assert page.locator(".panel").first.is_visible()
-    assert page.pdf().startswith(b"%PDF")
-
-
-def test_a_telephone_scrolls_up_and_down_alone(opened):
-    page = opened("two.html", viewport=PHONE)
-    choose_pair(page, 1)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
-# ---- Print ----
-
-
-def lay_on(page, media):
-    """Shows the page as on paper, or on the screen again."""
-    page.emulate_media(media=media)
-    page.wait_for_selector("html[data-paper]" if media == "print" else "html:not([data-paper])")
-
-
-def test_all_that_can_be_chosen_is_printed(opened):
-    page = opened("none.html")
-    choice = page.locator("section:has(#heads) .choice").first
-    lay_on(page, "print")
-    names = choice.locator(".printed h4").all_text_contents()
-    assert names == ["attention: encoder self-attention", "attention: source–target attention"]
-    assert choice.locator("select").is_hidden()
-    maps = choice.locator("figcaption:visible").all_text_contents()
-    assert maps == ["confidence", "AER", "position share", "confidence", "AER"]
-    lay_on(page, "screen")
-    assert choice.locator("figcaption").all_text_contents() == maps[:3]
-    assert choice.locator("select").is_visible()
-
-
-# ---- Heat maps ----
-
-
-def strengths(page, title):
-    figure = page.locator("figure", has=page.locator(f"figcaption:text-is('{title}')"))
-    cells = figure.locator(".heat").all()
-    return figure, [float(cell.get_attribute("fill-opacity")) for cell in cells]
-
-
-def test_the_lowest_is_dark_where_low_is_good(opened):
-    page = opened("blocks.html")
-    figure, dark = strengths(page, "low")
-    assert dark == [1.0, 0.54, 0.08]
-    assert figure.locator(".about").text_content() == "a rate; lower is better"
-    assert figure.locator(".scale").text_content() == f"30{NO_BREAK}%10{NO_BREAK}%removed"
-    assert figure.locator(".map .hatching").count() == 1
-    _, dark = strengths(page, "high")
-    assert dark == [0.08, 0.54, 1.0]
-
-
-# ---- Touch ----
-
-
-def tap(page, locator, x=0.5, y=0.5):
-    locator.scroll_into_view_if_needed()
-    box = locator.bounding_box()
-    page.touchscreen.tap(box["x"] + x * box["width"], box["y"] + y * box["height"])
-
-
-def test_a_touch_tells_until_the_next_one(opened):
-    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
-    tip, marked = page.locator("#tip"), page.locator(".word.on")
-    tap(page, page.locator(".panel.A .heat").first)
-    expect(tip).to_have_text(re.compile("^“a” takes "))
-    expect(tip).to_be_visible()
-    expect(marked).to_have_count(2)
-    tap(page, page.locator(".pair h3"))
-    expect(tip).to_be_hidden()
-    expect(marked).to_have_count(0)
-    tap(page, page.locator(".words.target .word").nth(1))
-    expect(marked).to_have_text(["house"])
-    expect(tip).to_have_text(re.compile("^“house” takes A: "))
-    tap(page, page.locator("h2").first)
-    expect(marked).to_have_count(0)
-    tap(page, page.locator("figure.wide .dot").first)
-    expect(tip).to_have_text(re.compile("^norms, input: decoder layer 1: 30"))
-    expect(tip).to_be_visible()

@@ -9,7 +9,7 @@ import pytest
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.runs import folder as folder_module
 from fairseq_normalign.runs.chunks import Partial, Shard, cut
-from fairseq_normalign.runs.folder import RunFolder, signed
+from fairseq_normalign.runs.folder import RunFolder
 
 COMMAND = {"--layer": 2, "--path": "best.pt (1f)"}
 DECISION = {"layer": 1}
@@ -130,19 +130,6 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
         folder.ends()
 
 
-def test_what_is_forged_with_a_right_digest(tmp_path):
-    """A chunk that does not say whose it is, and more chunks than anybody could count."""
-    folder = begun(tmp_path / "out")
-    keep_all(folder)
-    header = {"text": "", "pairs": 0, "arrays": False, "notes": {}}
-    (folder.path / "chunk-words-0000001").write_bytes(signed(header))
-    assert folder.has(CHUNKS[1]) is None
-    end = {"words": [folder._identity("words"), 10**15, 5]}
-    (folder.path / "shard-0-of-1.json").write_bytes(signed(end))
-    with pytest.raises(InputError, match=f"{10**15 - 2} of {10**15} chunks are missing or dam"):
-        folder.ends()
-
-
 @pytest.mark.parametrize("name", ["run.json", "prepared-words.json", "shard-0-of-1.json"])
 @pytest.mark.parametrize(
     "damage",
@@ -237,23 +224,3 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
         os.chown(tmp_path / "out.run", 12345, 12345)
         with pytest.raises(InputError, match=r"out\.run: is another user's, or open to others"):
             begun(tmp_path / "out")
-
-
-def test_a_folder_may_be_a_link_to_another_disk(tmp_path):
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "out.run").symlink_to("disk/run")
-    for _ in range(2):
-        keep_all(begun(tmp_path / "out"))
-        folder = begun(tmp_path / "out")
-        assert folder.ends() == {"words": 3}
-        folder.remove()
-        assert not list((tmp_path / "disk").iterdir())
-        begun(tmp_path / "out", restart=True).remove()
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
-    (tmp_path / "out.run").write_text("precious")
-    for restart in (False, True):
-        with pytest.raises(InputError, match=r"/out: .* out.run beside it cannot be made: File"):
-            begun(tmp_path / "out", restart=restart)
-    assert (tmp_path / "out.run").read_text() == "precious"

@@ -98,51 +98,10 @@ def test_what_cannot_be_installed_is_left_out_and_told(folder, capsys, monkeypat
     assert "fast_align" not in out
 
 
-def test_our_rows(folder, capsys, monkeypatch):
-    """Each row is one `normalign align`, whose options a pretended command keeps."""
-    normalign = folder / "normalign"
-    normalign.write_text(
-        f"#!{sys.executable}\n"
-        "import subprocess, sys\n"
-        f"real = [{str(compare_aligners.NORMALIGN)!r}, *sys.argv[1:]]\n"
-        "if sys.argv[1] != 'align': sys.exit(subprocess.run(real).returncode)\n"
-        "output = sys.argv[sys.argv.index('--output') + 1]\n"
-        "open(output, 'w').write('0-0\\n0-0\\n')\n"
-        "print(sys.argv[2:-2])\n"
-    )
-    normalign.chmod(0o755)
-    monkeypatch.setattr(compare_aligners, "NORMALIGN", normalign)
-    for name in ("a.pt", "b.pt"):
-        (folder / name).touch()
-    options = (
-        "--path",
-        folder / "a.pt",
-        "--reverse-path",
-        folder / "b.pt",
-        "--corpus",
-        "data --cpu",
-    )
-    also = ("--also", "weights=--method weights --layer 1")
-    assert compare(folder, "--aligners", *options, *also) == 0
-    rows = capsys.readouterr().out.splitlines()[1:-1]
-    names = [*compare_aligners.ONE_MODEL, *compare_aligners.TWO_MODELS, "weights"]
-    assert [row.split("  ")[0] for row in rows] == names
-    assert all(row.split("–")[0].split()[-2] == "33.3" for row in rows)  # 1 − (2 + 2) / (2 + 4)
-    logs = [(folder / f"out/normalign/{number}.log").read_text() for number in range(1, 7)]
-    assert "['data', '--cpu', '--path'" in logs[0]
-    assert "'--combine', 'learned'" in logs[4]
-    assert f"'--reverse-path', '{folder / 'b.pt'}'" in logs[4]
-    assert "--reverse-path" not in logs[2]
-    assert logs[5].strip().endswith("'--method', 'weights', '--layer', '1']")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--also", "a=b"), "--reverse-path and --also are about our model; expected --path"),
-        (("--path", "no.pt", "--corpus", "x"), "no.pt: not found"),
-        (("--path", "no.pt"), "--corpus is missing; expected the data folder of --path"),
-        (("--path", "x", "--corpus", "x", "--also", "b"), "--also 'b'; expected NAME=WORDS"),
         (("--aligners",), "nothing to compare; expected an aligner that can be installed"),
     ],
 )

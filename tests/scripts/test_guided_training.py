@@ -31,20 +31,10 @@ def test_links_of_pieces_for_rows_that_predict(pieces):
     assert written(pieces) == ["0-1 0-2 1-1 1-2 2-0", "0-1", ""]
 
 
-def test_links_of_pieces_for_rows_that_read_have_none_beyond_the_sentence(pieces):
-    assert written(pieces, "--read") == ["0-2 1-2 2-1", "", ""]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (
-            "links",
-            "0-1 2-0\n0-1\n\n",
-            "links:1: link 2-0 where there are 2 source and 2 target words",
-        ),
         ("links", "0-1\n0-1\n", "line counts differ"),
-        ("train.tgt", "▁x ▁y z\n▁w ▁v\n", "line counts differ"),
     ],
 )
 def test_what_fairseq_would_pass_over_is_refused(name, text, message, pieces, capsys):
