@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
@@ -27,8 +27,6 @@ ODD_TEXTS = [
     *("../..", "/dev/null", "~", "$HOME", "`id`", "a:b", "=", "--", "-x"),
 ]
 ODD_BYTES = [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5", b"\x80", b"\xef\xbb\xbf", b"\xff\xfe"]
-
-Draw = Callable[[st.SearchStrategy], object]
 
 
 def encoded(text: str) -> bytes:

@@ -1,5 +1,10 @@
 """Small checkpoints, as fairseq stores them."""
 
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+
 from tests.conftest import build_model
 
 OPTIONS = {
@@ -36,3 +41,17 @@ def state(*, seed: int = 1, **entries) -> dict:
     ]
     history[0]["lr_scheduler_state"] = {"best": None}
     return {"model": model, "optimizer_history": history, "extra_state": {}, **entries}
+
+
+def write_two_models(folder: Path, sources: list[str], targets: list[str]) -> None:
+    """Dictionaries, ``one.pt``, ``two.pt`` with larger weights, and a text."""
+    counts = "".join(f"w{number} {100 - number}\n" for number in range(30))
+    for language, lines in {"a": sources, "b": targets}.items():
+        (folder / f"dict.{language}.txt").write_text(counts)
+        (folder / f"text.{language}").write_text("".join(f"{line}\n" for line in lines))
+    checkpoint = state(args=Namespace(**OPTIONS))
+    torch.save(checkpoint, folder / "one.pt")
+    for name, parameter in checkpoint["model"].items():
+        if name.endswith("weight"):
+            parameter *= 1.5
+    torch.save(checkpoint, folder / "two.pt")

@@ -14,6 +14,7 @@ import pytest
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
+    is_locked,
     is_stream,
     new_file,
     read_lines,

@@ -1,7 +1,5 @@
 """What libraries say that nobody can act on is not shown; what we say is."""
 
-import logging
-import sys
 import warnings
 
 import pytest
@@ -27,38 +25,6 @@ read = list(text_pairs(pairs, aligner.reader))
 profile(aligner, read, ["confidence", "importance", "relevance"], relevance_mode="pooled")
 survey_blocks(aligner, read)
 """
-
-
-@pytest.fixture
-def root():
-    """The root logger, put back in order afterwards."""
-    handlers, level, disabled = (
-        list(logging.root.handlers),
-        logging.root.level,
-        logging.root.manager.disable,
-    )
-    yield logging.root
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-    logging.disable(disabled)
-
-
-def as_fairseq_does(root) -> None:
-    """What an import of fairseq does to logging."""
-    root.addHandler(logging.StreamHandler(sys.stderr))
-    root.setLevel(logging.DEBUG)
-    root.info("Please install tensorboardX")
-
-
-def test_a_first_import_of_fairseq_leaves_logging_as_it_was(root, monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
-    handlers, level = list(root.handlers), root.level
-    with noise.first_import():
-        as_fairseq_does(root)
-    assert root.handlers == handlers
-    assert root.level == level
-    assert root.manager.disable == 0
-    assert capsys.readouterr().err == ""
 
 
 def test_ours_are_shown_and_theirs_are_not():

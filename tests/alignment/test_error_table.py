@@ -8,7 +8,6 @@ import pytest
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.soft import Choice, Evidence
-from fairseq_normalign.results.result import stored_result
 from fairseq_normalign.results.several import together
 
 
@@ -95,17 +94,6 @@ def test_methods_of_several_models():
     methods = together({"a": FULL, "b": other}, {}).tables()["methods"]
     assert methods.rows[0][:3] == ["norms", "1 input 1/2, 2 input 1/2", 45.0]
     assert methods.deviations[0][2] == pytest.approx(math.sqrt(50))
-
-
-def test_json_of_several_models_has_each_by_itself_and_the_mean():
-    written = together({"a.pt": ONE, "b.pt": OTHER}, {"eos": "null"}).json()
-    read = stored_result(written, "x.json")
-    assert read.signature == {"eos": "null"}
-    cells = read.tables()
-    assert cells["cells: a.pt"].rows[0][4] == 20.0
-    assert cells["cells: b.pt"].rows[0][4] == 40.0
-    assert (cells["cells"].rows[0][4], cells["cells"].rows[0][11]) == (30.0, 0.5)
-    assert cells["cells"].deviations[0][4] == pytest.approx(math.sqrt(200))
 
 
 def test_models_that_nothing_is_known_of():

@@ -1,8 +1,6 @@
 import pytest
-import torch
 
-from fairseq_normalign.alignment import method_cost
-from fairseq_normalign.alignment.method_cost import measured, method_costs
+from fairseq_normalign.alignment.method_cost import method_costs
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -18,16 +16,3 @@ def test_each_method_costs_something(task):
     assert list(costs) == ["(forward pass)", "norms", "lrp"]
     for forwards, seconds, _ in costs.values():
         assert forwards == pytest.approx(seconds / costs["(forward pass)"][1])
-
-
-@pytest.mark.skipif(method_cost.resident_memory() is None, reason="Linux alone tells peaks")
-def test_memory_is_seen_again_and_again():
-    """Blocks of a few kilobytes, which C libraries keep when they are freed."""
-
-    def take():
-        return [torch.ones(2_000) for _ in range(5_000)]  # 40 MB
-
-    here = torch.device("cpu")
-    for _ in range(3):
-        assert 30 < measured(take, here).megabytes < 90
-    assert measured(lambda: None, here).megabytes < 15

@@ -227,19 +227,3 @@ def test_what_stands_between_attention_and_residual_is_refused_by_name(option):
         pass
     with record_blocks(model, ("encoder",)):  # which it says nothing of
         pass
-
-
-def test_a_residual_connection_of_its_own_is_refused():
-    model = build_model()
-    layer = model.encoder.layers[1]
-
-    class Halved(type(layer)):
-        def residual_connection(self, x, residual):
-            return residual + x / 2
-
-    layer.__class__ = Halved
-    with (
-        pytest.raises(InputError, match=r"layer 2 is in a Halved, which has a residual connection"),
-        record_blocks(model, ("encoder",)),
-    ):
-        pass

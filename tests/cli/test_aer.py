@@ -1,11 +1,9 @@
 """``normalign aer`` through the command's own entry."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.results.result import read_result, stored_result
 from fairseq_normalign.text.links import format_links
@@ -157,28 +155,6 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("marks", "options", "advice"),
-    [
-        ("-p", ["--sure-mark", "p"], "are mixed up, leave out --sure-mark p\n"),
-        ("p-", [], "are mixed up, give --sure-mark p\n"),
-        ("pp", [], "recall is undefined; if all its links are sure, give --possible sure\n"),
-        ("", ["--possible", "sure"], "the gold has no sure links, so recall is undefined\n"),
-    ],
-)
-def test_no_option_is_advised_that_is_given(tmp_path, capsys, marks, options, advice):
-    """The system finds the links of the first mark, and those of the second one seldom."""
-    gold, system = tmp_path / "gold", tmp_path / "system"
-    gold.write_text(
-        "".join(
-            " ".join(f"{9 * i}{mark}{i}" for i, mark in enumerate(marks)) + "\n" for _ in range(60)
-        )
-    )
-    system.write_text("0-0\n" * 60)
-    main(["aer", str(gold), "-i", str(system), *options])
-    assert capsys.readouterr().err.endswith(advice)
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["gold", "-i", "nowhere"], "nowhere: No such file or directory"),
@@ -231,15 +207,3 @@ def test_odd_and_even_lines_add_up_to_all(tmp_path, capsys):
     assert counts["even"]["AER"] == 20.0  # lines 2 and 4
     assert [counts[lines]["sure"] for lines in ("all", "odd", "even")] == [5, 2, 3]
     assert result.signature["lines"] == "even"
-
-
-def test_a_signature_of_another_file_of_that_name_is_not_reported(files, capsys, tmp_path):
-    with signed_file(files["good"], {"method": "norms"}) as file:
-        file.write(GOOD)
-    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["good"]]) == 0
-    assert "|method:norms|" in capsys.readouterr().out
-    for name in ("good", "gold"):
-        with Path(files[name]).open("a") as file:
-            file.write("\n")
-    assert main(["aer", files["gold"], "--gold-index", "1", "-i", files["good"]]) == 0
-    assert "method" not in capsys.readouterr().out

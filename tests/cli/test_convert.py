@@ -90,10 +90,6 @@ def test_to_hugging_face(plain, capsys):
     ("options", "message"),
     [
         ([], "one of the arguments --arch --to is required"),
-        (
-            ["--arch", "transformer", "--to", "huggingface"],
-            "--to: not allowed with argument",
-        ),
         (["--arch", "transformer", "--data", "x"], "--data needs --to"),
     ],
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_normalign.cli.main import COMMANDS
-from tests import fuzz_targets
 from tests.conftest import run
 from tests.fuzz_commands import CORPUS, LINES, parser_of, write_files
 
@@ -26,7 +25,7 @@ def has_option(name: str, option: str) -> bool:
     return any(option in action.option_strings for action in parser_of(name)._actions)
 
 
-# probe reads a treebank, and has a test of its own.
+# probe reads a treebank.
 SIGNED = ("align", "heads", "mixing", "stats", "evolution")
 READING = [name for name in COMMANDS if has_option(name, "--too-long") and name != "probe"]
 
@@ -102,27 +101,3 @@ def test_nothing_but_empty_lines(name, folder):
     assert "nan" not in done.stdout.lower().split()
     if done.returncode == 2:
         assert done.stderr.splitlines()[-1].startswith(f"normalign {name}: ")
-
-
-def tree(length: int) -> str:
-    """A sentence whose words have two tags in turn."""
-    rows = []
-    for number in range(1, length + 1):
-        head, relation = ("0", "root") if number == 1 else ("1", "dep")
-        row = fuzz_targets.row(str(number), f"w{number % 12}", head, relation)
-        rows.append(row if number % 2 else row.replace("NOUN", "VERB"))
-    return "\n".join(rows) + "\n"
-
-
-@pytest.mark.slow
-def test_a_treebank_with_a_long_sentence(folder):
-    lengths = [3, 1, 6, 4, 2000, *([8] * 30)]
-    (folder / "long.conllu").write_text("\n".join(map(tree, lengths)))
-    line = ["probe", "data", "--path", "model.pt", "--cpu", "--conllu", "long.conllu"]
-    refused = run("normalign", *line, check=False)
-    assert refused.returncode == 2
-    assert "the source has 2001 pieces with </s>; the model takes 64" in refused.stderr
-    for policy, told in (("skip", "skipped"), ("truncate", "cut off")):
-        done = run("normalign", *line, "--too-long", policy)
-        assert f"1 pair longer than the model takes was {told}: " in done.stderr
-        assert "nan" not in done.stdout.lower().split()

@@ -264,25 +264,6 @@ def test_lines_that_were_done_are_compared(place, tmp_path, monkeypatch):
     assert bytes_of(output) == bytes_of(expected)
 
 
-def test_what_was_too_long_is_told_after_a_break(place, tmp_path, monkeypatch):
-    text = tmp_path / "text"
-    lines = (place / "text.a").read_text().splitlines(keepends=True)
-    text.write_text(
-        "".join([*lines[:5], "w1 " * 80 + "\n", *lines[6:40], *["w2 " * 90 + "\n"] * 3])
-    )
-    words = command(place, "--too-long", "skip", output=tmp_path / "out")
-    words[words.index(place / "text.a")] = text
-    monkeypatch.setattr(run_folder.RunFolder, "finish", _interrupted)
-    run(*words, check=False)
-    monkeypatch.undo()
-    told = run(*words).stderr
-    _, signature = bytes_of(tmp_path / "out")
-    assert signature["too-long"] == "skip"
-    straight = [word for word in words if word not in ("--output", tmp_path / "out")]
-    assert "|too-long:skip\n" in run(*straight).stderr
-    assert "4 pairs longer than the model takes skipped: line 6, line 41, line 42, line 43" in told
-
-
 def test_another_policy_for_long_pairs(place, tmp_path):
     """What failed at a long pair may go on and skip it; what was skipped stays so."""
     text = tmp_path / "text"
@@ -320,10 +301,6 @@ def test_smaller_batches_and_another_word_for_the_processor(place, broken_off):
     assert "20 pairs were done before" in run(*words).stderr
 
 
-def _interrupted(*_):
-    raise KeyboardInterrupt
-
-
 def test_what_another_run_has_learned(place, kind, tmp_path):
     options, both = kind
     learned = tmp_path / "learned"
@@ -356,7 +333,7 @@ def test_another_learned_file_is_refused_when_a_run_goes_on(place, broken_off, t
 
 
 def test_merge_needs_a_run(tmp_path):
-    refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; expected what the")
+    refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; run the sh")
 
 
 @pytest.mark.parametrize("ways", ["files", "pipe"])

@@ -1,30 +1,18 @@
 """``normalign stats`` on small random models, in this process."""
 
-from argparse import Namespace
-
 import pytest
-import torch
 
 from fairseq_normalign.results.result import read_result
 from tests.conftest import run
-from tests.stored import OPTIONS, state
+from tests.stored import write_two_models
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Two small models of one shape, dictionaries and a text."""
     folder = tmp_path_factory.mktemp("stats")
-    lines = [f"w{number} {100 - number}\n" for number in range(30)]
-    for language in ("a", "b"):
-        (folder / f"dict.{language}.txt").write_text("".join(lines))
-    checkpoint = state(args=Namespace(**OPTIONS))
-    torch.save(checkpoint, folder / "one.pt")
-    for name, parameter in checkpoint["model"].items():
-        if name.endswith("weight"):
-            parameter *= 2
-    torch.save(checkpoint, folder / "two.pt")
-    (folder / "text.a").write_text("w1 w2 w13\nw4\nw25 w6 w7 w28\n")
-    (folder / "text.b").write_text("w11 w2\nw4 w5\nw15 w6 w7\n")
+    sources = ["w1 w2 w13", "w4", "w25 w6 w7 w28"]
+    write_two_models(folder, sources, ["w11 w2", "w4 w5", "w15 w6 w7"])
     return folder
 
 

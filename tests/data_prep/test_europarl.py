@@ -79,17 +79,6 @@ def test_real_gold_set(tmp_path):
     assert sum(line.count("p") for line in links) == 921
 
 
-@pytest.mark.parametrize("content", [None, b"no archive"])
-def test_bad_archive(tmp_path, content):
-    archive = tmp_path / "x.tgz"
-    if content is None:
-        pack(archive, {"b": b""})
-    else:
-        archive.write_bytes(content)
-    with pytest.raises(InputError, match=r"x\.tgz: .*; expected a tar archive of DeEn/a"):
-        europarl.extract(archive, ["DeEn/a"], tmp_path)
-
-
 def test_disjoint_drops_pairs_whose_sides_both_occur_in_the_test_set():
     test = [("a", "A"), ("b", "B")]
     pairs = [("a", "A"), ("a", "B"), ("a", "C"), ("c", "B"), ("c", "C")]

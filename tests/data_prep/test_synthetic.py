@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import random
 from collections import Counter
 from itertools import islice
 
 import pytest
 import synthetic
 from invented import source, target
-from invented.lexicon import Lexeme, Lexicon
+from invented.lexicon import Lexeme
 from invented.meaning import Argument, Clause, Node, Noun, Pronoun
 from invented.style import STYLES
 from invented.words import conllu, links, text
@@ -216,19 +214,6 @@ def reaches_root(word: int, heads: dict) -> bool:
         if word == 0:
             return True
     return False
-
-
-def test_lexemes_are_zipfian():
-    """Frequency falls as 1 / (rank + 2): slope −1 between shifted rank and count, on log scales."""
-    words = Lexicon(random.Random(1)).nouns
-    counts = Counter(words.draw(rng) for rng in [random.Random(2)] for _ in range(50000))
-    points = [
-        (math.log(rank + 2), math.log(counts[lexeme]))
-        for rank, lexeme in enumerate(words.lexemes[:100])
-    ]
-    x, y = (sum(axis) / len(points) for axis in zip(*points, strict=True))
-    slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
-    assert slope == pytest.approx(-1, abs=0.05)
 
 
 # The command

@@ -8,7 +8,6 @@ from fairseq_normalign.heads.attention_scores import Positions
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, Profile, role
-from fairseq_normalign.heads.rare_tokens import rare_blocks
 from fairseq_normalign.heads.syntax import Relation, relation_tables, syntactic_roles
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.result import stored_result
@@ -121,23 +120,6 @@ def test_roles_depend_on_thresholds():
     roles = {third: [("syntactic", "nsubj→head 40/30")]}
     assert of_syntax("absolute").roles == roles
     assert syntactic_roles({"nsubj→head": Relation(29, 1, 0.3, ACCURACIES)}, "absolute") == {}
-
-
-def test_what_is_said_of_rare_tokens():
-    tally = Tally({"heads": ENCODER[:2]})
-    for of, (first, second) in {"as it is": (20, 60), "moved": (30, 40)}.items():
-        for rank in ("rarest", "two rarest"):
-            shares = [[first, 100], [second, 100]]
-            tally.add(f"{of}/{rank}/tokens", ("encoder", 0), shares)
-            tally.add(f"{of}/{rank}/sentences", ("encoder", 0), shares)
-            tally.add(f"{of}/{rank}/chance", ("encoder", 0), [[10, 100], [10, 100]])
-    note, table = rare_blocks(tally)
-    assert note.text == (
-        "Rare tokens: encoder.1.2 has most maxima there: 60.0 % (40.0 % with a tenth of the tokens "
-        "moved, 10.0 % by chance) on the rarest; 60.0 % (40.0 % with a tenth of the tokens moved, "
-        "10.0 % by chance) on the two rarest."
-    )
-    assert ["encoder.1.2", "rarest", "tokens", 60.0, 40.0] in table.rows
 
 
 HEADS = [Head("encoder", 0, number) for number in range(3)] + [Head("cross", 1, 0)]

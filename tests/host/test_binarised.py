@@ -106,16 +106,6 @@ def test_a_foreign_index(data, task, content):
         texts(task)
 
 
-def test_an_index_that_is_cut_off(data, task, capfd):
-    path = data / "test.a-b.a.idx"
-    content = path.read_bytes()
-    for length in range(9, len(content)):
-        path.write_bytes(content[:length])
-        with pytest.raises(InputError, match=DAMAGED):
-            texts(task)
-    assert "Exception ignored" not in capfd.readouterr().err
-
-
 def test_tokens_that_are_cut_off(data, task):
     path = data / "test.a-b.a.bin"
     path.write_bytes(path.read_bytes()[:-2])

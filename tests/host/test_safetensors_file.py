@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -32,32 +30,10 @@ def test_what_was_written_is_read(tmp_path):
         assert read[name].dtype == values.dtype
 
 
-def content(header, numbers: bytes = b"\0" * 8, length: int | None = None) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return (len(text) if length is None else length).to_bytes(8, "little") + text + numbers
-
-
-def entry(**changes) -> dict:
-    return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}}
-
-
-DAMAGED = {
-    "empty": b"",
-    "a long header": content({}, length=10**9),
-    "no JSON": content(b"{"),
-    "no entry": content({"a": 1}),
-    "a huge shape": content(entry(shape=[2**62, 2**62])),
-    "cut off": content(entry(), b"\0" * 7),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_refused(name, tmp_path):
-    (tmp_path / "file").write_bytes(DAMAGED[name])
+def test_what_is_missing_or_cut_off_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"file: .*; pass a whole safetensors file"):
         read_safetensors(tmp_path / "file")
-
-
-def test_no_such_file(tmp_path):
-    with pytest.raises(InputError, match=r"none: .*; pass a whole safetensors file"):
-        read_safetensors(tmp_path / "none")
+    save_file(tensors(), tmp_path / "file")
+    (tmp_path / "file").write_bytes((tmp_path / "file").read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"file: .*; pass a whole safetensors file"):
+        read_safetensors(tmp_path / "file")

@@ -4,8 +4,6 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.lengths import fitted
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.translate import Translator, joined
 from tests.conftest import ToyTask, build_model
@@ -73,18 +71,6 @@ def test_batches_change_nothing_and_the_order_stays():
     alone = translator(**search)
     assert together == [alone.text(alone([pair])[0]) for pair in sources(alone.reader)]
     assert len(set(together)) == len(SENTENCES)
-
-
-def test_a_source_that_is_too_long_is_refused_or_skipped():
-    one = translator(max_len_a=0, max_len_b=8)
-    pairs = list(text_pairs([("w1 w2", None), ("w1 " * 100, None), ("w3", None)], one.reader))
-    with pytest.raises(InputError, match="line 2: the source has 101 pieces with </s>; the model"):
-        list(one.translations(pairs))
-    with pytest.warns(UserWarning, match="1 pair longer than the model takes skipped: line 2"):
-        fitting = fitted(pairs, one.limits, "skip")
-    first, last = one.translations([pairs[0], pairs[2]])
-    assert list(one.translations(fitting)) == [first, "", last]
-    assert one([fitting[1]]) == [[]]
 
 
 class Reversed:

@@ -176,25 +176,6 @@ def test_rows_without_a_piece_have_names_that_no_text_has(tmp_path):
     assert "text is not split at added tokens (1, first: '[NEW]')" in result.notes
 
 
-def test_pieces_with_the_names_of_fairseq(tmp_path):
-    """They get others, as in fairseq these are special; and no filler has the name of a piece."""
-    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "madeupword0029"]
-    config = {**BERT, "vocab_size": len(PIECES) + len(names) + 1}
-    parameters = random_parameters(config)
-    folder = make_folder(tmp_path / "theirs", config, parameters)
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in [*PIECES, *names]))
-    model, task = imported(folder, tmp_path)
-    symbols = task.source_dictionary.symbols
-    fillers = [f"madeupword{len(PIECES) + number:04d}" for number in range(5)]
-    assert symbols[len(PIECES) :] == [*fillers, "madeupword0029", "madeupword0029_"]
-    assert task.mask_idx == symbols.index("[MASK]")
-    plain = Dictionary.load(str(tmp_path / "ours/dict.txt"))  # as fairseq-preprocess does
-    assert plain.symbols[4:] == symbols[4:]
-    embeddings = parameters["bert.embeddings.word_embeddings.weight"]
-    ours = model.encoder.sentence_encoder.embed_tokens.weight
-    torch.testing.assert_close(ours[len(PIECES) :], embeddings[len(PIECES) :], atol=0, rtol=0)
-
-
 def reader_of(task, folder, kind) -> PairReader:
     """With the options that the command prints."""
     options = {"bpe": "bert", "bpe_vocab_file": str(folder / "vocab.txt"), "bpe_cased": False}

@@ -213,24 +213,6 @@ def test_languages_that_are_not_named(tmp_path):
     assert (written["source_lang"], written["target_lang"]) == ("b", "a")
 
 
-BAD_DICTIONARIES = {
-    "another model": (b"w 1\n", "dict.a.txt: 5 types, but the model has 34; is it of another"),
-    "none": (None, "dict.a.txt: no such dictionary, which .*model.pt needs"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_DICTIONARIES)
-def test_a_dictionary_that_fairseq_does_not_read(name, tmp_path):
-    content, message = BAD_DICTIONARIES[name]
-    stored(tmp_path / "ours")
-    (tmp_path / "ours/dict.a.txt").unlink()
-    if content is not None:
-        (tmp_path / "ours/dict.a.txt").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        exported(tmp_path)
-    assert not (tmp_path / "hf").exists()
-
-
 SENTENCEPIECE_FILES = {
     "one": ({"one.model": b"1"}, {}, (b"1", b"1")),
     "one for each": (

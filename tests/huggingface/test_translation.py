@@ -11,7 +11,6 @@ from fairseq.data import Dictionary
 from safetensors.torch import save_file
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.export import export_folder
@@ -264,17 +263,3 @@ def test_a_language_and_a_token_that_were_added_behind_the_mask(nllb, tmp_path):
     both = Both(theirs, path, languages, name="both")
     assert both.reader.pair("aeio", "uvw", "line 1").target.tokens[0] == first
     check_same_numbers(both, "Aeio nrst.", "Uvw xyz?")
-
-
-@pytest.mark.parametrize("family", ["mbart", "mbart50"])
-def test_the_layout_of_mbart_with_more_tokens(family, tmp_path):
-    multilingual_folder(tmp_path / "first", family, steps=0)
-    path = tmp_path / "theirs"
-    first = with_more_tokens(tmp_path / "first", path, count=2)
-    codes = json.loads((path / "special_tokens_map.json").read_text())
-    codes["additional_special_tokens"] += ["<doc>", "<sep>"]
-    write_json(path / "special_tokens_map.json", codes)
-    import_folder(str(path), str(tmp_path / "ours"))
-    _, options = read(str(tmp_path / "ours/model.pt"))
-    assert options.language_codes == family
-    assert symbols_of(tmp_path / "ours")[first - 1] == "<mask>"

@@ -12,8 +12,6 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.evolution import (
-    Evolution,
-    EvolutionResult,
     evolution,
     kept_states,
 )
@@ -207,54 +205,3 @@ def test_models_must_read_the_same_pieces():
     message = "sentence 1: translation reads '.*' and other 'w1 w2 w3'; the models must read"
     with pytest.raises(InputError, match=message):
         evolution([translation(), other], **SMALL)
-
-
-def made_up(name: str, count: int, **more) -> Evolution:
-    names = ("identity", "left", "right", "position", "information", "shuffled_information")
-    numbers = zip(names, [0.5, 0.5, 0.5, 2.0, 1.25, 0.125], strict=True)
-    by_layer = {key: [number] * count for key, number in numbers}
-    nothing = {"change": {}, "shuffled_change": [], "influence": {}, "layers": []}
-    return Evolution(name, "encoder", **{**nothing, **by_layer, **more})
-
-
-@pytest.fixture
-def result():
-    plane = (np.arange(6.0).reshape(3, 2), 0.5)
-    first = made_up(
-        "a.pt",
-        3,
-        change={"all": [0.1, 0.2], "<9": [0.3, 0.4], "≥9": [0.5, 0.6]},
-        shuffled_change=[0.8, 0.9],
-        influence={"any": [0.0012, 0.002], "<9": [0.003, 0.004]},
-        layers=[[0.0, 0.1, 0.2]] * 3,
-        planes=[plane] * 3,
-    )
-    return EvolutionResult(
-        [first, made_up("b.pt", 2, planes=[plane] * 2)],
-        {"identity": 0.01, "left": 0.02, "right": 0.03, "position": 9.0},
-        4.605,
-        {("a.pt", "b.pt"): [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]},
-        ["x", "y", "y"],
-        {"seed": 1},
-    )
-
-
-def test_every_panel_of_the_figure_has_titles_and_something_in_it(result):
-    panels = result.figure().axes
-    titles = [axes.get_title() for axes in panels if axes.axison]
-    assert titles[:5] == ["identity", "left", "right", "position", "information"]
-    assert titles[5].startswith("a.pt: change")
-    assert len(titles) == 10
-    for axes in panels:
-        if axes.axison:
-            assert axes.get_xlabel()
-            assert axes.get_ylabel()
-            assert axes.lines or axes.images
-    assert panels[0].get_lines()[-1].get_ydata()[0] == 0.01  # by chance
-
-
-def test_words_have_a_panel_for_each_model_and_layer(result):
-    panels = [axes for axes in result.words_figure().axes if axes.axison]
-    assert len(panels) == 5
-    assert panels[4].get_title() == "b.pt, layer 1 (50 % of variance)"
-    assert [len(dots.get_offsets()) for dots in panels[0].collections] == [1, 2]

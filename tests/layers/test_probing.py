@@ -12,8 +12,6 @@ from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.probing import (
     L2,
-    Probing,
-    ProbingResult,
     Split,
     objective,
     probe,
@@ -148,18 +146,3 @@ def test_no_step_in_any_direction_makes_it_smaller(labelled):
         step = 0.1 * torch.randn(5, 3, generator=random)
         for sign in (1, -1):
             assert float(objective(*labelled, weight + sign * step, bias)) > lowest - 1e-5
-
-
-def test_accuracies_are_shown_in_percent():
-    models = [Probing(name, [0.5, 0.75], [0.25, 0.2], 0.2, 90, 10, ["NOUN"]) for name in "ab"]
-    result = ProbingResult(models, {"seed": 1})
-    assert result.text().splitlines()[:3] == [
-        "Accuracy of parts of speech (UPOS) in %",
-        "layer     a  a, shuffled     b  b, shuffled",
-        "    0  50.0         25.0  50.0         25.0",
-    ]
-    assert result.tables()["words"].rows[0] == ["a", 1, 90, 10, 20.0]
-    assert result.findings[0] == (
-        "a: layer 1 tells the part of speech of most words, 75.0 % (the most frequent one alone: "
-        "20.0 %)."
-    )

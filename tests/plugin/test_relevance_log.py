@@ -15,7 +15,7 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
 from fairseq_normalign.plugin.criterion import L0Criterion
 from fairseq_normalign.plugin.gating import gates
-from tests.conftest import PACKAGE, TRAIN, ToyTask, build_model, run
+from tests.conftest import ToyTask, build_model
 
 SENTENCES = [([5, 6, 7, 8, 2], [11, 12, 13, 2]), ([9, 10, 2], [14, 2]), ([4, 2], [6, 7, 2])]
 
@@ -161,34 +161,3 @@ def test_bad_input(task, sample, model, tmp_path):
     plain = build_model("transformer_normalign", task)
     with pytest.raises(InputError, match="the model has no gates: add --gate-heads"):
         train(criterion(task, tmp_path), plain, sample, 0)
-
-
-@pytest.mark.slow
-def test_fairseq_train_logs_relevance_and_prunes_as_without(corpus, checkpoint, tmp_path):
-    def tune(folder, *more):
-        words = [word for word in TRAIN if word != "--disable-validation"]
-        words[words.index("label_smoothed_cross_entropy")] = "label_smoothed_cross_entropy_l0"
-        run(
-            *(*words, corpus / "data-bin", "--user-dir", PACKAGE, "--save-dir", tmp_path / folder),
-            *("--gate-heads", "all", "--finetune-from-model", checkpoint, "--max-update", 8),
-            *("--validate-interval-updates", 3, "--no-epoch-checkpoints", "--log-format", "simple"),
-            *more,
-            cwd=tmp_path,
-        )
-        stored = torch.load(tmp_path / folder / "checkpoint_last.pt", weights_only=False)
-        return stored["model"]["encoder.layers.0.self_attn.out_proj.log_alpha"]
-
-    logged = tune("logged", "--log-relevance", 5)
-    assert torch.equal(logged, tune("quiet"))
-    entries = read_log(tmp_path / "logged" / "relevance.jsonl")
-    assert [entry.updates for entry in entries] == [0, 3, 6, 8]
-    assert len(entries[-1].heads) == 36
-    gated = tmp_path / "logged" / "checkpoint_last.pt"
-    run(
-        "normalign", "prune", "--path", gated, "--drop", "cross.1.1", "--out", tmp_path / "small.pt"
-    )
-    done = run(
-        *("fairseq-validate", corpus / "data-bin", "--path", tmp_path / "small.pt", "--cpu"),
-        *("--user-dir", PACKAGE, "--max-tokens", 2000, "--task", "translation"),
-    )
-    assert "valid" in done.stdout + done.stderr

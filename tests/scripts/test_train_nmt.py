@@ -13,8 +13,6 @@ from fairseq_normalign.errors import InputError
 from tests.conftest import ROOT, run
 
 LANGS = ("-s", "src", "-t", "tgt")
-SIZES = ("layers 1", "embed-dim 16", "ffn-embed-dim 16", "attention-heads 4")
-WITHOUT_MOSES = {"kobayashi": "--eval-bleu-detok space", "voita": ""}
 
 
 @pytest.fixture
@@ -155,33 +153,6 @@ def test_scripts_say_what_is_missing(tmp_path, script, arguments, message):
 def run_script(name: str, *arguments, **options):
     """Through the shell of this system, with the environment that is there."""
     return run("/usr/bin/env", "bash", ROOT / "scripts" / name, *arguments, **options)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", ["kobayashi", "voita"])
-def test_presets_of_papers_train_and_align(corpus, tmp_path, preset):
-    """Their options go together in fairseq-train, and their two segmentations in align.
-
-    Models are smaller, and updates have one batch.
-    """
-    sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in SIZES]
-    words = [corpus, "--preset", preset, *LANGS, "--out", tmp_path, "--seeds", 1]
-    words += ["--directions", "reverse", "--max-update", 2, "--prepare", "--vocab-size 200"]
-    words += ["--train", f"{' '.join(sizes)} --update-freq 1 {WITHOUT_MOSES[preset]}"]
-    assert train_nmt.main([str(word) for word in words]) == 0
-    names, fields = (tmp_path / "models.tsv").read_text(encoding="utf-8").splitlines()
-    model = dict(zip(names.split("\t"), fields.split("\t"), strict=True))
-    assert model["checkpoint"] == "tgt-src.seed1/checkpoint_best.pt"
-    assert model["source_model"] != model["target_model"]
-    file = {"sentencepiece": "sentencepiece-model", "subword_nmt": "bpe-codes"}[model["bpe"]]
-    done = run(
-        *("normalign", "align", tmp_path / model["data"], "--path", tmp_path / model["checkpoint"]),
-        *("--source-file", corpus / "test.tgt", "--target-file", corpus / "test.src", "--cpu"),
-        *("--bpe", model["bpe"], f"--source-{file}", tmp_path / model["source_model"]),
-        *(f"--target-{file}", tmp_path / model["target_model"], "--layer", 1, "--step", "input"),
-    )
-    assert len(done.stdout.splitlines()) == 40
-    assert "warning" not in done.stderr.lower()
 
 
 @pytest.mark.slow
