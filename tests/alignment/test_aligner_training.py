@@ -98,13 +98,6 @@ def test_too_few_pairs_are_refused():
         train_head(corpus(texts, [links[0], [], []]), OPTIONS)
 
 
-def test_links_beyond_a_sentence_are_refused():
-    texts, links = reversed_text(2)
-    links[1].append((0, 9))
-    with pytest.raises(InputError, match="line 2: link 0-9 where there are"):
-        corpus(texts, links)
-
-
 @pytest.fixture(scope="module")
 def file(trained, tmp_path_factory):
     path = tmp_path_factory.mktemp("aligner") / "head.safetensors"

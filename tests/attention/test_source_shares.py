@@ -120,12 +120,3 @@ def test_shares_as_arrays_of_some_layers():
     assert arrays.description()["layers"] == [2]
     with pytest.raises(InputError, match="layer 3: the model has layers 1 to 2"):
         Arrays(forcing, SOURCE_SHARE, layers=[3])
-
-
-def test_layers_that_are_no_sum_are_refused():
-    task = ToyTask()
-    forcing = TeacherForcing(build_model(task=task, scale_attn=True), task)
-    pairs = read(PairReader(task))
-    list(soft_alignments(forcing, pairs, [Evidence("alti", 0)]))  # says nothing of self-attention
-    with pytest.raises(InputError, match="decoder attention of layer 1 uses --scale-attn"):
-        list(soft_alignments(forcing, pairs, [Evidence("alti-rollout", 0)]))

@@ -8,7 +8,6 @@ import torch
 from fairseq.tasks.language_modeling import LanguageModelingTask
 
 from fairseq_normalign.attention.states import States
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
@@ -119,9 +118,3 @@ def test_a_hidden_token_changes_only_what_comes_after(name):
         for later in (3, 4):
             change = (without[0, later] - usual[number + 1][0, later]).abs().max()
             assert change > 1e-4
-
-
-def test_a_language_model_of_another_task_would_be_misread():
-    model = language_model(language_task())
-    with pytest.raises(InputError, match=r"its task is ToyTask; expected .* language_modeling"):
-        TeacherForcing(model, ToyTask(), attention="decoder")

@@ -180,26 +180,15 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-o", "x.pdf"], "--output x.pdf: the name must end in .html"),
+        (["{folder}/one.pt", "-o", "x.pdf"], "--output x.pdf: the name must end in .html"),
+        (["{folder}/one.pt", "-o", "x.html", "--gold", "-"], "<stdin>: can be read only once"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
-        (["-o", "x.html", "--gold", "-"], "<stdin>: can be read only once; expected a file"),
-    ],
-)
-def test_options_that_cannot_be_meant(folder, options, message):
-    words = ["--path", folder / "one.pt", *options]
-    done = run("normalign", "report", folder, *words, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert message in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
         (["-o", "x.html"], "nothing to show; name a MODEL, or --include FILE.json"),
         (["data-bin", "-o", "x.html"], "data-bin: no such file or folder"),
     ],
 )
-def test_json_alone_refused(options, message):
-    done = run("normalign", "report", *options, check=False)
+def test_bad_input(folder, options, message):
+    words = [option.format(folder=folder) for option in options]
+    done = run("normalign", "report", *words, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert message in done.stderr

@@ -60,10 +60,3 @@ def test_json_picture_and_mixing_of_the_same_pass(folder, tmp_path):
     drawn = (tmp_path / "x.svg").read_text()
     for text in ("source–target attention", "Σ ‖αf(x)‖", "frequency rank", "expansion rate"):
         assert text in drawn
-
-
-def test_several_checkpoints_give_mean_and_deviation(folder):
-    done = stats(folder, path=("one.pt", "two.pt"))
-    line = next(line for line in done.stdout.splitlines() if line.startswith("‖f(x)‖, all"))
-    assert line.count("±") == 5
-    assert "checkpoints:one.pt+two.pt" in done.stderr

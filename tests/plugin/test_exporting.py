@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from fairseq_cli import generate, interactive
+from fairseq_cli import generate
 
 from fairseq_normalign import open_export
 from fairseq_normalign.errors import InputError
@@ -195,14 +195,3 @@ def test_inputs_are_not_overwritten(corpus, checkpoint, command, tmp_path):
                 *("--export-attention", path),
             )
         assert path.read_bytes() == before
-
-
-def test_text_that_comes_bit_by_bit_is_refused(command, monkeypatch, tmp_path):
-    monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
-    (tmp_path / "text").write_text("a\n")
-    with pytest.raises(InputError, match="does not work with fairseq-interactive"):
-        command(
-            interactive.cli_main,
-            *("--input", tmp_path / "text", "--export-attention", tmp_path / "x.npz"),
-        )
-    assert not (tmp_path / "x.npz").exists()
