@@ -30,6 +30,7 @@ from tests import damage, fuzz_targets
 
 CORPUS = "data --path model.pt --cpu --source-file text.a --target-file text.b"
 LINES = {  # that each command takes; CORPUS if it is not named, and takes a model
+    "methods": f"{CORPUS} --gold gold.talp",
     "plot": f"{CORPUS} --line 1 -o out.png",
     "export": f"{CORPUS} --quantity norms --layer 2 -o out.npz",
     "probe": "data --path model.pt --cpu --conllu trees.conllu",

@@ -267,13 +267,14 @@ def _apart(unknown: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def refuse_unknown(words: Iterable[str], user_dir: str | None, parser: CommandParser) -> None:
-    """Refuses options that fairseq's generation does not have, and shards.
+    """Refuses options that fairseq's generation does not have, and shards and workers.
 
     fairseq's are in a list: asking its parser would mean to import it. With another plugin, whose
     options are not known yet, its parser is asked when the command runs.
     """
     names = [word.partition("=")[0] for word in words if word.startswith("--")]
-    for name in ("--num-shards", "--shard-id"):  # the command would take the whole corpus
+    # The command would take the whole corpus, in one process.
+    for name in ("--num-shards", "--shard-id", "--workers", "--engine"):
         if name in names:
             raise InputError(f"{name} cannot be used with {parser.prog}")
     listed = resources.files(__package__).joinpath("fairseq_options.txt").read_text()

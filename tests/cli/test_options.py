@@ -76,6 +76,7 @@ CASES = [
         "--restart would remove what other shards have done; to begin anew, remove out.run before",
     ),
     (align, ["--ray-address", "auto"], "--ray-address needs --engine ray"),
+    (plot, ["-o", "x.png", "--workers", "2"], "--workers cannot be used with normalign plot"),
     (plot, ["-o", "x.png", "--num-shards", "2"], "--num-shards cannot be used with normalign p"),
     (align, ["--output", "data"], "data: cannot be written: it is a directory"),
     (methods, [], "error rates need gold links: --gold FILE"),
