@@ -25,7 +25,7 @@ def aligner(corpus, checkpoint) -> NormAligner:
 
 
 def test_layers_are_chosen_and_evidence_is_learned(corpus, checkpoint):
-    alone = command("align", corpus, checkpoint, "--method", "alti")
+    alone = command("align", corpus, checkpoint, "--method", "alti", "--combine", "none")
     assert "method:alti|layer:auto:" in alone.stderr
     learned = command("align", corpus, checkpoint, "--method", "alti", "--combine", "learned")
     assert "method:alti|combine:learned|directions:1|evidences:30" in learned.stderr

@@ -82,7 +82,7 @@ def test_fail_is_the_default_and_names_the_line(name):
 def test_skip_and_truncate_tell_the_line(name):
     policy, told = ("truncate", "cut off") if name == "heads" else ("skip", "skipped")
     done = run("normalign", *line_of(name), "--too-long", policy)
-    assert f"1 pair longer than the model takes was {told}: line {LONG}" in done.stderr
+    assert f"1 pair longer than the model takes {told}: line {LONG}" in done.stderr
     assert (f"|too-long:{policy}" in done.stderr) == (name in SIGNED)
     assert "nan" not in done.stdout.lower().split()
     if name == "align":
