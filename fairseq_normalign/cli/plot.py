@@ -118,7 +118,10 @@ def main(args: Namespace) -> None:
     if not (source and target):
         raise InputError(f"--line {args.line}: nothing to draw: one of the sentences is empty")
     if of_gold is not None:  # refuses links outside the pair
-        link_matrix(of_gold.possible, (len(target), len(source)), f"{args.gold}:{args.line}")
+        try:
+            link_matrix(of_gold.possible, (len(target), len(source)), f"{args.gold}:{args.line}")
+        except InputError as error:
+            raise InputError(f"{error}; or use --gold-index 1, or --reverse-gold") from None
     titles = []
     for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
         titles.append(f"{side} ({language})" if language else side)
