@@ -158,6 +158,10 @@ class OpenAligner(Aligner):
     def signature_by(self, decision: Decision) -> dict[str, Any]:
         """As :meth:`signature`, with everything decided."""
 
+    def agreement_on(self, decision: Decision, first: Sequence[list[Any]]) -> float | None:
+        """How far source and target words of other pairs agree; warns if no more than by chance."""
+        return None
+
     @property
     def sample_size(self) -> int:  # type: ignore[override]
         return self.decided_on if self.remembered is None else 0
@@ -197,9 +201,10 @@ class OpenAligner(Aligner):
         """The aligner with what a file keeps; refuses one of other models or options."""
         learned = read_learned(path)
         if learned.models != _fingerprints(self):
-            raise InputError(
-                f"{path}: learned with other models; name another file, or remove it to learn again"
-            )
+            counts = {(1, 2): "a reverse model as well: add -r", (2, 1): "one model: leave out -r"}
+            models = len(self.models), len(learned.models)
+            advice = counts.get(models, "other models: name those, or another file")
+            raise InputError(f"{path}: learned with {advice}")
         try:
             decided = self.by(learned.decision)
             now = decided.signature()

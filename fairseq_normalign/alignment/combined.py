@@ -148,6 +148,10 @@ class CombinedAligner(OpenAligner):
         agreement = self._agreement(sample, evidences)
         return Decision(LEARNED, evidences, model, len(sample), agreement)
 
+    def agreement_on(self, decision: Decision, first: Sequence[list[Any]]) -> float:
+        sample = list(filter(_says_something, self._examples(first, decision.evidences, None)))
+        return self._agreement(sample, decision.evidences)
+
     def _agreement(self, sample: Sequence[Example], evidences: Sequence[Weighted]) -> float:
         """That of the model whose words agree least, each by its best layer."""
         of_models: dict[bool, list[float]] = {}

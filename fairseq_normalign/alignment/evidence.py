@@ -120,7 +120,7 @@ class AlignOptions:
                 f"{' or '.join(method.steps)}"
             )
         if self.layer == AUTO and self.head is not None:
-            raise InputError(f"head {self.head} of which layer? layer auto chooses whole layers")
+            raise InputError(f"head {self.head}: name its layer as well (--layer N)")
 
     @property
     def merges(self) -> Merges:

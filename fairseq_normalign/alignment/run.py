@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
 from fairseq_normalign.alignment.decision import Decision, read_learned
+from fairseq_normalign.alignment.evidence import LEARNED
+from fairseq_normalign.alignment.layer_choice import FEW
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
@@ -76,9 +79,15 @@ class Links:
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
         too_long = TooLong()
         decided = models.learned
+        streams = models.reader.streams(first, too_long)
         if decided is None:
-            decided, _ = models.aligner.decide_on(*models.reader.streams(first, too_long))
+            decided, _ = models.aligner.decide_on(*streams)
+            agreement = decided.decision.agreement
+        else:
+            few = [stream[:FEW] for stream in streams]
+            agreement = models.aligner.agreement_on(decided.decision, few)
         return {
+            "agreement": agreement,  # of source and target words in this text
             "decision": decided.decision.as_json(),
             "signature": {**decided.signature(), **self.signed},
             "policy": models.reader.too_long if too_long.count else None,  # for the long ones
@@ -117,7 +126,17 @@ def check_policy(prepared: Mapping[str, Any], policy: str) -> None:
 
 
 def keep_learned(path: str, decided: DecidedAligner) -> None:
-    """Writes what was decided or learned to a file; one that is there must say the same."""
+    """Writes what was decided or learned to a file; one that is there must say the same.
+
+    Refuses to write one of too few pairs: later runs would use what was never learned.
+    """
+    decision = decided.decision
+    is_few = decision.combine != LEARNED and 0 < decision.pairs < FEW
+    if is_few and not Path(path).exists():
+        raise InputError(
+            f"{path}: no such file, and {decision.pairs} pairs are too few to learn from; align "
+            f"{FEW} or more, or leave out --learned"
+        )
     with contextlib.suppress(FileExistsError):  # another run, or shard, has made it
         new_file(real_path(path), decided.learned().text())
     stored = read_learned(path).decision

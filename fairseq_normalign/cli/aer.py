@@ -75,7 +75,11 @@ def add_reading_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
     for side, name in (("gold", "gold"), ("hyp", "hypotheses")):
         group.add_argument(
-            f"--{side}-index", type=int, choices=(0, 1), default=0, help=f"first word of the {name}"
+            f"--{side}-index",
+            type=int,
+            choices=(0, 1),
+            default=0,
+            help=f"first word of the {name} (default: 0{', or as written' * (side == 'hyp')})",
         )
         group.add_argument(
             f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first"
@@ -83,6 +87,8 @@ def add_reading_options(parser: ArgumentParser) -> None:
         group.add_argument(
             f"--{side}-format", choices=FORMATS, default="auto", help=f"format of the {name}"
         )
+    # None: as normalign align wrote it, which FILE.json beside it says.
+    parser.set_defaults(hyp_index=None)
     group.add_argument(
         "--sure-mark", choices=("-", "p"), default="-", help="what marks sure links in the gold"
     )
@@ -151,8 +157,8 @@ def main(args: Namespace) -> None:
         sure=args.sure_mark,
         possible=args.possible,
     )
-    reading = {"index": args.hyp_index, "reverse": args.reverse_hyp, "format": args.hyp_format}
-    systems = [LinkFile(path, **reading) for path in args.input]
+    reading = {"reverse": args.reverse_hyp, "format": args.hyp_format}
+    systems = [LinkFile(path, index=index_of(args, path), **reading) for path in args.input]
     texts = [TextFile(path) for path in (args.source, args.target) if path]
     names = [gold.name, *(system.name for system in systems)]
     bounds = [breakdown.BoundsCheck(names, args.source, args.target)] if texts else []
@@ -183,7 +189,8 @@ def main(args: Namespace) -> None:
         signature = signature_of(args, args.input[place])
         shown.append(System(name, signature, total, interval, p_value, bands))
         if not args.quiet:
-            warn(args, name, [columns[place] for columns in links], golds)
+            first = [columns[place] for columns in links]
+            warn(args, systems[place], first, golds)
     result = ScoresResult(shown, args.alpha, args.width)
     write_result_files(result, args)
     if args.score_only and args.format == "text":
@@ -201,18 +208,23 @@ def counted_text(args: Namespace, kind: str) -> str | None:
     return getattr(args, f"count_{side}") or getattr(args, side)
 
 
-def warn(args: Namespace, name: str, links: Sequence, golds: Sequence[Gold]) -> None:
+def index_of(args: Namespace, path: str) -> int:
+    """The first word of a file of links: as the option says, else as it was written."""
+    return args.hyp_index if args.hyp_index is not None else int(made_with(path).get("index") == 1)
+
+
+def warn(args: Namespace, system: LinkFile, links: Sequence, golds: Sequence[Gold]) -> None:
     """Says if a file looks misread."""
     read = doctor.Conventions(
         args.gold_index,
-        args.hyp_index,
+        system.index,
         args.reverse_hyp,
         sure_mark=args.sure_mark,
         possible=args.possible,
     )
     advice = doctor.diagnose(links, golds, read)
     if advice:
-        say(f"normalign aer: warning: {name}: {advice.words}")
+        say(f"normalign aer: warning: {system.name}: {advice.words}")
 
 
 def signature_of(args: Namespace, path: str) -> dict:
@@ -220,7 +232,7 @@ def signature_of(args: Namespace, path: str) -> dict:
     reverse = ["ref"] * args.reverse_gold + ["hyp"] * args.reverse_hyp
     options = {
         "ref-index": args.gold_index,
-        "hyp-index": args.hyp_index,
+        "hyp-index": index_of(args, path),
         "reverse": "+".join(reverse) or "none",
         "possible": args.possible,
     }
@@ -230,4 +242,6 @@ def signature_of(args: Namespace, path: str) -> dict:
         options["lines"] = args.lines
     if args.intervals or args.paired:
         options |= {"samples": args.samples, "seed": args.seed}
-    return {**options, **made_with(path)}
+    made = made_with(path)
+    made.pop("index", None)  # is that of the hypotheses
+    return {**options, **made}

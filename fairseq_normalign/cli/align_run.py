@@ -46,13 +46,15 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     first = list(islice(corpus.items, EXAMINED_PAIRS))
     check_not_empty(len(first), corpus.names[0])
     models.reader.examine(first)
+    signed = {"index": args.index} if args.index else {}  # which normalign aer reads
+    if args.confidence:  # its last digit may depend on the size of batches
+        signed["batch"] = args.max_tokens
     measure = Links(
         aligner.sample_size,
         index=args.index,
         confidence=args.confidence,
         format=args.format,
-        # The last digit of a confidence may depend on the size of batches.
-        signed={"batch": args.max_tokens} if args.confidence else {},
+        signed=signed,
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
     check_policy(job.prepared, args.too_long)
@@ -60,8 +62,9 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     if args.learned is not None:
         keep_learned(args.learned, decided)
     if decided.decision.pairs and not is_quiet():
-        where = f"{args.learned}: " if is_learned else ""
-        shell.say(where + decided.decision.summary())
+        where = "" if args.learned is None else f"{args.learned}: "
+        here = decided.decision._replace(agreement=job.prepared["agreement"])
+        shell.say(where + here.summary())
     notes = Notes(models.reader, corpus.names)
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 

@@ -36,7 +36,9 @@ def add_options(parser: ArgumentParser) -> None:
     options.add_table(group, TEXTS)
     options.add_reading_options(group)
     add_flags(parser, EvaluateOptions)
-    group = parser.add_argument_group("gold", "for AER as of normalign align with its defaults")
+    group = parser.add_argument_group(
+        "gold", "for AER by --method, at the layer and step chosen without gold"
+    )
     options.add_gold_options(group, "gold links")
     options.add_table(group, GOLD_TEXTS)
     add_output_options(parser)

@@ -42,7 +42,7 @@ def test_lists_of_words_and_order():
         ({"step": "in"}, "unknown step 'in'; expected one of: input, output, auto"),
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
         ({"head": 5}, "head 5: layer 1 has heads 1 to 4"),
-        ({"layer": "auto", "head": 1}, "head 1 of which layer"),
+        ({"layer": "auto", "head": 1}, "head 1: name its layer"),
         (
             {"method": "lrp", "layer": "auto"},
             "method lrp cannot answer for step input; expected step output",

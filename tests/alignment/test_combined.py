@@ -251,7 +251,7 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
     path = tmp_path / "learned"
     KINDS["learned"]().decide(MANY).save(path)
     others = {
-        "learned: learned with other models; name another file": aligner(),
+        "learned: learned with a reverse model as well: add -r": aligner(),
         "learned: learned with combine learned, but the options give product": KINDS["product"](),
         "learned: learned with links none, but the options give 1": KINDS["learned"](links=1),
         "learned: learned with eos null, but the options give skip": CombinedAligner(
