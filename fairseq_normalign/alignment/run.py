@@ -11,7 +11,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
 from fairseq_normalign.alignment.decision import Decision, read_learned
-from fairseq_normalign.alignment.evidence import LEARNED
+from fairseq_normalign.alignment.evidence import AUTO, LEARNED
 from fairseq_normalign.alignment.layer_choice import FEW
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
@@ -131,7 +131,7 @@ def keep_learned(path: str, decided: DecidedAligner) -> None:
     Refuses to write one of too few pairs: later runs would use what was never learned.
     """
     decision = decided.decision
-    is_few = decision.combine != LEARNED and 0 < decision.pairs < FEW
+    is_few = decided.aligner.combine == AUTO and decision.combine != LEARNED
     if is_few and not Path(path).exists():
         raise InputError(
             f"{path}: no such file, and {decision.pairs} pairs are too few to learn from; align "

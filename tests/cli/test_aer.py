@@ -37,6 +37,18 @@ def test_files_may_follow_the_gold(files, capsys):
     assert capsys.readouterr().out == "0.0\n66.7\n"
 
 
+def test_the_index_that_links_were_written_with(files, tmp_path, capsys):
+    """normalign align -f talp counts from 1, and says so in FILE.json; an option overrides it."""
+    (tmp_path / "good").write_text("1-1 2-2\n\n1-2 3-3\n")
+    (tmp_path / "good.json").write_text('{"signature": {"index": 1}}')
+    words = ["aer", files["gold"], files["good"], "--gold-index", "1"]
+    assert main(words) == 0
+    assert "|hyp-index:1|reverse:none|possible:keep|version" in capsys.readouterr().out
+    assert main([*words, "-b"]) == 0
+    assert main([*words, "-b", "--hyp-index", "0"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "0.0"
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
