@@ -16,7 +16,7 @@ DESCRIPTION = """Models side by side, one row for each: heads, parameters, size 
 BLEU and chrF of its translations, AER where gold is given, and speed of generation against the
 first model."""
 EXAMPLE = """normalign evaluate deen/ a.de a.en
-         normalign evaluate data-bin --path full.pt pruned.pt --remove-bpe sentencepiece"""
+         normalign evaluate deen/ small.pt a.de a.en"""
 TEXTS = {
     "--source-file": ("FILE", "text to translate"),
     "--target-file": ("FILE", "references, compared as they are"),

@@ -1,4 +1,4 @@
-"""``MODEL [SOURCE [TARGET]]``: the words of a command, as options of fairseq's way.
+"""``MODEL [MODEL …] [SOURCE [TARGET]]``: the words of a command, as options of fairseq's way.
 
 fairseq's way is ``DATA --path CHECKPOINT --source-file SOURCE …``: with ``--path``, the first word
 is DATA.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.model_files import find_checkpoint
-from fairseq_normalign.model_argument import find_model
+from fairseq_normalign.model_argument import checkpoint_of, find_model
 
 
 def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None:
@@ -22,7 +23,7 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
 
     Args:
         names: the words that are no options.
-        several: ``--path`` is a list.
+        several: ``--path`` is a list; further models have the dictionaries and BPE of the first.
     """
     args.found, args.reverse_pieces = "", {}
     if several and args.path and _are_folders(args.path[-1]):  # --path A.pt B.pt DATA
@@ -34,13 +35,14 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         return
     if not names:
         raise InputError("no MODEL; expected a checkpoint, or a folder with one")
-    model, *texts = names
-    _place_texts(args, texts)
+    model, *rest = names
+    others = list(takewhile(_is_model, rest)) if several else []
+    _place_texts(args, rest[len(others) :])
     if None in map(find_checkpoint, filter(None, (model, getattr(args, "reverse_path", None)))):
         from fairseq_normalign import plugin  # noqa: F401  (the import needs our architectures)
     find_model(args, model)
     if several:
-        args.path = [args.path]
+        args.path = [args.path, *(str(checkpoint_of(other)) for other in others)]
 
 
 def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None:
@@ -53,6 +55,11 @@ def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None
     if args.found:
         languages = [language or "?" for language in stored_languages(path).values()]
         shell.note(f"{args.found}, {' → '.join(languages)}")
+
+
+def _is_model(name: str) -> bool:
+    """Whether a word behind MODEL names another one; texts are neither folders nor called so."""
+    return name.endswith(".pt") or Path(name).is_dir()
 
 
 def _are_folders(data: str) -> bool:

@@ -104,9 +104,10 @@ def _check(args: Namespace, parser: CommandParser, check: Check) -> None:
 def model_parser(name: str, description: str, example: str, *, several: bool) -> CommandParser:
     """A parser for a command that runs a model, with fairseq's options that people need most."""
     path = "CHECKPOINT [CHECKPOINT …]" if several else "CHECKPOINT"
+    model = "MODEL [MODEL …]" if several else "MODEL"
     parser = CommandParser(
         name,
-        usage=f"normalign {name} MODEL [SOURCE [TARGET]] [options]\n"
+        usage=f"normalign {name} {model} [SOURCE [TARGET]] [options]\n"
         f"       normalign {name} DATA --path {path} [options]",
         description=description,
         epilog=f"Example: {example}\nAll options of fairseq-generate are accepted.",
