@@ -267,7 +267,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
     ),
     "norm-confidence": HeadScore(
         _norm_confidence,
-        "the same with ‖αf(x)‖ as shares of their row",
+        "confidence with ‖αf(x)‖ as shares of their row",
         ranks=True,
         encoder=True,
         default=True,
