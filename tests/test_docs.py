@@ -34,7 +34,8 @@ def test_there_are_lines_of_every_kind():
 
 
 def place_nothing(args, names, *, several: bool) -> None:
-    assert 0 < len(names) <= (1 if args.path else 3) or args.path
+    models = [word for word in names[1:] if word.endswith(".pt")] if several else []
+    assert 0 < len(names) - len(models) <= (1 if args.path else 3) or args.path
     args.path = args.path or (["model.pt"] if several else "model.pt")
     args.data = names[0] if names else None
 
