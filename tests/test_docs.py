@@ -212,7 +212,7 @@ def test_python_examples_run(page, folder, checkpoint):
         if file in text:
             run(*command, "--path", checkpoint, "--remove-bpe", "sentencepiece", "--cpu")
     if page == "README.md":  # other pages write the file themselves
-        run(*LEARN, "--learned", "deen.learned")
+        run(*LEARN, "--combine", "learned", "--learned", "deen.learned")
     before = BEFORE.get(page, [LOADED])
     names: dict = {}
     for place, block in enumerate(PYTHON[page]):

@@ -161,7 +161,9 @@ def combination_of(
     named = [name for name, value in places.items() if value not in (AUTO, None)]
     both = reverse is not None and options.method != SHIFT_ATT
     if combine == AUTO:
-        has_views = both or evidence or len(method_of(options.method).steps) > 1
+        is_known = options.method.partition(":")[0] in METHODS  # or another plugin may have it
+        steps = method_of(options.method).steps if is_known else STEPS
+        has_views = both or evidence or len(steps) > 1
         combine = NONE if named or options.method == SHIFT_ATT or not has_views else AUTO
     if combine == NONE and evidence:
         raise InputError(f"--evidence cannot be used with {(*named, '--combine none')[0]}")

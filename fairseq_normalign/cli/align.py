@@ -18,7 +18,6 @@ from fairseq_normalign.alignment.evidence import (
 )
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
-from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.cli import checks, methods, options
 from fairseq_normalign.cli.align_run import finish, link_files, tasks
 from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
@@ -144,8 +143,7 @@ def check_signed_output(args: Namespace) -> None:
 
 def check_combination(args: Namespace) -> None:
     """Settles how evidences are combined; refuses what does not go together."""
-    if args.user_dir is None or args.method in METHODS:  # another plugin may have methods
-        args.combine = combination_of(args.combine, args, args.reverse_path, args.evidence)
+    args.combine = combination_of(args.combine, args, args.reverse_path, args.evidence)
     if args.combine != NONE:
         extractor(args.extract or "relative")  # a combination has no pieces
     if args.learn_pairs and args.combine not in (AUTO, LEARNED):

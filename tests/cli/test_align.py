@@ -146,12 +146,13 @@ def test_python_aligns_as_the_command_does(corpus, checkpoint, reverse, text, pi
     sides = [Path(name).read_text().splitlines() for name in text[1::2]]
     pairs = list(zip(*sides, strict=True))
     for both in ([], ["--reverse-path", reverse]):
-        done = align(corpus, checkpoint, *text, *pieces, *both, "--learned", learned)
+        words = [*text, *pieces, *both, "--combine", "learned", "--learned", learned]
+        done = align(corpus, checkpoint, *words)
         lines = [parse_links(line) for line in done.stdout.splitlines()]
         models = list(map(str, [checkpoint, *both[1:]]))
         aligner = load(*models, learned=str(learned), **options)
         assert sorted(aligner.align(*pairs[3])) == sorted(lines[3])
-        again = load(*models, **options).decide(pairs)
+        again = load(*models, combine="learned", **options).decide(pairs)
         assert list(map(sorted, again.align_many(pairs))) == list(map(sorted, lines))
         again.save(tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == learned.read_bytes()

@@ -74,7 +74,7 @@ def test_table_json_and_picture(corpus, checkpoint, other, text, gold, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.png", "rows.json"]
 
     align = ["normalign", "align", corpus / "data-bin", "--path", checkpoint, "--cpu", *text]
-    run(*align, "-o", tmp_path / "test.pharaoh")
+    run(*align, "--combine", "none", "-o", tmp_path / "test.pharaoh")
     scored = run(
         "normalign", "aer", corpus / "test.talp", "-i", tmp_path / "test.pharaoh", "-f", "json"
     ).stdout

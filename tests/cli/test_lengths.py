@@ -26,7 +26,7 @@ def has_option(name: str, option: str) -> bool:
 
 
 # probe reads a treebank.
-SIGNED = ("align", "heads", "mixing", "stats", "evolution")
+SIGNED = ("align", "heads", "mixing", "stats", "evolution", "methods")
 READING = [name for name in COMMANDS if has_option(name, "--too-long") and name != "probe"]
 
 
@@ -51,7 +51,8 @@ def folder(tmp_path_factory) -> Path:
     write_files(folder)
     for side in "ab":
         (folder / f"text.{side}").write_text("".join(f"{line}\n" for line in texts(side)))
-    (folder / "links.pharaoh").write_text("\n" * 3 + "0-0 1-1\n" + "\n" + "0-0\n" * 40)
+    for name in ("links.pharaoh", "gold.talp"):
+        (folder / name).write_text("\n" * 3 + "0-0 1-1\n" + "\n" + "0-0\n" * 40)
     return folder
 
 

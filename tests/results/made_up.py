@@ -1,5 +1,7 @@
 """Pairs, soft alignments and results for pages, with words that would like to be HTML."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts
@@ -36,6 +38,13 @@ EVIDENCES = [
 ] + [Evidence("saliency", None, "output")]
 
 
+class View(NamedTuple):
+    """What a system has for a pair, by evidence."""
+
+    shares: list[np.ndarray]
+    links: list[list[tuple[int, int]]]
+
+
 def view_of(pair, seed):
     """Random shares, and their links."""
     random = np.random.default_rng(seed)
@@ -44,7 +53,7 @@ def view_of(pair, seed):
         cells = random.dirichlet(np.full(len(pair.source) + 1, 0.5), len(pair.target))
         shares.append(cells)
         links.append(argmax(cells[:, :-1], null=cells[:, -1]))
-    return shares, links
+    return View(shares, links)
 
 
 def views(system, pairs=PAIRS):
