@@ -151,8 +151,8 @@ class OpenAligner(Aligner):
         """Hard links of a soft alignment."""
 
     @abstractmethod
-    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
-        """For each link the share that it has of what its target word takes."""
+    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
+        """For each link its probability, or the share that it has of what its target word takes."""
 
     @abstractmethod
     def signature_by(self, decision: Decision) -> dict[str, Any]:
@@ -261,8 +261,8 @@ class DecidedAligner(Aligner):
         return self.aligner.links_by(self.decision, soft)
 
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
-        """For each link the share that it has of what its target word takes."""
-        return self.aligner.confidences(soft, links)
+        """For each link its probability, or the share that it has of what its target word takes."""
+        return self.aligner.confidences(self.decision, soft, links)
 
     def signature(self) -> dict[str, Any]:
         return self.aligner.signature_by(self.decision)
@@ -455,7 +455,7 @@ class NormAligner(OpenAligner):
         rule = self.options.rule_of(method or self.options.method)
         return links_of(soft, rule, null=self.options.null)
 
-    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
         return confidences(soft.words, links, null=self._null(soft))
 
     def shares(self, soft: Soft) -> np.ndarray:

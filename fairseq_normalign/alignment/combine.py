@@ -94,10 +94,6 @@ class LinkModel(NamedTuple):
         """Of a link in each cell, (T, S)."""
         return np.tensordot(self.weights, log_shares(shares), axes=1) + self.bias
 
-    def __call__(self, shares: Sequence[np.ndarray]) -> np.ndarray:
-        """The probability of a link in each cell, (T, S)."""
-        return sigmoid(self.log_odds(shares))
-
 
 def log_shares(shares: Sequence[np.ndarray]) -> np.ndarray:
     """log p_e, (E, T, S)."""
@@ -155,6 +151,21 @@ def _newton(inputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
         if np.abs(step).max() < 1e-6:
             break
     return weights
+
+
+def two_softmaxes(log_odds: np.ndarray, null: float) -> np.ndarray:
+    """How likely words take each other: the mean of both directions, (T, S).
+
+    (r + c) / 2 with r = e^z / (e^b + Σ_s e^z), and c likewise over the target words.
+
+    Args:
+        log_odds: z of each cell, (T, S).
+        null: b, the log odds of no link.
+    """
+    odds = np.exp(np.minimum(log_odds - null, 50))  # does not overflow
+    of_row = odds / (1 + odds.sum(axis=1, keepdims=True))
+    of_column = odds / (1 + odds.sum(axis=0, keepdims=True))
+    return (of_row + of_column) / 2
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

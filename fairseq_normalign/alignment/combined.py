@@ -7,13 +7,14 @@ aligners.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, tee, zip_longest
+from itertools import chain, repeat, tee, zip_longest
 from typing import Any
 
 import numpy as np
 import torch
 
 from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
+from fairseq_normalign.alignment.bitext import Bitext, bitext_of
 from fairseq_normalign.alignment.combine import MEANS, link_matrix
 from fairseq_normalign.alignment.decision import Decision
 from fairseq_normalign.alignment.evidence import (
@@ -44,7 +45,7 @@ from fairseq_normalign.text.links import Link
 
 # How links are taken from a combined matrix; chosen on the odd lines of the RWTH German–English
 # gold.
-EXTRACT = {**dict.fromkeys(MEANS, "relative:0.75"), LEARNED: "grow:0.5"}
+EXTRACT = {**dict.fromkeys(MEANS, "relative:0.75"), LEARNED: "absolute:0.5"}
 # Of few pairs. On the odd lines of the same gold, 5 at a time, product has an AER of 34 with one
 # model and 28 with two; learned 40 and 33, and the one layer and step that is chosen 41.
 OF_FEW = "product"
@@ -74,9 +75,12 @@ class CombinedAligner(OpenAligner):
         evidences: which; by default the layers chosen for both steps for a mean, and every layer
             and head at both steps for ``learned``.
         extract: how links are taken from the combined matrix, by default ``relative`` of a mean and
-            ``grow`` of what was learned.
+            ``absolute`` of what was learned.
         links: how many streams of links of other aligners there are; for ``learned`` only.
         learn_pairs: in how many of the first pairs the lexicon is counted.
+        bitext: files of further translated text to learn from, of source and of target, or one of
+            lines ``source ||| target``; for ``learned`` only.
+        corpus: the files that are aligned, which count as well; alone, if they are large.
     """
 
     def __init__(
@@ -89,16 +93,20 @@ class CombinedAligner(OpenAligner):
         extract: str | None = None,
         links: int = 0,
         learn_pairs: int = LEARN_PAIRS,
+        bitext: Sequence[str] = (),
+        corpus: Sequence[str] = (),
     ):
         if combine not in COMBINATIONS:
             expected = ", ".join(COMBINATIONS)
             raise InputError(f"unknown combination {combine!r}; expected one of: {expected}")
-        if links and combine in MEANS:
-            raise InputError(f"links of other aligners need combination learned, not {combine}")
+        if (links or bitext) and combine in MEANS:
+            what = "links of other aligners" if links else "bitext"
+            raise InputError(f"{what}: needs combination learned, not {combine}")
         self.aligners = [forward] if backward is None else [forward, backward]
         self.forcing, self.reader = forward.forcing, forward.reader
         self.combine = LEARNED if links else combine
         self.link_streams, self.learn_pairs = links, learn_pairs
+        self.bitext, self.corpus = bitext, corpus
         self.extract = extract
         extractor(extract or "relative")  # a combination has no pieces
         check_directions(self.aligners)
@@ -141,10 +149,13 @@ class CombinedAligner(OpenAligner):
         evidences = self.evidences or self.every_evidence()
         groups = self._groups(evidences)
         with bar("learning", total=len(decisive[0]) + len(rest[0])) as shown:
-            examples = self._examples(decisive, evidences, shown.update)
+            bitext = bitext_of(
+                self.bitext, self.corpus, list(map(_words, chain(decisive[0], rest[0])))
+            )
+            examples = self._examples(decisive, evidences, shown.update, bitext)
             sample = list(filter(_says_something, examples))
             more = filter(_says_something, self._examples(rest, evidences, shown.update))
-            model = learn_links(sample, more, groups, self.learn_pairs)
+            model = learn_links(sample, more, groups, self.learn_pairs, bitext)
         agreement = self._agreement(sample, evidences)
         return Decision(LEARNED, evidences, model, len(sample), agreement)
 
@@ -202,7 +213,8 @@ class CombinedAligner(OpenAligner):
     ) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
         weights = [weighted.weight for weighted in decision.evidences]
-        for example in self._examples(streams, decision.evidences, progress):
+        bitext = decision.model and decision.model.bitext
+        for example in self._examples(streams, decision.evidences, progress, bitext):
             if decision.model is not None:
                 matrix = decision.model(example)
             else:
@@ -214,17 +226,20 @@ class CombinedAligner(OpenAligner):
         streams: Sequence[Iterable[Any]],
         evidences: Sequence[Weighted],
         progress: Progress | None,
+        bitext: Bitext | None = None,
     ) -> Iterator[Example]:
         """Each pair with its evidences, then the links of other aligners, as matrices (T, S)."""
         models = len(self.aligners)
-        texts, of_forward = tee(streams[0])
+        texts, of_forward, of_bitext = tee(streams[0], 3)
         shares = []
         for place, stream in enumerate([of_forward, *streams[1:models]]):
             # The models take turns: the last one finishes a pair.
             shown = progress if place == models - 1 else None
             own = [weighted.evidence for weighted in evidences if weighted.reverse == bool(place)]
             shares.append(_shares(self.aligners[place], stream, own, shown))
-        together = zip_longest(zip(texts, *shares, strict=True), *streams[models:])
+        counted = repeat(()) if bitext is None else bitext.links(map(_words, of_bitext))
+        pairs = zip(zip(texts, *shares, strict=True), counted, strict=False)
+        together = zip_longest(pairs, *streams[models:])
         for number, (of_pair, *links) in enumerate(together, 1):
             if of_pair is None or None in links:
                 how_many = "more" if of_pair is None else "fewer"
@@ -232,17 +247,19 @@ class CombinedAligner(OpenAligner):
                     f"pair {number}: another aligner's links are of {how_many} pairs than the "
                     "corpus has"
                 )
-            pair, forward, *backward = of_pair
+            (pair, forward, *backward), by_bitext = of_pair
             matrices = [*forward, *(matrix.T for matrix in chain(*backward))]
             check_same_sentences(matrices, pair.where)
             shape = (len(pair.target.text), len(pair.source.text))
             matrices += [link_matrix(of_file, shape, pair.where) for of_file in links]
-            yield Example(pair.source.text, pair.target.text, matrices)
+            yield Example(pair.source.text, pair.target.text, matrices, by_bitext)
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
         return extractor(self.extract or EXTRACT[decision.combine])(soft.words)
 
-    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
+        if decision.model is not None:  # the cells are probabilities
+            return [float(soft.words[target, source]) for source, target in links]
         return confidences(soft.words, links)
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
@@ -251,6 +268,9 @@ class CombinedAligner(OpenAligner):
         if decision.model is not None:
             learned = {"links": self.link_streams} if self.link_streams else {}
             learned["lexicon"] = decision.model.lexicon.pairs.total()
+            learned["null"] = decision.model.null
+            if decision.model.bitext is not None:
+                learned["bitext"] = decision.model.bitext.pairs
         return {
             "method": full_spec(options.method),
             "combine": decision.combine,
@@ -262,6 +282,10 @@ class CombinedAligner(OpenAligner):
             "merge": str(options.merges),
             "extract": self.extract or EXTRACT[decision.combine],
         }
+
+
+def _words(pair: Pair) -> tuple[Sequence[str], Sequence[str]]:
+    return pair.source.text, pair.target.text
 
 
 def _shares(

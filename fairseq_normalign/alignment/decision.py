@@ -15,7 +15,7 @@ from fairseq_normalign.runs.folder import DAMAGE
 from fairseq_normalign.strict_json import parse_json
 
 KIND = "normalign-learned"
-VERSION = 1
+VERSION = 2
 
 
 class Decision(NamedTuple):

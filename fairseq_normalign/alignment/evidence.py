@@ -86,8 +86,8 @@ class AlignOptions:
     extract: str | None = choice(
         None,
         f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a number "
-        "(default: argmax; piece-argmax of shift-att; grow with --combine learned, relative with "
-        "a mean)",
+        "(default: argmax; piece-argmax of shift-att; absolute with --combine learned, relative "
+        "with a mean)",
         metavar="NAME",
     )
     source_merge: str = choice("sum", "source pieces to words", choices=MERGES)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairseq_normalign.alignment.bitext import Bitext
 from fairseq_normalign.alignment.combine import (
     FLOOR,
     LinkModel,
@@ -34,18 +35,37 @@ from fairseq_normalign.alignment.combine import (
     fit_links,
     geometric_mean,
     log_shares,
-    sigmoid,
+    two_softmaxes,
 )
 from fairseq_normalign.alignment.lexicon import SMOOTHING, Lexicon
-from fairseq_normalign.attention.extract import relative
+from fairseq_normalign.attention.extract import absolute, relative
 from fairseq_normalign.text.links import Link
+from fairseq_normalign.text.punctuation import is_punctuation
 
-CLUES = ("lexicon", "neighbours", "identical", "position")
+NEIGHBOURS = {  # (target, source) steps to cells that are linked where a cell is
+    "next": ((-1, -1), (1, 1)),
+    "farther": ((-2, -2), (-1, -2), (-2, -1), (2, 2), (1, 2), (2, 1)),
+    "crossing": ((-1, 1), (1, -1)),
+}
+CLUES = (
+    "lexicon",
+    *NEIGHBOURS,
+    "identical",
+    "position",
+    "spelling",
+    "punctuation",
+    "bitext",
+    "bitext-reverse",
+)
 LEAST_NEIGHBOURS = 0.01  # a neighbourhood without links should not forbid one
 # Cells of a product that count as links when a model is learned: its own share.
 AGREED_SHARE = 0.75
 INFORMED = 0.25  # a vote needs this share of the best one's gain
 LEAST_WEIGHT = 0.5  # of a view, by which the weights of clues are divided
+# The log odds of no link: where clues are taken from, and what is chosen from for the links. The
+# first was chosen on the odd lines of the RWTH German–English gold; AER hardly depends on it.
+NULL_OF_CLUES = -6.0
+NULLS = np.arange(-9, -0.5, 0.5)
 
 
 class Example(NamedTuple):
@@ -54,6 +74,7 @@ class Example(NamedTuple):
     source: Sequence[str]
     target: Sequence[str]
     shares: Sequence[np.ndarray]  # E matrices (T, S)
+    bitext: Sequence[np.ndarray] = ()  # what a bitext says, (T, S) by source and target words
 
 
 class Group(NamedTuple):
@@ -80,7 +101,7 @@ class Vote(NamedTuple):
 
 
 class LearnedLinks(NamedTuple):
-    """P(link) = σ(z + Σ_e u_e log p_e + Σ_c v_c clue_c).
+    """P(link) by two softmaxes of z + Σ_e u_e log p_e + Σ_c v_c clue_c (``two_softmaxes``).
 
     z are the log odds by the evidences of both views; the clues are those of a pair whose links
     have the odds z; u belongs to the links of other aligners that are in no view.
@@ -90,9 +111,17 @@ class LearnedLinks(NamedTuple):
     link_weights: np.ndarray  # (E,), mostly 0
     clue_weights: np.ndarray  # of CLUES
     lexicon: Lexicon
+    null: float  # log odds of no link
+    bitext: Bitext | None = None
 
     def __call__(self, example: Example) -> np.ndarray:
         """The probability of a link in each cell, (T, S)."""
+        with_weight = np.flatnonzero(self.evidences.weights)
+        heard = np.stack(example.shares)[with_weight].any(axis=0)
+        return np.where(heard, two_softmaxes(self.log_odds(example), self.null), 0)
+
+    def log_odds(self, example: Example) -> np.ndarray:
+        """Of a link in each cell, (T, S)."""
         log_odds = self.evidences.log_odds(example.shares)
         for place in np.flatnonzero(self.link_weights).tolist():
             above_none = np.log(example.shares[place] / FLOOR + 1)  # 0 where there is no link
@@ -100,9 +129,7 @@ class LearnedLinks(NamedTuple):
         if self.clue_weights.any():
             of_pair = _clues(example, self.evidences, self.lexicon)
             log_odds = log_odds + np.tensordot(self.clue_weights, of_pair, axes=1)
-        with_weight = np.flatnonzero(self.evidences.weights)
-        shares = np.stack(example.shares)[with_weight]
-        return np.where(shares.any(axis=0), sigmoid(log_odds), 0)
+        return log_odds
 
     def as_json(self) -> dict[str, Any]:
         """What was learned, to the last bit."""
@@ -112,6 +139,8 @@ class LearnedLinks(NamedTuple):
             "link_weights": self.link_weights.tolist(),
             "clue_weights": self.clue_weights.tolist(),
             "lexicon": self.lexicon.as_json(),
+            "null": self.null,
+            "bitext": self.bitext and self.bitext.as_json(),
         }
 
     @classmethod
@@ -123,6 +152,8 @@ class LearnedLinks(NamedTuple):
             np.array(contents["link_weights"], float).reshape(weights.shape),
             np.array(contents["clue_weights"], float).reshape(len(CLUES)),
             Lexicon.from_json(contents["lexicon"]),
+            float(contents["null"]),
+            contents["bitext"] and Bitext.from_json(contents["bitext"]),
         )
 
 
@@ -131,6 +162,7 @@ def learn_links(
     more: Iterable[Example],
     groups: Sequence[Group],
     count: int | None = None,
+    bitext: Bitext | None = None,
 ) -> LearnedLinks:
     """Weights of all evidences and clues, learned on a sample.
 
@@ -139,6 +171,7 @@ def learn_links(
         more: further pairs that the lexicon is counted in.
         groups: all evidences.
         count: in how many pairs the lexicon is counted at most.
+        bitext: what made ``Example.bitext``, to be kept.
     """
     informed = _informed(sample, groups)
     views = _views(informed)
@@ -147,7 +180,8 @@ def learn_links(
     joint = _fit(sample, voters, _links_of(sample, voters), size)
     if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights)
-        return LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), Lexicon())
+        plain = LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), Lexicon(), NULL_OF_CLUES)
+        return plain._replace(null=best_null(plain, sample))
     labels = [
         _links_of(sample, view) for view in reversed(views)
     ]  # each view is labelled by the other
@@ -162,7 +196,29 @@ def learn_links(
     mean = np.maximum(np.mean(weights, axis=0), 0)  # nothing speaks against a link
     link_weights = np.zeros_like(joint.weights)
     link_weights[others] = mean[len(CLUES) :]
-    return LearnedLinks(joint, link_weights, mean[: len(CLUES)], lexicons[0])
+    learned = LearnedLinks(
+        joint, link_weights, mean[: len(CLUES)], lexicons[0], NULL_OF_CLUES, bitext
+    )
+    return learned._replace(null=best_null(learned, sample))
+
+
+def best_null(model: LearnedLinks, sample: Sequence[Example]) -> float:
+    """The log odds of no link whose links predict words best (``word_gain``).
+
+    Gains are noisy, and flat around their maximum: each is taken together with its neighbours.
+    """
+    if not sample:
+        return NULL_OF_CLUES
+    log_odds = [model.log_odds(example) for example in sample]
+    gains = []
+    for null in NULLS:
+        linked = []
+        for example, of_pair in zip(sample, log_odds, strict=True):
+            links = absolute(two_softmaxes(of_pair, null))
+            linked.append((example.source, example.target, links))
+        gains.append(word_gain(linked))
+    smooth = np.convolve(np.pad(gains, 2, mode="edge"), np.ones(5) / 5, mode="valid")
+    return float(NULLS[smooth.argmax()])
 
 
 def _informed(sample: Sequence[Example], groups: Sequence[Group]) -> list[Vote]:
@@ -217,7 +273,7 @@ def _fit(
     if not sample:
         return LinkModel(weights, 0.0)
     places = sorted(chain.from_iterable(vote.group.evidences for vote in votes))
-    fitted = fit_links([[shares[place] for place in places] for _, _, shares in sample], links)
+    fitted = fit_links([[one.shares[place] for place in places] for one in sample], links)
     weights[places] = fitted.weights
     return LinkModel(weights, fitted.bias)
 
@@ -227,12 +283,16 @@ def _lexicons(models: Sequence[LinkModel], examples: Iterable[Example]) -> list[
     lexicons = [Lexicon() for _ in models]
     for example in examples:
         for model, lexicon in zip(models, lexicons, strict=True):
-            lexicon.add(example.source, example.target, model(example.shares))
+            lexicon.add(example.source, example.target, _soft(model, example))
     return lexicons
 
 
 def _clues(example: Example, model: LinkModel, lexicon: Lexicon) -> np.ndarray:
-    return clues(example.source, example.target, model(example.shares), lexicon)
+    return clues(example, _soft(model, example), lexicon)
+
+
+def _soft(model: LinkModel, example: Example) -> np.ndarray:
+    return two_softmaxes(model.log_odds(example.shares), NULL_OF_CLUES)
 
 
 def _beyond(
@@ -301,30 +361,62 @@ def _saved(pairs: Sequence[Linked]) -> float:
     return saved
 
 
-def clues(
-    source: Sequence[str], target: Sequence[str], soft: np.ndarray, lexicon: Lexicon
-) -> np.ndarray:
-    """What speaks for a link beside attention: (4, T, S), in the order of ``CLUES``.
+def clues(example: Example, soft: np.ndarray, lexicon: Lexicon) -> np.ndarray:
+    """What speaks for a link beside attention: (C, T, S), in the order of ``CLUES``.
 
     Each clue is higher where a link is likelier.
 
     Args:
         soft: the probabilities of links that are known so far, (T, S).
     """
+    source, target, _, bitext = example
     return np.stack(
         [
             lexicon.association(source, target, soft),
-            neighbours(soft),
+            *(neighbours(soft, steps) for steps in NEIGHBOURS.values()),
             identical(source, target),
             position(*soft.shape),
+            spelling(source, target),
+            punctuation(source, target),
+            *(bitext or np.zeros((2, *soft.shape))),
         ]
     )
 
 
-def neighbours(soft: np.ndarray) -> np.ndarray:
-    """log of the mean probability of the links (t − 1, s − 1) and (t + 1, s + 1)."""
-    padded = np.pad(soft, 1)
-    return np.log((padded[:-2, :-2] + padded[2:, 2:]) / 2 + LEAST_NEIGHBOURS)
+def neighbours(soft: np.ndarray, steps: Sequence[tuple[int, int]]) -> np.ndarray:
+    """log of the mean probability of the links at some steps from each cell."""
+    far = 2
+    targets, sources = soft.shape
+    padded = np.pad(soft, far)
+    total = np.zeros(soft.shape)
+    for down, right in steps:
+        rows = slice(far + down, far + down + targets)
+        total += padded[rows, far + right : far + right + sources]
+    return np.log(total / len(steps) + LEAST_NEIGHBOURS)
+
+
+def spelling(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
+    """Dice's coefficient of the words' character bigrams, with marks for beginning and end."""
+    of_sources, of_targets = ([_bigrams(word) for word in side] for side in (source, target))
+    similar = np.zeros((len(target), len(source)))
+    for t, of_target in enumerate(of_targets):
+        for s, of_source in enumerate(of_sources):
+            if not of_target.isdisjoint(of_source):
+                both = len(of_target & of_source)
+                similar[t, s] = 2 * both / (len(of_target) + len(of_source))
+    return similar
+
+
+def _bigrams(word: str) -> set[str]:
+    marked = f" {word} "
+    return {marked[place : place + 2] for place in range(len(marked) - 1)}
+
+
+def punctuation(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
+    """1 where both words are punctuation, or neither is."""
+    of_sources = np.array([is_punctuation(word) for word in source], bool)
+    of_targets = np.array([is_punctuation(word) for word in target], bool)
+    return (of_targets[:, None] == of_sources).astype(float)
 
 
 def identical(source: Sequence[str], target: Sequence[str]) -> np.ndarray:

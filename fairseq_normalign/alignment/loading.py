@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.alignment.aligner import Aligner, NormAligner, OpenAligner
@@ -43,7 +45,15 @@ def load_aligner(args: Namespace) -> OpenAligner:
         extract=args.extract,
         links=len(files),
         learn_pairs=args.learn_pairs or LEARN_PAIRS,
+        bitext=args.bitext or (),
+        corpus=_corpus_files(args),
     )
+
+
+def _corpus_files(args: Namespace) -> list[str]:
+    """The text that is aligned, if it can be read more than once."""
+    files = [name for name in (args.source_file, args.target_file) if name]
+    return files if all(Path(name).is_file() for name in files) else []
 
 
 def load(
@@ -56,6 +66,7 @@ def load(
     combine: str = AUTO,
     evidence: list[str] | None = None,
     learn_pairs: int | None = None,
+    bitext: Sequence[str] = (),
     **options: Any,
 ) -> Aligner:
     """The aligner of a model, or of two models of opposite directions, as ``normalign align`` has.
@@ -79,6 +90,8 @@ def load(
             takes one layer and step.
         evidence: names of evidences, as ``--evidence`` takes them.
         learn_pairs: how many of the first pairs the lexicon is counted in.
+        bitext: files of translated text to learn from: source and target, or one of lines
+            ``source ||| target``.
         options: those of ``AlignOptions``, where ``layer``, ``head`` or ``step`` mean ``combine``
             none; and those of fairseq-generate, as ``bpe``, ``sentencepiece_model``,
             ``source_lang``, ``cpu`` or ``fp16``.
@@ -93,6 +106,8 @@ def load(
         data=data,
         reverse_data=reverse_data,
         source_file="-",  # pairs are text
+        target_file=None,
+        bitext=bitext,
         evidence=evidence,
         learn_pairs=learn_pairs,
         combine=combination_of(combine, align_options, reverse, evidence),

@@ -111,10 +111,11 @@ class Links:
 
 
 def shares_of_all(aligner: DecidedAligner, soft: Soft) -> np.ndarray:
-    """The share of each cell, as ``--confidence`` writes that of a link, (T, S)."""
+    """The share that each cell has of its row, (T, S)."""
     targets, sources = soft.words.shape
     cells = [(source, target) for target in range(targets) for source in range(sources)]
-    return np.reshape(aligner.confidences(soft, cells), (targets, sources))
+    shares = np.reshape(aligner.confidences(soft, cells), (targets, sources))
+    return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
 
 
 def check_policy(prepared: Mapping[str, Any], policy: str) -> None:

@@ -97,7 +97,7 @@ class ShiftAttAligner(OpenAligner):
         targets, sources = np.nonzero(soft.words)
         return list(zip(sources.tolist(), targets.tolist(), strict=True))
 
-    def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
+    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
         """For each link the mean of the shares that the two words have of each other."""
         return [float(soft.words[target, source]) for source, target in links]
 

@@ -128,6 +128,11 @@ def relative(soft: np.ndarray, *, null: np.ndarray | None = None, share: float =
     return _links(_high(soft, share) & _linkable(soft, null))
 
 
+def absolute(soft: np.ndarray, *, null: np.ndarray | None = None, level: float = 0.5) -> list[Link]:
+    """Every cell that reaches ``level``: for probabilities of links."""
+    return _links((soft >= level) & _linkable(soft, null))
+
+
 def grow(soft: np.ndarray, *, null: np.ndarray | None = None, share: float = 0.5) -> list[Link]:
     """``relative:0.8``; then a word that has no link takes its best cell, if that is high enough.
 
@@ -175,6 +180,7 @@ EXTRACTORS: dict[str, Callable[..., list[Link]]] = {
     "itermax": itermax,
     "relative": relative,
     "grow": grow,
+    "absolute": absolute,
 }
 
 
@@ -182,7 +188,7 @@ PIECE_ARGMAX = "piece-argmax"  # the rule for matrices of pieces
 RULES = (*EXTRACTORS, PIECE_ARGMAX)
 
 # What a number after the name of an extractor sets.
-PARAMETERS = {"threshold": "level", "relative": "share", "grow": "share"}
+PARAMETERS = {"threshold": "level", "relative": "share", "grow": "share", "absolute": "level"}
 
 
 def check_extract(text: str) -> None:

@@ -65,6 +65,13 @@ def add_combination_options(parser: ArgumentParser) -> None:
         help="how many of the first pairs the lexicon of learned is counted in (default: 2000)",
     )
     group.add_argument(
+        "--bitext",
+        nargs="+",
+        metavar="FILE",
+        help="translated text to learn from: SOURCE TARGET, or one file of ' ||| ' lines, also "
+        ".gz; a corpus of 20,000 pairs or more counts without it",
+    )
+    group.add_argument(
         "--learned",
         metavar="FILE",
         help="use the layers, weights and lexicon of this file; if it does not exist, write it",
@@ -148,6 +155,14 @@ def check_combination(args: Namespace) -> None:
         extractor(args.extract or "relative")  # a combination has no pieces
     if args.learn_pairs and args.combine not in (AUTO, LEARNED):
         raise InputError("--learn-pairs needs --combine learned")
+    if args.bitext:
+        if args.combine not in (AUTO, LEARNED):
+            raise InputError("--bitext needs --combine learned")
+        if len(args.bitext) > 2:
+            raise InputError("--bitext takes SOURCE TARGET, or one file of ' ||| ' lines")
+        for path in args.bitext:
+            if not Path(path).is_file():
+                raise InputError(f"--bitext {path}: no such file")
     for file in link_files(args):
         if not Path(file.path).is_file():
             raise InputError(f"links:{file.path}: no such file")

@@ -24,7 +24,7 @@ INPUTS = (
     *("bpe_codes", "source_bpe_codes", "target_bpe_codes", "bpe_vocab_file"),
     *("gpt2_encoder_json", "gpt2_vocab_bpe"),
     *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
-    *("conllu", "frequencies", "links"),
+    *("conllu", "frequencies", "links", "bitext"),
 )
 TEXTS = ("source_file", "target_file", "hypotheses")
 CHECKPOINTS = ("path", "reverse_path", "scratch")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import chain, tee
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, tee, zip_longest
 from operator import itemgetter
 from typing import Any
 
@@ -54,6 +54,19 @@ def text_sides(source: str, target: str | None) -> list[LineFile]:
         both = tee(read_pairs(source))
         return [Side(source, place, pairs) for place, pairs in enumerate(both)]
     return [Side(source, 0), Side(source, 1)]
+
+
+def read_words(files: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """The words of each pair of a source and a target file, or of one file of pairs."""
+    sides = text_sides(files[0], files[1] if len(files) > 1 else None)
+    for number, pair in enumerate(zip_longest(*sides), 1):
+        if None in pair:
+            raise InputError(
+                f"{name_of(files[pair.index(None)])}: has only {number - 1} lines, and "
+                f"{name_of(files[1 - pair.index(None)])} has more; each needs one line per "
+                "sentence pair"
+            )
+        yield pair[0].split(), pair[1].split()
 
 
 def read_pairs(path: str) -> Iterator[tuple[str, str]]:

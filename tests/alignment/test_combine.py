@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.alignment import combine
-from fairseq_normalign.alignment.combine import FLOOR, LinkModel, fit_links
+from fairseq_normalign.alignment.combine import (
+    FLOOR,
+    LinkModel,
+    fit_links,
+    sigmoid,
+    two_softmaxes,
+)
 
 RANDOM = np.random.default_rng(0)
 A, B = RANDOM.dirichlet(np.ones(4), size=(2, 3))
@@ -35,7 +41,7 @@ def made_up_corpus(weights, bias, pairs=200):
     """Evidences, and links drawn from the model that the weights describe."""
     shares = [list(RANDOM.dirichlet(np.ones(5), size=(len(weights), 4))) for _ in range(pairs)]
     model = LinkModel(np.array(weights), bias)
-    return shares, [RANDOM.random((4, 5)) < model(pair) for pair in shares]
+    return shares, [RANDOM.random((4, 5)) < sigmoid(model.log_odds(pair)) for pair in shares]
 
 
 def test_a_fitted_model_finds_the_weights_that_made_the_links():
@@ -54,3 +60,17 @@ def test_the_fit_is_the_maximum_that_gradient_ascent_finds_too():
     ridge = combine.RIDGE * len(cells) * cells.std(axis=0) ** 2 * model.weights
     np.testing.assert_allclose(cells.T @ error, ridge, atol=1e-2)
     assert error.sum() == pytest.approx(0, abs=1e-4)
+
+
+def test_two_softmaxes_by_loops():
+    log_odds = RANDOM.normal(size=(3, 4)) * 4
+    found = two_softmaxes(log_odds, -1.5)
+    for t in range(3):
+        for s in range(4):
+            row = sum(np.exp(log_odds[t, other]) for other in range(4))
+            column = sum(np.exp(log_odds[other, s]) for other in range(3))
+            odds = np.exp(log_odds[t, s])
+            none = np.exp(-1.5)
+            assert found[t, s] == pytest.approx((odds / (none + row) + odds / (none + column)) / 2)
+    assert two_softmaxes(np.zeros((0, 3)), -1).shape == (0, 3)
+    assert two_softmaxes(np.full((1, 1), 1e4), -1).tolist() == [[1]]

@@ -9,15 +9,18 @@ from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.learned import (
     CLUES,
     EXTERNAL,
+    NEIGHBOURS,
     SMOOTHING,
     Example,
     Group,
     learn_links,
     neighbours,
     position,
+    punctuation,
+    spelling,
     word_gain,
 )
-from fairseq_normalign.attention.extract import grow
+from fairseq_normalign.attention.extract import absolute, grow
 from fairseq_normalign.text.links import Gold
 
 LENGTH, WORDS = 8, 40
@@ -67,7 +70,7 @@ class Language:
         return total.aer
 
     def learned_aer(self, model):
-        return self.aer([grow(model(example)) for example in self.examples])
+        return self.aer([absolute(model(example)) for example in self.examples])
 
     def best_single(self):
         matrices = zip(*[example.shares for example in self.examples], strict=True)
@@ -98,16 +101,33 @@ def test_never_worse_than_the_best_evidence(qualities, links):
 
 
 def test_clues_and_links_help_where_attention_errs():
-    language = Language((0.6, 0.4, 0.6, 0.4, 0.8))
+    language = Language((0.55, 0.4, 0.55, 0.4, 0.8))
     attention = [example._replace(shares=example.shares[:4]) for example in language.examples]
     alone = learn_links(attention, [], two_models())
     assert alone.clue_weights[CLUES.index("lexicon")] > 0.1
     without = alone._replace(clue_weights=np.zeros(len(CLUES)))
     errors = []
     for model in (without, alone):
-        errors.append(language.aer([grow(model(example)) for example in attention]))
+        errors.append(language.aer([absolute(model(example)) for example in attention]))
     errors.append(language.learned_aer(learn_links(language.examples, [], two_models(links=1))))
     assert errors[0] > errors[1] > errors[2]
+
+
+def test_a_null_is_chosen_that_leaves_words_without_translation_alone():
+    """Half of the target words have none; more links than that are wrong."""
+    language = Language((0.9, 0.8, 0.9, 0.8))
+    examples = []
+    for number, (example, gold) in enumerate(zip(language.examples, language.gold, strict=True)):
+        kept = [t for t in range(LENGTH) if t % 2 == 0]
+        target = [w if t in kept else f"x{number}{t}" for t, w in enumerate(example.target)]
+        flat = np.full(LENGTH, 1 / LENGTH)
+        shares = [
+            np.stack([m[t] if t in kept else flat for t in range(LENGTH)]) for m in example.shares
+        ]
+        gold -= {link for link in gold if link[1] not in kept}
+        examples.append(example._replace(target=target, shares=shares))
+    model = learn_links(examples, [], two_models())
+    assert language.aer([absolute(model(example)) for example in examples]) < 0.05
 
 
 def test_what_knows_nothing_has_no_weight():
@@ -145,13 +165,23 @@ def test_a_pair_that_nothing_is_known_of_has_no_links_and_does_no_harm():
 SOFT = np.random.default_rng(3).random((3, 4))
 
 
-def test_neighbours_are_those_on_the_diagonal():
-    expected = neighbours(SOFT)
+@pytest.mark.parametrize("steps", NEIGHBOURS.values())
+def test_neighbours_are_those_at_the_steps(steps):
+    found = neighbours(SOFT, steps)
     for t in range(3):
         for s in range(4):
-            before = SOFT[t - 1, s - 1] if t and s else 0
-            behind = SOFT[t + 1, s + 1] if t < 2 and s < 3 else 0
-            assert expected[t, s] == pytest.approx(log((before + behind) / 2 + 0.01))
+            total = 0.0
+            for down, right in steps:
+                if 0 <= t + down < 3 and 0 <= s + right < 4:
+                    total += SOFT[t + down, s + right]
+            assert found[t, s] == pytest.approx(log(total / len(steps) + 0.01))
+
+
+def test_spelling_and_punctuation():
+    found = spelling(["haus", "x"], ["hause", "haus", "!"])
+    # " h", "ha", "au", "us", "s " and " h", "ha", "au", "us", "se", "e "
+    np.testing.assert_allclose(found, [[2 * 4 / 11, 0], [1, 0], [0, 0]])
+    assert punctuation(["a", "."], ["!", "b"]).tolist() == [[0, 1], [1, 0]]
 
 
 def test_position_is_relative():

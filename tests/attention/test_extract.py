@@ -226,10 +226,13 @@ def test_to_words_by_hand():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pieces", r"unknown extract 'pieces'; choose from: argmax, .*, grow, piece-argmax"),
+        ("pieces", r"unknown extract 'pieces'; choose from: argmax, .*, absolute, piece-argmax"),
         ("piece-argmax", "piece-argmax links the pieces of one model, and a combination"),
-        ("argmax:0.5", "threshold, relative, grow take a number"),
-        ("threshold:20", "extract 'threshold:20': threshold, relative, grow take a number above 0"),
+        ("argmax:0.5", "threshold, relative, grow, absolute take a number"),
+        (
+            "threshold:20",
+            "extract 'threshold:20': threshold, relative, grow, absolute take a number above 0",
+        ),
     ],
 )
 def test_what_names_no_rule_is_refused(text, message):

@@ -1,0 +1,393 @@
+"""What the words of a bitext say of links: a hidden Markov model, counted without any gold.
+
+Vogel et al. (1996): each target word is emitted by a source word, its *position*, or by none, and
+the next one jumps from there. Words are translated by t(f | e), jumps of −12 … 12 have a weight
+each, and a target word without a source word keeps the position (Och and Ney, 2003).
+
+Both directions are counted by themselves; training them to agree was worse. Shapes: B pairs of a
+batch, T target words, S source words.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.special import digamma
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.paired import read_words
+
+Words = Sequence[str]
+
+ROUNDS_IBM_1 = 4  # Brown et al., 1993: without jumps
+ROUNDS_HMM = 3  # 4 or 7 make no difference
+NULL = 0.2  # the probability that a target word has no source word
+PRIOR = 0.01  # of the Dirichlet prior on t(f | e); 0.1 is as good
+FARTHEST = 12  # jumps beyond count as this
+LEAST = 1e-9  # of t(f | e): a word may always be emitted
+KEPT = 1e-4  # translations below are forgotten once all is counted
+MOST_PAIRS = 250_000  # more make it slower, hardly better
+LARGE = 20_000  # pairs of a corpus that is counted without being asked for
+MOST_WORDS = 100  # of a sentence that is counted
+FAMILIAR = 0.5  # below this share of known words there is a warning
+CELLS = 1_000_000  # of a batch
+WINDOW = 1000  # pairs that are sorted by length together
+
+
+class Posteriors(NamedTuple):
+    """What a batch of pairs says, given the parameters."""
+
+    links: np.ndarray  # (B, T, S): P(target word t is emitted by source word s)
+    made: np.ndarray  # (1 + S, S): expected jumps from position j (0: the start) to s
+    open: np.ndarray  # (1 + S, S): how often they could have been made, by their norm
+
+
+def posteriors(
+    emissions: np.ndarray, nulls: np.ndarray, is_source: np.ndarray, jumps: np.ndarray
+) -> Posteriors:
+    """Forward–backward over the positions of each pair.
+
+    From position j, which may be the start (0), the next word has no source word with probability
+    ``NULL``, and position s with (1 − NULL) w(s − j) / Σ_s' w(s' − j).
+
+    Args:
+        emissions: t(f_t | e_s), (B, T, S).
+        nulls: the probability of each target word without a source word, (B, T).
+        is_source: 1 for words, 0 for padding, (B, S).
+        jumps: w(−12) … w(12).
+    """
+    batch, targets, sources = emissions.shape
+    weights = jumps[_jump_numbers(sources)]  # (1 + S, S)
+    norms = np.maximum(is_source @ weights.T, 1e-30)  # (B, 1 + S)
+    emissions = (1 - NULL) * emissions * is_source[:, None]
+    nulls = NULL * nulls
+    forward = np.zeros((targets + 1, batch, 1 + sources), emissions.dtype)
+    forward[0, :, 0] = 1
+    linked = np.empty((targets, batch, sources), emissions.dtype)
+    scales = np.empty((targets, batch, 1), emissions.dtype)
+    for t in range(targets):
+        linked[t] = (forward[t] / norms) @ weights * emissions[:, t]
+        reached = forward[t] * nulls[:, t, None]
+        reached[:, 1:] += linked[t]
+        scales[t] = reached.sum(axis=1, keepdims=True)
+        forward[t + 1] = reached / scales[t]
+    backward = np.ones((batch, 1 + sources), emissions.dtype)
+    links = np.empty_like(emissions)
+    made = np.zeros_like(weights)
+    opportunities = np.zeros_like(weights)
+    for t in reversed(range(targets)):
+        entered = backward[:, 1:] / scales[t]
+        links[:, t] = linked[t] * entered
+        arriving = emissions[:, t] * entered
+        leaving = forward[t] / norms
+        onwards = arriving @ weights.T  # (B, 1 + S)
+        made += leaving.T @ arriving * weights
+        opportunities += (leaving / norms * onwards).T @ is_source
+        backward = onwards / norms + nulls[:, t, None] * backward / scales[t]
+    return Posteriors(links, made, opportunities)
+
+
+def _jump_numbers(sources: int) -> np.ndarray:
+    """Which weight the jump from each position to each source word has, (1 + S, S)."""
+    jumps = np.arange(sources) - np.arange(-1, sources)[:, None]
+    return np.clip(jumps, -FARTHEST, FARTHEST) + FARTHEST
+
+
+class Batch(NamedTuple):
+    """Pairs with the same number of target words, and about as many source words."""
+
+    pairs: list[int]  # their numbers
+    targets: np.ndarray  # (B, T)
+    sources: np.ndarray  # (B, S), 0 for padding
+    is_source: np.ndarray  # (B, S)
+
+
+def batches(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[Batch]:
+    """Pairs of word numbers (source, target) by length; those with an empty side have no links."""
+    by_length: dict[tuple[int, int], list[int]] = {}
+    for number, (source, target) in enumerate(pairs):
+        if len(source) and len(target):
+            by_length.setdefault((len(target), -(-len(source) // 4) * 4), []).append(number)
+    for (targets, sources), numbers in by_length.items():
+        size = max(1, CELLS // (targets * sources))
+        for start in range(0, len(numbers), size):
+            chosen = numbers[start : start + size]
+            padded = np.zeros((len(chosen), sources), np.intp)
+            is_source = np.zeros((len(chosen), sources), np.float32)
+            for row, number in enumerate(chosen):
+                source = pairs[number][0]
+                padded[row, : len(source)] = source
+                is_source[row, : len(source)] = 1
+            yield Batch(chosen, np.stack([pairs[n][1] for n in chosen]), padded, is_source)
+
+
+class Direction(NamedTuple):
+    """Source words that emit target words: what was counted in one direction."""
+
+    table: csr_matrix  # t(f | e): source by target words
+    jumps: np.ndarray  # of −12 … 12
+    unigrams: np.ndarray  # of target words
+
+    def links(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+        """P(link) of each pair, (T, S)."""
+        links = [np.zeros((len(target), len(source)), np.float32) for source, target in pairs]
+        for batch, emissions in _looked_up(self.table, batches(pairs)):
+            emissions = np.maximum(emissions, np.float32(LEAST))
+            nulls = self.unigrams[batch.targets]
+            found = posteriors(emissions, nulls, batch.is_source, self.jumps).links
+            for number, of_pair in zip(batch.pairs, found, strict=True):
+                links[number][:] = of_pair[:, : links[number].shape[1]]
+        return links
+
+    def as_json(self) -> dict[str, Any]:
+        """The numbers, to the last bit."""
+        return {
+            "table": [
+                part.tolist() for part in (self.table.data, self.table.indices, self.table.indptr)
+            ],
+            "jumps": self.jumps.tolist(),
+            "unigrams": self.unigrams.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, contents: dict[str, Any], shape: tuple[int, int]) -> Direction:
+        """Reads what :meth:`as_json` has made."""
+        data, indices, ends = contents["table"]
+        parts = np.array(data, np.float32), np.array(indices, np.int32), np.array(ends, np.int32)
+        table = csr_matrix(parts, shape)
+        table.check_format(full_check=True)
+        jumps = np.array(contents["jumps"], np.float32).reshape(2 * FARTHEST + 1)
+        return cls(table, jumps, np.array(contents["unigrams"], np.float32).reshape(shape[1]))
+
+
+def _looked_up(table: csr_matrix, batches: Iterable[Batch]) -> Iterator[tuple[Batch, np.ndarray]]:
+    """Each batch with the entries of its cells, (B, T, S); many batches at once are faster."""
+    waiting: list[Batch] = []
+    cells = 0
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            waiting.append(batch)
+            cells += batch.targets.size * batch.sources.shape[1]
+        if batch is None or cells >= 8 * CELLS:
+            shapes = [(*one.targets.shape, one.sources.shape[1]) for one in waiting]
+            rows, columns = [], []
+            for one, shape in zip(waiting, shapes, strict=True):
+                rows.append(np.broadcast_to(one.sources[:, None], shape).ravel())
+                columns.append(np.broadcast_to(one.targets[:, :, None], shape).ravel())
+            if waiting:
+                entries = np.asarray(table[np.concatenate(rows), np.concatenate(columns)]).ravel()
+                ends = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
+                for one, shape, of_batch in zip(
+                    waiting, shapes, np.split(entries, ends), strict=True
+                ):
+                    yield one, of_batch.reshape(shape)
+            waiting, cells = [], 0
+
+
+def count_direction(
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]], words: tuple[int, int]
+) -> Direction:
+    """Counts one direction: IBM model 1, then jumps as well.
+
+    t(f | e) is taken from the counts c by variational Bayes (Johnson, 2007):
+    exp ψ(c(e, f) + α) / exp ψ(Σ_f c(e, f) + α), over all f that occur together with e.
+
+    Args:
+        pairs: numbers of source and target words.
+        words: how many source and target words there are.
+    """
+    table = _together(pairs, words)  # its data are where the probability of a cell is kept
+    targets = np.bincount(np.concatenate([target for _, target in pairs]), minlength=words[1])
+    unigrams = (targets / max(targets.sum(), 1)).astype(np.float32)
+    kept = list(_looked_up(table, batches(pairs)))
+    of_rows = np.repeat(np.arange(words[0]), np.diff(table.indptr))
+    together = np.bincount(of_rows, minlength=words[0])
+    probabilities = np.full(table.nnz + 1, 1.0, np.float32)  # all alike, at first
+    jumps = np.ones(2 * FARTHEST + 1, np.float32)
+    for turn in range(ROUNDS_IBM_1 + ROUNDS_HMM):
+        counts = np.zeros(table.nnz + 1)
+        made, opportunities = np.full((2, len(jumps)), 1e-6)
+        for batch, places in kept:
+            emissions = np.maximum(probabilities[places], np.float32(LEAST))
+            nulls = unigrams[batch.targets]
+            if turn < ROUNDS_IBM_1:
+                links = _without_jumps(emissions, nulls, batch.is_source)
+            else:
+                links, jumped, could = posteriors(emissions, nulls, batch.is_source, jumps)
+                numbers = _jump_numbers(links.shape[2])
+                np.add.at(made, numbers, jumped)
+                np.add.at(opportunities, numbers, could)
+            np.add.at(counts, places.ravel(), links.ravel().astype(float))
+        prior = counts[1:] + PRIOR
+        sums = np.bincount(of_rows, counts[1:], words[0]) + PRIOR * together
+        logarithm = digamma(prior) - digamma(sums)[of_rows]
+        probabilities[1:] = np.exp(np.maximum(logarithm, -100))
+        if turn >= ROUNDS_IBM_1:
+            jumps = (made / opportunities).astype(np.float32)
+            jumps /= jumps.sum()
+    learned = csr_matrix((probabilities[1:], table.indices, table.indptr), table.shape)
+    learned.data[learned.data < KEPT] = 0
+    learned.eliminate_zeros()
+    return Direction(learned, jumps, unigrams)
+
+
+def _together(pairs: Sequence[tuple[np.ndarray, np.ndarray]], words: tuple[int, int]) -> csr_matrix:
+    """The words that occur in a pair together, numbered 1, 2, … (source by target words)."""
+    sides = []
+    for side in (0, 1):
+        indices = np.concatenate([pair[side] for pair in pairs])
+        ends = np.cumsum([0, *(len(pair[side]) for pair in pairs)])
+        shape = (len(pairs), words[side])
+        sides.append(csr_matrix((np.ones(len(indices), np.float32), indices, ends), shape))
+    table = sides[0].T.tocsr() @ sides[1]
+    table.sort_indices()
+    table.data = np.arange(1, table.nnz + 1, dtype=np.int32)
+    return table
+
+
+def _without_jumps(emissions: np.ndarray, nulls: np.ndarray, is_source: np.ndarray) -> np.ndarray:
+    """P(link) where every position is equally likely (IBM model 1), (B, T, S)."""
+    share = (1 - NULL) * is_source / is_source.sum(axis=1, keepdims=True)
+    links = emissions * share[:, None]
+    links /= links.sum(axis=2, keepdims=True) + NULL * nulls[:, :, None]
+    return links
+
+
+class Bitext:
+    """What a bitext says of the links of its own pairs, and of others.
+
+    Args:
+        sources: the number of each source word.
+        targets: that of each target word.
+        forward: source words that emit target words.
+        backward: target words that emit source words.
+        pairs: in how many it was counted.
+    """
+
+    def __init__(
+        self,
+        sources: dict[str, int],
+        targets: dict[str, int],
+        forward: Direction,
+        backward: Direction,
+        pairs: int,
+    ):
+        self.sources, self.targets = sources, targets
+        self.forward, self.backward, self.pairs = forward, backward, pairs
+
+    def links(self, pairs: Iterable[tuple[Words, Words]]) -> Iterator[list[np.ndarray]]:
+        """For each pair, P(link) by the source and by the target words, (T, S). Streams."""
+        waiting = iter(pairs)
+        while window := list(islice(waiting, WINDOW)):
+            numbers = []
+            for source, target in window:
+                numbers.append((_known(source, self.sources), _known(target, self.targets)))
+            forward = self.forward.links(numbers)
+            backward = self.backward.links([(target, source) for source, target in numbers])
+            for one, other in zip(forward, backward, strict=True):
+                yield [one, other.T]
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts, to the last bit."""
+        return {
+            "sources": list(self.sources),
+            "targets": list(self.targets),
+            "forward": self.forward.as_json(),
+            "backward": self.backward.as_json(),
+            "pairs": self.pairs,
+        }
+
+    @classmethod
+    def from_json(cls, contents: dict[str, Any]) -> Bitext:
+        """Reads what :meth:`as_json` has made."""
+        sources, targets = (
+            {word: number for number, word in enumerate(contents[side], 1)}
+            for side in ("sources", "targets")
+        )
+        shape = (len(sources) + 1, len(targets) + 1)
+        forward = Direction.from_json(contents["forward"], shape)
+        backward = Direction.from_json(contents["backward"], shape[::-1])
+        return cls(sources, targets, forward, backward, int(contents["pairs"]))
+
+
+def bitext_of(
+    named: Sequence[str], corpus: Sequence[str], first: Sequence[tuple[Words, Words]]
+) -> Bitext | None:
+    """What files say, and the corpus that is to be aligned; None if there is too little of it.
+
+    Args:
+        named: source and target, or one file of lines ``source ||| target``; perhaps none.
+        corpus: the same, if it can be read once more.
+        first: the first pairs of the corpus.
+    """
+    own: Iterable[tuple[Words, Words]] = read_words(corpus) if corpus else first
+    if not named:
+        return count_bitext(own, least=LARGE) if corpus else None
+    seen: tuple[set[str], set[str]] = (set(), set())
+    bitext = count_bitext(chain(own, _remembered(read_words(named), seen)))
+    here = (_share(first, seen), _share(first, seen[::-1]))
+    names = " and ".join(named)
+    if here[1] > here[0]:
+        raise InputError(
+            f"{names}: source and target are swapped, as they have {here[0]:.0%} of the corpus's "
+            f"words, and {here[1]:.0%} the other way round"
+        )
+    if here[0] < FAMILIAR:
+        warnings.warn(
+            f"{names}: only {here[0]:.0%} of the corpus's words are in this bitext; are language "
+            "and tokenisation the same?",
+            stacklevel=2,
+        )
+    return bitext
+
+
+def _remembered(
+    pairs: Iterable[tuple[Words, Words]], seen: tuple[set[str], set[str]]
+) -> Iterator[tuple[Words, Words]]:
+    """The pairs again; adds their words to those that were seen."""
+    for pair in pairs:
+        for words, of_side in zip(pair, seen, strict=True):
+            of_side.update(words)
+        yield pair
+
+
+def _share(pairs: Iterable[tuple[Words, Words]], seen: Sequence[set[str]]) -> float:
+    """How many of the words of some pairs are among those that were seen."""
+    known = total = 0
+    for pair in pairs:
+        for words, of_side in zip(pair, seen, strict=True):
+            known += sum(word in of_side for word in words)
+            total += len(words)
+    return known / max(total, 1)
+
+
+def count_bitext(pairs: Iterable[tuple[Words, Words]], least: int = 1) -> Bitext | None:
+    """Counts both directions in the first 250,000 pairs; long ones and empty sides are left out.
+
+    None if fewer than ``least`` pairs are left.
+    """
+    sources: dict[str, int] = {}
+    targets: dict[str, int] = {}
+    numbers = []
+    for source, target in islice(pairs, MOST_PAIRS):
+        if 0 < len(source) <= MOST_WORDS and 0 < len(target) <= MOST_WORDS:
+            numbers.append((_numbered(source, sources), _numbered(target, targets)))
+    if len(numbers) < least:
+        return None
+    words = (len(sources) + 1, len(targets) + 1)  # 0 is a word that was never seen
+    forward = count_direction(numbers, words)
+    turned = [(target, source) for source, target in numbers]
+    return Bitext(sources, targets, forward, count_direction(turned, words[::-1]), len(numbers))
+
+
+def _numbered(words: Words, numbers: dict[str, int]) -> np.ndarray:
+    return np.array([numbers.setdefault(word, len(numbers) + 1) for word in words], np.int32)
+
+
+def _known(words: Words, numbers: dict[str, int]) -> np.ndarray:
+    return np.array([numbers.get(word, 0) for word in words], np.int32)
