@@ -63,7 +63,7 @@ def test_jumps_maximise_what_they_are_counted_from():
 
 
 def language(pairs, words=30, seed=1):
-    """Word by word, two neighbours swapped now and then, and a target word that translates nothing."""
+    """Word by word, neighbours swapped now and then; a last target word translates nothing."""
     random = np.random.default_rng(seed)
     corpus, gold = [], []
     for _ in range(pairs):
