@@ -37,8 +37,8 @@ from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.export import open_export
 from fairseq_normalign.results.result import StoredResult
 from fairseq_normalign.text.frequencies import read_frequencies
-from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import GoldFile, LinkFile
+from fairseq_normalign.text.paired import read_printed
 from fairseq_normalign.text.treebank import read_conllu
 from fairseq_normalign.text.words import TextFile, normalise_bpe_name
 from tests.conftest import ToyTask, run
@@ -176,7 +176,7 @@ def safetensors() -> bytes:
 
 
 def read_tensors(path: Path) -> Any:
-    from fairseq_normalign.host.safetensors_file import read_safetensors
+    from fairseq_normalign.host.trust import read_safetensors
 
     return len(read_safetensors(path)[0])
 
@@ -294,7 +294,7 @@ WORDPIECES = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s",
 
 
 def read_reading(path: Path) -> Any:
-    from fairseq_normalign.host.text_options import apply_reading
+    from fairseq_normalign.host.segmentation import apply_reading
 
     args = argparse.Namespace()
     apply_reading(args, path.parent)

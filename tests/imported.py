@@ -19,8 +19,8 @@ import torch
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.segmentation import apply_reading
 from fairseq_normalign.host.special_tokens import special_tokens_of
-from fairseq_normalign.host.text_options import apply_reading
 from fairseq_normalign.host.translate import Translator
 from fairseq_normalign.huggingface.conversion import import_folder
 from tests.translation_folders import (

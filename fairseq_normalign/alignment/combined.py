@@ -36,9 +36,8 @@ from fairseq_normalign.attention.extract import confidences, extractor, mutual_a
 from fairseq_normalign.attention.methods import full_spec
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.language_codes import FALLBACK
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
+from fairseq_normalign.host.special_tokens import FALLBACK, is_multilingual, languages_of
 from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import Link

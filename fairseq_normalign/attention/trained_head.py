@@ -26,8 +26,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.host.attention_modules import attentions, layers_of
 from fairseq_normalign.host.pairs import Pair
-from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.trust import read_safetensors
 from fairseq_normalign.strict_json import parse_json
 
 

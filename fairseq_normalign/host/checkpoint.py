@@ -1,11 +1,12 @@
-"""Loads, checks and writes fairseq checkpoints, none of which may run code."""
+"""Loads, checks and writes fairseq checkpoints, none of which may run code, with dictionaries."""
 
 from __future__ import annotations
 
 import argparse
 import copy
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting, whole_file
 from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
-from fairseq_normalign.host.dictionaries import joint_dictionaries
 from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
 from fairseq_normalign.host.trust import (
     check_is_file,
@@ -245,3 +245,35 @@ def save(state: dict, path: str) -> None:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise OSError(str(error)) from None
+
+
+def dictionary_file(path: str) -> str:
+    """The file of a language's dictionary: ``dict.txt``, if that is the only one there."""
+    joint = Path(path).with_name("dict.txt")
+    is_alone = joint.is_file() and not any(joint.parent.glob("dict.*.txt"))
+    return str(joint) if is_alone else path
+
+
+@contextmanager
+def joint_dictionaries() -> Iterator[None]:
+    """Within it, fairseq reads a joint dictionary for both languages, and names one that is bad."""
+    read = Dictionary.add_from_file
+
+    def read_joint(dictionary: Dictionary, file: Any) -> None:
+        if not isinstance(file, str):
+            read(dictionary, file)
+            return
+        path = dictionary_file(file)
+        try:
+            read(dictionary, path)
+        except OSError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path}: {reason[:200]}") from None
+
+    Dictionary.add_from_file = read_joint
+    try:
+        yield
+    finally:
+        Dictionary.add_from_file = read

@@ -16,8 +16,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.segmentation import apply_reading, has_reading
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.host.text_options import apply_reading, has_reading
 from fairseq_normalign.host.trust import stored_languages
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.text.links import GoldFile

@@ -21,6 +21,7 @@ from fairseq_normalign.host.segmentation import (
     Segmentation,
     build_bpes,
     build_tokenizers,
+    has_reading,
 )
 from fairseq_normalign.host.special_tokens import (
     Tokens,
@@ -28,7 +29,6 @@ from fairseq_normalign.host.special_tokens import (
     special_tokens_of,
     task_options,
 )
-from fairseq_normalign.host.text_options import has_reading
 from fairseq_normalign.text.text_doctor import (
     Diagnosis,
     Reading,

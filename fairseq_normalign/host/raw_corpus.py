@@ -26,9 +26,8 @@ from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader, Sente
 from fairseq_normalign.host.special_tokens import languages_of, mask_of
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.runs.chunks import Chunk, cut
-from fairseq_normalign.text.hypotheses import read_printed
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
-from fairseq_normalign.text.paired import Sources, text_sides
+from fairseq_normalign.text.paired import Sources, read_printed, text_sides
 from fairseq_normalign.text.words import LineFile
 
 TEXT, TOKENS, SOURCES = "line", "pair", "sentence"  # kinds, and what messages call an item

@@ -1,10 +1,14 @@
-"""From a line of text to words and pieces, by fairseq's tokenisers and BPEs, one for each side."""
+"""From a line of text to words and pieces, by fairseq's tokenisers and BPEs, one for each side.
+
+The folder of an imported model tells them in ``reading.json``, so that no option need do so.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import io
+import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -16,6 +20,7 @@ from fairseq.data import encoders
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.wordpiece import read_wordpiece
+from fairseq_normalign.strict_json import read_json
 from fairseq_normalign.text.spelling import placed_ids, spelled_ids
 from fairseq_normalign.text.words import (
     CONTINUED,
@@ -224,3 +229,37 @@ def _one_line(error: Exception) -> str:
     if "???" in str(error):
         return "its files are not named"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+READING = "reading.json"  # beside the dictionaries
+OF_IMPORT = "expected a file of normalign import"
+# The options that it may set. All but the first name files of its folder.
+READ_OPTIONS = (
+    "bpe",
+    "sentencepiece_model",
+    "source_sentencepiece_model",
+    "target_sentencepiece_model",
+    "bpe_vocab_file",
+    "gpt2_encoder_json",
+    "gpt2_vocab_bpe",
+)
+
+
+def reading_file(**options: str) -> dict[str, str | bytes]:
+    """The file that says how text is read, to be written beside the files that it names."""
+    return {READING: json.dumps(options, indent=2) + "\n"}
+
+
+def has_reading(folder: str | Path) -> bool:
+    return (Path(folder) / READING).is_file()
+
+
+def apply_reading(args: Namespace, folder: str | Path) -> None:
+    """Sets the options that ``folder`` tells, if it was imported."""
+    if not has_reading(folder):
+        return
+    path = Path(folder) / READING
+    for name, value in read_json(path, OF_IMPORT).items():
+        if name not in READ_OPTIONS or not isinstance(value, str):
+            raise InputError(f"{path}: {name} is {value!r}; {OF_IMPORT}")
+        setattr(args, name, value if name == "bpe" else str(Path(folder) / Path(value).name))

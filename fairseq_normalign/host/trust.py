@@ -40,6 +40,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint_errors import (
@@ -61,6 +63,7 @@ from fairseq_normalign.host.inert import (
 OPTION_KINDS = (argparse.Namespace, dict, omegaconf.DictConfig)
 # ${name:…} has OmegaConf call something; ${name} is another option, as fairseq 0.10 stored them.
 RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
+WHOLE_FILE = "pass a whole safetensors file"
 METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
@@ -342,3 +345,16 @@ def plain(options: Any) -> dict[str, Any]:
     if isinstance(options, argparse.Namespace):
         options = vars(options)
     return options if isinstance(options, dict) else {}
+
+
+def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors, which stay in the file until they are looked at, and texts of a safetensors file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, file.metadata() or {}
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; {WHOLE_FILE}") from None
+    except (SafetensorError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: damaged ({reason}); {WHOLE_FILE}") from None

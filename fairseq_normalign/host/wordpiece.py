@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.json_files import read_json
+from fairseq_normalign.strict_json import read_json
 from fairseq_normalign.text.words import CONTINUING
 
 CONFIGURATION = "tokenizer_config.json"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.dictionaries import PAD, SPECIAL
+from fairseq_normalign.host.special_tokens import PAD, SPECIAL
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 
 MODEL = "model.pt"  # what the checkpoint is called

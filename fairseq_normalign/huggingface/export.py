@@ -22,13 +22,19 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.checkpoint import read_transformer
+from fairseq_normalign.host.checkpoint import dictionary_file, read_transformer
 from fairseq_normalign.host.checkpoint_errors import explained
-from fairseq_normalign.host.dictionaries import BOS, EOS, PAD, dictionary_file
 from fairseq_normalign.host.head_removal import attentions_in, columns_of
-from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.host.search import SEARCH
-from fairseq_normalign.host.text_options import READING, apply_reading, has_reading
+from fairseq_normalign.host.segmentation import READING, apply_reading, has_reading
+from fairseq_normalign.host.special_tokens import (
+    BOS,
+    DICTIONARY,
+    EOS,
+    MULTILINGUAL,
+    PAD,
+    TARGET_DICTIONARY,
+)
 from fairseq_normalign.host.trust import task_options_of
 from fairseq_normalign.huggingface.conversion import Written, refuse_used, whole_folder
 from fairseq_normalign.huggingface.converted import RESERVED, Files, Parameters

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint_errors import FROM_FAIRSEQ
-from fairseq_normalign.host.json_files import read_json
-from fairseq_normalign.host.safetensors_file import read_safetensors
-from fairseq_normalign.host.trust import load_tensors, unpickle
+from fairseq_normalign.host.trust import load_tensors, read_safetensors, unpickle
 from fairseq_normalign.host.wordpiece import CONFIGURATION, OF_FOLDER
+from fairseq_normalign.strict_json import read_json
 
 # The files of parameters, the first that is there. An index names those of a model in several.
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
@@ -100,7 +99,7 @@ class HuggingFaceFolder:
     def _read(self, name: str) -> dict[str, Tensor]:
         path = self.file(name)
         if name.endswith(".safetensors"):
-            return read_safetensors(path).tensors
+            return read_safetensors(path)[0]
         try:
             parameters = unpickle(str(path), mapped=True, load=load_tensors)
         except InputError as error:

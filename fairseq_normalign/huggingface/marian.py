@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.dictionaries import BOS, PAD
-from fairseq_normalign.host.language_codes import FALLBACK, LAYOUTS, MULTILINGUAL, listed
+from fairseq_normalign.host.special_tokens import BOS, FALLBACK, LAYOUTS, MULTILINGUAL, PAD, listed
 from fairseq_normalign.huggingface.converted import (
     RESERVED,
     Converted,

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.dictionaries import SPECIAL
-from fairseq_normalign.host.text_options import reading_file
+from fairseq_normalign.host.segmentation import reading_file
+from fairseq_normalign.host.special_tokens import SPECIAL
 from fairseq_normalign.host.wordpiece import CONFIGURATION
 from fairseq_normalign.huggingface.converted import (
     RESERVED,

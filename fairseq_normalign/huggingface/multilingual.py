@@ -13,12 +13,12 @@ from typing import NamedTuple
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.dictionaries import SPECIAL
-from fairseq_normalign.host.language_codes import (
+from fairseq_normalign.host.special_tokens import (
     KNOWN,
     LAYOUTS,
     MULTILINGUAL,
     OF_LAYOUT,
+    SPECIAL,
     known_languages,
     listed,
 )

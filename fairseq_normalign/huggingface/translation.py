@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.host.checkpoint import VARIANT
-from fairseq_normalign.host.language_codes import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
-from fairseq_normalign.host.text_options import reading_file
+from fairseq_normalign.host.segmentation import reading_file
+from fairseq_normalign.host.special_tokens import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files, Parameters, Vocabulary
 from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
 from fairseq_normalign.huggingface.tokenizer_files import read_pieces

@@ -14,13 +14,13 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.language_codes import (
+from fairseq_normalign.host.special_tokens import (
     DICTIONARY,
     LAYOUTS,
     MULTILINGUAL,
     TARGET_DICTIONARY,
+    special_tokens_of,
 )
-from fairseq_normalign.host.special_tokens import special_tokens_of
 from fairseq_normalign.plugin.task import (
     TranslationNormalignConfig,
     TranslationNormalignTask,

@@ -1,4 +1,7 @@
-"""The texts of a corpus: two files of lines, or one of lines ``source ||| target``."""
+"""The texts of a corpus: files of lines, one of lines ``source ||| target``, or a log of fairseq.
+
+The log is what ``fairseq-generate`` and ``fairseq-interactive`` print.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, tee, zip_longest
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of, read_lines
+from fairseq_normalign.files import is_stream, name_of, read_lines, split_words
 from fairseq_normalign.text.words import LineFile
 
 BETWEEN = re.compile(r"(?:^|\s)\|\|\|(?:\s|$)")  # as fast_align has it
@@ -82,3 +86,34 @@ def _divided(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
                 "sources alone, name the file of targets behind it"
             )
         yield sides[0], sides[1]
+
+
+PRINTED = re.compile(r"([SH])-([0-9]{1,18})\t(.*)")  # fairseq's numbers fit 64 bits
+
+
+def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | None:
+    """Sources and best hypotheses of a generation log, in the corpus's order; None if it is no log.
+
+    The log has lines ``S-12 TAB source`` and ``H-12 TAB score TAB hypothesis``, sentences in any
+    order, the best hypothesis of each first, among other lines.
+    """
+    sources: dict[int, list[str]] = {}
+    hypotheses: dict[int, list[str]] = {}
+    for match in filter(None, map(PRINTED.match, read_lines(path))):
+        kind, number, text = match.groups()
+        if kind == "S":
+            sources.setdefault(int(number), split_words(text))
+        else:
+            _, _, hypothesis = text.partition("\t")
+            hypotheses.setdefault(int(number), split_words(hypothesis))
+    if not hypotheses:
+        return None
+    order = range(max(hypotheses) + 1)
+    for number in order:  # ends early: a gap comes before many numbers do
+        if number not in sources or number not in hypotheses:
+            raise InputError(
+                f"{name_of(path)}: sentence {number} has no S- or no H- line; is the log complete? "
+                "(fairseq leaves out the last batch: generate with --required-batch-size-multiple "
+                "1)"
+            )
+    return [sources[number] for number in order], [hypotheses[number] for number in order]

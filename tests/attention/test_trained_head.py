@@ -21,8 +21,8 @@ from fairseq_normalign.attention.trained_head import (
 )
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.safetensors_file import read_safetensors
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.trust import read_safetensors
 from tests.conftest import ToyTask, build_model
 
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
@@ -165,7 +165,7 @@ def test_each_model_finds_its_own_head(tmp_path):
     }
     path = tmp_path / "aligner.safetensors"
     write_aligner(path, trained, {"seed": 7})
-    assert json.loads(read_safetensors(path).metadata["normalign"])["training.seed"] == "7"
+    assert json.loads(read_safetensors(path)[1]["normalign"])["training.seed"] == "7"
     for model, seed in ((forward, 1), (backward, 2), (forward, 1)):
         for part, expected in zip(head_of(str(path), model), head(seed), strict=True):
             assert torch.equal(part, expected)

@@ -20,7 +20,13 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.segmentation import Segmentation, build_bpes, build_tokenizers
+from fairseq_normalign.host.segmentation import (
+    Segmentation,
+    apply_reading,
+    build_bpes,
+    build_tokenizers,
+    reading_file,
+)
 from fairseq_normalign.text.words import byte_letters, normalise_bpe_name, split_words
 
 SYLLABLES = [consonant + vowel for consonant, vowel in itertools.product("bcdlr", "aeio")]
@@ -336,3 +342,31 @@ def test_characters():
     assert segmented.symbols == bpe.encode("das haus ▁x").split(" ")
     assert segmented.ids == [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
     assert segmented.words == ["das", "haus", "▁x"]
+
+
+def unset_options() -> Namespace:
+    return Namespace(bpe=None, sentencepiece_model=None)
+
+
+def test_files_are_those_of_the_folder(tmp_path):
+    for name, content in reading_file(bpe="sentencepiece", sentencepiece_model="a.spm").items():
+        (tmp_path / name).write_text(content)
+    args = unset_options()
+    apply_reading(args, tmp_path)
+    assert (args.bpe, args.sentencepiece_model) == ("sentencepiece", str(tmp_path / "a.spm"))
+
+
+def test_no_name_leads_out_of_the_folder(tmp_path):
+    (tmp_path / "reading.json").write_text('{"sentencepiece_model": "../../etc/x"}')
+    args = unset_options()
+    apply_reading(args, tmp_path)
+    assert args.sentencepiece_model == str(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"bpe": 3}', '{"path": "model.pt"}', "{", "[]", '{"bpe": "bert", "bpe": "gpt2"}']
+)
+def test_other_options_are_refused(text, tmp_path):
+    (tmp_path / "reading.json").write_text(text)
+    with pytest.raises(InputError, match="expected a file of normalign import"):
+        apply_reading(unset_options(), tmp_path)

@@ -19,13 +19,14 @@ from fairseq.criterions.ctc import CtcCriterion, CtcCriterionConfig
 from fairseq.data import Dictionary
 from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from safetensors.torch import save_file
 
 from fairseq_normalign.cli.main import main
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_single
 from fairseq_normalign.host.inert import StoredArray, StoredDtype, evaluate
-from fairseq_normalign.host.trust import unpickle
+from fairseq_normalign.host.trust import read_safetensors, unpickle
 
 multiarray = sys.modules[np.array([]).__reduce__()[0].__module__]
 OPTIONS = {
@@ -466,3 +467,32 @@ def test_what_another_plugin_has_is_named(folder, option, label):
     )
     with pytest.raises(InputError, match=expected):
         load_single(path, str(folder))
+
+
+def tensors() -> dict[str, torch.Tensor]:
+    return {
+        "matrix": torch.arange(6.0).reshape(2, 3),
+        "half": torch.tensor([0.1, -2.0]).half(),
+        "brain": torch.tensor([0.1, 3e38]).bfloat16(),
+        "scalar": torch.tensor(7.5),
+        "none": torch.zeros(0, 4),
+    }
+
+
+def test_what_was_written_is_read(tmp_path):
+    save_file(tensors(), tmp_path / "file", {"from": "ä"})
+    read, metadata = read_safetensors(tmp_path / "file")
+    assert metadata == {"from": "ä"}
+    assert read.keys() == tensors().keys()
+    for name, values in tensors().items():
+        torch.testing.assert_close(read[name], values, atol=0, rtol=0)
+        assert read[name].dtype == values.dtype
+
+
+def test_what_is_missing_or_cut_off_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"file: .*; pass a whole safetensors file"):
+        read_safetensors(tmp_path / "file")
+    save_file(tensors(), tmp_path / "file")
+    (tmp_path / "file").write_bytes((tmp_path / "file").read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"file: .*; pass a whole safetensors file"):
+        read_safetensors(tmp_path / "file")

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from safetensors.torch import save_file
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.safetensors_file import read_safetensors
+from fairseq_normalign.host.trust import read_safetensors
 from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
@@ -59,7 +59,7 @@ def test_half_precision(marian, tmp_path):
     dtype = torch.bfloat16
     shutil.copytree(marian[1], tmp_path / "half")
     path = tmp_path / "half/model.safetensors"
-    halved = {name: values.to(dtype) for name, values in read_safetensors(path).tensors.items()}
+    halved = {name: values.to(dtype) for name, values in read_safetensors(path)[0].items()}
     path.unlink()
     save_file(halved, path)
     both = Both(
@@ -91,7 +91,7 @@ def edited_vocabulary(edit_names):
 def taken_parameters(folder, edit_tensors):
     """The parameters of a folder, changed; their file is gone."""
     path = folder / "model.safetensors"
-    tensors = {name: values.clone() for name, values in read_safetensors(path).tensors.items()}
+    tensors = {name: values.clone() for name, values in read_safetensors(path)[0].items()}
     edit_tensors(tensors)
     path.unlink()
     return tensors
