@@ -61,10 +61,15 @@ def installed(wheel, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     options = ("--quiet", "--no-deps", "--no-index", "--target", folder)
     run_apart(sys.executable, "-m", "pip", "install", *options, wheel, folder=folder)
+    add_fairseq(folder)
+    return folder
+
+
+def add_fairseq(folder: Path) -> None:
+    """fairseq as if it were installed in a folder of packages: it looks for plugins beside it."""
     (folder / "fairseq").mkdir()
     for path in Path(fairseq.__file__).parent.iterdir():
         (folder / "fairseq" / path.name).symlink_to(path)
-    return folder
 
 
 @pytest.mark.slow
@@ -103,6 +108,32 @@ def test_the_plugin_is_found_by_its_name_from_any_folder(installed, tmp_path):
     words = ("--user-dir", "fairseq_normalign", "--task", "translation_normalign", "--help")
     shown = run_apart(command, *words, folder=tmp_path, PYTHONPATH=str(installed))
     assert "--align-method" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_a_fresh_environment_installs_it(kind, request, tmp_path):
+    """By pip, in an environment that sees the packages of this one but not the clone."""
+    packages = Path(fairseq.__file__).parents[1]
+    place = request.getfixturevalue(kind)
+    run_apart(sys.executable, "-m", "venv", "--without-pip", "fresh", folder=tmp_path)
+    (own,) = (tmp_path / "fresh/lib").glob("python*/site-packages")
+    (own / "others.pth").write_text(f"{packages}\n")  # without its own .pth files
+    add_fairseq(own)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    binaries = tmp_path / "fresh/bin"
+    options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--force-reinstall")
+    run_apart(binaries / "python", "-m", "pip", "install", *options, place, folder=folder)
+    where = "import fairseq_normalign; print(fairseq_normalign.__file__)"
+    found = run_apart(binaries / "python", "-c", where, folder=folder)
+    assert found.startswith(str(own))
+    assert "align" in run_apart(binaries / "normalign", "--help", folder=folder)
+    (folder / "gold").write_text("0-0 1-1\n")
+    assert float(run_apart(binaries / "normalign", "aer", "gold", "gold", "-b", folder=folder)) == 0
+    words = ("--user-dir", "fairseq_normalign", "--task", "translation_normalign", "--help")
+    generate = ("-c", "from fairseq_cli.generate import cli_main; cli_main()", *words)
+    assert "--align-method" in run_apart(binaries / "python", *generate, folder=folder)
 
 
 def test_the_citation_names_this_version():
