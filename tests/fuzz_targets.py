@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fairseq_normalign.alignment.bitext import count_bitext
 from fairseq_normalign.alignment.combine import LinkModel
 from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
 from fairseq_normalign.alignment.evidence import Weighted
@@ -154,7 +155,8 @@ def learned() -> bytes:
     lexicon = Lexicon()
     lexicon.add(["a", "b"], ["c", "d"], np.array([[0.9, 0.1], [0.2, 0.8]]))
     links = LinkModel(np.array([0.5, 1.0]), -0.5)
-    model = LearnedLinks(links, np.zeros(2), np.full(len(CLUES), 0.5), lexicon)
+    bitext = count_bitext([(["a", "b"], ["c", "d"]), (["a"], ["c"])])
+    model = LearnedLinks(links, np.zeros(2), np.full(len(CLUES), 0.5), lexicon, -4.0, bitext)
     evidences = [Weighted(Evidence("norms", layer)) for layer in range(2)]
     decision = Decision("learned", evidences, model, 100, 0.5)
     return Learned(decision, ["0123"], {"method": "norms"}).text().encode()

@@ -162,7 +162,11 @@ class Direction(NamedTuple):
         table = csr_matrix(parts, shape)
         table.check_format(full_check=True)
         jumps = np.array(contents["jumps"], np.float32).reshape(2 * FARTHEST + 1)
-        return cls(table, jumps, np.array(contents["unigrams"], np.float32).reshape(shape[1]))
+        unigrams = np.array(contents["unigrams"], np.float32).reshape(shape[1])
+        for probabilities in (table.data, jumps, unigrams):
+            if not np.all((probabilities >= 0) & (probabilities <= 1)):
+                raise ValueError("not probabilities")
+        return cls(table, jumps, unigrams)
 
 
 def _looked_up(table: csr_matrix, batches: Iterable[Batch]) -> Iterator[tuple[Batch, np.ndarray]]:

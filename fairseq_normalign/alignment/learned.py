@@ -18,10 +18,8 @@ once: if the labels were made with the clues, the clues would confirm themselves
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +35,9 @@ from fairseq_normalign.alignment.combine import (
     log_shares,
     two_softmaxes,
 )
-from fairseq_normalign.alignment.lexicon import SMOOTHING, Lexicon
+from fairseq_normalign.alignment.gain import word_gain
+from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.attention.extract import absolute, relative
-from fairseq_normalign.text.links import Link
 from fairseq_normalign.text.punctuation import is_punctuation
 
 NEIGHBOURS = {  # (target, source) steps to cells that are linked where a cell is
@@ -312,53 +310,6 @@ def _beyond(
     size = 1 + len(CLUES) + len(others)
     own, *beyond = fit_inputs(inputs, links, size).weights
     return np.array(beyond) / max(own, LEAST_WEIGHT)
-
-
-Linked = tuple[Sequence[str], Sequence[str], Sequence[Link]]  # source, target, links of words
-
-
-def word_gain(pairs: Sequence[Linked]) -> float:
-    """How good links are, measured without gold: how well linked words predict each other.
-
-    Translations repeat. If links are right, a word's links in the rest of the corpus predict what
-    it is linked with here; if they are not, they predict no more than how frequent words are.
-
-    The gain are the nats per word that are saved by coding each word given the words that it is
-    linked with. A word w that is linked with v_1 … v_k saves log (1/k Σ_i p(w | v_i)) − log u(w),
-    where u(w) is how frequent it is, and p(w | v) = (n(v, w) + β u(w)) / (n(v) + β) comes from the
-    links of all other pairs. A word without links saves nothing. Both directions count.
-    """
-    turned = []
-    for source, target, links in pairs:
-        turned.append((target, source, [(t, s) for s, t in links]))
-    words = sum(len(source) + len(target) for source, target, _ in pairs)
-    return (_saved(pairs) + _saved(turned)) / max(words, 1)
-
-
-def _saved(pairs: Sequence[Linked]) -> float:
-    """What target words save, given source words."""
-    frequency: Counter[str] = Counter()
-    linked: Counter[tuple[str, str]] = Counter()
-    given: Counter[str] = Counter()
-    for source, target, links in pairs:
-        frequency.update(target)
-        linked.update((source[s], target[t]) for s, t in links)
-        given.update(source[s] for s, _ in links)
-    total = sum(frequency.values()) + 0.5 * len(frequency)
-    saved = 0.0
-    for source, target, links in pairs:
-        own = Counter((source[s], target[t]) for s, t in links)
-        own_given = Counter(source[s] for s, _ in links)
-        ratios: dict[int, list[float]] = {}
-        for s, t in links:
-            word, other = target[t], source[s]
-            share = (frequency[word] + 0.5) / total
-            together = linked[other, word] - own[other, word]
-            alone = given[other] - own_given[other]
-            probability = (together + SMOOTHING * share) / (alone + SMOOTHING)
-            ratios.setdefault(t, []).append(probability / share)
-        saved += sum(log(sum(of_word) / len(of_word)) for of_word in ratios.values())
-    return saved
 
 
 def clues(example: Example, soft: np.ndarray, lexicon: Lexicon) -> np.ndarray:

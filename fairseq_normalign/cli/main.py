@@ -23,6 +23,7 @@ TASKS = {
         "train-aligner": "train a small alignment head for your models, without gold",
         "symmetrize": "combine alignments of two directions",
         "aer": "score alignments against gold: AER, precision, recall",
+        "gain": "compare alignments without gold: how well linked words predict each other",
         "plot": "draw the alignment of one sentence pair",
     },
     "Analyse a model": {
@@ -51,7 +52,7 @@ TASKS = {
 COMMANDS = [name for names in TASKS.values() for name in names]
 
 # What these read or write is text and JSON; all others may load a model.
-WITHOUT_MODELS = {"aer", "gates", "merge", "roles", "symmetrize"}
+WITHOUT_MODELS = {"aer", "gain", "gates", "merge", "roles", "symmetrize"}
 
 
 def usage() -> str:

@@ -51,7 +51,7 @@ MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 # What bytes that were changed can raise on their way to values.
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, IndexError, AttributeError),
-    *(RecursionError, MemoryError, EOFError, zipfile.BadZipFile),
+    *(RecursionError, OverflowError, MemoryError, EOFError, zipfile.BadZipFile),
 )
 
 

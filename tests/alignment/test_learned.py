@@ -10,7 +10,6 @@ from fairseq_normalign.alignment.learned import (
     CLUES,
     EXTERNAL,
     NEIGHBOURS,
-    SMOOTHING,
     Example,
     Group,
     learn_links,
@@ -18,7 +17,6 @@ from fairseq_normalign.alignment.learned import (
     position,
     punctuation,
     spelling,
-    word_gain,
 )
 from fairseq_normalign.attention.extract import absolute, grow
 from fairseq_normalign.text.links import Gold
@@ -187,74 +185,3 @@ def test_spelling_and_punctuation():
 def test_position_is_relative():
     assert position(1, 1).tolist() == [[0]]
     np.testing.assert_allclose(position(2, 4)[0], [-0.125, -0.125, -0.375, -0.625])
-
-
-# Word gain
-
-RANDOM = np.random.default_rng(5)
-
-
-def made_up(pairs=120, length=8, words=30):
-    """A language that translates word by word, in order: the true links are the diagonal."""
-    corpus = []
-    for _ in range(pairs):
-        numbers = RANDOM.integers(words, size=length)
-        corpus.append(([f"s{n}" for n in numbers], [f"t{n}" for n in numbers]))
-    return corpus
-
-
-def linked(corpus, share_right):
-    """Links of which a share is right, the others anywhere."""
-    pairs = []
-    for source, target in corpus:
-        links = []
-        for t in range(len(target)):
-            right = RANDOM.random() < share_right
-            links.append((t if right else int(RANDOM.integers(len(source))), t))
-        pairs.append((source, target, links))
-    return pairs
-
-
-def test_better_links_gain_more():
-    corpus = made_up()
-    gains = [word_gain(linked(corpus, share)) for share in (0, 0.3, 0.6, 1)]
-    assert gains == sorted(gains)
-    assert gains[0] < 0 < gains[2]
-
-
-def slow_gain(pairs):
-    """The formula of the docstring, written out."""
-    saved = words = 0.0
-    for direction in (0, 1):
-        sides = [
-            (pair[direction], pair[1 - direction], [link[:: 1 - 2 * direction] for link in pair[2]])
-            for pair in pairs
-        ]
-        tokens = [word for _, target, _ in sides for word in target]
-        kinds = len(set(tokens))
-        words += len(tokens)
-        for here, (source, target, links) in enumerate(sides):
-            elsewhere = []
-            for place, (others, other_targets, other_links) in enumerate(sides):
-                if place != here:
-                    elsewhere += [(others[s], other_targets[t]) for s, t in other_links]
-            for t, word in enumerate(target):
-                u = (tokens.count(word) + 0.5) / (len(tokens) + 0.5 * kinds)
-                chances = []
-                for s, other in links:
-                    if other == t:
-                        together = elsewhere.count((source[s], word))
-                        alone = [link[0] for link in elsewhere].count(source[s])
-                        chances.append((together + SMOOTHING * u) / (alone + SMOOTHING))
-                if chances:
-                    saved += log(sum(chances) / len(chances)) - log(u)
-    return saved / words
-
-
-def test_the_formula():
-    pairs = [
-        (["a", "b", "a"], ["x", "y"], [(0, 0), (1, 1), (2, 0)]),
-        (["a"], ["x", "x"], [(0, 0)]),
-        (["b", "c"], ["y"], [(0, 0), (1, 0)]),
-    ]
-    assert word_gain(pairs) == pytest.approx(slow_gain(pairs))

@@ -1,0 +1,59 @@
+"""``normalign gain SOURCE TARGET LINKS [LINKS …]``: compare alignments without gold."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.options import command, from_0, positive
+from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.errors import InputError
+
+DESCRIPTION = """How good word alignments are, measured without gold: how well linked words predict
+each other in the rest of the corpus, in nats per word. All files must align the same text, of 100
+pairs or more."""
+EXAMPLE = "normalign gain test.de test.en one.links two.links"
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="tokenised source text")
+    parser.add_argument("target", metavar="TARGET", help="tokenised target text")
+    parser.add_argument("links", metavar="LINKS", nargs="+", help="alignments, source word first")
+    parser.add_argument("--samples", type=positive, default=1000, help="samples for the intervals")
+    parser.add_argument("--seed", type=from_0, default=12345, help="random seed of the samples")
+    add_output_options(parser)
+
+
+def check(args: Namespace) -> None:
+    """Refuses a stream that would be read twice."""
+    files = [args.source, args.target, *args.links]
+    if files.count("-") > 1:
+        raise InputError("stdin ('-') can be read only once; name files for the others")
+    check_outputs(args, *files)
+
+
+parse_args = command("gain", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
+    from fairseq_normalign.alignment.gain import GainResult, gains
+    from fairseq_normalign.text.links import LinkFile, read_together
+    from fairseq_normalign.text.words import TextFile
+
+    texts = [TextFile(args.source), TextFile(args.target)]
+    files = []
+    for path in args.links:
+        files.append(LinkFile(path, index=int(made_with(path).get("index") == 1)))
+    linked: list[list] = [[] for _ in files]
+    for number, (source, target, *links) in enumerate(read_together(*texts, *files), 1):
+        for file, of_file, pairs in zip(files, links, linked, strict=True):
+            for s, t in of_file:
+                if s >= len(source) or t >= len(target):
+                    raise InputError(
+                        f"{file.name}:{number}: link {s}-{t} is outside the text, which has "
+                        f"{len(source)} source and {len(target)} target words here"
+                    )
+            pairs.append((source, target, sorted(of_file)))
+    systems = [gains(pairs) for pairs in linked]
+    show(GainResult(args.links, systems, args.samples, args.seed), args)
