@@ -45,10 +45,6 @@ def test_our_command_lines_parse(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(options, "check_files", lambda args: None)  # they are the reader's own
     monkeypatch.setattr(options, "place_model", place_nothing)
-    if "--bitext" in line.words:
-        place = line.words.index("--bitext")
-        for word in line.words[place + 1 : place + 3]:
-            Path(word).touch()
     for word in line.words:  # but for files behind a name, as in links:FILE
         if re.fullmatch(r"(reverse:)?(links|aligner):[\w.]+", word):
             Path(word.rpartition(":")[2]).touch()

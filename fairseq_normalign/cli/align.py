@@ -160,9 +160,6 @@ def check_combination(args: Namespace) -> None:
             raise InputError("--bitext needs --combine learned")
         if len(args.bitext) > 2:
             raise InputError("--bitext takes SOURCE TARGET, or one file of ' ||| ' lines")
-        for path in args.bitext:
-            if not Path(path).is_file():
-                raise InputError(f"--bitext {path}: no such file")
     for file in link_files(args):
         if not Path(file.path).is_file():
             raise InputError(f"links:{file.path}: no such file")
