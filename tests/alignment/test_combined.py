@@ -247,6 +247,21 @@ def test_a_learned_file_gives_the_same_links(kind, tmp_path):
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()
 
 
+def test_a_learned_file_keeps_what_a_bitext_said(tmp_path):
+    text, path = tmp_path / "pairs", tmp_path / "learned"
+    text.write_text("".join(f"{source} ||| {target}\n" for source, target in MANY))
+    decided = KINDS["learned"](bitext=[str(text)]).decide(MANY)
+    assert decided.signature()["bitext"] == 240  # with the corpus itself
+    decided.save(path)
+    text.unlink()
+    again = KINDS["learned"]().load_learned(path)
+    assert list(again.align_many(MANY)) == list(decided.align_many(MANY))
+    of_all = again.soft(*MANY[3]).words
+    assert again.confidences(again.soft(*MANY[3]), [(2, 1)]) == [pytest.approx(of_all[1, 2])]
+    with pytest.raises(InputError, match="bitext: needs combination learned, not product"):
+        CombinedAligner(aligner(), combine="product", bitext=["x"])
+
+
 def test_a_learned_file_that_does_not_fit(tmp_path):
     path = tmp_path / "learned"
     KINDS["learned"]().decide(MANY).save(path)
