@@ -25,6 +25,9 @@ TASKS = {
         "aer": "score alignments against gold: AER, precision, recall",
         "plot": "draw the alignment of one sentence pair",
     },
+    "Use alignments": {
+        "project": "carry tags, labels and terms over to a translation",
+    },
     "Analyse a model": {
         "report": "write an HTML report: alignments to browse, error rates, heads, mixing",
         "heads": "what each attention head is worth, and what it does",
