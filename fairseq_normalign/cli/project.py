@@ -88,7 +88,7 @@ def add_link_options(parser: ArgumentParser) -> None:
         "--tokenizer",
         choices=tuple(TOKENIZERS),
         default="none",
-        help="words: between blanks (none); punctuation and each letter of CJK apart (plain); Moses",
+        help="words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
     )
 
 
@@ -127,7 +127,7 @@ def main(args: Namespace) -> None:
     elif args.terms is not None:
         lines = term_lines(args)
     else:
-        lines = list(tag_lines(args))
+        lines = tag_lines(args)
     if args.output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
@@ -157,26 +157,34 @@ def plain_lines(args: Namespace) -> Iterator[str]:
         yield " ".join(texts_of(text, TOKENIZERS[args.tokenizer](text)))
 
 
-def tag_lines(args: Namespace) -> Iterator[str]:
+def tag_lines(args: Namespace) -> list[str]:
+    """Translations with tags; reports are shown when nothing is refused any more."""
     sources, targets = texts(args.source), texts(args.target)
     tokenizer = TOKENIZERS[args.tokenizer]
     words = [texts_of(text, tokenizer(text)) for text in plain_texts(args, sources)]
-    options = markup_of(args)
+    markup = markup_of(args)
+    lines, reports = [], []
     for number, (source, target, links) in enumerate(with_links(args, sources, words, targets), 1):
         where = f"{name_of(args.source)}:{number}"
+        notes: list[str] = []
         try:
-            yield project_tags(
+            line = project_tags(
                 source,
                 target,
                 links,
                 unique=args.unique,
-                markup=options["kind"],
-                placeholders=options["placeholders"],
+                markup=markup["kind"],
+                placeholders=markup["placeholders"],
                 tokenizer=tokenizer,
-                report=lambda message, where=where: note(f"{where}: {message}"),  # type: ignore[misc]
+                report=notes.append,
             )
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
+        lines.append(line)
+        reports += [f"{where}: {text}" for text in notes]
+    for report in reports:
+        note(report)
+    return lines
 
 
 def with_links(
@@ -271,7 +279,7 @@ def read_conll(
             try:
                 spans = read_labels([row[-1] for row in rows])
             except InputError as error:
-                raise InputError(f"{where}: in the sentence before: {error}") from None
+                raise InputError(f"{where}: the sentence before this line: {error}") from None
             sentences.append(([row[0] for row in rows], spans, separator))
             rows = []
     return sentences
@@ -303,8 +311,8 @@ def read_json(
             inside = [place for place, (b, e) in enumerate(places) if b < end and begin < e]
             if spans and inside and inside[0] < spans[-1].end:
                 raise InputError(
-                    f"{name_of(args.source)}:{number}: span {[begin, end, label]} overlaps another, "
-                    "or is in the same word; project one layer of labels at a time"
+                    f"{name_of(args.source)}:{number}: span {[begin, end, label]} overlaps "
+                    "another, or is in the same word; project one layer of labels at a time"
                 )
             if inside:
                 spans.append(Labelled(inside[0], inside[-1] + 1, label))

@@ -27,7 +27,7 @@ TAG = {
 }
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>")
 ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);")
-VOID = set("area base br col embed hr img input link meta param source track wbr".split())
+VOID = {*("area", "base", "br", "col", "embed", "hr", "img", "input"), *("link", "meta", "wbr")}
 # Elements whose content is code, not text: of XLIFF 1.2 and TMX, and of HTML.
 CODE = {XML: {"ph", "bpt", "ept", "it"}, HTML: {"script", "style", "ph", "bpt", "ept", "it"}}
 # Two empty elements that are the beginning and the end of one span.
@@ -37,6 +37,9 @@ PLACEHOLDER = re.compile(
     r"\$?\{\{?[\w.]+(?:,[^{}]*)?\}?\}"
     r"|(?<![0-9%])%(?:[0-9]+\$|\([\w.]+\))?[-+0#]*[0-9]*(?:\.[0-9]+)?l{0,2}[sdifuxXceg@](?![^\W\d_])"
 )
+
+
+ONLY_TAGS = re.compile("(?:<[^<>]*>)*")
 
 
 class Tag(NamedTuple):
@@ -95,7 +98,9 @@ def _pieces(line: str, kind: str, placeholders: bool) -> Iterator[str | Tag]:
         at = line.find("<", place) if kind != TEXT else -1
         if at != place:
             text = line[place : at if at >= 0 else None]
-            yield from _divided(_unescaped(text, place, kind), placeholders)
+            before, after = line[:place], line[place + len(text) :]
+            is_edge = (bool(ONLY_TAGS.fullmatch(before)), bool(ONLY_TAGS.fullmatch(after)))
+            yield from _divided(_unescaped(text, place, kind), placeholders, *is_edge)
             place += len(text)
         elif match := TAG[kind].match(line, place):
             tag = _tag(match, line, kind)
@@ -152,12 +157,25 @@ def _unescaped(text: str, place: int, kind: str) -> str:
     return html.unescape(text)
 
 
-def _divided(text: str, placeholders: bool) -> Iterator[str | Tag]:
+def _divided(
+    text: str, placeholders: bool, is_first: bool = False, is_last: bool = False
+) -> Iterator[str | Tag]:
+    """Texts and placeholders in turn.
+
+    A placeholder that stands as a word has one of the blanks around it, so that the text without it
+    has single blanks.
+    """
     end = 0
     for match in PLACEHOLDER.finditer(text) if placeholders else ():
-        yield text[end : match.start()]
-        yield Tag(match[0], "empty", "", 0)
-        end = match.end()
+        begin, after = match.span()
+        opens = text[begin - 1] == " " if begin else is_first
+        if opens and text[after : after + 1] == " ":
+            after += 1
+        elif is_last and begin > end and text[begin - 1] == " " and after == len(text):
+            begin -= 1
+        yield text[end:begin]
+        yield Tag(text[begin:after], "empty", "", 0)
+        end = after
     yield text[end:]
 
 
