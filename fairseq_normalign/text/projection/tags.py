@@ -121,8 +121,8 @@ class Placing:
         for source, target in self.links:
             linked[target].append(sources[source])
         whole = sources[0] if sources else ()
-        for path in sources:
-            whole = _common(whole, path)
+        for own in sources:
+            whole = _common(whole, own)
         found = [Counter(paths).most_common(1)[0][0] if paths else None for paths in linked]
         self.paths = []
         for place, path in enumerate(found):
