@@ -208,8 +208,7 @@ def with_links(
         if own and tokenizer(target):
             others = texts_of(target, tokenizer(target))
             lines.append((read(" ".join(own)), read(" ".join(others))))
-    options = {"cpu": True} if args.cpu else {}
-    aligner = load(args.model, args.reverse_path, learned=args.learned, **options)
+    aligner = load(args.model, args.reverse_path, learned=args.learned, cpu=args.cpu)
     found = iter(aligner.align_many(lines))
     for (source, target), own in zip(pairs, words, strict=True):
         yield source, target, next(found) if own and tokenizer(target) else []
