@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.strict_json import parse_json
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.projection.offsets import checked_links, runs_of
+from fairseq_normalign.text.projection.offsets import (
+    Span,
+    Tokenizer,
+    checked_links,
+    located,
+    runs_of,
+    texts_of,
+)
 
 LABEL = re.compile(r"O|([BIESLU])-(.+)")
-OUTCOMES = ("projected", "divided", "cut", "lost")
+OUTCOMES = ("projected", "split", "lost")
+JSON_LINE = '{"text": …, "spans": [[start, end, label], …]}'
 
 
 class Labelled(NamedTuple):
@@ -23,9 +33,15 @@ class Labelled(NamedTuple):
     label: str
 
 
-def project_labels(
-    labels: Sequence[str], words: Sequence[str], links: Iterable[Link], *, split: bool = False
-) -> list[str]:
+class Sentence(NamedTuple):
+    """A sentence with labels."""
+
+    words: list[str]
+    spans: list[Labelled]
+    layout: Any  # what is between CoNLL columns; or the object of a JSON line
+
+
+def project_labels(labels: Sequence[str], words: Sequence[str], links: Iterable[Link]) -> list[str]:
     """IOB2 labels of the words of a translation.
 
     Examples:
@@ -36,10 +52,9 @@ def project_labels(
         labels: those of the source words, as BIO, IOB2 or BIOES.
         words: those of the translation.
         links: pairs of words (source, target).
-        split: a span whose words land in several places becomes several.
     """
     ordered = checked_links(links, len(labels), len(words))
-    spans, _ = project_spans(read_labels(labels), ordered, split=split)
+    spans, _ = project_spans(read_labels(labels), ordered)
     return written_labels(spans, len(words))
 
 
@@ -69,13 +84,12 @@ def written_labels(spans: Iterable[Labelled], count: int) -> list[str]:
 
 
 def project_spans(
-    spans: Sequence[Labelled], links: Sequence[Link], *, split: bool = False
+    spans: Sequence[Labelled], links: Sequence[Link]
 ) -> tuple[list[Labelled], list[str]]:
     """Spans of the translation, and what became of each span of the source.
 
     A span maps to the smallest one that covers its linked words. Where words of another span are
-    between, the longest part remains. With ``split``, all parts remain, and only gaps of one word
-    without links are closed.
+    between, the longest part remains; gaps of one word without links are closed before.
     """
     owner = _owners(spans, links)
     linked = {target for _, target in links}
@@ -86,19 +100,15 @@ def project_spans(
         if not places:
             outcomes.append("lost")
             continue
-        gaps = [place for place in range(places[0], places[-1]) if place not in linked]
-        closed = [place for place in gaps if owner.get(place - 1) == owner.get(place + 1) == number]
-        runs = list(runs_of(sorted({*places, *closed})))
-        outcome = "projected"
-        if len(runs) > 1 and split:
-            outcome = "divided"
-        elif len(runs) > 1:
-            hull = list(range(places[0], places[-1] + 1))
-            is_crossed = any(owner.get(place, number) != number for place in hull)
-            outcome = "cut" if is_crossed else "projected"
-            runs = [max(runs, key=len) if is_crossed else hull]
-        outcomes.append(outcome)
-        found += [Labelled(run[0], run[-1] + 1, span.label) for run in runs]
+        hull = range(places[0], places[-1] + 1)
+        is_split = any(owner.get(place, number) != number for place in hull)
+        outcomes.append("split" if is_split else "projected")
+        run: Sequence[int] = hull
+        if is_split:
+            gaps = set(hull) - linked
+            closed = {gap for gap in gaps if {gap - 1, gap + 1}.issubset(places)}
+            run = max(runs_of(sorted(closed.union(places))), key=len)
+        found.append(Labelled(run[0], run[-1] + 1, span.label))
     return sorted(found), outcomes
 
 
@@ -110,3 +120,53 @@ def _owners(spans: Sequence[Labelled], links: Sequence[Link]) -> dict[int, int]:
             if begin <= source < end:
                 counts.setdefault(target, Counter())[number] += 1
     return {target: own.most_common(1)[0][0] for target, own in counts.items()}
+
+
+def read_conll(lines: Iterable[str], name: str) -> Iterator[tuple[int, Sentence]]:
+    """Sentences of columns, the word first and its label last, each with its first line."""
+    rows: list[list[str]] = []
+    separator = " "
+    for number, line in enumerate([*lines, ""], 1):
+        if line.strip():
+            separator = "\t" if "\t" in line else " "
+            rows.append(line.split("\t") if "\t" in line else line.split())
+        elif rows:
+            first = number - len(rows)
+            with located(f"{name}:{first}"):
+                spans = read_labels([row[-1] for row in rows])
+            yield first, Sentence([row[0] for row in rows], spans, separator)
+            rows = []
+
+
+def read_spans(line: str, tokenizer: Tokenizer) -> Sentence:
+    """The sentence of a JSON line with "text" and "spans", which count characters."""
+    try:
+        item = parse_json(line)
+        text, given = item["text"], sorted(item["spans"])
+        is_right = all(0 <= begin < end <= len(text) for begin, end, _ in given)
+    except (ValueError, TypeError, KeyError):
+        is_right = False
+    if not (is_right and isinstance(text, str)):
+        raise InputError(f"bad line {line[:40]!r}; expected {JSON_LINE}, spans inside the text")
+    words = tokenizer(text)
+    spans: list[Labelled] = []
+    for begin, end, label in given:
+        inside = [place for place, word in enumerate(words) if word[0] < end and begin < word[1]]
+        if spans and inside and inside[0] < spans[-1].end:
+            raise InputError(
+                f"span {[begin, end, label]} overlaps another, or is in the same word; project one "
+                "layer of labels at a time"
+            )
+        if inside:
+            spans.append(Labelled(inside[0], inside[-1] + 1, str(label)))
+    return Sentence(texts_of(text, words), spans, item)
+
+
+def written(sentence: Sentence, target: str, words: Sequence[Span], spans: list[Labelled]) -> str:
+    """A translation with labels, in the format of the source."""
+    if isinstance(sentence.layout, dict):
+        found = [[words[begin][0], words[end - 1][1], label] for begin, end, label in spans]
+        item = {**sentence.layout, "text": target, "spans": found}
+        return json.dumps(item, ensure_ascii=False)
+    pairs = zip(texts_of(target, words), written_labels(spans, len(words)), strict=True)
+    return "".join(f"{word}{sentence.layout}{label}\n" for word, label in pairs)

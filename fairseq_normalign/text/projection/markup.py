@@ -8,38 +8,50 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 
-XML, HTML, TEXT = "xml", "html", "text"  # TEXT has placeholders alone
+XML, HTML = "xml", "html"
+HINT = "expected well-formed XML (--html is lenient)"
 
-ATTRIBUTE = r"""\s+[^\s=<>"'/]+\s*=\s*(?:"[^"<]*"|'[^'<]*')"""
-OTHER = r"<!--.*?-->|<\?.*?\?>"  # comments, processing instructions
-TAG = {
-    XML: re.compile(rf"<(/?)([^\W\d][\w:.-]*)((?:{ATTRIBUTE})*)\s*(/?)>|{OTHER}"),
-    HTML: re.compile(
-        r"""<(/?)([A-Za-z][^\s/>]*)((?:[^>"'/]|"[^"]*"|'[^']*'|/(?!>))*)(/?)>|"""
-        rf"{OTHER}|<![A-Za-z][^>]*>"
-    ),
+ENTITY = r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);"
+NO_TEXT = re.compile(rf"<|(?!{ENTITY})&")  # in XML
+ATTRIBUTES = {
+    XML: rf"""(?:\s+[^\s=<>"'/]+\s*=\s*(?:"(?:[^"<&]|{ENTITY})*"|'(?:[^'<&]|{ENTITY})*'))*\s*""",
+    HTML: r"""(?:[^>"'/]|"[^"]*"|'[^']*'|/(?!>))*""",
 }
-CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>")
-ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);")
+# The content of these is code, not text.
+CODE = {XML: "ph|bpt|ept|it", HTML: "ph|bpt|ept|it|script|style"}
+NAME = {XML: r"[^\W\d][\w:.-]*", HTML: r"[A-Za-z][^\s/>]*"}
+OTHER = {XML: r"<!--.*?-->|<\?.*?\?>", HTML: r"<!--.*?-->|<\?.*?\?>|<![A-Za-z][^>]*>"}
 VOID = {*("area", "base", "br", "col", "embed", "hr", "img", "input"), *("link", "meta", "wbr")}
-# Elements whose content is code, not text: of XLIFF 1.2 and TMX, and of HTML.
-CODE = {XML: {"ph", "bpt", "ept", "it"}, HTML: {"script", "style", "ph", "bpt", "ept", "it"}}
-# Two empty elements that are the beginning and the end of one span.
+# Two empty elements that are the beginning and the end of one span, and what they have in common.
 HALVES = {"bx": "start", "bpt": "start", "ex": "end", "ept": "end"}
-HALF_ID = (re.compile(r"""\s(?:rid|i)=["']([^"']*)"""), re.compile(r"""\sid=["']([^"']*)"""))
-PLACEHOLDER = re.compile(
-    r"\$?\{\{?[\w.]+(?:,[^{}]*)?\}?\}"
-    r"|(?<![0-9%])%(?:[0-9]+\$|\([\w.]+\))?[-+0#]*[0-9]*(?:\.[0-9]+)?l{0,2}[sdifuxXceg@](?![^\W\d_])"
+HALF_ID = re.compile(r"""[^>]*\s(?:rid|i)=["']([^"']*)|[^>]*\sid=["']([^"']*)""")
+
+ONE = (
+    r"(?:\$?\{\{?[\w.]+(?:,[^{}]*)?\}?\}|(?<![0-9%])%(?:[0-9]+\$|\([\w.]+\))?"
+    r"[-+0#]*[0-9]*(?:\.[0-9]+)?l{0,2}[sdifuxXceg@](?![^\W\d_]))"
 )
+# Those that stand as words have one of the blanks around them: the text keeps single blanks.
+PLACEHOLDER = rf"(?: {ONE})+(?=(?:<[^<>]*>)*$)|(?<![^ ]){ONE} |{ONE}"
 
 
-ONLY_TAGS = re.compile("(?:<[^<>]*>)*")
+def _pattern(kind: str) -> str:
+    attributes = ATTRIBUTES[kind]
+    code = rf"<(?P<code>{CODE[kind]})(?=[\s>]){attributes}>.*?</(?P=code)\s*>"
+    tag = rf"<(?P<slash>/?)(?P<name>{NAME[kind]}){attributes}(?P<empty>/?)>"
+    return f"{code}|{tag}|{OTHER[kind]}"
+
+
+# By kind, and by whether placeholders are markup.
+MARKUP = {
+    (XML, False): re.compile(_pattern(XML)),
+    (XML, True): re.compile(f"{_pattern(XML)}|{PLACEHOLDER}"),
+    (HTML, False): re.compile(_pattern(HTML)),
+    (HTML, True): re.compile(f"{_pattern(HTML)}|{PLACEHOLDER}"),
+}
 
 
 class Tag(NamedTuple):
@@ -47,157 +59,84 @@ class Tag(NamedTuple):
 
     raw: str
     kind: str  # "start", "end" or "empty"
-    name: str  # of an element; a start and an end of one name go together
+    name: str  # a start and an end of one name go together
+    is_half: bool  # of two empty elements that make a span
     offset: int  # in the text
 
 
-@dataclass
-class Element:
+class Element(NamedTuple):
     """An element: two tags; or one that stands alone, whose ``close`` is ''."""
 
     open: str
     close: str
+    whole: str  # its own tags and those within it
+    kind: str  # of its first tag
     begin: int  # in the text
     end: int
     path: tuple[int, ...]  # elements around it, from outside
-    tags: list[str] = field(default_factory=list)  # its own and those within it
-    alone: str = ""  # "start", "end": half of a pair; "empty"
-    once: bool = False  # may not be closed and opened again
+    once: bool  # may not be closed and opened again
 
 
-@dataclass
-class Markup:
-    """A line: its text, its elements in the order of their beginnings."""
-
-    text: str
-    elements: list[Element]
-
-
-def parse_markup(line: str, *, kind: str = XML, placeholders: bool = True) -> Markup:
-    """The text and the elements of a line.
+def parse_markup(
+    line: str, *, kind: str = XML, placeholders: bool = True
+) -> tuple[str, list[Element]]:
+    """The text of a line, and its elements in the order of their beginnings.
 
     Strict for XML. HTML is lenient: what is no tag is text, and tags without their partner, such as
     those of a block that goes on in the next line, stand alone.
     """
-    texts: list[str] = []
+    text = ""
     tags: list[Tag] = []
-    length = 0
-    for piece in _pieces(line, kind, placeholders):
-        if isinstance(piece, str):
-            texts.append(piece)
-            length += len(piece)
-        else:
-            tags.append(piece._replace(offset=length))
-    return Markup("".join(texts), _elements(tags, strict=kind == XML))
-
-
-def _pieces(line: str, kind: str, placeholders: bool) -> Iterator[str | Tag]:
-    """Texts and tags in turn."""
     place = 0
-    while place < len(line):
-        at = line.find("<", place) if kind != TEXT else -1
-        if at != place:
-            text = line[place : at if at >= 0 else None]
-            before, after = line[:place], line[place + len(text) :]
-            is_edge = (bool(ONLY_TAGS.fullmatch(before)), bool(ONLY_TAGS.fullmatch(after)))
-            yield from _divided(_unescaped(text, place, kind), placeholders, *is_edge)
-            place += len(text)
-        elif match := TAG[kind].match(line, place):
-            tag = _tag(match, line, kind)
-            yield tag
-            place += len(tag.raw)
-        elif match := CDATA.match(line, place):
-            yield from _divided(match[1], placeholders)
-            place = match.end()
-        elif kind == HTML:
-            yield "<"
-            place += 1
-        else:
-            raise InputError(f"column {place + 1}: no tag: {line[place : place + 20]!r}; {HINT}")
+    for match in MARKUP[kind, placeholders].finditer(line):
+        text += _text(line, place, match.start(), kind)
+        tags.append(_tag(match, kind, len(text)))
+        place = match.end()
+    text += _text(line, place, len(line), kind)
+    return text, _elements(tags, strict=kind == XML)
 
 
-HINT = "expected well-formed XML (--html is lenient, --text has no tags)"
+def _text(line: str, begin: int, end: int, kind: str) -> str:
+    wrong = NO_TEXT.search(line, begin, end)
+    if wrong and kind == XML:
+        place = wrong.start()
+        raise InputError(f"column {place + 1}: bad {line[place : place + 12]!r}; {HINT}")
+    return html.unescape(line[begin:end])
 
 
-def _tag(match: re.Match[str], line: str, kind: str) -> Tag:
-    slash, name, attributes, empty = match.groups()
+def _tag(match: re.Match[str], kind: str, offset: int) -> Tag:
     raw = match[0]
-    if name is None:
-        return Tag(raw, "empty", "", 0)
-    name = name.lower() if kind == HTML else name
-    if kind == XML:
-        _unescaped(raw, match.start(), kind)
-    if slash:
-        return Tag(raw, "end", name, 0)
-    if not empty and name in CODE[kind]:
-        close = re.compile(rf"</{re.escape(name)}\s*>", re.IGNORECASE if kind == HTML else 0)
-        end = close.search(line, match.end())
-        if end is None and kind == XML:
-            raise InputError(f"column {match.start() + 1}: {raw} is not closed; {HINT}")
-        raw = line[match.start() : end.end()] if end else raw
-        empty = "/"
-    if name in HALVES and empty:
-        found = [pattern.search(attributes) for pattern in HALF_ID]
-        number = next((match[1] for match in found if match), "")
-        return Tag(raw, HALVES[name], f"half {number}", 0)
-    is_empty = empty or (kind == HTML and name in VOID)
-    return Tag(raw, "empty" if is_empty else "start", name, 0)
-
-
-def _unescaped(text: str, place: int, kind: str) -> str:
-    if kind == TEXT:
-        return text
-    if kind == XML:
-        for match in re.finditer("&", text):
-            if not ENTITY.match(text, match.start()):
-                found = text[match.start() : match.start() + 12]
-                raise InputError(
-                    f"column {place + match.start() + 1}: bad entity {found!r}; {HINT}"
-                )
-    return html.unescape(text)
-
-
-def _divided(
-    text: str, placeholders: bool, is_first: bool = False, is_last: bool = False
-) -> Iterator[str | Tag]:
-    """Texts and placeholders in turn.
-
-    A placeholder that stands as a word has one of the blanks around it, so that the text without it
-    has single blanks.
-    """
-    end = 0
-    for match in PLACEHOLDER.finditer(text) if placeholders else ():
-        begin, after = match.span()
-        opens = text[begin - 1] == " " if begin else is_first
-        if opens and text[after : after + 1] == " ":
-            after += 1
-        elif is_last and begin > end and text[begin - 1] == " " and after == len(text):
-            begin -= 1
-        yield text[end:begin]
-        yield Tag(text[begin:after], "empty", "", 0)
-        end = after
-    yield text[end:]
+    name = match["code"] or match["name"] or ""
+    is_empty = not match["name"] or bool(match["empty"])
+    if kind == HTML:
+        name = name.lower()
+        is_empty = is_empty or name in VOID
+    if name in HALVES and is_empty:
+        found = HALF_ID.match(raw)
+        number = found[found.lastindex or 0] if found else ""
+        return Tag(raw, HALVES[name], f"half {number}", True, offset)
+    role = "end" if match["slash"] else "empty" if is_empty else "start"
+    return Tag(raw, role, name, False, offset)
 
 
 def _elements(tags: list[Tag], *, strict: bool) -> list[Element]:
-    """Pairs starts and ends; what has no partner stands alone, or is refused if strict."""
+    """Elements of tags; what has no partner stands alone, or is refused if strict."""
     partner = _partners(tags, strict)
+    ends = set(partner.values())
     elements: list[Element] = []
-    path: list[int] = []
+    path: tuple[int, ...] = ()
     for place, tag in enumerate(tags):
-        for around in path:
-            elements[around].tags.append(tag.raw)
-        if place in partner.values():
-            path.pop()
+        if place in ends:
+            path = path[:-1]
             continue
-        number = len(elements)
-        element = Element(tag.raw, "", tag.offset, tag.offset, tuple(path), [tag.raw], tag.kind)
-        elements.append(element)
-        if place in partner:
-            end = tags[partner[place]]
-            element.close, element.end, element.alone = end.raw, end.offset, ""
-            element.once = tag.name.startswith("half ")
-            path.append(number)
+        last = partner.get(place, place)
+        close = tags[last].raw if last > place else ""
+        whole = "".join(inner.raw for inner in tags[place : last + 1])
+        end = tags[last].offset
+        once = tag.is_half
+        elements.append(Element(tag.raw, close, whole, tag.kind, tag.offset, end, path, once))
+        if close:
+            path = (*path, len(elements) - 1)
     return elements
 
 
@@ -206,24 +145,20 @@ def _partners(tags: list[Tag], strict: bool) -> dict[int, int]:
     partner: dict[int, int] = {}
     opened: list[int] = []
     for place, tag in enumerate(tags):
-        is_half = tag.name.startswith("half ")
         if tag.kind == "start":
             opened.append(place)
-        elif tag.kind == "end":
-            same = [start for start in opened if tags[start].name == tag.name]
-            inner = [tags[start] for start in opened[opened.index(same[-1]) + 1 :]] if same else []
-            open_tags = [each for each in inner if not each.name.startswith("half ")]
-            if is_half and (not same or open_tags):
-                continue  # XLIFF lets them cross other elements
-            if strict and (not same or open_tags):
-                last = (
-                    f"{open_tags[-1].raw} is open" if open_tags else "nothing of this name is open"
-                )
-                raise InputError(f"{tag.raw}: {last}; {HINT}")
-            if same:
-                partner[same[-1]] = place
-                del opened[opened.index(same[-1]) :]
+        if tag.kind != "end":
+            continue
+        same = [depth for depth, start in enumerate(opened) if tags[start].name == tag.name]
+        inner = opened[same[-1] + 1 :] if same else []
+        is_crossed = any(not tags[start].is_half for start in inner)
+        if same and not (is_crossed and (strict or tag.is_half)):
+            partner[opened[same[-1]]] = place
+            del opened[same[-1] :]
+        elif strict and not tag.is_half:  # XLIFF lets halves cross other elements
+            found = " ".join(tags[start].raw for start in opened) or "nothing"
+            raise InputError(f"{tag.raw} closes another element; open: {found}; {HINT}")
     for start in opened:
-        if strict and not tags[start].name.startswith("half "):
+        if strict and not tags[start].is_half:
             raise InputError(f"{tags[start].raw} is not closed; {HINT}")
     return partner

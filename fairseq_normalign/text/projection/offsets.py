@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
@@ -93,13 +94,21 @@ def checked_links(links: Iterable[Link], sources: int, targets: int) -> list[Lin
     return ordered
 
 
-def runs_of(places: Iterable[int], *, gap: int = 1) -> Iterator[list[int]]:
-    """Ascending numbers, divided where the next one is more than ``gap`` away."""
-    run: list[int] = []
+def runs_of(places: Iterable[int]) -> list[list[int]]:
+    """Ascending numbers, divided where one is left out."""
+    runs: list[list[int]] = []
     for place in places:
-        if run and place - run[-1] > gap:
-            yield run
-            run = []
-        run.append(place)
-    if run:
-        yield run
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Adds the place to what is refused there."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None

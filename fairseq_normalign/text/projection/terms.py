@@ -9,13 +9,14 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.text.links import Link
 from fairseq_normalign.text.projection.offsets import (
-    Span,
     Tokenizer,
     blank_words,
     checked_links,
     runs_of,
     texts_of,
 )
+
+STATUSES = ("ok", "elsewhere", "missing")
 
 
 class TermUse(NamedTuple):
@@ -31,15 +32,15 @@ def read_glossary(path: str) -> dict[str, list[str]]:
     """Terms and their translations, from lines ``source<TAB>target``; further columns are left."""
     glossary: dict[str, list[str]] = {}
     for number, line in enumerate(read_lines(path), 1):
-        columns = [column.strip() for column in line.split("\t")]
-        if not any(columns):
-            continue
-        if len(columns) < 2 or not (columns[0] and columns[1]):
+        term, _, rest = line.partition("\t")
+        translation = rest.split("\t")[0].strip()
+        if term.strip() and translation:
+            glossary.setdefault(term.strip(), []).append(translation)
+        elif line.strip():
             raise InputError(
                 f"{name_of(path)}:{number}: one column: {line.strip()[:40]!r}; expected a term, a "
                 "tab and its translation"
             )
-        glossary.setdefault(columns[0], []).append(columns[1])
     return glossary
 
 
@@ -63,47 +64,33 @@ def check_terms(
     Args:
         glossary: translations by term.
     """
-    source_words, target_words = tokenizer(source), tokenizer(target)
-    ordered = checked_links(links, len(source_words), len(target_words))
-    uses: list[tuple[int, TermUse]] = []
+    words, target_words = tokenizer(source), tokenizer(target)
+    ordered = checked_links(links, len(words), len(target_words))
+    uses: dict[int, TermUse] = {}
     taken: set[int] = set()
     for term in sorted(glossary, key=len, reverse=True):
-        for begin, end in _occurrences(term, source, source_words, tokenizer):
-            if taken.isdisjoint(range(begin, end)):
-                taken.update(range(begin, end))
-                linked = sorted({link[1] for link in ordered if begin <= link[0] < end})
-                found = [
-                    occurrence
-                    for own in glossary[term]
-                    for occurrence in _occurrences(own, target, target_words, tokenizer)
-                ]
-                parts = [
-                    target[target_words[run[0]][0] : target_words[run[-1]][1]]
-                    for run in runs_of(linked)
-                ]
-                use = TermUse(
-                    term, " … ".join(parts), " | ".join(glossary[term]), _status(found, linked)
-                )
-                uses.append((begin, use))
-    return [use for _, use in sorted(uses)]
+        for place in _places(term, texts_of(source, words), tokenizer):
+            if not taken.isdisjoint(place):
+                continue
+            taken.update(place)
+            linked = sorted({other for own, other in ordered if own in place})
+            translation = " … ".join(
+                target[target_words[run[0]][0] : target_words[run[-1]][1]]
+                for run in runs_of(linked)
+            )
+            status = "missing"
+            for expected in glossary[term]:
+                for found in _places(expected, texts_of(target, target_words), tokenizer):
+                    if status != "ok":
+                        status = "elsewhere" if set(linked).isdisjoint(found) else "ok"
+            uses[place[0]] = TermUse(term, translation, " | ".join(glossary[term]), status)
+    return [uses[begin] for begin in sorted(uses)]
 
 
-def _status(found: Iterable[Span], linked: Sequence[int]) -> str:
-    places = [set(range(begin, end)) for begin, end in found]
-    if any(not place.isdisjoint(linked) for place in places):
-        return "ok"
-    return "elsewhere" if places else "missing"
-
-
-def _occurrences(
-    term: str, text: str, words: Sequence[Span], tokenizer: Tokenizer
-) -> Iterable[Span]:
-    """Where the words of a term are among the words of a text."""
+def _places(term: str, words: Sequence[str], tokenizer: Tokenizer) -> list[range]:
+    """Where a term is among words."""
     wanted = [word.casefold() for word in texts_of(term, tokenizer(term))]
-    own = [word.casefold() for word in texts_of(text, words)]
-    count = len(wanted)
-    return [
-        (place, place + count)
-        for place in range(len(own) - count + 1)
-        if count and own[place : place + count] == wanted
-    ]
+    own = [word.casefold() for word in words]
+    starts = range(len(own) - len(wanted) + 1) if wanted else ()
+    places = [range(start, start + len(wanted)) for start in starts]
+    return [place for place in places if own[place.start : place.stop] == wanted]
