@@ -136,7 +136,8 @@ def _join(paths: list[Path], elements: Sequence[Element], unique: bool, report: 
             for place in between:
                 paths[place] = (*element.path, number)
             continue
-        left = set(places) - set(max(runs, key=len))
+        kept = max(runs, key=len)
+        left = set(places) - set(kept)
         report(f"{element.open} leaves {len(left)} words to be one span")
         for place in left:
             paths[place] = element.path
