@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
     from fairseq_normalign.results.export import open_export
     from fairseq_normalign.text.links import GoldFile
+    from fairseq_normalign.text.projection.labels import project_labels
+    from fairseq_normalign.text.projection.tags import project_tags
+    from fairseq_normalign.text.projection.terms import check_terms
 
 __all__ = [
     "HEAD_SCORES",
@@ -52,12 +55,15 @@ __all__ = [
     "Prunable",
     "ShiftAttAligner",
     "__version__",
+    "check_terms",
     "compare",
     "contributions",
     "error_table",
     "load",
     "open_export",
     "profile",
+    "project_labels",
+    "project_tags",
     "record",
     "record_blocks",
     "relevances",
@@ -82,12 +88,15 @@ PLACES = {
     "ProfileOptions": "heads.head_scores",
     "Prunable": "heads.pruning",
     "ShiftAttAligner": "alignment.shift_att",
+    "check_terms": "text.projection.terms",
     "compare": "heads.evaluation",
     "contributions": "attention.lrp_rules",
     "error_table": "alignment.method_errors",
     "load": "alignment.loading",
     "open_export": "results.export",
     "profile": "heads.profiling",
+    "project_labels": "text.projection.labels",
+    "project_tags": "text.projection.tags",
     "record": "attention.recorder",
     "record_blocks": "attention.recorder",
     "relevances": "attention.pair_relevance",

@@ -36,6 +36,7 @@ LINES = {  # that each command takes; CORPUS if it is not named, and takes a mod
     "probe": "data --path model.pt --cpu --conllu trees.conllu",
     "train-aligner": f"{CORPUS} --links links.pharaoh -o out.safetensors --epochs 1",
     "aer": "gold.talp -i links.pharaoh",
+    "project": "text.a text.b --links links.pharaoh --html",
     "symmetrize": "links.pharaoh links.pharaoh",
     "gates": "relevance.jsonl",
     "roles": "heads.json heads.json",

@@ -26,6 +26,9 @@ TASKS = {
         "gain": "compare alignments without gold: how well linked words predict each other",
         "plot": "draw the alignment of one sentence pair",
     },
+    "Use alignments": {
+        "project": "carry tags, labels and terms over to a translation",
+    },
     "Analyse a model": {
         "report": "write an HTML report: alignments to browse, error rates, heads, mixing",
         "heads": "what each attention head is worth, and what it does",

@@ -1,0 +1,265 @@
+"""``normalign project SOURCE TARGET``: tags, labels and terms of a source, on its translation."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.cli import checks
+from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.shell import note
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import name_of, read_lines, refuse_overwriting, whole_file
+from fairseq_normalign.text.links import InMemory, Link, LinkFile, read_together
+from fairseq_normalign.text.projection.labels import (
+    OUTCOMES,
+    project_spans,
+    read_conll,
+    read_spans,
+    written,
+)
+from fairseq_normalign.text.projection.markup import HTML, XML, parse_markup
+from fairseq_normalign.text.projection.offsets import (
+    TOKENIZERS,
+    Tokenizer,
+    checked_links,
+    located,
+    texts_of,
+)
+from fairseq_normalign.text.projection.tags import project_tags
+from fairseq_normalign.text.projection.terms import STATUSES, check_terms, read_glossary
+
+TERM_COLUMNS = "line\tterm\ttranslation\tglossary\tstatus"
+DESCRIPTION = """Carry what stands on a source over to its translation, by word links: inline tags
+and placeholders (default), labelled spans (--labels), or a check of terms (--terms). One line of
+SOURCE and one of TARGET for each pair; the text of the translation stays as it is. What could not
+be placed is reported by line on stderr."""
+EXAMPLE = """normalign project page.de page.en --links page.links --html -o page.html
+         normalign project a.conll a.en --labels --model deen/ -r ende/ > en.conll"""
+
+
+class Item(NamedTuple):
+    """A sentence of the source."""
+
+    number: int  # of its line, or of its first one
+    words: list[str]
+    content: Any  # the line, or the sentence with its labels
+
+
+class Worked(NamedTuple):
+    """What became of one sentence."""
+
+    lines: list[str]
+    reports: list[str]
+    outcomes: list[tuple[str, str]]  # a label, and what became of it
+
+
+Mode = tuple[list[Item], Callable[[Item, str, Iterable[Link]], Worked]]
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", help="lines with tags; with --labels, CoNLL or JSON lines"
+    )
+    parser.add_argument(
+        "target", metavar="TARGET", nargs="?", help="plain translations, a line each"
+    )
+    group = parser.add_argument_group("what is carried over")
+    group.add_argument("--html", action="store_true", help="HTML, read leniently, instead of XML")
+    group.add_argument("--no-placeholders", action="store_true", help="{0} and %%s are text")
+    group.add_argument(
+        "--unique", action="store_true", help="never close and reopen an element: ids stay unique"
+    )
+    group.add_argument(
+        "--plain",
+        action="store_true",
+        help="write the words of SOURCE alone, to translate",
+    )
+    group.add_argument(
+        "--labels",
+        action="store_true",
+        help="SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON lines with "
+        '"text" and "spans": [[start, end, label]]',
+    )
+    group.add_argument(
+        "--terms", metavar="FILE", help="check a glossary: lines of a term, a tab, its translation"
+    )
+    add_link_options(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="write here instead of stdout")
+
+
+def add_link_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("links", "from a file, or made by a model")
+    group.add_argument("--links", metavar="FILE", help="links of the words without markup")
+    group.add_argument(
+        "--index", type=int, choices=(0, 1), help="first word in FILE (default: 0, or as written)"
+    )
+    group.add_argument("--model", metavar="MODEL", help="a translation model, as align takes it")
+    group.add_argument("-r", "--reverse-path", metavar="MODEL", help="that of the other direction")
+    group.add_argument("--learned", metavar="FILE", help="a file that align --learned wrote")
+    group.add_argument("--lowercase", action="store_true", help="the model reads lowercased text")
+    group.add_argument("--cpu", action="store_true", help="use no GPU")
+    group.add_argument(
+        "--tokenizer",
+        choices=tuple(TOKENIZERS),
+        default="none",
+        help="words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
+    )
+
+
+def check(args: Namespace) -> None:
+    """Refuses what does not go together, before anything is read."""
+    checks.requires(args, "model", "reverse_path", "learned", "cpu")
+    checks.requires(args, "links", "index")
+    for other in ("labels", "terms"):
+        checks.excludes(args, other, "html", "unique", "no_placeholders")
+    checks.excludes(args, "labels", "terms")
+    checks.excludes(args, "plain", "links", "model")
+    if not args.plain:
+        if args.target is None:
+            raise InputError("no TARGET; expected the file of translations")
+        if (args.links is None) == (args.model is None):
+            raise InputError("needs one of --links FILE and --model MODEL")
+    inputs = (args.source, args.target, args.links, args.terms, args.learned)
+    if inputs.count("-") > 1:
+        raise InputError("stdin ('-') can be read only once")
+    if args.output is not None:
+        refuse_overwriting(args.output, *inputs)
+    args.path = args.model  # for the command's entry: whether fairseq is needed
+
+
+parse_args = command("project", DESCRIPTION, EXAMPLE, add_options, check)
+
+
+def main(args: Namespace) -> None:
+    """Works out all lines before one is written, and before anything is reported."""
+    tokenizer = TOKENIZERS[args.tokenizer]
+    name = name_of(args.source)
+    mode = of_labels if args.labels else of_tags if args.terms is None else of_terms
+    items, work = mode(args, texts(args.source), tokenizer)
+    lines = [TERM_COLUMNS] if args.terms is not None else []
+    reports: list[str] = []
+    outcomes: dict[str, Counter[str]] = {}
+    if args.plain:
+        lines = [" ".join(item.words) for item in items]
+    else:
+        for item, target, links in with_links(args, items, tokenizer):
+            with located(f"{name}:{item.number}"):
+                worked = work(item, target, links)
+            lines += worked.lines
+            reports += [f"{name}:{item.number}: {text}" for text in worked.reports]
+            for kind, outcome in worked.outcomes:
+                outcomes.setdefault(kind, Counter())[outcome] += 1
+    for report in [*reports, *table(outcomes, OUTCOMES if args.labels else STATUSES)]:
+        note(report)
+    if args.output is None:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    with whole_file(args.output) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def table(outcomes: dict[str, Counter[str]], columns: Sequence[str]) -> list[str]:
+    """How often each outcome is, by label; nothing if there is none."""
+    from tabulate import tabulate
+
+    rows = [
+        [kind, counts.total(), *(counts[column] for column in columns)]
+        for kind, counts in sorted(outcomes.items())
+    ]
+    return tabulate(rows, headers=["", "all", *columns]).splitlines() if rows else []
+
+
+def texts(path: str) -> list[str]:
+    return [line.removesuffix("\n") for line in read_lines(path)]
+
+
+def with_links(args: Namespace, items: Sequence[Item], tokenizer: Tokenizer) -> Iterator[tuple]:
+    """Each item of the source with its translation and their links."""
+    targets = texts(args.target)
+    both = (InMemory(name_of(args.source), items), InMemory(name_of(args.target), targets))
+    joined = list(read_together(*both))  # refuses unequal texts, whatever the links are
+    if args.links is not None:
+        index = args.index
+        if index is None:
+            index = int(made_with(args.links).get("index") == 1)
+        return read_together(*both, LinkFile(args.links, index=index))
+    from fairseq_normalign.alignment.loading import load
+
+    pairs = []
+    for item, target in joined:
+        pair = (" ".join(item.words), " ".join(texts_of(target, tokenizer(target))))
+        pairs.append((pair[0].lower(), pair[1].lower()) if args.lowercase else pair)
+    aligner = load(args.model, args.reverse_path, learned=args.learned, cpu=args.cpu)
+    found = iter(aligner.align_many([pair for pair in pairs if all(pair)]))
+    links = [next(found) if all(pair) else [] for pair in pairs]
+    return read_together(*both, InMemory(args.model, links))
+
+
+def of_tags(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode:
+    markup, placeholders = HTML if args.html else XML, not args.no_placeholders
+    items = []
+    for number, line in enumerate(lines, 1):
+        with located(f"{name_of(args.source)}:{number}"):
+            text, _ = parse_markup(line, kind=markup, placeholders=placeholders)
+            items.append(Item(number, texts_of(text, tokenizer(text)), line))
+
+    def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
+        reports: list[str] = []
+        line = project_tags(
+            item.content,
+            target,
+            links,
+            unique=args.unique,
+            markup=markup,
+            placeholders=placeholders,
+            tokenizer=tokenizer,
+            report=reports.append,
+        )
+        return Worked([line], reports, [])
+
+    return items, work
+
+
+def of_labels(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode:
+    name = name_of(args.source)
+    items = []
+    if lines and lines[0].startswith("{"):
+        for number, line in enumerate(lines, 1):
+            with located(f"{name}:{number}"):
+                sentence = read_spans(line, tokenizer)
+            items.append(Item(number, sentence.words, sentence))
+    else:
+        for number, sentence in read_conll(lines, name):
+            items.append(Item(number, sentence.words, sentence))
+
+    def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
+        words, spans = tokenizer(target), item.content.spans
+        ordered = checked_links(links, len(item.words), len(words))
+        projected, outcomes = project_spans(spans, ordered)
+        reports, counted = [], []
+        for (begin, end, label), outcome in zip(spans, outcomes, strict=True):
+            counted.append((label, outcome))
+            if outcome != "projected":
+                reports.append(f"{outcome}: {label} {' '.join(item.words[begin:end])!r}")
+        return Worked([written(item.content, target, words, projected)], reports, counted)
+
+    return items, work
+
+
+def of_terms(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode:
+    glossary = read_glossary(args.terms)
+    items = [
+        Item(number, texts_of(line, tokenizer(line)), line) for number, line in enumerate(lines, 1)
+    ]
+
+    def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
+        uses = check_terms(item.content, target, links, glossary, tokenizer=tokenizer)
+        rows = ["\t".join([str(item.number), *use]) for use in uses]
+        return Worked(rows, [], [("terms", use.status) for use in uses])
+
+    return items, work

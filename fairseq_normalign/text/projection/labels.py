@@ -1,0 +1,172 @@
+"""Labelled spans of a source, carried over to its translation by word links."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.strict_json import parse_json
+from fairseq_normalign.text.links import Link
+from fairseq_normalign.text.projection.offsets import (
+    Span,
+    Tokenizer,
+    checked_links,
+    located,
+    runs_of,
+    texts_of,
+)
+
+LABEL = re.compile(r"O|([BIESLU])-(.+)")
+OUTCOMES = ("projected", "split", "lost")
+JSON_LINE = '{"text": …, "spans": [[start, end, label], …]}'
+
+
+class Labelled(NamedTuple):
+    """A span of words, the last one excluded."""
+
+    begin: int
+    end: int
+    label: str
+
+
+class Sentence(NamedTuple):
+    """A sentence with labels."""
+
+    words: list[str]
+    spans: list[Labelled]
+    layout: Any  # what is between CoNLL columns; or the object of a JSON line
+
+
+def project_labels(labels: Sequence[str], words: Sequence[str], links: Iterable[Link]) -> list[str]:
+    """IOB2 labels of the words of a translation.
+
+    Examples:
+        >>> project_labels(["B-LOC", "O"], ["i", "like", "Bonn"], [(0, 2), (1, 1)])
+        ['O', 'O', 'B-LOC']
+
+    Args:
+        labels: those of the source words, as BIO, IOB2 or BIOES.
+        words: those of the translation.
+        links: pairs of words (source, target).
+    """
+    ordered = checked_links(links, len(labels), len(words))
+    spans, _ = project_spans(read_labels(labels), ordered)
+    return written_labels(spans, len(words))
+
+
+def read_labels(labels: Sequence[str]) -> list[Labelled]:
+    """The spans of BIO, IOB2 or BIOES labels."""
+    spans: list[Labelled] = []
+    for place, text in enumerate(labels):
+        match = LABEL.fullmatch(text)
+        if match is None:
+            raise InputError(f"bad label {text[:40]!r}; expected O, B-NAME or I-NAME")
+        mark, name = match.groups()
+        if mark is None:
+            continue
+        last = spans[-1] if spans else None
+        if mark in "IEL" and last is not None and last.end == place and last.label == name:
+            spans[-1] = last._replace(end=place + 1)
+        else:
+            spans.append(Labelled(place, place + 1, name))
+    return spans
+
+
+def written_labels(spans: Iterable[Labelled], count: int) -> list[str]:
+    labels = ["O"] * count
+    for begin, end, name in spans:
+        labels[begin:end] = [f"B-{name}"] + [f"I-{name}"] * (end - begin - 1)
+    return labels
+
+
+def project_spans(
+    spans: Sequence[Labelled], links: Sequence[Link]
+) -> tuple[list[Labelled], list[str]]:
+    """Spans of the translation, and what became of each span of the source.
+
+    A span maps to the smallest one that covers its linked words. Where words of another span are
+    between, the longest part remains; gaps of one word without links are closed before.
+    """
+    owner = _owners(spans, links)
+    linked = {target for _, target in links}
+    found: list[Labelled] = []
+    outcomes: list[str] = []
+    for number, span in enumerate(spans):
+        places = sorted(place for place, own in owner.items() if own == number)
+        if not places:
+            outcomes.append("lost")
+            continue
+        hull = range(places[0], places[-1] + 1)
+        is_split = any(owner.get(place, number) != number for place in hull)
+        outcomes.append("split" if is_split else "projected")
+        run: Sequence[int] = hull
+        if is_split:
+            gaps = set(hull) - linked
+            closed = {gap for gap in gaps if {gap - 1, gap + 1}.issubset(places)}
+            run = max(runs_of(sorted(closed.union(places))), key=len)
+        found.append(Labelled(run[0], run[-1] + 1, span.label))
+    return sorted(found), outcomes
+
+
+def _owners(spans: Sequence[Labelled], links: Sequence[Link]) -> dict[int, int]:
+    """By word of the translation: the span with most links to it, the first one if equal."""
+    counts: dict[int, Counter[int]] = {}
+    for source, target in links:
+        for number, (begin, end, _) in enumerate(spans):
+            if begin <= source < end:
+                counts.setdefault(target, Counter())[number] += 1
+    return {target: own.most_common(1)[0][0] for target, own in counts.items()}
+
+
+def read_conll(lines: Iterable[str], name: str) -> Iterator[tuple[int, Sentence]]:
+    """Sentences of columns, the word first and its label last, each with its first line."""
+    rows: list[list[str]] = []
+    separator = " "
+    for number, line in enumerate([*lines, ""], 1):
+        if line.strip():
+            separator = "\t" if "\t" in line else " "
+            rows.append(line.split("\t") if "\t" in line else line.split())
+        elif rows:
+            first = number - len(rows)
+            with located(f"{name}:{first}"):
+                spans = read_labels([row[-1] for row in rows])
+            yield first, Sentence([row[0] for row in rows], spans, separator)
+            rows = []
+
+
+def read_spans(line: str, tokenizer: Tokenizer) -> Sentence:
+    """The sentence of a JSON line with "text" and "spans", which count characters."""
+    try:
+        item = parse_json(line)
+        text, given = item["text"], sorted(item["spans"])
+        is_right = all(0 <= begin < end <= len(text) for begin, end, _ in given)
+    except (ValueError, TypeError, KeyError):
+        is_right = False
+    if not (is_right and isinstance(text, str)):
+        raise InputError(f"bad line {line[:40]!r}; expected {JSON_LINE}, spans inside the text")
+    words = tokenizer(text)
+    spans: list[Labelled] = []
+    for begin, end, label in given:
+        inside = [place for place, word in enumerate(words) if word[0] < end and begin < word[1]]
+        if spans and inside and inside[0] < spans[-1].end:
+            raise InputError(
+                f"span {[begin, end, label]} overlaps another, or is in the same word; project one "
+                "layer of labels at a time"
+            )
+        if inside:
+            spans.append(Labelled(inside[0], inside[-1] + 1, str(label)))
+    return Sentence(texts_of(text, words), spans, item)
+
+
+def written(sentence: Sentence, target: str, words: Sequence[Span], spans: list[Labelled]) -> str:
+    """A translation with labels, in the format of the source."""
+    if isinstance(sentence.layout, dict):
+        found = [[words[begin][0], words[end - 1][1], label] for begin, end, label in spans]
+        item = {**sentence.layout, "text": target, "spans": found}
+        return json.dumps(item, ensure_ascii=False)
+    pairs = zip(texts_of(target, words), written_labels(spans, len(words)), strict=True)
+    return "".join(f"{word}{sentence.layout}{label}\n" for word, label in pairs)

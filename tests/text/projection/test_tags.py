@@ -1,0 +1,196 @@
+"""Tags carried over: tables, and what holds for all markup, text and links."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as etree
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.projection.markup import MARKUP, XML, parse_markup
+from fairseq_normalign.text.projection.offsets import blank_words, moses_words, plain_words
+from fairseq_normalign.text.projection.tags import project_tags
+
+
+def links(text: str) -> list[tuple[int, int]]:
+    return [tuple(map(int, link.split("-"))) for link in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "pairs", "expected"),
+    [
+        ("das <b>rote</b> haus", "the red house", "0-0 1-1 2-2", "the <b>red</b> house"),
+        ("<p>a <i>b</i></p>", "x y z", "0-1 1-0", "<p><i>x</i> y z</p>"),
+        ("<b>a b</b> c", "x y z", "0-0 1-2 2-1", "<b>x</b> y <b>z</b>"),
+        ("<b>a b</b> c", "x y z", "0-0 1-2", "<b>x y z</b>"),  # y has no link
+        ("a <br/>b", "y x", "0-1 1-0", "<br/>y x"),
+        ("a b<br/>", "y x", "0-1 1-0", "y x<br/>"),
+        ('a <ph id="1">&lt;br&gt;</ph>b', "x y", "0-0 1-1", 'x <ph id="1">&lt;br&gt;</ph>y'),
+        ("noch {0} %s da", "still there", "0-0 1-1", "still {0} %s there"),
+        ("<a name='x'></a>a", "x", "0-0", "<a name='x'></a>x"),
+        ("a <b>b</b>", "x", "0-0", "x<b></b>"),  # b is lost: the element is empty
+        ("a &amp; <b>b</b>", "x & y < z", "0-0 1-1 2-2", "x &amp; <b>y</b> &lt; z"),
+        ('<bx id="1"/>a<ex id="1"/> b', "y x", "0-1 1-0", 'y <bx id="1"/>x<ex id="1"/>'),
+        ("<b> a </b>b", "x y", "0-0 1-1", "<b>x</b> y"),  # tags are beside words
+        ("<b>שלום</b> עולם", "hello world", "0-0 1-1", "<b>hello</b> world"),
+        ("", "", "", ""),
+    ],
+)
+def test_tags(source, target, pairs, expected):
+    assert project_tags(source, target, links(pairs)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs", "expected", "message"),
+    [
+        ('<g id="1">a b</g> c', "0-0 1-2 2-1", '<g id="1">x y z</g>', "takes 1 more words"),
+        (
+            '<g id="1">a b</g> <g id="2">c</g>',
+            "0-0 1-2 2-1",
+            '<g id="1">x</g> <g id="2">y</g> z',
+            "leaves 1 words",
+        ),
+    ],
+)
+def test_unique(source, pairs, expected, message):
+    notes: list[str] = []
+    assert project_tags(source, "x y z", links(pairs), unique=True, report=notes.append) == expected
+    assert message in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<p>a & <b>b", "<p>x &amp; <b>y"),
+        ("a <b>b</i>", "x <b>y</i>"),
+        ("a<BR>&nbsp;&amp; b", "x<BR> &amp; y"),
+        ("<li>a 1 < b</li>", "<li>x &amp; y</li>"),
+    ],
+)
+def test_html_is_lenient(source, expected):
+    words = blank_words(parse_markup(source, kind="html")[0])
+    pairs = [(0, 0), (len(words) - 1, 2)]
+    got = project_tags(source, "x & y", pairs, markup="html")
+
+    def found(line):
+        return [match[0] for match in MARKUP["html", False].finditer(line)]
+
+    assert Counter(found(got)) == Counter(found(expected))
+    assert parse_markup(got, kind="html")[0] == "x & y"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "pairs", "message"),
+    [
+        ("a <b>b", "x", "", "<b> is not closed"),
+        ("a </b>b", "x", "", "</b> closes another element; open: nothing"),
+        ("<b><i>a</b></i>", "x", "", "</b> closes another element; open: <b> <i>"),
+        ("a < b", "x", "", "column 3: bad '< b'"),
+        ("a & b", "x", "", "column 3: bad '& b'"),
+        ("a &nbsp; b", "x", "", "bad '&nbsp; b'"),
+        ("<ph>a", "x", "", "<ph> is not closed"),
+        ("<b>a</b>", "<b>x</b>", "", "the translation already has '<b>'"),
+        ("a {0}", "x {1}", "", "the translation already has '{1}'"),
+        ("a", "x", "0-1", "link 0-1 .* the source has 1 words and the translation 1"),
+    ],
+)
+def test_bad_input(source, target, pairs, message):
+    with pytest.raises(InputError, match=message.replace("{", r"\{")):
+        project_tags(source, target, links(pairs))
+
+
+def test_tags_inside_words_are_reported():
+    notes: list[str] = []
+    assert project_tags("Haus<b>es</b>", "x", [(0, 0)], report=notes.append) == "<b>x</b>"
+    assert notes == ["<b> in the word 'Hauses' takes it whole"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Das Haus, z.B.", ["Das", "Haus", ",", "z", ".", "B", "."]),
+        ("我爱Bonn。", ["我", "爱", "Bonn", "。"]),
+        ("हिन्दी می‌خواهم", ["हिन्दी", "می‌خواهم"]),
+        ("a\u00a0b", ["a", "b"]),
+    ],
+)
+def test_plain_words(text, words):
+    assert [text[begin:end] for begin, end in plain_words(text)] == words
+
+
+def test_moses_words_keep_offsets():
+    pytest.importorskip("sacremoses")
+    text = "Das  ist's, 3 & <4>."
+    assert "".join(text[begin:end] for begin, end in moses_words(text)) == text.replace(" ", "")
+
+
+WORDS = st.sampled_from(["a", "b", "&amp;", "&lt;b&gt;", "&lt;", "ä", "我", "שלום", "x.y"])
+
+
+@st.composite
+def inline(draw, depth=0):
+    """Words, empty elements and elements with words in them, between single blanks."""
+    parts = []
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.integers(0, 5))
+        if kind == 0 and depth < 3:
+            name = draw(st.sampled_from(["b", "i", "g"]))
+            number = draw(st.integers(0, 99))
+            parts.append(f'<{name} id="{number}">{draw(inline(depth + 1))}</{name}>')
+        elif kind == 1:
+            parts.append(f"{draw(st.sampled_from(['<br/>', '{0}']))}{draw(WORDS)}")
+        else:
+            parts.append(draw(WORDS))
+    return " ".join(parts)
+
+
+@st.composite
+def cases(draw):
+    source = draw(inline())
+    count = len(blank_words(parse_markup(source)[0]))
+    text = st.sampled_from(["x", "&", "a<b", "]]>", "&amp;", " ", "  ", "ß", "我"])
+    target = "".join(draw(st.lists(text, max_size=12)))
+    targets = len(blank_words(target))
+    some = st.tuples(st.integers(0, count - 1), st.integers(0, max(targets - 1, 0)))
+    return source, target, draw(st.lists(some, max_size=12)) if targets else []
+
+
+def tags(line: str) -> Counter[str]:
+    return Counter(match[0] for match in MARKUP[XML, False].finditer(line))
+
+
+@settings(max_examples=400)
+@given(cases(), st.booleans())
+def test_text_stays_and_no_tag_is_lost(case, unique):
+    source, target, pairs = case
+    got = project_tags(source, target, pairs, unique=unique)
+    root = etree.fromstring(f"<line>{got}</line>")  # noqa: S314  (our own)
+    assert parse_markup(got, placeholders=False)[0].replace("{0}", "") == target
+    assert "".join(root.itertext()).replace("{0}", "") == target
+    assert set(tags(got)) == set(tags(source))
+    assert tags(source) <= tags(got)
+    if unique:
+        assert tags(got) == tags(source)
+    assert got.count("{0}") == source.count("{0}")
+
+
+@settings(max_examples=300)
+@given(inline())
+def test_identity_gives_the_source_back(source):
+    text = parse_markup(source)[0]
+    pairs = [(place, place) for place in range(len(blank_words(text)))]
+    assert project_tags(source, text, pairs) == source
+
+
+@settings(max_examples=300)
+@given(st.text("<>&/ab'\"={}%s!-[]?# ;", max_size=30), st.text(max_size=20))
+def test_html_takes_everything(source, target):
+    try:
+        got = project_tags(source, target, [], markup="html", placeholders=False)
+    except InputError as error:
+        assert "already has" in str(error)
+    else:
+        assert parse_markup(got, kind="html", placeholders=False)[0] == target
