@@ -37,24 +37,28 @@ SPLITTERS = {
 def find_model(args: Namespace, model: str) -> None:
     """Sets ``path``, ``data`` and pieces to those of MODEL, and of ``reverse_path`` if it is named.
 
-    Options that are set already stay. ``found`` says what was found, in words, and
+    Options that are set already stay. ``found`` says what was found, in words, by checkpoint, and
     ``reverse_pieces`` how the reverse model splits text, if it has a way of its own.
     """
     checkpoint = checkpoint_of(model)
     args.path, args.reverse_pieces = str(checkpoint), {}
     args.data = args.data or _data_of(checkpoint)
-    found = [checkpoint.name]
-    pieces: dict[str, str] = {}
-    if args.data:
-        found += [path.name for path in dictionaries(Path(args.data))]
-        pieces = _place_pieces(args, checkpoint)
-        found += [READING] if (Path(args.data) / READING).is_file() else []
-    if pieces:
-        files = [Path(value).name for name, value in pieces.items() if name != "bpe"]
-        found.append(f"{SPLITTERS[args.bpe]} {' and '.join(files)}")
-    args.found = f"{model}: {', '.join(found)}"
+    pieces = _place_pieces(args, checkpoint) if args.data else {}
+    args.found = {args.path: _in_words(model, checkpoint, args.data, pieces)}
     if getattr(args, "reverse_path", None):
         _place_reverse(args, pieces)
+
+
+def _in_words(model: str, checkpoint: Path, data: str | None, pieces: Mapping[str, str]) -> str:
+    """The files of a model: checkpoint, dictionaries, and what splits text into pieces."""
+    found = [checkpoint.name]
+    if data:
+        found += [path.name for path in dictionaries(Path(data))]
+        found += [READING] if (Path(data) / READING).is_file() else []
+    if pieces:
+        files = [Path(value).name for name, value in pieces.items() if name != "bpe"]
+        found.append(f"{SPLITTERS[pieces['bpe']]} {' and '.join(files)}")
+    return f"{model}: {', '.join(found)}"
 
 
 def bpe_of_files(args: Namespace) -> str | None:
@@ -70,13 +74,13 @@ def bpe_of_files(args: Namespace) -> str | None:
 
 def _place_reverse(args: Namespace, pieces: Mapping[str, str]) -> None:
     """The same for the model of the other direction, which may split text in its own way."""
-    reverse = checkpoint_of(args.reverse_path)
+    model, reverse = args.reverse_path, checkpoint_of(args.reverse_path)
     args.reverse_path = str(reverse)
     args.reverse_data = args.reverse_data or str(find_data(reverse) or args.data)
-    if pieces:
-        own = _pieces_of(reverse, Path(args.reverse_data))
-        if _contents(own) != _contents(pieces):
-            args.reverse_pieces = own
+    own = _pieces_of(reverse, Path(args.reverse_data)) if pieces else {}
+    if pieces and _contents(own) != _contents(pieces):
+        args.reverse_pieces = own
+    args.found[args.reverse_path] = _in_words(model, reverse, args.reverse_data, own)
 
 
 def _contents(pieces: Mapping[str, str]) -> set[bytes]:

@@ -138,6 +138,8 @@ def check_output(output: str, *inputs: str) -> None:
     """Refuses a file that cannot be written or that is read."""
     if not Path(output).parent.is_dir():
         raise InputError(f"{output}: cannot be written: no such directory")
+    if not os.access(Path(output).parent, os.W_OK) and not is_stream(output):
+        raise InputError(f"{output}: cannot be written: no permission to write in its directory")
     if Path(output).is_dir():
         raise InputError(f"{output}: cannot be written: it is a directory")
     refuse_overwriting(output, *inputs)

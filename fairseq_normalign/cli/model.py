@@ -25,7 +25,7 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         names: the words that are no options.
         several: ``--path`` is a list; further models have the dictionaries and BPE of the first.
     """
-    args.found, args.reverse_pieces = "", {}
+    args.found, args.reverse_pieces = {}, {}
     if several and args.path and _are_folders(args.path[-1]):  # --path A.pt B.pt DATA
         names = [args.path.pop(), *names]
     if args.path:
@@ -50,11 +50,10 @@ def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None
     from fairseq_normalign.host.options import complete as complete_options
     from fairseq_normalign.host.trust import stored_languages
 
-    path = args.path[0] if isinstance(args.path, list) else args.path
     complete_options(args, defaults)
-    if args.found:
+    for path, found in args.found.items():
         languages = [language or "?" for language in stored_languages(path).values()]
-        shell.note(f"{args.found}, {' → '.join(languages)}")
+        shell.note(f"{found}, {' → '.join(languages)}")
 
 
 def _is_model(name: str) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import io
 import json
+import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -38,6 +39,7 @@ FILE_OPTIONS = {
 }
 WORD_BY_WORD = ("subword_nmt", "bert")  # schemes that split each word by itself
 CACHED_WORDS = 1 << 16
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Segmented(NamedTuple):
@@ -67,6 +69,8 @@ class Segmentation:
     def __call__(self, sentence: str | Sequence[str], where: str = "") -> Segmented:
         """A sentence in pieces, given as a line or as a list of words."""
         text = sentence if isinstance(sentence, str) else " ".join(_one_by_one(sentence, where))
+        if not text.isascii() and LONE_SURROGATE.search(text):
+            raise InputError(f"{where}: not Unicode text: it has a lone surrogate")
         if self.tokenizer is not None:
             text = self.tokenizer.encode(text)
         words = split_words(text)

@@ -159,6 +159,19 @@ def target_log_probs(model: Any, output: Any, target: Tensor) -> Tensor:
     return _picked(log_probs, target)
 
 
+@torch.no_grad()
+def loss_per_token(forcing: TeacherForcing, pairs: Sequence[Pair]) -> float:
+    """−log p of a token of the target, on average; one pair at a time, to save memory."""
+    loss, tokens = 0.0, 0
+    for pair in pairs:
+        source, read, target = forcing.tensors([pair])
+        with single_beam(forcing.model):
+            output = forcing.model(source, source.ne(forcing.pad).sum(1), read)
+        loss -= float(target_log_probs(forcing.model, output, target).sum())
+        tokens += target.numel()
+    return loss / max(tokens, 1)
+
+
 def _adaptive_log_probs(softmax: Any, features: Tensor, target: Tensor) -> Tensor:
     """log p(token) = log p(its cluster) + log p(token | cluster), (B, T).
 

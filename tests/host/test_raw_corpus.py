@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host import raw_corpus
 from fairseq_normalign.host.pairs import NO_SENTENCE, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import count_lines, masked, with_masks
 from fairseq_normalign.text.words import LineFile
@@ -68,3 +72,20 @@ def test_lines_are_counted_beforehand_where_they_can_be_read_again(tmp_path):
     text.write_text("a\nb\n")
     os.mkfifo(pipe)
     assert [count_lines(LineFile(path)) for path in (text, pipe, "-")] == [2, None, None]
+
+
+@pytest.mark.parametrize("losses", [(8.0, 2.5), (2.5, 8.0), (4.0, 2.5)])
+def test_pairs_that_are_likelier_the_other_way_round_are_refused(losses, monkeypatch):
+    model = SimpleNamespace(encoder=None, decoder=None)
+    forcing = SimpleNamespace(model=model, takes=lambda pair: True)
+    texts = SimpleNamespace(pair=lambda source, target, where: (source, target))
+    models = [SimpleNamespace(forcing=forcing, reader=texts)]
+    of_pairs = {("a", "b"): losses[0], ("b", "a"): losses[1]}
+    monkeypatch.setattr(raw_corpus, "loss_per_token", lambda forcing, pairs: of_pairs[pairs[0]])
+    reader = raw_corpus.ChunkReader(models, raw_corpus.TEXT)
+    check = partial(reader._refuse_swapped, [raw_corpus.Item([("a", "b")], [])])
+    if losses[0] - losses[1] > raw_corpus.SWAPPED:
+        with pytest.raises(InputError, match="seem to be swapped: the model's loss is 8.0"):
+            check()
+    else:
+        check()
