@@ -184,7 +184,7 @@ def test_a_model_has_its_files_beside_it(place):
     words = ["data", "--path", "data/model.pt", "--source-file", "text", "--target-file", "gold"]
     words += ["--bpe", "sentencepiece", "--sentencepiece-model", "data/spm.model", "--cpu"]
     full = align.parse_args([*words, "--reverse-path", "model.pt", "--reverse-data", "data"])
-    assert {**vars(short), "found": ""} == vars(full)
+    assert {**vars(short), "found": {}} == vars(full)
     assert command_of(short) == command_of(full)  # a run that was begun by one goes on by the other
     binarised = align.parse_args(["data/"])
     assert (binarised.source_file, binarised.post_process) == (None, "sentencepiece")
