@@ -13,6 +13,7 @@ from fairseq_normalign.results.blocks import (
     Curves,
     Grid,
     Heading,
+    Note,
     Table,
     is_drawn_only,
     is_written,
@@ -20,6 +21,7 @@ from fairseq_normalign.results.blocks import (
 )
 
 SEPARATORS = {"csv": ",", "tsv": "\t"}
+NOTES = {"md": "{}", "latex": "% {}"}
 COMMENTS = {"csv": "# {}", "tsv": "# {}", "md": "**{}**\n", "latex": "% {}"}
 
 
@@ -131,11 +133,12 @@ def _separated(table: Table, delimiter: str) -> str:
 def as_format(blocks: Sequence[Block], form: str) -> str:
     """Tables as csv, tsv, md or latex, below each other; several have their names above.
 
-    CSV and TSV have all of them, formats for people those that text has.
+    CSV and TSV have all of them, formats for people those that text has, and its notes below.
     """
     from tabulate import tabulate  # late: text needs none
 
-    tables = tables_of(blocks if form in SEPARATORS else walk(blocks, is_written))
+    written = walk(blocks, is_written)
+    tables = tables_of(blocks if form in SEPARATORS else written)
     parts = []
     for name, table in tables.items():
         if form in SEPARATORS:
@@ -149,4 +152,7 @@ def as_format(blocks: Sequence[Block], form: str) -> str:
                 disable_numparse=True,
             )
         parts.append(f"{COMMENTS[form].format(name)}\n{text}" if len(tables) > 1 else text)
+    if form not in SEPARATORS:
+        notes = [block.text for block in written if isinstance(block, Note)]
+        parts += [NOTES[form].format(text) for text in notes]
     return "\n\n".join(parts)

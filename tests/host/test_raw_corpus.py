@@ -85,7 +85,7 @@ def test_pairs_that_are_likelier_the_other_way_round_are_refused(losses, monkeyp
     reader = raw_corpus.ChunkReader(models, raw_corpus.TEXT)
     check = partial(reader._refuse_swapped, [raw_corpus.Item([("a", "b")], [])])
     if losses[0] - losses[1] > raw_corpus.SWAPPED:
-        with pytest.raises(InputError, match="seem to be swapped: the model's loss is 8.0"):
+        with pytest.raises(InputError, match="seem to be swapped"):
             check()
     else:
         check()
