@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from statistical_aligners import (
     ALIGNERS,
@@ -42,19 +43,24 @@ sys.path.insert(0, str(ROOT / "data_prep"))
 from lines import read_pairs, text_file, write_pairs  # noqa: E402
 
 NORMALIGN = Path(sys.executable).parent / "normalign"
+BITEXT = "--combine learned --bitext {}"
 ONE_MODEL = {
     "norms, one model": "--combine none",
     "product, one model": "--combine product",
     "learned, one model": "--combine learned",
+    "learned, one model, bitext": BITEXT,
 }
 TWO_MODELS = {
     "product, two models": "--combine product",
     "learned, two models": "--combine learned",
+    "learned, two models, bitext": BITEXT,
 }
+RUNS = {"eflomal": 3}  # of an aligner that samples at random; their mean is shown
+MEANS = ("AER", "95 % from", "to", "P", "R", "links")
 COLUMNS = ("AER", "95 %", "P", "R", "links", "seconds")
 NOTE = (
     "AER, P and R in %; 95 % bootstrap intervals of AER; seconds of CPU, without the training of "
-    "translation models; eflomal samples at random: its rows differ by some tenths between runs."
+    "translation models; eflomal samples at random: its rows are means of three runs."
 )
 
 
@@ -132,9 +138,7 @@ def compare(args: argparse.Namespace) -> str:
     """The table, which OUT/table.txt has too."""
     check(args)
     args.out.mkdir(parents=True, exist_ok=True)
-    systems = [*statistical(args), *ours(args)]
-    if not systems:
-        raise InputError("nothing to compare; expected an aligner that can be installed, or --path")
+    systems = [*by_bitext(args), *statistical(args), *ours(args)]
     shown = table(systems, scores(args, systems))
     with whole_file(args.out / "table.txt") as file:
         file.write(f"{shown}\n")
@@ -169,8 +173,10 @@ def statistical(args: argparse.Namespace) -> Iterator[System]:
         except UnavailableError as error:
             show(f"{name}: left out, it could not be installed: {error}")
             continue
-        show(f"{name}: both directions, log in {folder / 'log'}")
-        yield from alignments(name, align(ALIGNERS[name], environment, text, folder))
+        for number in range(RUNS.get(name, 1)):
+            of_run = folder / f"run{number + 1}" if number else folder
+            show(f"{name}: both directions, log in {of_run / 'log'}")
+            yield from alignments(name, align(ALIGNERS[name], environment, text, of_run))
 
 
 def joined(args: argparse.Namespace) -> Text:
@@ -213,14 +219,26 @@ def alignments(name: str, run: Run) -> Iterator[System]:
         yield System(f"{name}, {HEURISTIC}", both, run.seconds + seconds)
 
 
-def ours(args: argparse.Namespace) -> Iterator[System]:
-    """Our rows."""
-    if args.path is None:
-        return
+def by_bitext(args: argparse.Namespace) -> Iterator[System]:
+    """Our row that needs no model."""
     folder = args.out / "normalign"
     folder.mkdir(exist_ok=True)
-    words = [*shlex.split(args.corpus), "--path", args.path]
     source, target = sides(args, args.test)
+    links = folder / "bitext.pharaoh"
+    words = [source, target, "--method", "bitext", "--bitext", *sides(args, args.train)]
+    show("bitext: normalign align --method bitext …")
+    seconds = cpu_seconds([NORMALIGN, "align", *words, "-o", links], folder / "bitext.log")
+    yield System("bitext, no model", links, seconds)
+
+
+def ours(args: argparse.Namespace) -> Iterator[System]:
+    """Our rows."""
+    folder = args.out / "normalign"
+    folder.mkdir(exist_ok=True)
+    source, target = sides(args, args.test)
+    if args.path is None:
+        return
+    words = [*shlex.split(args.corpus), "--path", args.path]
     words += ["--source-file", source, "--target-file", target]
     for number, (name, options) in enumerate(rows(args), start=1):
         show(f"{name}: normalign align … {shlex.join(options)}".rstrip())
@@ -231,11 +249,13 @@ def ours(args: argparse.Namespace) -> Iterator[System]:
 
 def rows(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
     """Names of our rows and their options."""
+    train = shlex.join(map(str, sides(args, args.train)))
     for name, options in ONE_MODEL.items():
-        yield name, shlex.split(options)
+        yield name, shlex.split(options.format(train))
     if args.reverse_path is not None:
+        reverse = ["--reverse-path", str(args.reverse_path)]
         for name, options in TWO_MODELS.items():
-            yield name, [*shlex.split(options), "--reverse-path", str(args.reverse_path)]
+            yield name, [*shlex.split(options.format(train)), *reverse]
     for row in args.also:
         name, _, options = row.partition("=")
         yield name, shlex.split(options)
@@ -255,17 +275,21 @@ def scores(args: argparse.Namespace, systems: Sequence[System]) -> list[dict]:
 
 
 def table(systems: Sequence[System], scored: Sequence[dict]) -> str:
-    """A row for each system."""
+    """A row for each system; runs of the same name are averaged."""
     width = max(len(system.name) for system in systems)
     aer, interval, *others = COLUMNS
     heading = "".join(f"{name:>8}" for name in others)
     lines = [f"{'system':<{width}}{aer:>7}  {interval:<12}{heading}"]
+    of_names: dict[str, list[tuple[System, dict]]] = {}
     for system, score in zip(systems, scored, strict=True):
+        of_names.setdefault(system.name, []).append((system, score))
+    for name, runs in of_names.items():
+        score = {column: fmean(of_run[column] for _, of_run in runs) for column in MEANS}
         interval = f"{score['95 % from']:.1f}–{score['to']:.1f}"
         lines.append(
-            f"{system.name:<{width}}{score['AER']:>7.1f}  {interval:<12}"
-            f"{score['P']:>8.1f}{score['R']:>8.1f}{score['links']:>8}"
-            f"{system.seconds:>8.0f}"
+            f"{name:<{width}}{score['AER']:>7.1f}  {interval:<12}"
+            f"{score['P']:>8.1f}{score['R']:>8.1f}{score['links']:>8.0f}"
+            f"{fmean(system.seconds for system, _ in runs):>8.0f}"
         )
     return "\n".join([*lines, NOTE])
 

@@ -296,6 +296,10 @@ class Bitext:
             for one, other in zip(forward, backward, strict=True):
                 yield [one, other.T]
 
+    def soft(self, pairs: Iterable[tuple[Words, Words]]) -> Iterator[np.ndarray]:
+        """For each pair, the geometric mean of P(link) by the source and by the target words."""
+        return (np.sqrt(one * other) for one, other in self.links(pairs))
+
     def as_json(self) -> dict[str, Any]:
         """The counts, to the last bit."""
         return {
@@ -320,7 +324,10 @@ class Bitext:
 
 
 def bitext_of(
-    named: Sequence[str], corpus: Sequence[str], first: Sequence[tuple[Words, Words]]
+    named: Sequence[str],
+    corpus: Sequence[str],
+    first: Sequence[tuple[Words, Words]],
+    least: int = LARGE,
 ) -> Bitext | None:
     """What files say, and the corpus that is to be aligned; None if there is too little of it.
 
@@ -328,10 +335,11 @@ def bitext_of(
         named: source and target, or one file of lines ``source ||| target``; perhaps none.
         corpus: the same, if it can be read once more.
         first: the first pairs of the corpus.
+        least: how many pairs a corpus needs to count without other files.
     """
     own: Iterable[tuple[Words, Words]] = read_words(corpus) if corpus else first
     if not named:
-        return count_bitext(own, least=LARGE) if corpus else None
+        return count_bitext(own, least) if corpus else None
     seen: tuple[set[str], set[str]] = (set(), set())
     bitext = count_bitext(chain(own, _remembered(read_words(named), seen)))
     here = (_share(first, seen), _share(first, seen[::-1]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from fairseq_normalign.alignment.evidence import (
     AUTO,
@@ -19,13 +21,14 @@ from fairseq_normalign.alignment.evidence import (
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
 from fairseq_normalign.cli import checks, methods, options
-from fairseq_normalign.cli.align_run import finish, link_files, tasks
+from fairseq_normalign.cli.align_run import align_without_model, finish, link_files, tasks
 from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
 from fairseq_normalign.options import add_flags
 from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
+BITEXT = "bitext"  # the method that needs no model
 TABLE = "--all"  # what normalign methods was called before
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. With 100 pairs or more, weights of all
@@ -64,13 +67,7 @@ def add_combination_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="how many of the first pairs the lexicon of learned is counted in (default: 2000)",
     )
-    group.add_argument(
-        "--bitext",
-        nargs="+",
-        metavar="FILE",
-        help="translated text to learn from: SOURCE TARGET, or one file of ' ||| ' lines, also "
-        ".gz; a corpus of 20,000 pairs or more counts without it",
-    )
+    add_bitext_option(group)
     group.add_argument(
         "--learned",
         metavar="FILE",
@@ -79,6 +76,16 @@ def add_combination_options(parser: ArgumentParser) -> None:
     for old in ("--decision", "--lexicon"):
         group.add_argument(old, type=_replaced, help=SUPPRESS)
     group.add_argument("--gold", type=_elsewhere, help=SUPPRESS)
+
+
+def add_bitext_option(group: Any) -> None:
+    group.add_argument(
+        "--bitext",
+        nargs="+",
+        metavar="FILE",
+        help="translated text to learn from: SOURCE TARGET, or one file of ' ||| ' lines, also "
+        ".gz; a corpus of 20,000 pairs or more counts without it",
+    )
 
 
 def _replaced(path: str) -> str:
@@ -133,11 +140,16 @@ def check(args: Namespace) -> None:
     checks.check_methods(args, args.method)
     check_combination(args)
     check_learned(args)
+    settle_format(args)
+    if args.user_dir is None:  # another plugin may have methods of its own
+        parse_evidences(args.evidence or [])
+
+
+def settle_format(args: Namespace) -> None:
+    """Sets what the format of the output says of index and shares."""
     if args.index is None:
         args.index = int(args.format in FROM_1)
     args.confidence = args.confidence or args.format in WITH_SHARES
-    if args.user_dir is None:  # another plugin may have methods of its own
-        parse_evidences(args.evidence or [])
 
 
 def check_signed_output(args: Namespace) -> None:
@@ -158,11 +170,15 @@ def check_combination(args: Namespace) -> None:
     if args.bitext:
         if args.combine not in (AUTO, LEARNED):
             raise InputError("--bitext needs --combine learned")
-        if len(args.bitext) > 2:
-            raise InputError("--bitext takes SOURCE TARGET, or one file of ' ||| ' lines")
+        check_bitext(args)
     for file in link_files(args):
         if not Path(file.path).is_file():
             raise InputError(f"links:{file.path}: no such file")
+
+
+def check_bitext(args: Namespace) -> None:
+    if len(args.bitext) > 2:
+        raise InputError("--bitext takes SOURCE TARGET, or one file of ' ||| ' lines")
 
 
 def check_learned(args: Namespace) -> None:
@@ -183,7 +199,39 @@ def check_learned(args: Namespace) -> None:
 parse_links = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)
 
 
+def add_options_without_model(parser: ArgumentParser) -> None:
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help="SOURCE TARGET, or one file")
+    parser.add_argument("--method", choices=(BITEXT,), help="the method that needs no MODEL")
+    parser.add_argument("--extract", default="relative:0.75", help="how links are taken")
+    add_bitext_option(parser)
+    add_output_options(parser)
+
+
+def check_without_model(args: Namespace) -> None:
+    if len(args.texts) > 2 or "-" in args.texts:
+        raise InputError("--method bitext takes files: SOURCE TARGET, or one of ' ||| ' lines")
+    args.bitext = args.bitext or []
+    check_bitext(args)
+    extractor(args.extract)
+    if args.output:
+        for path in (args.output, f"{args.output}.json"):
+            checks.check_output(path, *args.texts, *args.bitext)
+        refuse_unsignable(args.output)
+    settle_format(args)
+
+
+parse_without_model = options.command(
+    "align",
+    "Word alignments by the words of the text alone, without a model: a hidden Markov model.",
+    "normalign align --method bitext test.de test.en --bitext train.de train.en -o test.links",
+    add_options_without_model,
+    check_without_model,
+)
+
+
 def parse_args(argv: Sequence[str]) -> Namespace:
+    if f"--method={BITEXT}" in argv or ("--method", BITEXT) in pairwise(argv):
+        return parse_without_model(argv)
     if TABLE not in argv:
         return parse_links(argv)
     args = methods.parse_table([word for word in argv if word != TABLE])
@@ -191,7 +239,9 @@ def parse_args(argv: Sequence[str]) -> Namespace:
 
 
 def main(args: Namespace) -> None:
-    if getattr(args, "all", False):
+    if args.method == BITEXT:
+        align_without_model(args)
+    elif getattr(args, "all", False):
         methods.main(args)
     else:
         run_command("align", args, tasks, finish)

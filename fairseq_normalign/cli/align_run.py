@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -11,21 +12,26 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
+from fairseq_normalign.attention.extract import extractor
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.checkpoints import options_of_each
 from fairseq_normalign.cli.runs import Task
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.progress import is_quiet
+from fairseq_normalign.progress import bar, is_quiet
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
-from fairseq_normalign.text.link_formats import file_lines
+from fairseq_normalign.text.link_formats import WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import LinkFile
+from fairseq_normalign.text.paired import read_words
 
 if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
+    from fairseq_normalign.alignment.bitext import Bitext
     from fairseq_normalign.alignment.run import Aligning
 
 
@@ -108,6 +114,43 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
             pairs += len(lines)
     if not args.output:
         shell.print_signature(signature)
+
+
+def align_without_model(args: Namespace) -> None:
+    """Writes the links that the words of a text give, by themselves and by other text."""
+    from fairseq_normalign.alignment.bitext import LARGE, bitext_of
+
+    with bar("counting"):
+        first = list(islice(read_words(args.texts), LARGE))
+        bitext = bitext_of(args.bitext, args.texts, first, least=1)
+    if bitext is None:
+        raise InputError(f"{args.texts[0]}: no sentence pairs to count")
+    if bitext.pairs < LARGE:
+        warnings.warn(
+            f"counted in {bitext.pairs} pairs only, so that links are poor; name more text by "
+            "--bitext",
+            stacklevel=2,
+        )
+    signature = {"method": "bitext", "bitext": bitext.pairs, "extract": args.extract}
+    if args.index:
+        signature["index"] = args.index
+    with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
+        file.writelines(file_lines(_lines(args, bitext), args.format))
+    if not args.output:
+        shell.print_signature(signature)
+
+
+def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
+    extract, write = extractor(args.extract), WRITERS[args.format]
+    softs = bitext.soft(read_words(args.texts))
+    with bar("alignments") as shown:
+        for texts, soft in zip(read_words(args.texts), softs, strict=True):
+            links = extract(soft)
+            shares = [float(soft[target, source]) for source, target in links]
+            of_rows = soft / np.maximum(soft.sum(axis=1, keepdims=True), 1)
+            pair = AlignedPair(links, shares if args.confidence else None, *texts, of_rows)
+            yield write(pair, args.index)
+            shown.update()
 
 
 def _refuse_several(policies: Mapping[str, str]) -> None:

@@ -14,7 +14,10 @@ from fairseq_normalign.alignment.bitext import (
     count_bitext,
     posteriors,
 )
+from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.cli.main import main
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.links import LinkFile
 
 RANDOM = np.random.default_rng(7)
 
@@ -130,3 +133,18 @@ def test_files(tmp_path):
     short = write(tmp_path / "short", [["x"]] * 49)
     with pytest.raises(InputError, match=r"short: has only 49 lines, and .*other has more"):
         bitext_of([other, short], [], corpus)
+
+
+def test_the_command_needs_no_model(tmp_path, capsys):
+    corpus, gold = language(2000)
+    for side, name in enumerate(("source", "target")):
+        lines = [" ".join(pair[side]) for pair in corpus]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    texts, out = [str(tmp_path / name) for name in ("source", "target")], tmp_path / "links"
+    assert main(["align", "--method", "bitext", *texts, "-o", str(out)]) == 0
+    assert "counted in 2000 pairs only" in capsys.readouterr().err
+    found = list(LinkFile(str(out)))
+    right = sum(len(set(links) & set(of_gold)) for links, of_gold in zip(found, gold, strict=True))
+    assert right > 0.95 * sum(map(len, gold))
+    assert made_with(out)["method"] == "bitext"
+    assert main(["align", "--method", "bitext", texts[0], "-o", str(out)]) == 2
