@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.checkpoints import options_of_each
-from fairseq_normalign.cli.runs import Task
+from fairseq_normalign.cli.runs import Task, options_of_each
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place

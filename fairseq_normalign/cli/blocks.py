@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checkpoints import check_several, numbers_of, options_of_each
+from fairseq_normalign.cli.checks import check_several, numbers_of
 from fairseq_normalign.cli.output import show
-from fairseq_normalign.cli.runs import Task, check_run_options, open_corpus, reading_task
+from fairseq_normalign.cli.runs import (
+    Task,
+    check_run_options,
+    open_corpus,
+    options_of_each,
+    reading_task,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories

@@ -9,8 +9,7 @@ from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
-from fairseq_normalign.host.search import SEARCH
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import SEARCH, add_flags, read_options
 
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
 BLEU and chrF of its translations, AER where gold is given, and speed of generation against the

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checkpoints import check_several, numbers_of, options_of_each
+from fairseq_normalign.cli.checks import check_several, numbers_of
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.cli.runs import (
     Task,
     add_run_options,
     check_run_options,
     open_corpus,
+    options_of_each,
     reading_task,
     run_command,
 )
@@ -30,8 +31,7 @@ from fairseq_normalign.heads.head_scores import (
     check_scores,
     default_scores,
 )
-from fairseq_normalign.host.search import SEARCH
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import SEARCH, add_flags, read_options
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.text.paired import Sources

@@ -18,13 +18,14 @@ from fairseq_normalign.attention.methods import (
     methods_without_files,
 )
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.cli.runs import (
     Task,
     add_run_options,
     check_run_options,
     open_corpus,
+    options_of_each,
     reading_task,
     run_command,
 )

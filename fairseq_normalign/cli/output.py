@@ -66,7 +66,7 @@ def print_result(result: Result, args: Namespace, *, signature: bool = True) -> 
 
         write_result(result, sys.stdout)
     else:
-        from fairseq_normalign.results.tables import as_format
+        from fairseq_normalign.results.text import as_format
 
         print(as_format(result.blocks(), args.format))
     if signature:

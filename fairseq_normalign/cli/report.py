@@ -12,7 +12,7 @@ from fairseq_normalign.attention.extract import RULES, check_extract
 from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError

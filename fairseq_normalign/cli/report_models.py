@@ -24,7 +24,7 @@ from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.methods import method_of
-from fairseq_normalign.cli.checkpoints import check_directions
+from fairseq_normalign.cli.checks import check_directions
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.results.blocks import Block, Table, as_json, from_json, walk
-from fairseq_normalign.results.tables import tables_of
-from fairseq_normalign.results.text import as_text, paragraph
+from fairseq_normalign.results.text import as_text, paragraph, tables_of
 from fairseq_normalign.strict_json import parse_json
 
 if TYPE_CHECKING:

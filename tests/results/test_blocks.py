@@ -23,7 +23,7 @@ from fairseq_normalign.results.blocks import (
 from fairseq_normalign.results.figure import drawn
 from fairseq_normalign.results.result import StoredResult, stored_result
 from fairseq_normalign.results.several import together
-from fairseq_normalign.results.tables import as_format
+from fairseq_normalign.results.text import as_format
 
 EVIL = "<script>alert(1)</script>"
 TABLE = Table(["method", "AER", "links"], [["norms", 37.21, 12], [EVIL, None, 3]], "Errors", 1)
