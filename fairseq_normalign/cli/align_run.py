@@ -100,22 +100,15 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
             count, places = part.notes["too_long"]
             if count:
                 policies.setdefault(part.notes["policy"], places[0])
-                _refuse_several(policies)
+                if len(policies) > 1:
+                    ways = [f"{place} with --too-long {way}" for way, place in policies.items()]
+                    raise InputError(f"{' and '.join(ways)}: run all shards with the same")
                 signature["too-long"] = part.notes["policy"]
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))
             pairs += len(lines)
     if not args.output:
         shell.print_signature(signature)
-
-
-def _refuse_several(policies: Mapping[str, str]) -> None:
-    """Refuses shards that have dealt with long pairs in different ways."""
-    if len(policies) > 1:
-        ways = [f"{place} with --too-long {policy}" for policy, place in policies.items()]
-        raise InputError(
-            f"{' and '.join(ways)}: expected all shards to be run with the same, from the start"
-        )
 
 
 def link_files(args: Namespace) -> list[LinksFile]:

@@ -29,8 +29,13 @@ GOLD_TEXTS = {
 def add_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("search", "as in fairseq-generate")
     beam, penalty = SEARCH["beam"], SEARCH["lenpen"]
-    group.add_argument("--beam", type=options.positive, default=beam, metavar="N", help="beam size")
-    group.add_argument("--lenpen", type=float, default=penalty, metavar="X", help="length penalty")
+    options.add_table(
+        group,
+        {
+            "--beam": ("N", "beam size", options.positive, beam),
+            "--lenpen": ("X", "length penalty", float, penalty),
+        },
+    )
     group = parser.add_argument_group("text", "a binarised --gen-subset of DATA, or two text files")
     options.add_table(group, TEXTS)
     options.add_reading_options(group)

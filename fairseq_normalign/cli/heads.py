@@ -71,24 +71,18 @@ def add_options(parser: ArgumentParser) -> None:
     options.add_gold_options(
         group, "gold links, for the AER of each head of the source–target attention"
     )
-    group.add_argument(
-        "--frequencies",
-        metavar="FILE",
-        help="lines `word count` or `piece count` of the source (default: the counts in the "
-        "dictionary)",
-    )
-    group.add_argument(
-        "--conllu", metavar="FILE", help="a treebank of the source, for syntactic roles"
-    )
-    group.add_argument(
-        "--lowercase",
-        action="store_true",
-        help="the model reads lowercased text: lowercase the treebank",
-    )
-    group.add_argument(
-        "--conllu-apart",
-        action="store_true",
-        help="the treebank is a text of its own, not that of --source-file",
+    options.add_table(
+        group,
+        {
+            "--frequencies": (
+                "FILE",
+                "lines `word count` or `piece count` of the source (default: the counts in the "
+                "dictionary)",
+            ),
+            "--conllu": ("FILE", "a treebank of the source, for syntactic roles"),
+            "--lowercase": "the model reads lowercased text: lowercase the treebank",
+            "--conllu-apart": "the treebank is a text of its own, not that of --source-file",
+        },
     )
     add_flags(parser, ProfileOptions)
     add_output_options(parser)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.cli import checks
-from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.options import add_table, command
 from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, refuse_overwriting, whole_file
@@ -69,24 +69,18 @@ def add_options(parser: ArgumentParser) -> None:
         "target", metavar="TARGET", nargs="?", help="plain translations, a line each"
     )
     group = parser.add_argument_group("what is carried over")
-    group.add_argument("--html", action="store_true", help="HTML, read leniently, instead of XML")
-    group.add_argument("--no-placeholders", action="store_true", help="{0} and %%s are text")
-    group.add_argument(
-        "--unique", action="store_true", help="never close and reopen an element: ids stay unique"
-    )
-    group.add_argument(
-        "--plain",
-        action="store_true",
-        help="write the words of SOURCE alone, to translate",
-    )
-    group.add_argument(
-        "--labels",
-        action="store_true",
-        help="SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON lines with "
-        '"text" and "spans": [[start, end, label]]',
-    )
-    group.add_argument(
-        "--terms", metavar="FILE", help="check a glossary: lines of a term, a tab, its translation"
+    add_table(
+        group,
+        {
+            "--html": "HTML, read leniently, instead of XML",
+            "--no-placeholders": "{0} and %%s are text",
+            "--unique": "never close and reopen an element: ids stay unique",
+            "--plain": "write the words of SOURCE alone, to translate",
+            "--labels": "SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON "
+            "lines with "
+            '"text" and "spans": [[start, end, label]]',
+            "--terms": ("FILE", "check a glossary: lines of a term, a tab, its translation"),
+        },
     )
     add_link_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here instead of stdout")
@@ -94,20 +88,23 @@ def add_options(parser: ArgumentParser) -> None:
 
 def add_link_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("links", "from a file, or made by a model")
-    group.add_argument("--links", metavar="FILE", help="links of the words without markup")
-    group.add_argument(
-        "--index", type=int, choices=(0, 1), help="first word in FILE (default: 0, or as written)"
-    )
-    group.add_argument("--model", metavar="MODEL", help="a translation model, as align takes it")
-    group.add_argument("-r", "--reverse-path", metavar="MODEL", help="that of the other direction")
-    group.add_argument("--learned", metavar="FILE", help="a file that align --learned wrote")
-    group.add_argument("--lowercase", action="store_true", help="the model reads lowercased text")
-    group.add_argument("--cpu", action="store_true", help="use no GPU")
-    group.add_argument(
-        "--tokenizer",
-        choices=tuple(TOKENIZERS),
-        default="none",
-        help="words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
+    add_table(
+        group,
+        {
+            "--links": ("FILE", "links of the words without markup"),
+            "--index": ((0, 1), "first word in FILE (default: 0, or as written)", int),
+            "--model": ("MODEL", "a translation model, as align takes it"),
+            "-r --reverse-path": ("MODEL", "that of the other direction"),
+            "--learned": ("FILE", "a file that align --learned wrote"),
+            "--lowercase": "the model reads lowercased text",
+            "--cpu": "use no GPU",
+            "--tokenizer": (
+                tuple(TOKENIZERS),
+                "words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
+                str,
+                "none",
+            ),
+        },
     )
 
 

@@ -70,27 +70,29 @@ def add_options(parser: ArgumentParser) -> None:
         "(default: norms weights)",
     )
     options.add_gold_options(group, "gold links: framed, and error rates of all layers and heads")
-    group.add_argument(
-        "--links",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="links of the same pairs to browse beside: of two models combined, of another "
-        "aligner; words from 0",
-    )
-    group.add_argument(
-        "--extract",
-        metavar="NAME",
-        help=f"how links are chosen: {', '.join(RULES)} (default: each method's own)",
-    )
-    group.add_argument(
-        "--eos",
-        choices=EOS,
-        default="null",
-        help="null: a word that takes most from </s> gets no link; skip: </s> is left out",
-    )
-    group.add_argument(
-        "--no-heads", action="store_true", help="whole layers alone: a smaller file, sooner"
+    options.add_table(
+        group,
+        {
+            "--links": (
+                "FILE",
+                "links of the same pairs to browse beside: of two models combined, of another "
+                "aligner; words from 0",
+                str,
+                [],
+                "+",
+            ),
+            "--extract": (
+                "NAME",
+                f"how links are chosen: {', '.join(RULES)} (default: each method's own)",
+            ),
+            "--eos": (
+                EOS,
+                "null: a word that takes most from </s> gets no link; skip: </s> is left out",
+                str,
+                "null",
+            ),
+            "--no-heads": "whole layers alone: a smaller file, sooner",
+        },
     )
     group.add_argument(
         "--measure",
@@ -100,19 +102,17 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="PART",
         help=f"beside alignments: any of {', '.join(PARTS)}, or none (default: heads mixing)",
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        default=500,
-        metavar="N",
-        help="pairs that heads and mixing are measured on",
-    )
-    group.add_argument(
-        "--max-sentences",
-        type=options.positive,
-        default=500,
-        metavar="N",
-        help="pairs that can be browsed, the first ones",
+    options.add_table(
+        group,
+        {
+            "--limit": ("N", "pairs that heads and mixing are measured on", options.positive, 500),
+            "--max-sentences": (
+                "N",
+                "pairs that can be browsed, the first ones",
+                options.positive,
+                500,
+            ),
+        },
     )
     add_page_options(parser)
 

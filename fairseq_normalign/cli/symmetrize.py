@@ -18,7 +18,7 @@ from fairseq_normalign.alignment.symmetrize import (
     swapped,
     symmetrize,
 )
-from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.options import add_table, command
 from fairseq_normalign.cli.shell import say
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, refuse_overwriting
@@ -38,34 +38,29 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "reverse", metavar="REV", help="alignment of the target-to-source direction"
     )
-    parser.add_argument(
-        "--heuristic", choices=HEURISTICS, default="grow-diag-final-and", help="what is kept"
-    )
-    parser.add_argument(
-        "--variant",
-        choices=VARIANTS,
-        default="moses",
-        help="a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final is "
-        "grow-diag-final-and here)",
-    )
-    parser.add_argument(
-        "--rev-order",
-        choices=("auto", *ORDERS),
-        default="auto",
-        help="order in REV's links; auto: the one with more links in common with FWD, in the first "
-        f"{SAMPLE} lines",
-    )
-    parser.add_argument(
-        "--index", type=int, choices=(0, 1), default=0, help="first word, in all three files"
-    )
-    parser.add_argument(
-        "-f", "--format", choices=OF_LINKS, default="pharaoh", help="of what is written"
-    )
-    parser.add_argument(
-        "--input-format", choices=FORMATS, default="auto", help="format of FWD and REV"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json"
+    add_table(
+        parser,
+        {
+            "--heuristic": (HEURISTICS, "what is kept", str, "grow-diag-final-and"),
+            "--variant": (
+                VARIANTS,
+                "a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final "
+                "is grow-diag-final-and here)",
+                str,
+                "moses",
+            ),
+            "--rev-order": (
+                ("auto", *ORDERS),
+                "order in REV's links; auto: the one with more links in common with FWD, in the "
+                f"first {SAMPLE} lines",
+                str,
+                "auto",
+            ),
+            "--index": ((0, 1), "first word, in all three files", int, 0),
+            "-f --format": (OF_LINKS, "of what is written", str, "pharaoh"),
+            "--input-format": (FORMATS, "format of FWD and REV", str, "auto"),
+            "-o --output": ("FILE", "write to FILE, and its signature to FILE.json"),
+        },
     )
 
 
