@@ -16,7 +16,6 @@ from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.runs import Task, options_of_each
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
@@ -60,10 +59,10 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     decided = models.decided(job.prepared)
     if args.learned is not None:
         keep_learned(args.learned, decided)
-    if decided.decision.pairs and not is_quiet():
+    if decided.decision.pairs:
         where = "" if args.learned is None else f"{args.learned}: "
         here = decided.decision._replace(agreement=job.prepared["agreement"])
-        shell.say(where + here.summary())
+        shell.note(where + here.summary())
     notes = Notes(models.reader, corpus.names)
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 

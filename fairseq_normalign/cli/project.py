@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from fairseq_normalign.alignment.signature import made_with
@@ -50,14 +51,8 @@ class Item(NamedTuple):
     content: Any  # the line, or the sentence with its labels
 
 
-class Worked(NamedTuple):
-    """What became of one sentence."""
-
-    lines: list[str]
-    reports: list[str]
-    outcomes: list[tuple[str, str]]  # a label, and what became of it
-
-
+# What became of a sentence: lines to write, reports, and labels with what became of each.
+Worked = tuple[list[str], list[str], list[tuple[str, str]]]
 Mode = tuple[list[Item], Callable[[Item, str, Iterable[Link]], Worked]]
 
 
@@ -146,17 +141,14 @@ def main(args: Namespace) -> None:
     else:
         for item, target, links in with_links(args, items, tokenizer):
             with located(f"{name}:{item.number}"):
-                worked = work(item, target, links)
-            lines += worked.lines
-            reports += [f"{name}:{item.number}: {text}" for text in worked.reports]
-            for kind, outcome in worked.outcomes:
+                new_lines, told, found = work(item, target, links)
+            lines += new_lines
+            reports += [f"{name}:{item.number}: {text}" for text in told]
+            for kind, outcome in found:
                 outcomes.setdefault(kind, Counter())[outcome] += 1
     for report in [*reports, *table(outcomes, OUTCOMES if args.labels else STATUSES)]:
         note(report)
-    if args.output is None:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        return
-    with whole_file(args.output) as file:
+    with whole_file(args.output) if args.output else nullcontext(sys.stdout) as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
@@ -217,7 +209,7 @@ def of_tags(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode
             tokenizer=tokenizer,
             report=reports.append,
         )
-        return Worked([line], reports, [])
+        return [line], reports, []
 
     return items, work
 
@@ -243,7 +235,7 @@ def of_labels(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mo
             counted.append((label, outcome))
             if outcome != "projected":
                 reports.append(f"{outcome}: {label} {' '.join(item.words[begin:end])!r}")
-        return Worked([written(item.content, target, words, projected)], reports, counted)
+        return [written(item.content, target, words, projected)], reports, counted
 
     return items, work
 
@@ -257,6 +249,6 @@ def of_terms(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mod
     def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
         uses = check_terms(item.content, target, links, glossary, tokenizer=tokenizer)
         rows = ["\t".join([str(item.number), *use]) for use in uses]
-        return Worked(rows, [], [("terms", use.status) for use in uses])
+        return rows, [], [("terms", use.status) for use in uses]
 
     return items, work

@@ -14,7 +14,7 @@ from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.parser import CommandParser
-from fairseq_normalign.cli.shell import say
+from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
@@ -23,7 +23,6 @@ from fairseq_normalign.files import (
     short_names,
     whole_file,
 )
-from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.results.blocks import as_json
 from fairseq_normalign.results.page import Included, overview, page, sections
 from fairseq_normalign.results.result import read_result
@@ -168,10 +167,9 @@ def main(args: Namespace) -> None:
         from fairseq_normalign.cli.report_models import gathered
 
         complete(args)
-        made = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))
-        first = made.overview(included)
-        included = [*made.included, *included]
-        contents, packed = {"browser": made.browser.as_json()}, made.browser.packed()
+        budget = max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES)
+        first, included, browser = gathered(args, included, budget)
+        contents, packed = {"browser": browser.as_json()}, browser.packed()
     contents["sections"] = as_json([first, *sections(included)])
     write(args, "".join(page(args.title, contents, packed)))
 
@@ -193,8 +191,7 @@ def write(args: Namespace, text: str) -> None:
     with whole_file(args.output) as file:
         file.write(text)
     size = len(text.encode("utf-8"))
-    if not is_quiet():
-        say(f"{args.output}: {size / 1e6:.1f} MB")
+    note(f"{args.output}: {size / 1e6:.1f} MB")
     if size > 1_000_000 * args.max_megabytes:
         warnings.warn(
             f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "

@@ -181,12 +181,8 @@ def corpus_of(args: Namespace, model: Model) -> RawCorpus:
     """The corpus that the options name, as far as ``--limit`` goes."""
     from fairseq_normalign.host.raw_corpus import raw_corpus
 
-    limit = getattr(args, "limit", None)
-    corpus = raw_corpus(args, [model], need_target="target" in model.forcing.sides)
-    total = corpus.total
-    if total is not None and limit is not None:
-        total = min(total, limit)
-    return corpus._replace(items=islice(corpus.items, limit), total=total)
+    need_target = "target" in model.forcing.sides
+    return raw_corpus(args, [model], need_target=need_target, limit=getattr(args, "limit", None))
 
 
 def reader_of(args: Namespace, model: Model, kind: str) -> ChunkReader:

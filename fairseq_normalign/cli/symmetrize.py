@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import chain, islice
 
 from fairseq_normalign.alignment.signature import made_with, signed_file
@@ -19,10 +20,10 @@ from fairseq_normalign.alignment.symmetrize import (
     symmetrize,
 )
 from fairseq_normalign.cli.options import add_table, command
-from fairseq_normalign.cli.shell import say
+from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, refuse_overwriting
-from fairseq_normalign.progress import bar, is_quiet
+from fairseq_normalign.progress import bar
 from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
 
@@ -79,10 +80,7 @@ parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, add_options, check)
 
 def main(args: Namespace) -> None:
     signature = signature_of(args)
-    if args.output is None:
-        sys.stdout.writelines(file_lines(lines(args, signature), args.format))
-        return
-    with signed_file(args.output, signature) as file:
+    with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
         file.writelines(file_lines(lines(args, signature), args.format))
 
 
@@ -107,12 +105,11 @@ def order_of(args: Namespace, first: list) -> str:
         return args.rev_order
     common = common_links(first)
     order = max(ORDERS, key=common.__getitem__)
-    if not is_quiet():
-        found = " and ".join(f"{number} as {name}" for name, number in common.items())
-        say(
-            f"normalign symmetrize: {name_of(args.reverse)}: read as {order} (links in common with "
-            f"{name_of(args.forward)}: {found}); --rev-order overrides"
-        )
+    found = " and ".join(f"{number} as {name}" for name, number in common.items())
+    note(
+        f"normalign symmetrize: {name_of(args.reverse)}: read as {order} (links in common with "
+        f"{name_of(args.forward)}: {found}); --rev-order overrides"
+    )
     return order
 
 
