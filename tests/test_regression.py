@@ -11,13 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_normalign import (
-    BlockOptions,
-    CombinedAligner,
-    NormAligner,
-    profile,
-    survey_blocks,
-)
+from fairseq_normalign import BlockOptions, CombinedAligner, NormAligner, profile, survey_blocks
 from fairseq_normalign.attention.methods import METHODS, methods_without_files
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments

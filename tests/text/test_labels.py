@@ -49,8 +49,7 @@ def test_bad_labels():
 
 
 @pytest.mark.parametrize(
-    ("target", "status"),
-    [("the house", "ok"), ("the home", "missing"), ("house the", "elsewhere")],
+    ("target", "status"), [("the house", "ok"), ("the home", "missing"), ("house the", "elsewhere")]
 )
 def test_terms(target, status):
     (use,) = check_terms("das Haus", target, [(0, 0), (1, 1)], {"haus": ["house"]})
