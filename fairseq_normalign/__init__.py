@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from fairseq_normalign.host.pairs import text_pairs
     from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
     from fairseq_normalign.results.export import open_export
+    from fairseq_normalign.text.labels import project_labels
     from fairseq_normalign.text.links import GoldFile
-    from fairseq_normalign.text.projection.labels import project_labels
-    from fairseq_normalign.text.projection.tags import project_tags
-    from fairseq_normalign.text.projection.terms import check_terms
+    from fairseq_normalign.text.tags import project_tags
+    from fairseq_normalign.text.terms import check_terms
 
 __all__ = [
     "HEAD_SCORES",
@@ -88,15 +88,15 @@ PLACES = {
     "ProfileOptions": "heads.head_scores",
     "Prunable": "heads.pruning",
     "ShiftAttAligner": "alignment.shift_att",
-    "check_terms": "text.projection.terms",
+    "check_terms": "text.terms",
     "compare": "heads.evaluation",
     "contributions": "attention.lrp_rules",
     "error_table": "alignment.method_errors",
     "load": "alignment.loading",
     "open_export": "results.export",
     "profile": "heads.profiling",
-    "project_labels": "text.projection.labels",
-    "project_tags": "text.projection.tags",
+    "project_labels": "text.labels",
+    "project_tags": "text.tags",
     "record": "attention.recorder",
     "record_blocks": "attention.recorder",
     "relevances": "attention.pair_relevance",

@@ -47,10 +47,10 @@ NAMED_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # says a file system
 WAIT, LONG_WAIT = 0.1, 10.0  # seconds, for a lock; others may hold it for a moment
 
-# What Python and NumPy raise over a zip archive, such as .npz, that was changed on its way.
-DAMAGED_ARCHIVE = (
+# What Python and NumPy raise over contents, perhaps of an archive, that were changed on their way.
+DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, OSError),
-    *(EOFError, KeyError, TypeError, ValueError, OverflowError, RecursionError, RuntimeError),
+    *(AttributeError, EOFError, LookupError, TypeError, ValueError, OverflowError, RuntimeError),
     MemoryError,  # a header that promises more numbers than there is room for
 )
 

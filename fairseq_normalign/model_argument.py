@@ -91,7 +91,7 @@ def checkpoint_of(model: str) -> Path:
     """The checkpoint of MODEL; a Hugging Face folder is imported into a cache."""
     found = find_checkpoint(model)
     if found is None:
-        from fairseq_normalign.huggingface.cache import cached_import
+        from fairseq_normalign.huggingface.conversion import cached_import
 
         return cached_import(model)
     return found

@@ -15,9 +15,12 @@ from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
 
-from fairseq_normalign.decimals import decimal
+from fairseq_normalign.strict_json import decimal
 
 Options = TypeVar("Options")
+
+# How translations are searched for, unless said otherwise, by fairseq's names.
+SEARCH = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.2, "max_len_b": 10}
 
 
 def option(

@@ -1,13 +1,16 @@
-"""JSON that every program reads alike.
+"""JSON and numbers that every program reads alike.
 
-Python's own reader also takes NaN and Infinity, makes 1e999 infinite, has whole numbers that no
-other program holds, and of a name that comes twice takes the last value.
+Python's own reader of JSON also takes NaN and Infinity, makes 1e999 infinite, has whole numbers
+that no other program holds, and of a name that comes twice takes the last value. Its ``float`` also
+reads ``nan``, ``1_000`` and digits of other scripts, and takes blanks of any kind around them for
+nothing.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -81,3 +84,18 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{path}: is no JSON object; {expected}")
     return value
+
+
+# So few digits that no number is too large to be finite.
+PATTERN = (
+    r"(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})"
+    r"(?:[eE](?:\+?[0-9]{1,2}|-[0-9]{1,3}))?"
+)
+DECIMAL = re.compile(PATTERN)
+
+
+def decimal(text: str) -> float:
+    """A finite number that is not negative, such as 2, 0.5 or 1e-3; raises ValueError."""
+    if DECIMAL.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is no number")
+    return float(text)

@@ -1,13 +1,7 @@
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.names import (
-    Head,
-    all_heads,
-    format_heads,
-    parse_heads,
-    parse_kinds,
-)
+from fairseq_normalign.names import Head, all_heads, format_heads, parse_heads, parse_kinds
 
 COUNTS = {("encoder", 0): 2, ("cross", 0): 0, ("cross", 1): 1}
 HEADS = all_heads(COUNTS)

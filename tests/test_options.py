@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fairseq_normalign.options import (
-    add_flags,
-    from_0,
-    option,
-    positive,
-    read_options,
-    share,
-)
+from fairseq_normalign.options import add_flags, from_0, option, positive, read_options, share
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from fairseq_normalign.alignment.combine import (
 from fairseq_normalign.alignment.gain import word_gain
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.attention.extract import absolute, relative
-from fairseq_normalign.text.punctuation import is_punctuation
+from fairseq_normalign.text.words import is_punctuation
 
 NEIGHBOURS = {  # (target, source) steps to cells that are linked where a cell is
     "next": ((-1, -1), (1, 1)),

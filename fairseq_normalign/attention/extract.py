@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from fairseq_normalign.attention.soft import SUM_AND_MEAN, Merges, Pieces, Soft
-from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.strict_json import decimal
 from fairseq_normalign.text.links import Link
 
 GROW_FROM = 0.8  # the share that ``grow`` begins with

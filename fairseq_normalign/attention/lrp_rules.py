@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from scipy.special import entr
 from torch import Tensor
 
-from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.strict_json import decimal
 
 ALPHA = BETA = 0.5  # Voita et al., 2021, in their code
 EPS = 1e-5  # the same

@@ -19,9 +19,9 @@ import numpy as np
 
 from fairseq_normalign.attention.extract import PIECE_ARGMAX
 from fairseq_normalign.attention.soft import STEPS
-from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.punctuation import final_punctuation, settle_punctuation
+from fairseq_normalign.strict_json import decimal
+from fairseq_normalign.text.words import final_punctuation, settle_punctuation
 
 if TYPE_CHECKING:
     from torch import Tensor

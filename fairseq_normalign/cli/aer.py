@@ -89,31 +89,31 @@ def add_reading_options(parser: ArgumentParser) -> None:
         )
     # None: as normalign align wrote it, which FILE.json beside it says.
     parser.set_defaults(hyp_index=None)
-    group.add_argument(
-        "--sure-mark", choices=("-", "p"), default="-", help="what marks sure links in the gold"
-    )
-    group.add_argument(
-        "--possible",
-        choices=("keep", "drop", "sure"),
-        default="keep",
-        help="possible links: keep, drop, or take as sure",
-    )
-    group.add_argument(
-        "--lines", choices=aer.LINES, default="all", help="score these lines only, counted from 1"
+    add_table(
+        group,
+        {
+            "--sure-mark": (("-", "p"), "what marks sure links in the gold", str, "-"),
+            "--possible": (
+                ("keep", "drop", "sure"),
+                "possible links: keep, drop, or take as sure",
+                str,
+                "keep",
+            ),
+            "--lines": (aer.LINES, "score these lines only, counted from 1", str, "all"),
+        },
     )
     add_table(group, TEXTS)
 
 
 def add_statistics_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("statistics")
-    group.add_argument(
-        "--alpha", type=share, metavar="A", help="also report F_A = 1 / (A/P + (1-A)/R)"
-    )
-    group.add_argument("--intervals", action="store_true", help="95%% bootstrap interval of AER")
-    group.add_argument(
-        "--paired",
-        action="store_true",
-        help="p-value against the first HYP (approximate randomization)",
+    add_table(
+        group,
+        {
+            "--alpha": ("A", "also report F_A = 1 / (A/P + (1-A)/R)", share),
+            "--intervals": "95%% bootstrap interval of AER",
+            "--paired": "p-value against the first HYP (approximate randomization)",
+        },
     )
     group.add_argument(
         "--samples", type=positive, default=1000, help="samples for --intervals and --paired"

@@ -18,10 +18,9 @@ from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidenc
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.attention.extract import extractor
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.checkpoints import options_of_each
-from fairseq_normalign.cli.runs import Task
+from fairseq_normalign.cli.runs import Task, options_of_each
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.progress import bar, is_quiet
+from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
@@ -67,10 +66,10 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     decided = models.decided(job.prepared)
     if args.learned is not None:
         keep_learned(args.learned, decided)
-    if decided.decision.pairs and not is_quiet():
+    if decided.decision.pairs:
         where = "" if args.learned is None else f"{args.learned}: "
         here = decided.decision._replace(agreement=job.prepared["agreement"])
-        shell.say(where + here.summary())
+        shell.note(where + here.summary())
     notes = Notes(models.reader, corpus.names)
     yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
 
@@ -107,7 +106,9 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
             count, places = part.notes["too_long"]
             if count:
                 policies.setdefault(part.notes["policy"], places[0])
-                _refuse_several(policies)
+                if len(policies) > 1:
+                    ways = [f"{place} with --too-long {way}" for way, place in policies.items()]
+                    raise InputError(f"{' and '.join(ways)}: run all shards with the same")
                 signature["too-long"] = part.notes["policy"]
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))
@@ -151,15 +152,6 @@ def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
             pair = AlignedPair(links, shares if args.confidence else None, *texts, of_rows)
             yield write(pair, args.index)
             shown.update()
-
-
-def _refuse_several(policies: Mapping[str, str]) -> None:
-    """Refuses shards that have dealt with long pairs in different ways."""
-    if len(policies) > 1:
-        ways = [f"{place} with --too-long {policy}" for policy, place in policies.items()]
-        raise InputError(
-            f"{' and '.join(ways)}: expected all shards to be run with the same, from the start"
-        )
 
 
 def link_files(args: Namespace) -> list[LinksFile]:

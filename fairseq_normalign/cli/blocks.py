@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checkpoints import check_several, numbers_of, options_of_each
+from fairseq_normalign.cli.checks import check_several, numbers_of
 from fairseq_normalign.cli.output import show
-from fairseq_normalign.cli.runs import Task, check_run_options, open_corpus, reading_task
+from fairseq_normalign.cli.runs import (
+    Task,
+    check_run_options,
+    open_corpus,
+    options_of_each,
+    reading_task,
+)
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories
@@ -41,14 +47,18 @@ def add_block_options(parser: ArgumentParser) -> None:
         "model took no more (default: what the model takes)",
     )
     group = parser.add_argument_group("masks", "of masked language models, such as BERT")
-    group.add_argument(
-        "--mask-share",
-        type=options.share,
-        metavar="X",
-        help="mask this share of the tokens of a sentence, one at least; special ones stay "
-        "(default: none)",
+    options.add_table(
+        group,
+        {
+            "--mask-share": (
+                "X",
+                "mask this share of the tokens of a sentence, one at least; special ones stay "
+                "(default: none)",
+                options.share,
+            ),
+            "--seed": ("N", "which ones", int, 0),
+        },
     )
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="which ones")
     group = parser.add_argument_group("tokens")
     named = [f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items()]
     group.add_argument(
@@ -66,18 +76,24 @@ def add_block_options(parser: ArgumentParser) -> None:
         "dictionary; several are tried in their order, and what matches none is 'other'",
     )
     sources = "; ".join(f"{name}: {meaning}" for name, meaning in SOURCES.items())
-    group.add_argument(
-        "--ranks",
-        choices=tuple(SOURCES),
-        default="ids",
-        help=f"where the frequency ranks of tokens come from ({sources}; default: %(default)s)",
-    )
-    group.add_argument(
-        "--frequencies",
-        nargs="+",
-        metavar="FILE",
-        help="lines `word count` or `piece count` that frequency ranks come from instead: one "
-        "file, or one of the source and one of the target",
+    options.add_table(
+        group,
+        {
+            "--ranks": (
+                tuple(SOURCES),
+                f"where the frequency ranks of tokens come from ({sources}; default: %(default)s)",
+                str,
+                "ids",
+            ),
+            "--frequencies": (
+                "FILE",
+                "lines `word count` or `piece count` that frequency ranks come from instead: one "
+                "file, or one of the source and one of the target",
+                str,
+                None,
+                "+",
+            ),
+        },
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fairseq_normalign.attention.methods import method_of
@@ -153,3 +153,34 @@ def named_files(args: Namespace, names: Iterable[str]) -> list[str]:
         if value is not None:
             values += value if isinstance(value, list) else [value]
     return values
+
+
+# What is read once for each model.
+READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold", "frequencies")
+
+
+def check_several(args: Namespace) -> None:
+    """Refuses a checkpoint that is named twice, and pipes that several models would read."""
+    if len(args.path) < 2:
+        return
+    places = [os.path.realpath(path) for path in args.path]
+    for number, path in enumerate(args.path):
+        if places[number] in places[:number]:
+            raise InputError(f"--path: {path} is named twice; expected different checkpoints")
+    files = named_files(args, READ_BY_EACH)
+    refuse_streams(*files, why=f", and {len(args.path)} models read it")
+
+
+def numbers_of(args: Namespace) -> list[int | None]:
+    """A number for each checkpoint, from 1, in the names of what is measured; none for one."""
+    return [None] if len(args.path) == 1 else list(range(1, len(args.path) + 1))
+
+
+def check_directions(paths: Sequence[str], directions: Sequence[str]) -> None:
+    """Refuses models of different directions."""
+    for path, direction in zip(paths, directions, strict=True):
+        if direction != directions[0]:
+            raise InputError(
+                f"{path} translates {direction}, {paths[0]} {directions[0]}; name models of one "
+                "direction"
+            )

@@ -9,8 +9,7 @@ from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
-from fairseq_normalign.host.search import SEARCH
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import SEARCH, add_flags, read_options
 
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
 BLEU and chrF of its translations, AER where gold is given, and speed of generation against the
@@ -30,8 +29,13 @@ GOLD_TEXTS = {
 def add_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("search", "as in fairseq-generate")
     beam, penalty = SEARCH["beam"], SEARCH["lenpen"]
-    group.add_argument("--beam", type=options.positive, default=beam, metavar="N", help="beam size")
-    group.add_argument("--lenpen", type=float, default=penalty, metavar="X", help="length penalty")
+    options.add_table(
+        group,
+        {
+            "--beam": ("N", "beam size", options.positive, beam),
+            "--lenpen": ("X", "length penalty", float, penalty),
+        },
+    )
     group = parser.add_argument_group("text", "a binarised --gen-subset of DATA, or two text files")
     options.add_table(group, TEXTS)
     options.add_reading_options(group)

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.layers.evolution_plan import EvolutionOptions

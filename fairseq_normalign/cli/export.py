@@ -56,46 +56,29 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", metavar="FILE.npz", required=True, help="the file to write"
     )
-    group.add_argument(
-        "--attention",
-        choices=tuple(KINDS),
-        default="cross",
-        help="which one",
-    )
-    group.add_argument(
-        "--quantity",
-        choices=(*QUANTITIES, SOURCE_SHARE),
-        default="norms",
-        help=f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "
-        "through all layers",
-    )
-    group.add_argument(
-        "--layer",
-        type=options.positive,
-        nargs="+",
-        metavar="N",
-        help="layers, from 1 (default: all)",
-    )
-    group.add_argument(
-        "--head",
-        type=options.positive,
-        nargs="+",
-        metavar="N",
-        help="heads to take or to sum over, from 1; a pruned model's have the numbers that they "
-        "had in the full one (default: all)",
-    )
-    group.add_argument(
-        "--dtype",
-        choices=("float32", "float16"),
-        default="float32",
-        help="(default: %(default)s)",
-    )
-    group.add_argument(
-        "--max-gigabytes",
-        type=float,
-        default=10,
-        metavar="N",
-        help="refuse to write a file larger than this",
+    options.add_table(
+        group,
+        {
+            "--attention": (tuple(KINDS), "which one", str, "cross"),
+            "--quantity": (
+                (*QUANTITIES, SOURCE_SHARE),
+                f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "
+                "through all layers",
+                str,
+                "norms",
+            ),
+            "--layer": ("N", "layers, from 1 (default: all)", options.positive, None, "+"),
+            "--head": (
+                "N",
+                "heads to take or to sum over, from 1; a pruned model's have the numbers that they "
+                "had in the full one (default: all)",
+                options.positive,
+                None,
+                "+",
+            ),
+            "--dtype": (("float32", "float16"), "(default: %(default)s)", str, "float32"),
+            "--max-gigabytes": ("N", "refuse to write a file larger than this", float, 10),
+        },
     )
     add_run_options(parser)
 

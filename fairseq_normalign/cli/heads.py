@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checkpoints import check_several, numbers_of, options_of_each
+from fairseq_normalign.cli.checks import check_several, numbers_of
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.cli.runs import (
     Task,
     add_run_options,
     check_run_options,
     open_corpus,
+    options_of_each,
     reading_task,
     run_command,
 )
@@ -30,8 +31,7 @@ from fairseq_normalign.heads.head_scores import (
     check_scores,
     default_scores,
 )
-from fairseq_normalign.host.search import SEARCH
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import SEARCH, add_flags, read_options
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.text.paired import Sources
@@ -71,24 +71,18 @@ def add_options(parser: ArgumentParser) -> None:
     options.add_gold_options(
         group, "gold links, for the AER of each head of the source–target attention"
     )
-    group.add_argument(
-        "--frequencies",
-        metavar="FILE",
-        help="lines `word count` or `piece count` of the source (default: the counts in the "
-        "dictionary)",
-    )
-    group.add_argument(
-        "--conllu", metavar="FILE", help="a treebank of the source, for syntactic roles"
-    )
-    group.add_argument(
-        "--lowercase",
-        action="store_true",
-        help="the model reads lowercased text: lowercase the treebank",
-    )
-    group.add_argument(
-        "--conllu-apart",
-        action="store_true",
-        help="the treebank is a text of its own, not that of --source-file",
+    options.add_table(
+        group,
+        {
+            "--frequencies": (
+                "FILE",
+                "lines `word count` or `piece count` of the source (default: the counts in the "
+                "dictionary)",
+            ),
+            "--conllu": ("FILE", "a treebank of the source, for syntactic roles"),
+            "--lowercase": "the model reads lowercased text: lowercase the treebank",
+            "--conllu-apart": "the treebank is a text of its own, not that of --source-file",
+        },
     )
     add_flags(parser, ProfileOptions)
     add_output_options(parser)

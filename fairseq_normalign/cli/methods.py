@@ -14,17 +14,17 @@ from fairseq_normalign.attention.methods import (
     A_FILE,
     METHODS,
     Method,
-    method_of,
     methods_without_files,
 )
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checkpoints import check_several, options_of_each
+from fairseq_normalign.cli.checks import check_methods, check_several, numbers_of
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.cli.runs import (
     Task,
     add_run_options,
     check_run_options,
     open_corpus,
+    options_of_each,
     reading_task,
     run_command,
 )
@@ -60,9 +60,12 @@ def add_options(parser: ArgumentParser) -> None:
         help="methods of the table, or all; those of the whole model are slow (default: "
         f"{' '.join(TABLE_METHODS)})",
     )
-    group.add_argument("--heads", action="store_true", help="measure single heads, too")
-    group.add_argument(
-        "--no-cost", action="store_true", help="do not measure the time and memory of each method"
+    options.add_table(
+        group,
+        {
+            "--heads": "measure single heads, too",
+            "--no-cost": "do not measure the time and memory of each method",
+        },
     )
     options.add_gold_options(group, "gold links")
     add_flags(parser, AlignOptions, only=EXTRACTION)
@@ -82,8 +85,7 @@ def check(args: Namespace) -> None:
     if args.methods == ["all"]:
         args.methods = methods_without_files()
     args.methods = list(dict.fromkeys(args.methods))
-    for name in args.methods if args.user_dir is None else ():  # another plugin may have its own
-        method_of(name)
+    check_methods(args, *args.methods)
 
 
 parse_table = options.model_command(
@@ -125,10 +127,11 @@ def measures_of(args: Namespace) -> list[MethodErrors]:
     measure = MethodErrors(
         gold(args), args.methods, align_options, heads=args.heads, costs=not args.no_cost
     )
-    if len(args.path) == 1:
-        return [measure]
-    numbers = range(1, len(args.path) + 1)
-    return [replace(measure, name=f"{measure.name}-{number}") for number in numbers]
+    names = [
+        measure.name if number is None else f"{measure.name}-{number}"
+        for number in numbers_of(args)
+    ]
+    return [replace(measure, name=name) for name in names]
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:

@@ -16,6 +16,7 @@ from fairseq_normalign.cli import shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.model_files import find_checkpoint
 from fairseq_normalign.model_argument import checkpoint_of, find_model
+from fairseq_normalign.options import flag
 
 
 def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None:
@@ -26,8 +27,8 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         several: ``--path`` is a list; further models have the dictionaries and BPE of the first.
     """
     args.found, args.reverse_pieces = {}, {}
-    if several and args.path and _are_folders(args.path[-1]):  # --path A.pt B.pt DATA
-        names = [args.path.pop(), *names]
+    if several and args.path and all(Path(part).is_dir() for part in args.path[-1].split(":")):
+        names = [args.path.pop(), *names]  # --path A.pt B.pt DATA
     if args.path:
         if len(names) > 1:
             raise InputError(f"{names[1]}: unexpected; with --path, the only word is DATA")
@@ -37,7 +38,13 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         raise InputError("no MODEL; expected a checkpoint, or a folder with one")
     model, *rest = names
     others = list(takewhile(_is_model, rest)) if several else []
-    _place_texts(args, rest[len(others) :])
+    texts = rest[len(others) :]
+    if len(texts) > 2:
+        raise InputError(f"{texts[2]}: unexpected; the words of a command are MODEL SOURCE TARGET")
+    for name, text in zip(("source_file", "target_file"), texts, strict=False):
+        if getattr(args, name, None):
+            raise InputError(f"{text}: {flag(name)} names another file")
+        setattr(args, name, text)
     if None in map(find_checkpoint, filter(None, (model, getattr(args, "reverse_path", None)))):
         from fairseq_normalign import plugin  # noqa: F401  (the import needs our architectures)
     find_model(args, model)
@@ -59,16 +66,3 @@ def complete(args: Namespace, defaults: Mapping[str, Any] | None = None) -> None
 def _is_model(name: str) -> bool:
     """Whether a word behind MODEL names another one; texts are neither folders nor called so."""
     return name.endswith(".pt") or Path(name).is_dir()
-
-
-def _are_folders(data: str) -> bool:
-    return all(Path(folder).is_dir() for folder in data.split(":"))
-
-
-def _place_texts(args: Namespace, texts: Sequence[str]) -> None:
-    if len(texts) > 2:
-        raise InputError(f"{texts[2]}: unexpected; the words of a command are MODEL SOURCE TARGET")
-    for name, text in zip(("source_file", "target_file"), texts, strict=False):
-        if getattr(args, name, None):
-            raise InputError(f"{text}: --{name.replace('_', '-')} names another file")
-        setattr(args, name, text)

@@ -121,14 +121,20 @@ def model_parser(name: str, description: str, example: str, *, several: bool) ->
         "set of the model). With --path: DATA, the folder of dictionaries and binarised data",
     )
     group = parser.add_argument_group("model", "as in fairseq-generate")
-    group.add_argument(
-        "--data", metavar="DIR", help="the folder of dictionaries, if it is not that of MODEL"
-    )
-    group.add_argument(
-        "--path",
-        metavar="CHECKPOINT",
-        nargs="+" if several else None,
-        help="the checkpoint, or several that share dictionaries" if several else "the checkpoint",
+    add_table(
+        group,
+        {
+            "--data": ("DIR", "the folder of dictionaries, if it is not that of MODEL"),
+            "--path": (
+                "CHECKPOINT",
+                "the checkpoint, or several that share dictionaries"
+                if several
+                else "the checkpoint",
+                str,
+                None,
+                "+" if several else None,
+            ),
+        },
     )
     add_fairseq_options(group)
     return parser
@@ -168,24 +174,38 @@ OF_CORPUS = {
 }
 
 
-def add_table(group: Any, table: Mapping[str, tuple[str, str]]) -> None:
-    """Options that take one value: flags, what stands for the value in help, and help."""
-    for flag, (metavar, help) in table.items():
-        group.add_argument(flag, metavar=metavar, help=help)
+def add_table(group: Any, table: Mapping[str, Any]) -> None:
+    """Options by their flags.
+
+    Args:
+        table: the help of a switch; or, of an option with a value, what stands for it in help (or
+            all that it may be), help, and perhaps its type, default and number.
+    """
+    for flags, entry in table.items():
+        if isinstance(entry, str):
+            group.add_argument(*flags.split(), action="store_true", help=entry)
+            continue
+        first = "metavar" if isinstance(entry[0], str) else "choices"
+        named = zip((first, "help", "type", "default", "nargs"), entry, strict=False)
+        group.add_argument(*flags.split(), **dict(named))
 
 
 def add_fairseq_options(group: Any) -> None:
     group.add_argument("--gen-subset", default="test", help="a binarised subset")
-    group.add_argument(
-        "--max-tokens",
-        type=positive,
-        metavar="N",
-        help=f"tokens in a batch, padding included (default: {MAX_TOKENS})",
+    add_table(
+        group,
+        {
+            "--max-tokens": (
+                "N",
+                f"tokens in a batch, padding included (default: {MAX_TOKENS})",
+                positive,
+            ),
+            "--cpu": "use no GPU",
+            "--fp16": "half precision",
+            "-s --source-lang": ("L", "source language"),
+            "-t --target-lang": ("L", "target language"),
+        },
     )
-    group.add_argument("--cpu", action="store_true", help="use no GPU")
-    group.add_argument("--fp16", action="store_true", help="half precision")
-    group.add_argument("-s", "--source-lang", metavar="L", help="source language")
-    group.add_argument("-t", "--target-lang", metavar="L", help="target language")
     add_table(group, OF_FAIRSEQ)
     group.add_argument(
         "--remove-bpe",
@@ -231,16 +251,13 @@ def add_limit_option(group: Any, default: int | None = None) -> None:
 
 
 def add_gold_options(group: Any, help: str) -> None:
-    group.add_argument("--gold", metavar="FILE", help=help)
-    group.add_argument(
-        "--gold-index",
-        type=int,
-        choices=(0, 1),
-        default=0,
-        help="first word in the gold (default: 0)",
-    )
-    group.add_argument(
-        "--reverse-gold", action="store_true", help="the gold has the target word first"
+    add_table(
+        group,
+        {
+            "--gold": ("FILE", help),
+            "--gold-index": ((0, 1), "first word in the gold (default: 0)", int, 0),
+            "--reverse-gold": "the gold has the target word first",
+        },
     )
 
 
@@ -287,14 +304,13 @@ def refuse_unknown(words: Iterable[str], user_dir: str | None, parser: CommandPa
 
 def add_reverse_options(group: Any, purpose: str) -> None:
     """``--reverse-path``, and where its dictionaries are."""
-    group.add_argument(
-        "-r",
-        "--reverse-path",
-        metavar="MODEL",
-        help=f"the model of the other direction, {purpose}",
-    )
-    group.add_argument(
-        "--reverse-data",
-        metavar="DIR",
-        help="the folder of its dictionaries, if they are neither beside it nor DATA",
+    add_table(
+        group,
+        {
+            "-r --reverse-path": ("MODEL", f"the model of the other direction, {purpose}"),
+            "--reverse-data": (
+                "DIR",
+                "the folder of its dictionaries, if they are neither beside it nor DATA",
+            ),
+        },
     )

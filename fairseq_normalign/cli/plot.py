@@ -47,42 +47,33 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg"
     )
-    group.add_argument(
-        "--line",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="sentence pair, from 1 (default: 1)",
-    )
-    group.add_argument(
-        "--layer",
-        type=options.layer,
-        default=AUTO,
-        metavar="N",
-        help="decoder layer, from 1, or auto (default: auto)",
-    )
-    group.add_argument(
-        "--layers",
-        type=lambda text: text if text == ALL else options.positive(text),
-        nargs="+",
-        metavar="N",
-        help="a panel for each of these layers, or all; the links are framed, and --gold has a "
-        "panel of its own",
-    )
-    group.add_argument(
-        "--step", choices=(*STEPS, AUTO), default=AUTO, help="see normalign align (default: auto)"
-    )
-    group.add_argument(
-        "--method",
-        nargs="+",
-        metavar="NAME",
-        default=["weights", "norms"],
-        help=f"one panel each, or a row of panels: {', '.join(METHODS)} (default: weights norms)",
-    )
-    group.add_argument(
-        "--extract",
-        metavar="NAME",
-        help=f"how links are chosen that --layers frames: {', '.join(RULES)} (default: argmax)",
+    options.add_table(
+        group,
+        {
+            "--line": ("N", "sentence pair, from 1 (default: 1)", options.positive, 1),
+            "--layer": ("N", "decoder layer, from 1, or auto (default: auto)", options.layer, AUTO),
+            "--layers": (
+                "N",
+                "a panel for each of these layers, or all; the links are framed, and --gold has a "
+                "panel of its own",
+                lambda text: text if text == ALL else options.positive(text),
+                None,
+                "+",
+            ),
+            "--step": ((*STEPS, AUTO), "see normalign align (default: auto)", str, AUTO),
+            "--method": (
+                "NAME",
+                f"one panel each, or a row of panels: {', '.join(METHODS)} (default: weights "
+                "norms)",
+                str,
+                ["weights", "norms"],
+                "+",
+            ),
+            "--extract": (
+                "NAME",
+                f"how links are chosen that --layers frames: {', '.join(RULES)} (default: argmax)",
+            ),
+        },
     )
     options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
 

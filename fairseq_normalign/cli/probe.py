@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar

@@ -6,32 +6,33 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.cli import checks
-from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.options import add_table, command
 from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, refuse_overwriting, whole_file
-from fairseq_normalign.text.links import InMemory, Link, LinkFile, read_together
-from fairseq_normalign.text.projection.labels import (
+from fairseq_normalign.text.labels import (
     OUTCOMES,
     project_spans,
     read_conll,
     read_spans,
     written,
 )
-from fairseq_normalign.text.projection.markup import HTML, XML, parse_markup
-from fairseq_normalign.text.projection.offsets import (
+from fairseq_normalign.text.links import InMemory, Link, LinkFile, read_together
+from fairseq_normalign.text.markup import HTML, XML, parse_markup
+from fairseq_normalign.text.offsets import (
     TOKENIZERS,
     Tokenizer,
     checked_links,
     located,
     texts_of,
 )
-from fairseq_normalign.text.projection.tags import project_tags
-from fairseq_normalign.text.projection.terms import STATUSES, check_terms, read_glossary
+from fairseq_normalign.text.tags import project_tags
+from fairseq_normalign.text.terms import STATUSES, check_terms, read_glossary
 
 TERM_COLUMNS = "line\tterm\ttranslation\tglossary\tstatus"
 DESCRIPTION = """Carry what stands on a source over to its translation, by word links: inline tags
@@ -50,14 +51,8 @@ class Item(NamedTuple):
     content: Any  # the line, or the sentence with its labels
 
 
-class Worked(NamedTuple):
-    """What became of one sentence."""
-
-    lines: list[str]
-    reports: list[str]
-    outcomes: list[tuple[str, str]]  # a label, and what became of it
-
-
+# What became of a sentence: lines to write, reports, and labels with what became of each.
+Worked = tuple[list[str], list[str], list[tuple[str, str]]]
 Mode = tuple[list[Item], Callable[[Item, str, Iterable[Link]], Worked]]
 
 
@@ -69,24 +64,18 @@ def add_options(parser: ArgumentParser) -> None:
         "target", metavar="TARGET", nargs="?", help="plain translations, a line each"
     )
     group = parser.add_argument_group("what is carried over")
-    group.add_argument("--html", action="store_true", help="HTML, read leniently, instead of XML")
-    group.add_argument("--no-placeholders", action="store_true", help="{0} and %%s are text")
-    group.add_argument(
-        "--unique", action="store_true", help="never close and reopen an element: ids stay unique"
-    )
-    group.add_argument(
-        "--plain",
-        action="store_true",
-        help="write the words of SOURCE alone, to translate",
-    )
-    group.add_argument(
-        "--labels",
-        action="store_true",
-        help="SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON lines with "
-        '"text" and "spans": [[start, end, label]]',
-    )
-    group.add_argument(
-        "--terms", metavar="FILE", help="check a glossary: lines of a term, a tab, its translation"
+    add_table(
+        group,
+        {
+            "--html": "HTML, read leniently, instead of XML",
+            "--no-placeholders": "{0} and %%s are text",
+            "--unique": "never close and reopen an element: ids stay unique",
+            "--plain": "write the words of SOURCE alone, to translate",
+            "--labels": "SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON "
+            "lines with "
+            '"text" and "spans": [[start, end, label]]',
+            "--terms": ("FILE", "check a glossary: lines of a term, a tab, its translation"),
+        },
     )
     add_link_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here instead of stdout")
@@ -94,20 +83,23 @@ def add_options(parser: ArgumentParser) -> None:
 
 def add_link_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("links", "from a file, or made by a model")
-    group.add_argument("--links", metavar="FILE", help="links of the words without markup")
-    group.add_argument(
-        "--index", type=int, choices=(0, 1), help="first word in FILE (default: 0, or as written)"
-    )
-    group.add_argument("--model", metavar="MODEL", help="a translation model, as align takes it")
-    group.add_argument("-r", "--reverse-path", metavar="MODEL", help="that of the other direction")
-    group.add_argument("--learned", metavar="FILE", help="a file that align --learned wrote")
-    group.add_argument("--lowercase", action="store_true", help="the model reads lowercased text")
-    group.add_argument("--cpu", action="store_true", help="use no GPU")
-    group.add_argument(
-        "--tokenizer",
-        choices=tuple(TOKENIZERS),
-        default="none",
-        help="words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
+    add_table(
+        group,
+        {
+            "--links": ("FILE", "links of the words without markup"),
+            "--index": ((0, 1), "first word in FILE (default: 0, or as written)", int),
+            "--model": ("MODEL", "a translation model, as align takes it"),
+            "-r --reverse-path": ("MODEL", "that of the other direction"),
+            "--learned": ("FILE", "a file that align --learned wrote"),
+            "--lowercase": "the model reads lowercased text",
+            "--cpu": "use no GPU",
+            "--tokenizer": (
+                tuple(TOKENIZERS),
+                "words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
+                str,
+                "none",
+            ),
+        },
     )
 
 
@@ -149,17 +141,14 @@ def main(args: Namespace) -> None:
     else:
         for item, target, links in with_links(args, items, tokenizer):
             with located(f"{name}:{item.number}"):
-                worked = work(item, target, links)
-            lines += worked.lines
-            reports += [f"{name}:{item.number}: {text}" for text in worked.reports]
-            for kind, outcome in worked.outcomes:
+                new_lines, told, found = work(item, target, links)
+            lines += new_lines
+            reports += [f"{name}:{item.number}: {text}" for text in told]
+            for kind, outcome in found:
                 outcomes.setdefault(kind, Counter())[outcome] += 1
     for report in [*reports, *table(outcomes, OUTCOMES if args.labels else STATUSES)]:
         note(report)
-    if args.output is None:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        return
-    with whole_file(args.output) as file:
+    with whole_file(args.output) if args.output else nullcontext(sys.stdout) as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
@@ -220,7 +209,7 @@ def of_tags(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode
             tokenizer=tokenizer,
             report=reports.append,
         )
-        return Worked([line], reports, [])
+        return [line], reports, []
 
     return items, work
 
@@ -246,7 +235,7 @@ def of_labels(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mo
             counted.append((label, outcome))
             if outcome != "projected":
                 reports.append(f"{outcome}: {label} {' '.join(item.words[begin:end])!r}")
-        return Worked([written(item.content, target, words, projected)], reports, counted)
+        return [written(item.content, target, words, projected)], reports, counted
 
     return items, work
 
@@ -260,6 +249,6 @@ def of_terms(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mod
     def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
         uses = check_terms(item.content, target, links, glossary, tokenizer=tokenizer)
         rows = ["\t".join([str(item.number), *use]) for use in uses]
-        return Worked(rows, [], [("terms", use.status) for use in uses])
+        return rows, [], [("terms", use.status) for use in uses]
 
     return items, work

@@ -47,15 +47,17 @@ def add_options(parser: ArgumentParser) -> None:
         help="when a gate is closed (default: as the model was trained)",
     )
     which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "--keep",
-        metavar="HEADS",
-        help="keep these heads, as in 'encoder.1.3,cross.2.1'; a "
-        "pruned model's have the names that they had in the full one",
-    )
-    which.add_argument("--drop", metavar="HEADS", help="remove these heads")
-    which.add_argument(
-        "--keep-top", type=int, metavar="N", help="keep the N heads that --by ranks highest"
+    options.add_table(
+        which,
+        {
+            "--keep": (
+                "HEADS",
+                "keep these heads, as in 'encoder.1.3,cross.2.1'; a "
+                "pruned model's have the names that they had in the full one",
+            ),
+            "--drop": ("HEADS", "remove these heads"),
+            "--keep-top": ("N", "keep the N heads that --by ranks highest", int),
+        },
     )
     group.add_argument(
         "--by",

@@ -12,9 +12,9 @@ from fairseq_normalign.attention.extract import RULES, check_extract
 from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checkpoints import check_several
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.parser import CommandParser
-from fairseq_normalign.cli.shell import say
+from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
@@ -23,7 +23,6 @@ from fairseq_normalign.files import (
     short_names,
     whole_file,
 )
-from fairseq_normalign.progress import is_quiet
 from fairseq_normalign.results.blocks import as_json
 from fairseq_normalign.results.page import Included, overview, page, sections
 from fairseq_normalign.results.result import read_result
@@ -70,27 +69,29 @@ def add_options(parser: ArgumentParser) -> None:
         "(default: norms weights)",
     )
     options.add_gold_options(group, "gold links: framed, and error rates of all layers and heads")
-    group.add_argument(
-        "--links",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="links of the same pairs to browse beside: of two models combined, of another "
-        "aligner; words from 0",
-    )
-    group.add_argument(
-        "--extract",
-        metavar="NAME",
-        help=f"how links are chosen: {', '.join(RULES)} (default: each method's own)",
-    )
-    group.add_argument(
-        "--eos",
-        choices=EOS,
-        default="null",
-        help="null: a word that takes most from </s> gets no link; skip: </s> is left out",
-    )
-    group.add_argument(
-        "--no-heads", action="store_true", help="whole layers alone: a smaller file, sooner"
+    options.add_table(
+        group,
+        {
+            "--links": (
+                "FILE",
+                "links of the same pairs to browse beside: of two models combined, of another "
+                "aligner; words from 0",
+                str,
+                [],
+                "+",
+            ),
+            "--extract": (
+                "NAME",
+                f"how links are chosen: {', '.join(RULES)} (default: each method's own)",
+            ),
+            "--eos": (
+                EOS,
+                "null: a word that takes most from </s> gets no link; skip: </s> is left out",
+                str,
+                "null",
+            ),
+            "--no-heads": "whole layers alone: a smaller file, sooner",
+        },
     )
     group.add_argument(
         "--measure",
@@ -100,19 +101,17 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="PART",
         help=f"beside alignments: any of {', '.join(PARTS)}, or none (default: heads mixing)",
     )
-    group.add_argument(
-        "--limit",
-        type=options.positive,
-        default=500,
-        metavar="N",
-        help="pairs that heads and mixing are measured on",
-    )
-    group.add_argument(
-        "--max-sentences",
-        type=options.positive,
-        default=500,
-        metavar="N",
-        help="pairs that can be browsed, the first ones",
+    options.add_table(
+        group,
+        {
+            "--limit": ("N", "pairs that heads and mixing are measured on", options.positive, 500),
+            "--max-sentences": (
+                "N",
+                "pairs that can be browsed, the first ones",
+                options.positive,
+                500,
+            ),
+        },
     )
     add_page_options(parser)
 
@@ -168,10 +167,9 @@ def main(args: Namespace) -> None:
         from fairseq_normalign.cli.report_models import gathered
 
         complete(args)
-        made = gathered(args, max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES))
-        first = made.overview(included)
-        included = [*made.included, *included]
-        contents, packed = {"browser": made.browser.as_json()}, made.browser.packed()
+        budget = max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES)
+        first, included, browser = gathered(args, included, budget)
+        contents, packed = {"browser": browser.as_json()}, browser.packed()
     contents["sections"] = as_json([first, *sections(included)])
     write(args, "".join(page(args.title, contents, packed)))
 
@@ -193,8 +191,7 @@ def write(args: Namespace, text: str) -> None:
     with whole_file(args.output) as file:
         file.write(text)
     size = len(text.encode("utf-8"))
-    if not is_quiet():
-        say(f"{args.output}: {size / 1e6:.1f} MB")
+    note(f"{args.output}: {size / 1e6:.1f} MB")
     if size > 1_000_000 * args.max_megabytes:
         warnings.warn(
             f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "

@@ -24,7 +24,7 @@ from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.attention.methods import method_of
-from fairseq_normalign.cli.checkpoints import check_directions
+from fairseq_normalign.cli.checks import check_directions
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.profiling import profile
@@ -36,7 +36,7 @@ from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
 from fairseq_normalign.layers.categories import DEFAULT
 from fairseq_normalign.progress import bar
-from fairseq_normalign.results.blocks import Note, Table
+from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.page import Included, Section, overview
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.text.links import LinkFile, refuse_other_count
@@ -56,23 +56,13 @@ class Material(NamedTuple):
     languages: tuple[str, str]
 
 
-class Gathered(NamedTuple):
-    """What is shown of models: what was measured, pairs to browse, and what is said of both."""
-
-    included: list[Included]
-    browser: Browser
-    facts: list[tuple[str, str]]
-    models: Table
-    advice: list[Note]  # what looks wrong with the gold
-
-    def overview(self, others: Sequence[Included]) -> Section:
-        return overview(self.facts, self.models, [*self.included, *others], self.advice)
-
-
-def gathered(args: Namespace, budget: int) -> Gathered:
-    """All that is measured of the checkpoints, and of files of links.
+def gathered(
+    args: Namespace, others: Sequence[Included], budget: int
+) -> tuple[Section, list[Included], Browser]:
+    """What is said of the checkpoints, all that is measured, and pairs to browse.
 
     Args:
+        others: what was measured before.
         budget: bytes that all soft alignments together may take.
     """
     # All are read before the first is measured: what cannot be read is refused at once.
@@ -98,10 +88,11 @@ def gathered(args: Namespace, budget: int) -> Gathered:
     browser = fitting(args, texts, systems, len(materials[0].first))
     advice = []
     for _, result in included:
-        notes = [block for block in result.blocks() if isinstance(block, Note)]
-        advice += [note for note in notes if note.urgent]
+        urgent = [block for block in result.blocks() if getattr(block, "urgent", False)]
+        advice += urgent  # what looks wrong with the gold
     models = Table(MODEL_COLUMNS, list(map(_model_row, materials)), "Models", decimals=1)
-    return Gathered(included, browser, facts_of(args, browser, total), models, advice)
+    included += others
+    return overview(facts_of(args, browser, total), models, included, advice), included, browser
 
 
 def material_of(args: Namespace, name: str, path: str) -> Material:

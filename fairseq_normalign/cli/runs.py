@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import digest_of, is_stream
+from fairseq_normalign.names import Head
 from fairseq_normalign.options import add_flags, read_options
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Partial, Shard
@@ -131,6 +132,38 @@ class Task(NamedTuple):
     title: str
 
 
+def options_of_each(args: Namespace) -> list[Namespace]:
+    """The options for each checkpoint by itself, to be given to ``host.options.load``.
+
+    Several checkpoints are loaded one by one before the work begins, so that one that cannot be
+    read, or is of another architecture, is refused at once.
+
+    Args:
+        args: options that are complete, with a list in ``path``.
+    """
+    of_each = [Namespace(**{**vars(args), "path": path}) for path in args.path]
+    if len(of_each) > 1:
+        directions, heads = zip(*map(_direction_and_heads, of_each), strict=True)
+        checks.check_directions(args.path, directions)
+        if len(set(heads)) > 1:
+            raise InputError(
+                "--path: the checkpoints have different layers or heads; name models of one "
+                "architecture with the same heads, or measure each alone"
+            )
+    return of_each
+
+
+def _direction_and_heads(args: Namespace) -> tuple[str, frozenset[Head]]:
+    """As in ``de-en``; heads by the names that they had before any was removed."""
+    from fairseq_normalign.host.attention_modules import head_names
+    from fairseq_normalign.host.options import load
+    from fairseq_normalign.host.special_tokens import languages_of
+
+    model = load(args, attention=getattr(args, "attention", "cross"))
+    source, target = languages_of(model.reader.task)
+    return f"{source}-{target}", frozenset(head_names(model.forcing.model))
+
+
 def open_corpus(args: Namespace) -> tuple[RawCorpus, ChunkReader]:
     """The corpus that the options name, examined, and what reads it for the model."""
     from fairseq_normalign.host.options import load
@@ -148,12 +181,8 @@ def corpus_of(args: Namespace, model: Model) -> RawCorpus:
     """The corpus that the options name, as far as ``--limit`` goes."""
     from fairseq_normalign.host.raw_corpus import raw_corpus
 
-    limit = getattr(args, "limit", None)
-    corpus = raw_corpus(args, [model], need_target="target" in model.forcing.sides)
-    total = corpus.total
-    if total is not None and limit is not None:
-        total = min(total, limit)
-    return corpus._replace(items=islice(corpus.items, limit), total=total)
+    need_target = "target" in model.forcing.sides
+    return raw_corpus(args, [model], need_target=need_target, limit=getattr(args, "limit", None))
 
 
 def reader_of(args: Namespace, model: Model, kind: str) -> ChunkReader:

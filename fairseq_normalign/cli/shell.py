@@ -50,7 +50,9 @@ def prepare_streams() -> None:
 
 def print_signature(signature: Mapping[str, object]) -> None:
     """The choices behind a result, beside it: on stderr."""
-    print("|".join(f"{name}:{value}" for name, value in signature.items()), file=sys.stderr)
+    from fairseq_normalign.results.result import signature_text
+
+    print(signature_text(signature), file=sys.stderr)
 
 
 def drop_stdout() -> None:

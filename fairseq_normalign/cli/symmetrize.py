@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import chain, islice
 
 from fairseq_normalign.alignment.signature import made_with, signed_file
@@ -18,11 +19,11 @@ from fairseq_normalign.alignment.symmetrize import (
     swapped,
     symmetrize,
 )
-from fairseq_normalign.cli.options import command
-from fairseq_normalign.cli.shell import say
+from fairseq_normalign.cli.options import add_table, command
+from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, refuse_overwriting
-from fairseq_normalign.progress import bar, is_quiet
+from fairseq_normalign.progress import bar
 from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
 
@@ -38,34 +39,29 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "reverse", metavar="REV", help="alignment of the target-to-source direction"
     )
-    parser.add_argument(
-        "--heuristic", choices=HEURISTICS, default="grow-diag-final-and", help="what is kept"
-    )
-    parser.add_argument(
-        "--variant",
-        choices=VARIANTS,
-        default="moses",
-        help="a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final is "
-        "grow-diag-final-and here)",
-    )
-    parser.add_argument(
-        "--rev-order",
-        choices=("auto", *ORDERS),
-        default="auto",
-        help="order in REV's links; auto: the one with more links in common with FWD, in the first "
-        f"{SAMPLE} lines",
-    )
-    parser.add_argument(
-        "--index", type=int, choices=(0, 1), default=0, help="first word, in all three files"
-    )
-    parser.add_argument(
-        "-f", "--format", choices=OF_LINKS, default="pharaoh", help="of what is written"
-    )
-    parser.add_argument(
-        "--input-format", choices=FORMATS, default="auto", help="format of FWD and REV"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write to FILE, and its signature to FILE.json"
+    add_table(
+        parser,
+        {
+            "--heuristic": (HEURISTICS, "what is kept", str, "grow-diag-final-and"),
+            "--variant": (
+                VARIANTS,
+                "a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final "
+                "is grow-diag-final-and here)",
+                str,
+                "moses",
+            ),
+            "--rev-order": (
+                ("auto", *ORDERS),
+                "order in REV's links; auto: the one with more links in common with FWD, in the "
+                f"first {SAMPLE} lines",
+                str,
+                "auto",
+            ),
+            "--index": ((0, 1), "first word, in all three files", int, 0),
+            "-f --format": (OF_LINKS, "of what is written", str, "pharaoh"),
+            "--input-format": (FORMATS, "format of FWD and REV", str, "auto"),
+            "-o --output": ("FILE", "write to FILE, and its signature to FILE.json"),
+        },
     )
 
 
@@ -84,10 +80,7 @@ parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, add_options, check)
 
 def main(args: Namespace) -> None:
     signature = signature_of(args)
-    if args.output is None:
-        sys.stdout.writelines(file_lines(lines(args, signature), args.format))
-        return
-    with signed_file(args.output, signature) as file:
+    with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
         file.writelines(file_lines(lines(args, signature), args.format))
 
 
@@ -112,12 +105,11 @@ def order_of(args: Namespace, first: list) -> str:
         return args.rev_order
     common = common_links(first)
     order = max(ORDERS, key=common.__getitem__)
-    if not is_quiet():
-        found = " and ".join(f"{number} as {name}" for name, number in common.items())
-        say(
-            f"normalign symmetrize: {name_of(args.reverse)}: read as {order} (links in common with "
-            f"{name_of(args.forward)}: {found}); --rev-order overrides"
-        )
+    found = " and ".join(f"{number} as {name}" for name, number in common.items())
+    note(
+        f"normalign symmetrize: {name_of(args.reverse)}: read as {order} (links in common with "
+        f"{name_of(args.forward)}: {found}); --rev-order overrides"
+    )
     return order
 
 

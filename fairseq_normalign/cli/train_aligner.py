@@ -38,22 +38,23 @@ def add_options(parser: ArgumentParser) -> None:
     )
     options.add_limit_option(group)
     group.add_argument("--seed", type=int, default=1, help="the same seed, the same head")
-    group.add_argument(
-        "--epochs",
-        type=options.positive,
-        default=6,
-        metavar="N",
-        help="at most: it stops when held-out pairs get worse",
-    )
-    group.add_argument(
-        "--width", type=options.positive, default=256, metavar="N", help="(default: %(default)s)"
-    )
-    group.add_argument(
-        "--null-weight",
-        type=options.share,
-        default=0.3,
-        metavar="X",
-        help="what a word without links counts beside one with links",
+    options.add_table(
+        group,
+        {
+            "--epochs": (
+                "N",
+                "at most: it stops when held-out pairs get worse",
+                options.positive,
+                6,
+            ),
+            "--width": ("N", "(default: %(default)s)", options.positive, 256),
+            "--null-weight": (
+                "X",
+                "what a word without links counts beside one with links",
+                options.share,
+                0.3,
+            ),
+        },
     )
     group.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="the file to write, *.safetensors"

@@ -62,7 +62,7 @@ class EvaluateOptions:
             bpe="sentencepiece", model="spm.model")``.
         gold: links and texts for AER; layer and step are chosen without gold, for each model.
         search: fairseq's options of beam search, where they are not to be those of
-            ``host.search.SEARCH``.
+            ``options.SEARCH``.
         too_long: what becomes of sources that the first model does not take (see
             ``host.lengths.fit_together``).
     """

@@ -13,8 +13,7 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
 from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
-from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
-from fairseq_normalign.host.head_removal import (
+from fairseq_normalign.host.attention_modules import (
     LOG_ALPHA,
     STEERING,
     State,
@@ -24,6 +23,7 @@ from fairseq_normalign.host.head_removal import (
     log_alphas,
     scale_heads,
 )
+from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
 from fairseq_normalign.names import ALL, KINDS, Head, all_heads, format_heads, parse_heads
 from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.notebook import html_table

@@ -263,7 +263,7 @@ def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:
     """The pair with a share of its source tokens, two at least, having changed places.
 
     What is left of a head's maxima tells whether it looks for the rare token wherever it is. This
-    is not Sennrich's control, which is about training: see ``plugin.source_noise``.
+    is not Sennrich's control, which is about training: see ``plugin.task.SourceNoise``.
     """
     places = [place for place, word in enumerate(pair.source.words) if word >= 0]
     wanted = max(2, round(share * len(places)))

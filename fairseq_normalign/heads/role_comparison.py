@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, short_names
+from fairseq_normalign.files import DAMAGE, name_of, short_names
 from fairseq_normalign.heads.head_scores import FUNCTIONS, Roles
 from fairseq_normalign.names import KINDS, Head, parse_head
 from fairseq_normalign.results.blocks import Block, Cell, Grid, Rows, Table
-from fairseq_normalign.results.result import DAMAGE, Result, StoredResult, read_result
+from fairseq_normalign.results.result import Result, StoredResult, read_result
 
 SEVERAL, NONE = "several", "none"
 # The setting of each function; a signature that lacks it is of heads not measured for it.

@@ -27,8 +27,9 @@ class Sides(NamedTuple):
     names: Sequence[str]  # of their files, without ending
 
     def tokens(self, index: int) -> tuple[Any, Any]:
-        """One pair; a target that is not there is None."""
-        return self.source[index], None if self.target is None else self.target[index]
+        """One pair, as lists; a target that is not there is None."""
+        target = None if self.target is None else self.target[index].tolist()
+        return self.source[index].tolist(), target
 
 
 def binarised_pairs(subset: str, reader: PairReader) -> Iterator[Pair]:

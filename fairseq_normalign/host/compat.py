@@ -23,7 +23,7 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from fairseq_normalign.host.head_removal import COPIES
+from fairseq_normalign.host.attention_modules import COPIES
 
 LAST_BATCH = 10.0  # seconds that the end of a command waits for a batch that is still being read
 

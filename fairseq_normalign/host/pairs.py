@@ -154,13 +154,13 @@ class Side:
         indices = map(self.dictionary.index, tokenize_line(symbol))
         return [index if index >= special else unk for index in indices]
 
-    def from_binarised(self, tokens: Tensor | None, where: str) -> Sentence:
+    def from_binarised(self, tokens: Tensor | list[int] | None, where: str) -> Sentence:
         """A sentence as ``fairseq-preprocess`` writes it, or as a model reads or generates it."""
         if tokens is None:
             return NO_SENTENCE
         where = f"{self.name} of {where}"
         marks = {self.dictionary.eos(), *self.before, *self.after}
-        ids = [index for index in tokens.tolist() if index not in marks]
+        ids = [index for index in torch.as_tensor(tokens).tolist() if index not in marks]
         wrong = [index for index in ids if not 0 <= index < len(self.dictionary)]
         if wrong:
             raise InputError(
@@ -331,8 +331,11 @@ class PairReader:
             self.source.from_text(source, where), self.target.from_text(target, where), where
         )
 
-    def binarised_pair(self, source: Tensor, target: Tensor | None, where: str) -> Pair:
-        """A pair of sentences as ``fairseq-preprocess`` writes them; no target is None."""
+    def binarised_pair(self, source: Any, target: Any, where: str) -> Pair:
+        """A pair of sentences as ``fairseq-preprocess`` writes them; no target is None.
+
+        Tokens are a tensor, or a list of numbers.
+        """
         of_source = self.source.from_binarised(source, where)
         return Pair(of_source, self.target.from_binarised(target, where), where)
 

@@ -16,7 +16,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream
@@ -77,23 +76,20 @@ def corpus(
 
     What was skipped or cut off is told when the pairs end.
     """
-    raw = raw_corpus(args, models, swapped=swapped, need_target=need_target)
+    raw = raw_corpus(args, models, swapped=swapped, need_target=need_target, limit=limit)
     check_not_empty(raw.total, raw.names[0])
     reader = ChunkReader(models, raw.kind, args.too_long)
-    copies = tee(_rows(raw, reader, limit), len(models))
+    copies = tee(_rows(raw, reader), len(models))
     streams = [map(itemgetter(place), copy) for place, copy in enumerate(copies)]
-    total = raw.total
-    if total is not None and limit is not None:
-        total = min(total, limit)
-    return Corpus(streams, total)
+    return Corpus(streams, raw.total)
 
 
-def _rows(raw: RawCorpus, reader: ChunkReader, limit: int | None) -> Iterator[tuple[Pair, ...]]:
+def _rows(raw: RawCorpus, reader: ChunkReader) -> Iterator[tuple[Pair, ...]]:
     """Each pair as all models read it."""
     notes = Notes(reader, raw.names)
     first = list(islice(raw.items, EXAMINED_PAIRS))
     reader.examine(first)
-    for chunk in cut(islice(chain(first, raw.items), limit), READ):
+    for chunk in cut(chain(first, raw.items), READ):
         streams, of_chunk = reader.read(chunk)
         notes.add(of_chunk)
         yield from zip(*streams, strict=True)
@@ -107,31 +103,51 @@ def raw_corpus(
     *,
     swapped: Sequence[bool] = FORWARD_AND_BACK,
     need_target: bool = True,
+    limit: int | None = None,
 ) -> RawCorpus:
-    """The corpus that the options name, for one model or for several.
+    """The corpus that the options name, or the first pairs of it, for one model or for several.
 
     Args:
         swapped: which of the models read the target as their source.
     """
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        return _binarised(args.gen_subset, models, links)
-    if not need_target and args.source_file and not (args.target_file or args.hypotheses):
+        corpus = _binarised(args.gen_subset, models, links)
+    elif not need_target and args.source_file and not (args.target_file or args.hypotheses):
         text = Sources(args.source_file)
         sources = (Item([(line, None)] * len(models), []) for line in text)
-        return RawCorpus(TEXT, sources, count_lines(text), [text.name])
-    texts = corpus_texts(args)
-    total = _equal_count(*texts)
-    ways = list(swapped[: len(models)])
+        corpus = RawCorpus(TEXT, sources, count_lines(text), [text.name])
+    else:
+        corpus = _of_texts(corpus_texts(args), models, links, swapped)
+    total = corpus.total
+    if total is not None and limit is not None:
+        total = min(total, limit)
+    return corpus._replace(items=islice(corpus.items, limit), total=total)
+
+
+def _of_texts(
+    texts: Sequence[Text],
+    models: Sequence[Model],
+    links: Sequence[LinkFile],
+    swapped: Sequence[bool],
+) -> RawCorpus:
+    """Refuses texts of unequal length before the work begins."""
+    names = [text.name for text in texts]
+    counts = [count_lines(text) for text in texts]
+    if None not in counts and counts[0] != counts[1]:
+        raise InputError(
+            f"line counts differ: {names[0]} has {counts[0]}, {names[1]} has {counts[1]} lines; "
+            "each needs one line per sentence pair"
+        )
+    ways = swapped[: len(models)]
     if not ways[0]:
         refuse_swapped(texts, models[0].reader)
-    items = (_item(lines, ways) for lines in read_together(*texts, *links))
-    return RawCorpus(TEXT, items, total, [text.name for text in texts])
 
+    def items() -> Iterator[Item]:
+        for source, target, *of_pair in read_together(*texts, *links):
+            sides = [(target, source) if is_swapped else (source, target) for is_swapped in ways]
+            yield Item(sides, list(map(sorted, of_pair)))
 
-def _item(read: Sequence[Any], ways: Sequence[bool]) -> Item:
-    source, target, *links = read
-    sides = [(target, source) if is_swapped else (source, target) for is_swapped in ways]
-    return Item(sides, list(map(sorted, links)))
+    return RawCorpus(TEXT, items(), counts[0], names)
 
 
 def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) -> RawCorpus:
@@ -145,16 +161,11 @@ def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) 
             )
     numbers = InMemory(first.names[0], range(len(first.source)))
     items = (
-        Item([_as_lists(sides.tokens(number)) for sides in of_models], list(map(sorted, of_pair)))
+        Item([sides.tokens(number) for sides in of_models], list(map(sorted, of_pair)))
         for number, *of_pair in read_together(numbers, *links)
     )
     kind = SOURCES if first.target is None else TOKENS
     return RawCorpus(kind, items, len(first.source), first.names)
-
-
-def _as_lists(pair: tuple[Any, Any]) -> tuple[Any, Any]:
-    source, target = pair
-    return source.tolist(), None if target is None else target.tolist()
 
 
 def corpus_texts(args: argparse.Namespace) -> list[Text]:
@@ -177,17 +188,6 @@ def count_lines(text: Text) -> int | None:
     if isinstance(text, LineFile) and is_stream(text.path):
         return None
     return sum(1 for _ in text)
-
-
-def _equal_count(source: Text, target: Text) -> int | None:
-    """How many lines both texts have, if that is known; refuses others before the work begins."""
-    counts = [count_lines(text) for text in (source, target)]
-    if None not in counts and counts[0] != counts[1]:
-        raise InputError(
-            f"line counts differ: {source.name} has {counts[0]}, {target.name} has {counts[1]} "
-            "lines; each needs one line per sentence pair"
-        )
-    return counts[0]
 
 
 def check_not_empty(total: int | None, name: str) -> None:
@@ -284,11 +284,8 @@ class ChunkReader:
         for number, item in enumerate(chunk.items, chunk.first + 1):
             source, target = item.sides[place]
             where = f"{self.kind} {number}"
-            if self.kind == TEXT:
-                yield reader.pair(source, target, where)
-            else:
-                target = None if target is None else torch.tensor(target)
-                yield reader.binarised_pair(torch.tensor(source), target, where)
+            read = reader.pair if self.kind == TEXT else reader.binarised_pair
+            yield read(source, target, where)
 
     def _unknown(self, pairs: Iterable[Pair]) -> list[list[int]]:
         """How many pieces of source and target are <unk>; and how many there are."""

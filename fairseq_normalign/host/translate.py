@@ -14,8 +14,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.lengths import Limits, fitted, limits_of
 from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.special_tokens import task_options
+from fairseq_normalign.options import SEARCH
 
 UNKNOWN = "⁇"  # for <unk> in a reference: the <unk> of a translation is no match
 

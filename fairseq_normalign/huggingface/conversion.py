@@ -1,8 +1,12 @@
-"""From a Hugging Face folder to a fairseq checkpoint, its dictionary, and what splits its text."""
+"""From a Hugging Face folder to a fairseq checkpoint, its dictionary, and what splits its text.
+
+A folder that is named like a checkpoint is converted once, to a cache.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -11,13 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import PART, beside, locked, real_path
+from fairseq_normalign.files import PART, beside, digest_of, locked, real_path
 from fairseq_normalign.host.checkpoint import check_finite, check_fit, save
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.marian import convert_marian
 from fairseq_normalign.huggingface.masked import convert_bert, convert_roberta
 from fairseq_normalign.huggingface.multilingual import convert_m2m, convert_mbart
+from fairseq_normalign.version import __version__
 
 # By Hugging Face's model_type.
 ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
@@ -119,3 +124,41 @@ def whole_folder(output: str, files: Files) -> Iterator[Path]:
             part.replace(target)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
+
+
+READ = ("*.json", "*.txt", "*.model", "*.spm", "*.bin", "*.safetensors")  # files that imports read
+
+
+def cached_import(folder: str) -> Path:
+    """The checkpoint of a Hugging Face folder, imported when it is first named.
+
+    The cache is keyed by the contents of the folder and by our version. Two processes may import
+    the same folder at once: the first that is ready counts.
+    """
+    place = cache_folder() / digest(Path(folder))
+    if not (place / MODEL).is_file():
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            import_folder(folder, str(place))
+        except (InputError, OSError) as error:
+            if (place / MODEL).is_file():
+                return place / MODEL
+            if isinstance(error, OSError):
+                raise InputError(
+                    f"{place.parent}: cannot be written: {error.strerror}; set XDG_CACHE_HOME, or "
+                    f"import the model yourself: normalign import {folder} -o DIR"
+                ) from None
+            raise
+    return place / MODEL
+
+
+def cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "normalign"
+
+
+def digest(folder: Path) -> str:
+    """Of all files that an import may read, and our version."""
+    files = sorted({path for pattern in READ for path in folder.glob(pattern)})
+    contents = digest_of(filter(Path.is_file, files))  # a link may lead nowhere
+    return f"{__version__}-{contents}"

@@ -22,10 +22,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention_modules import attentions_in, columns_of
 from fairseq_normalign.host.checkpoint import dictionary_file, read_transformer
 from fairseq_normalign.host.checkpoint_errors import explained
-from fairseq_normalign.host.head_removal import attentions_in, columns_of
-from fairseq_normalign.host.search import SEARCH
 from fairseq_normalign.host.segmentation import READING, apply_reading, has_reading
 from fairseq_normalign.host.special_tokens import (
     BOS,
@@ -50,6 +49,7 @@ from fairseq_normalign.huggingface.translation import (
     layer_parameters,
 )
 from fairseq_normalign.names import ALL, KINDS, all_heads, parse_heads
+from fairseq_normalign.options import SEARCH
 
 # Parameters of an attention, with the dimension that heads divide.
 OF_HEADS = {f"{name}_proj.{part}": 0 for name in "qkv" for part in ("weight", "bias")}

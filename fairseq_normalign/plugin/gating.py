@@ -22,8 +22,8 @@ from fairseq_normalign.host.attention_modules import (
     head_count,
     out_projection,
     replace_out_projection,
+    scale_heads,
 )
-from fairseq_normalign.host.head_removal import scale_heads
 
 # Chosen by experiment; see docs/pruning.md.
 INITIAL = 2.0

@@ -12,6 +12,7 @@ from torch.nn import functional
 from fairseq_normalign.host.attention_modules import (
     FairseqModule,
     attentions,
+    columns_of,
     head_count,
     head_counts,
     head_width,
@@ -22,7 +23,6 @@ from fairseq_normalign.host.attention_modules import (
 )
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.host.compat import shrink_copies
-from fairseq_normalign.host.head_removal import columns_of
 from fairseq_normalign.names import ALL, all_heads, format_heads, parse_heads
 
 DEFAULT_RESTORE = "checkpoint_last.pt"

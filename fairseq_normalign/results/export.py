@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import DAMAGED_ARCHIVE, whole_file
+from fairseq_normalign.files import DAMAGE, whole_file
 
 METADATA = "metadata.json"
 
@@ -67,7 +67,7 @@ class Export:
     def _undamaged(self, found: str) -> Iterator[None]:
         try:
             yield
-        except DAMAGED_ARCHIVE as error:
+        except DAMAGE as error:
             if getattr(error, "filename", None) is not None:  # there is no such file
                 raise
             raise InputError(

@@ -9,8 +9,7 @@ import numpy as np
 from tabulate import tabulate
 
 from fairseq_normalign.results.blocks import Block, Curves, Grid, Heading, Table, is_written, walk
-from fairseq_normalign.results.tables import as_table, cell_texts, sides
-from fairseq_normalign.results.text import paragraph
+from fairseq_normalign.results.text import as_table, cell_texts, paragraph, sides
 
 MOST = 60  # rows or columns that are shown
 WIDE = 12  # columns; the names of more stand upright

@@ -56,7 +56,7 @@ def overview(
     facts: Sequence[tuple[str, str]],
     models: Table | None,
     included: Sequence[Included],
-    advice: Sequence[Note] = (),
+    advice: Sequence[Block] = (),
 ) -> Section:
     """The first section: findings, models, data, versions, and what was measured how.
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import DAMAGE, name_of, read_lines
 from fairseq_normalign.results.blocks import Block, Table, as_json, from_json, walk
-from fairseq_normalign.results.tables import tables_of
-from fairseq_normalign.results.text import as_text, paragraph
+from fairseq_normalign.results.text import as_text, paragraph, tables_of
 from fairseq_normalign.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 VERSION = 1  # of the JSON
 LONGEST = 100_000_000  # characters of a file
 EXPECTED = "pass JSON that a normalign command of this version wrote with -o"
-# What a damaged file makes the constructors of blocks raise.
-DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class Result(ABC):

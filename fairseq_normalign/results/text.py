@@ -1,12 +1,15 @@
-"""Blocks as text for a terminal."""
+"""Blocks as text for a terminal, and as tables of CSV, TSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
+import csv
+import io
 import unicodedata
 from collections.abc import Sequence
 
 from fairseq_normalign.results.blocks import (
     Block,
+    Cell,
     Clouds,
     Curves,
     Facts,
@@ -14,10 +17,148 @@ from fairseq_normalign.results.blocks import (
     Heading,
     Note,
     Table,
+    is_drawn_only,
     is_written,
     walk,
 )
-from fairseq_normalign.results.tables import as_table, cell_texts, sides
+
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+NOTES = {"md": "{}", "latex": "% {}"}
+COMMENTS = {"csv": "# {}", "tsv": "# {}", "md": "**{}**\n", "latex": "% {}"}
+
+
+def as_table(block: Table | Grid | Curves | Clouds) -> Table:
+    """A table; of a map a row for each of its rows, of curves one for each x, of clouds each point.
+
+    Raises what a damaged block makes Python raise.
+    """
+    if isinstance(block, Table):
+        return block
+    rows: list[list[Cell]] = []
+    if isinstance(block, Clouds):
+        for cloud in block.clouds:
+            rows += [[cloud.name, x, y] for x, y in cloud.points]
+        return Table(["", block.x_title, block.y_title], rows, block.title)
+    if isinstance(block, Curves):
+        by_curve = []
+        for curve in block.curves:
+            by_curve.append({point.x: point.y for point in curve.points})
+        xs = dict.fromkeys(x for points in by_curve for x in points)
+        rows = [[x, *(points.get(x) for points in by_curve)] for x in xs]
+        columns = [block.x_title, *(curve.name for curve in block.curves)]
+        return Table(columns, rows, block.title, block.decimals)
+    rows = [[name, *values] for name, values in zip(block.rows, block.values, strict=True)]
+    return Table(
+        [block.row_title, *block.columns],
+        rows,
+        f"{block.title} in {block.unit}" if block.unit else block.title,
+        block.decimals,
+        deviations=[[None, *row] for row in block.deviations],
+        name=block.name,
+        marks=[["", *row] for row in block.marks],
+    )
+
+
+def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
+    """All tables, maps and curves as tables, by name, or by title and what they are about."""
+    tables: dict[str, Table] = {}
+    about = ""
+    for block in walk(blocks, _is_tabular, all_options=True):
+        if isinstance(block, Heading):
+            about = block.text
+        if isinstance(block, (Table, Grid, Curves)):
+            table = as_table(block)
+            name = table.name or table.title or "table"
+            if name in tables and about:
+                name = f"{name}: {about}"
+            number, base = 2, name
+            while name in tables:
+                name, number = f"{base} ({number})", number + 1
+            tables[name] = table
+    return tables
+
+
+def _is_tabular(block: Block) -> bool:
+    """Whether a program may want it: all but pictures of what a table has, which have no name."""
+    return not is_drawn_only(block) or bool(getattr(block, "name", ""))
+
+
+def cell_texts(table: Table, absent: str = "") -> list[list[str]]:
+    """Cells as people read them: ``37.2``, or ``37.2 ±0.8`` of several models, and their marks.
+
+    Args:
+        absent: what stands where there is no value.
+    """
+    decimals = [table.decimals_of(place) for place in range(len(table.columns))]
+    rooms = [max(map(len, column)) for column in zip(*table.marks, strict=True)]
+    texts = []
+    for number, row in enumerate(table.rows):
+        of_row = []
+        for place, (cell, _) in enumerate(zip(row, table.columns, strict=True)):
+            if cell is None or isinstance(cell, str):
+                of_row.append(cell or absent)
+                continue
+            text = f"{cell:{'' if table.plain else ','}.{decimals[place]}f}"
+            deviation = table.deviations[number][place] if table.deviations else None
+            if deviation is not None:
+                text = f"{text} ±{deviation:.{decimals[place]}f}"
+            if rooms and rooms[place]:
+                text = f"{text} {table.marks[number][place]:<{rooms[place]}}"
+            of_row.append(text)
+        texts.append(of_row)
+    return texts
+
+
+def sides(table: Table) -> list[str]:
+    """Where the cells of each column stand: numbers to the right."""
+    of_columns = []
+    for place in range(len(table.columns)):
+        has_numbers = any(isinstance(row[place], (int, float)) for row in table.rows)
+        of_columns.append("right" if has_numbers else "left")
+    return of_columns
+
+
+def _separated(table: Table, delimiter: str) -> str:
+    """All digits; deviations have columns of their own."""
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    uncertain = []
+    for place in range(len(table.columns)):
+        if any(row[place] is not None for row in table.deviations):
+            uncertain.append(place)
+    writer.writerow([*table.columns, *(f"{table.columns[place]} ±" for place in uncertain)])
+    for number, row in enumerate(table.rows):
+        writer.writerow([*row, *(table.deviations[number][place] for place in uncertain)])
+    return file.getvalue().rstrip("\n")
+
+
+def as_format(blocks: Sequence[Block], form: str) -> str:
+    """Tables as csv, tsv, md or latex, below each other; several have their names above.
+
+    CSV and TSV have all of them, formats for people those that text has, and its notes below.
+    """
+    from tabulate import tabulate  # late: text needs none
+
+    written = walk(blocks, is_written)
+    tables = tables_of(blocks if form in SEPARATORS else written)
+    parts = []
+    for name, table in tables.items():
+        if form in SEPARATORS:
+            text = _separated(table, SEPARATORS[form])
+        else:
+            text = tabulate(
+                cell_texts(table),
+                list(table.columns),
+                tablefmt="pipe" if form == "md" else "latex_booktabs",
+                colalign=sides(table) if table.rows else None,  # tabulate 0.9 needs rows
+                disable_numparse=True,
+            )
+        parts.append(f"{COMMENTS[form].format(name)}\n{text}" if len(tables) > 1 else text)
+    if form not in SEPARATORS:
+        notes = [block.text for block in written if isinstance(block, Note)]
+        parts += [NOTES[form].format(text) for text in notes]
+    return "\n\n".join(parts)
+
 
 GAP = "  "  # between columns
 

@@ -23,7 +23,6 @@ import json
 import os
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -33,6 +32,7 @@ import numpy as np
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
+    DAMAGE,
     LOCK,
     beside,
     is_locked,
@@ -48,11 +48,6 @@ PREPARED, CHUNKS, SHARDS = "prepared-*.json", "chunk-*", "shard-[0-9]*.json"  # 
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
 SEVEN_DIGITS = 7 * "[0-9]"  # of a chunk, at least
 MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
-# What bytes that were changed can raise on their way to values.
-DAMAGE = (
-    *(OSError, ValueError, TypeError, KeyError, IndexError, AttributeError),
-    *(RecursionError, OverflowError, MemoryError, EOFError, zipfile.BadZipFile),
-)
 
 
 class Kept(NamedTuple):

@@ -74,11 +74,6 @@ def joined_moments(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.stack([total, mean, squares, low, high])
 
 
-def smallest_draws(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """A uniform sample of all rows without replacement, if each has drawn its number by itself."""
-    return at_most(np.concatenate([left, right]))
-
-
 def at_most(rows: np.ndarray, size: int = SAMPLE) -> np.ndarray:
     """The rows with the smallest first numbers, in their order."""
     if len(rows) <= size:
@@ -150,15 +145,12 @@ class Draws:
         return np.concatenate([line.random(count) for line, count in of_lines])
 
 
-def _one_after_the_other(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return np.concatenate([left, right])
-
-
 JOINS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sum": added,
     "low": np.minimum,
     "high": np.maximum,
     "moments": joined_moments,
-    "sample": smallest_draws,
-    "rows": _one_after_the_other,
+    # A uniform sample without replacement, if each row has drawn its number by itself.
+    "sample": lambda left, right: at_most(np.concatenate([left, right])),
+    "rows": lambda left, right: np.concatenate([left, right]),
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from fairseq_normalign.decimals import decimal
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, split_words
+from fairseq_normalign.strict_json import decimal
 
 KNOWN = 0.5  # share of the corpus's tokens that a list of frequencies must have
 

@@ -17,10 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_normalign.decimals import PATTERN
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, read_lines, split_words
-from fairseq_normalign.strict_json import parse_json
+from fairseq_normalign.strict_json import PATTERN, parse_json
 
 Link = tuple[int, int]
 FORMATS = ("auto", "pharaoh", "talp", "naacl", "jsonl")

@@ -2,16 +2,19 @@
 
 SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, fairseq's other schemes, or no pieces
 at all. Where the user's own words are known, ``text.spelling`` looks at them instead of the
-marks.
+marks. At the end: words that are punctuation.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, split_words
@@ -210,3 +213,45 @@ def byte_letters() -> dict[int, str]:
 @functools.cache
 def byte_values() -> dict[str, int]:
     return {letter: byte for byte, letter in byte_letters().items()}
+
+
+def is_punctuation(word: str) -> bool:
+    """Whether a word has punctuation alone, of any script: Unicode's categories P…"""
+    categories = map(unicodedata.category, word)
+    return word != "" and all(category.startswith("P") for category in categories)
+
+
+def final_punctuation(text: Sequence[str], word_of: Sequence[int]) -> list[int]:
+    """The places of the pieces of a sentence's last word, if it is punctuation; none otherwise.
+
+    Args:
+        text: the words.
+        word_of: the word of each token, -1 for special tokens.
+    """
+    if not text or not is_punctuation(text[-1]):
+        return []
+    last = len(text) - 1
+    return [place for place, word in enumerate(word_of) if word == last]
+
+
+def settle_punctuation(soft: np.ndarray, rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
+    """What Shift-Att does with the full stop of the source (Chen et al., 2020, their code).
+
+    If both sentences end in punctuation, the two ends take each other, and nothing else takes the
+    source's. If the source alone does, nothing takes it.
+
+    Differs from their code: an end is a word, which may have several pieces; theirs is a piece.
+
+    Args:
+        soft: (T, S).
+        rows: of the target's final punctuation, perhaps none.
+        columns: of the source's.
+    """
+    settled = soft.copy()
+    if not columns:
+        return settled
+    settled[:, columns] = 0
+    if rows:
+        settled[rows, :] = 0
+        settled[np.ix_(rows, columns)] = 1 / len(columns)
+    return settled

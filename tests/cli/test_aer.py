@@ -182,10 +182,7 @@ def test_a_misread_file_is_explained_on_stderr(tmp_path, capsys):
         (["gold", "-i", "good", "--paired"], "--paired compares with the first HYP; name two or"),
         (["gold", "-i", "good", "-o", "good"], "good: would overwrite the input"),
         (["gold", "-i", "huge"], "huge:1: bad link '0-4294967296'"),
-        (
-            ["gold", "-i", "good", "--breakdown", "length"],
-            "--breakdown length needs --source",
-        ),
+        (["gold", "-i", "good", "--breakdown", "length"], "--breakdown length needs --source"),
         (
             ["gold", "-i", "good", "--source", "text"],
             "line counts differ: gold has 3, good has 3, text has 1 lines",

@@ -81,9 +81,7 @@ def test_generated_translations_are_aligned_as_they_are_generated(
         *("--task", "translation_normalign", "--print-alignment", "hard"),
         *("--align-layer", 2, "--align-step", "input"),
     ]
-    options += [
-        *("--remove-bpe", "sentencepiece", "--beam", 3, "--nbest", 2),
-    ]
+    options += [*("--remove-bpe", "sentencepiece", "--beam", 3, "--nbest", 2)]
     command = [
         "fairseq-generate",
         corpus / "data-bin",

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_normalign.cli import stats
-from fairseq_normalign.cli.checkpoints import check_directions
+from fairseq_normalign.cli.checks import check_directions
 from fairseq_normalign.errors import InputError
 
 

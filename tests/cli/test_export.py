@@ -143,7 +143,7 @@ BAD = {
         ["--quantity", "vectors", "--max-gigabytes", "0.001"],
         r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of "
         r"--layer and --head",
-    ),
+    )
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_normalign.names import ANALYSES
 from fairseq_normalign.results.result import read_result
-from fairseq_normalign.results.tables import tables_of
+from fairseq_normalign.results.text import tables_of
 from tests.conftest import run
 from tests.stored import write_two_models
 

@@ -89,11 +89,7 @@ CASES = [
     (align, ["--plot", "2"], "unknown option --plot; see normalign align --help-all"),
     (align, ["--gold", "g"], "argument --gold: align writes links; .* normalign methods MODEL"),
     (plot, ["-o", "x.gif"], r"--output x\.gif: expected a name that ends in \.png, \.pdf, \.svg"),
-    (
-        plot,
-        ["-o", "x.png", "--layers", "1", "--layer", "2"],
-        "--layer cannot be used with --l",
-    ),
+    (plot, ["-o", "x.png", "--layers", "1", "--layer", "2"], "--layer cannot be used with --l"),
     (plot, ["-o", "x.png", "--layers", "all", "2"], "--layers all takes no other layers"),
     (plot, ["-o", "x.png", "--extract", "argmax"], "--extract needs --layers"),
     (export, ["-o", "x.npz", "--quantity", "norm"], "--quantity: invalid choice: 'norm'"),
@@ -193,10 +189,7 @@ def test_a_model_has_its_files_beside_it(place):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["data/", "text", "gold", "model.pt"],
-            r"model\.pt: unexpected; the words .* MODEL",
-        ),
+        (["data/", "text", "gold", "model.pt"], r"model\.pt: unexpected; the words .* MODEL"),
         (["data/", "text", "--source-file", "gold"], "text: --source-file names another file"),
         (["data/", "text", "gold", "--data", "empty"], r"empty: no dictionaries \(dict\.\*\.txt\)"),
         (["data", "text", "--path", "model.pt"], "text: unexpected; with --path, the only word is"),

@@ -239,7 +239,7 @@ def test_another_text_is_refused(place, broken_off, tmp_path):
     words = command(place, output=broken_off)
     words[words.index(place / "text.a")] = changed = tmp_path / "changed"
     for number, message in {
-        3: "the first 43 pairs are others than those on which this run was decided",
+        3: "the first 43 pairs are others than those on which this run was decided"
     }.items():
         changed.write_text("".join([*lines[:number], "w1\n", *lines[number + 1 :]]))
         refused(words, message)

@@ -42,10 +42,7 @@ def of_rare(*shares):
 
 
 def of_syntax(margin="relative"):
-    return Finding(
-        roles=syntactic_roles(RELATIONS, margin),
-        blocks=relation_tables(RELATIONS),
-    )
+    return Finding(roles=syntactic_roles(RELATIONS, margin), blocks=relation_tables(RELATIONS))
 
 
 @pytest.fixture

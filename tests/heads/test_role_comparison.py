@@ -88,9 +88,7 @@ def test_files_of_models_of_one_name_are_told_apart(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [
-        ({"positional": 0.7}, "b.json: was measured with positional 0.7, .*a.json with 0.9"),
-    ],
+    [({"positional": 0.7}, "b.json: was measured with positional 0.7, .*a.json with 0.9")],
 )
 def test_roles_that_were_measured_otherwise(settings, message, tmp_path):
     other = write(tmp_path / "b.json", SMALL, {**SETTINGS, **settings})
@@ -117,10 +115,7 @@ def test_files_of_something_else(heads, more, kind, message, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        (["-o", "{file}"], "would overwrite the input"),
-        (["no.json"], "no.json"),
-    ],
+    [(["-o", "{file}"], "would overwrite the input"), (["no.json"], "no.json")],
 )
 def test_bad_options(options, message, files):
     words = [option.format(file=files[0]) for option in options]

@@ -97,8 +97,7 @@ DAMAGED = r"a\.idx: not an index of fairseq-preprocess --dataset-impl mmap, or a
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"x", b"PK\x03\x04" * 20, b"\x00" * 100, b"HUFFIDX\x00\x00" + bytes(50)],
+    "content", [b"", b"x", b"PK\x03\x04" * 20, b"\x00" * 100, b"HUFFIDX\x00\x00" + bytes(50)]
 )
 def test_a_foreign_index(data, task, content):
     (data / "test.a-b.a.idx").write_bytes(content)

@@ -320,8 +320,7 @@ def test_languages_that_nobody_names(corpus, checkpoint, tmp_path):
     for side in ("src", "tgt"):
         shutil.copy(corpus / "data-bin" / f"dict.{side}.txt", tmp_path)
     with pytest.raises(
-        InputError,
-        match=r"does not name its languages, .* use --source-lang and --target-lang",
+        InputError, match=r"does not name its languages, .* use --source-lang and --target-lang"
     ):
         load_single(str(checkpoint), str(tmp_path))
     load_single(str(checkpoint), str(tmp_path), {"source_lang": "src", "target_lang": "tgt"})

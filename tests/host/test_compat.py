@@ -5,9 +5,9 @@ import argparse
 import pytest
 import torch
 
+from fairseq_normalign.host.attention_modules import COPIES
 from fairseq_normalign.host.checkpoint import convert, load_single
 from fairseq_normalign.host.compat import without_leftovers
-from fairseq_normalign.host.head_removal import COPIES
 from tests.conftest import ToyTask, build_model, run
 from tests.stored import OPTIONS, state
 

@@ -1,10 +1,7 @@
 import torch
 
 from fairseq_normalign.heads.pruning import fold_gates
-from fairseq_normalign.host.head_removal import (
-    count_heads,
-    keep_heads,
-)
+from fairseq_normalign.host.attention_modules import count_heads, keep_heads
 from fairseq_normalign.names import Head
 
 PREFIX = "encoder.layers.0.self_attn."

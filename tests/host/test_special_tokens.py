@@ -18,14 +18,14 @@ TASKS = {
     "multilingual_translation": ["--lang-pairs", "src-tgt"],
     "multilingual_translation, source": ["--lang-pairs", "src-tgt", "--encoder-langtok", "src"],
     "multilingual_translation, both": [
-        *("--lang-pairs", "src-tgt", "--encoder-langtok", "tgt", "--decoder-langtok"),
+        *("--lang-pairs", "src-tgt", "--encoder-langtok", "tgt", "--decoder-langtok")
     ],
     "translation_multi_simple_epoch": ["--lang-pairs", "src-tgt"],
     "translation_multi_simple_epoch, source": [
-        *("--lang-pairs", "src-tgt", "--encoder-langtok", "tgt"),
+        *("--lang-pairs", "src-tgt", "--encoder-langtok", "tgt")
     ],
     "translation_multi_simple_epoch, both": [
-        *("--lang-pairs", "src-tgt", "--encoder-langtok", "src", "--decoder-langtok"),
+        *("--lang-pairs", "src-tgt", "--encoder-langtok", "src", "--decoder-langtok")
     ],
     "translation_multi_simple_epoch, replacing": [
         *("--lang-pairs", "src-tgt", "--encoder-langtok", "src", "--decoder-langtok"),

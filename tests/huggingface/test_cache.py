@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.huggingface import cache
+from fairseq_normalign.huggingface import conversion as cache
 from tests.hugging_face import BERT, make_folder
 
 

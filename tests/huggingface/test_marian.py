@@ -11,21 +11,8 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.huggingface.marian import sinusoids
 from tests.hugging_face import of_transformers
-from tests.imported import (
-    SEARCHES,
-    Both,
-    check_same_numbers,
-    check_same_translations,
-    theirs_of,
-)
-from tests.translation_folders import (
-    ODD,
-    SPELLED,
-    TARGET,
-    marian_folder,
-    sentences,
-    write_json,
-)
+from tests.imported import SEARCHES, Both, check_same_numbers, check_same_translations, theirs_of
+from tests.translation_folders import ODD, SPELLED, TARGET, marian_folder, sentences, write_json
 
 CODED = ["targets", "targets apart"]
 VOCABULARIES = ["marian", "apart"]  # one for both sides, and one for each

@@ -6,22 +6,8 @@ import pytest
 import sentencepiece
 
 from tests.hugging_face import of_transformers
-from tests.imported import (
-    LANGUAGES,
-    SEARCHES,
-    Both,
-    check_same_numbers,
-    check_same_translations,
-)
-from tests.translation_folders import (
-    CODES,
-    LISTED,
-    ODD,
-    SPELLED,
-    TARGET,
-    TOKENIZERS,
-    sentences,
-)
+from tests.imported import LANGUAGES, SEARCHES, Both, check_same_numbers, check_same_translations
+from tests.translation_folders import CODES, LISTED, ODD, SPELLED, TARGET, TOKENIZERS, sentences
 
 TEXTS = [*sentences(20, seed=7), *ODD]
 

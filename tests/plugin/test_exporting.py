@@ -191,7 +191,6 @@ def test_inputs_are_not_overwritten(corpus, checkpoint, command, tmp_path):
         before = path.read_bytes()
         with pytest.raises(InputError, match="would overwrite the input"):
             command(
-                *(generate.cli_main, "--path", tmp_path / "model.pt"),
-                *("--export-attention", path),
+                *(generate.cli_main, "--path", tmp_path / "model.pt"), *("--export-attention", path)
             )
         assert path.read_bytes() == before

@@ -7,8 +7,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.heads.pruning import fold_gates
-from fairseq_normalign.host.attention_modules import head_counts, head_names
-from fairseq_normalign.host.head_removal import keep_heads
+from fairseq_normalign.host.attention_modules import head_counts, head_names, keep_heads
 from fairseq_normalign.names import KINDS, Head, all_heads, parse_heads
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model

@@ -6,8 +6,11 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_normalign.plugin.source_noise import SourceNoise
-from fairseq_normalign.plugin.task import TranslationNormalignConfig, TranslationNormalignTask
+from fairseq_normalign.plugin.task import (
+    SourceNoise,
+    TranslationNormalignConfig,
+    TranslationNormalignTask,
+)
 from tests.conftest import PACKAGE, TRAIN, ToyTask, build_model, run
 
 PAD, EOS, UNK = 1, 2, 3

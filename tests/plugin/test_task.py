@@ -9,7 +9,7 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 
 import fairseq_normalign.plugin  # noqa: F401  (registers)
 from fairseq_normalign.alignment.aligner import AlignOptions
-from fairseq_normalign.plugin.aligning import AligningGenerator
+from fairseq_normalign.plugin.beam_search import AligningGenerator
 from tests.conftest import ToyTask, build_model
 
 

@@ -23,16 +23,13 @@ from fairseq_normalign.results.blocks import (
 from fairseq_normalign.results.figure import drawn
 from fairseq_normalign.results.result import StoredResult, stored_result
 from fairseq_normalign.results.several import together
-from fairseq_normalign.results.tables import as_format
+from fairseq_normalign.results.text import as_format
 
 EVIL = "<script>alert(1)</script>"
 TABLE = Table(["method", "AER", "links"], [["norms", 37.21, 12], [EVIL, None, 3]], "Errors", 1)
 GRID = Grid("norm", "layer", "head", ["1", "2"], ["1", "2"], [[0.25, 0.5], [None, 1.0]], unit="%")
 CURVES = Curves(
-    "loss",
-    "layer",
-    "nats",
-    [Curve("a", [Point("1", 3.0), Point("2", 4.0, 3.5, 4.5, marked=True)])],
+    "loss", "layer", "nats", [Curve("a", [Point("1", 3.0), Point("2", 4.0, 3.5, 4.5, marked=True)])]
 )
 BLOCKS = [
     Note("A note."),

@@ -9,14 +9,7 @@ import pytest
 
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.browser import system_of_links
-from tests.results.made_up import (
-    EVIDENCES,
-    NASTY,
-    PAIRS,
-    browser,
-    html_of,
-    views,
-)
+from tests.results.made_up import EVIDENCES, NASTY, PAIRS, browser, html_of, views
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: it drives the browser"

@@ -98,11 +98,7 @@ def through(lines, plan):
     return "".join(partial.text for name, partial in partials if name == "shout")
 
 
-PLANS = {
-    "here": Plan(),
-    "processes": Plan(workers=2),
-    "ray": Plan(workers=2, engine="ray"),
-}
+PLANS = {"here": Plan(), "processes": Plan(workers=2), "ray": Plan(workers=2, engine="ray")}
 
 
 @pytest.fixture(params=PLANS)

@@ -132,8 +132,7 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["run.json", "prepared-words.json", "shard-0-of-1.json"])
 @pytest.mark.parametrize(
-    "damage",
-    ["", '{"digest": 1, "words": ["x", "3", 5]}', '{\n "version": "0.2.0"\n}'],
+    "damage", ["", '{"digest": 1, "words": ["x", "3", 5]}', '{\n "version": "0.2.0"\n}']
 )
 def test_any_other_file_that_is_damaged_is_one_line(tmp_path, name, damage):
     folder = begun(tmp_path / "out")

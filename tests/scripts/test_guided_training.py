@@ -32,10 +32,7 @@ def test_links_of_pieces_for_rows_that_predict(pieces):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("links", "0-1\n0-1\n", "line counts differ"),
-    ],
+    ("name", "text", "message"), [("links", "0-1\n0-1\n", "line counts differ")]
 )
 def test_what_fairseq_would_pass_over_is_refused(name, text, message, pieces, capsys):
     (pieces / name).write_text(text)

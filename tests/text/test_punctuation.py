@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 
-from fairseq_normalign.text.punctuation import (
-    final_punctuation,
-    is_punctuation,
-    settle_punctuation,
-)
+from fairseq_normalign.text.words import final_punctuation, is_punctuation, settle_punctuation
 
 
 @pytest.mark.parametrize("word", [".", "?", "...", "。", "؟", "।", "»", "—", "。」"])

@@ -109,15 +109,13 @@ def test_trees_of_a_text(tmp_path):
     lines = [["Dogs", "eat", "fish"], ["Go"]]
     check_text(trees, lines, "text")
     with pytest.raises(
-        InputError,
-        match=r"conllu:5: sentence 2 has the word 'Go', and text 'go'; use a treebank",
+        InputError, match=r"conllu:5: sentence 2 has the word 'Go', and text 'go'; use a treebank"
     ):
         check_text(trees, [lines[0], ["go"]], "text")
     with pytest.raises(InputError, match="conllu:1: sentence 1 has the word 'fish', and text ''"):
         check_text(trees, [lines[0][:2], lines[1]], "text")
     with pytest.raises(
-        InputError,
-        match="sentence 2: only the treebank has it; use a treebank of the same text",
+        InputError, match="sentence 2: only the treebank has it; use a treebank of the same text"
     ):
         check_text(trees, lines[:1], "text")
     with pytest.raises(InputError, match="sentence 3: only text has it"):

@@ -7,12 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.words import (
-    SCHEMES,
-    join_pieces,
-    normalise_bpe_name,
-    word_ids,
-)
+from fairseq_normalign.text.words import SCHEMES, join_pieces, normalise_bpe_name, word_ids
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from operator import itemgetter
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.projection.markup import MARKUP, XML, Element, parse_markup
-from fairseq_normalign.text.projection.offsets import (
+from fairseq_normalign.text.markup import MARKUP, XML, Element, parse_markup
+from fairseq_normalign.text.offsets import (
     Span,
     Tokenizer,
     blank_words,

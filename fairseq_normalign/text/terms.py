@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.projection.offsets import (
+from fairseq_normalign.text.offsets import (
     Tokenizer,
     blank_words,
     checked_links,

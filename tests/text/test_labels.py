@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.projection.labels import project_labels, project_spans, read_labels
-from fairseq_normalign.text.projection.terms import check_terms, read_glossary
+from fairseq_normalign.text.labels import project_labels, project_spans, read_labels
+from fairseq_normalign.text.terms import check_terms, read_glossary
 
 
 def links(text: str) -> list[tuple[int, int]]:
@@ -49,8 +49,7 @@ def test_bad_labels():
 
 
 @pytest.mark.parametrize(
-    ("target", "status"),
-    [("the house", "ok"), ("the home", "missing"), ("house the", "elsewhere")],
+    ("target", "status"), [("the house", "ok"), ("the home", "missing"), ("house the", "elsewhere")]
 )
 def test_terms(target, status):
     (use,) = check_terms("das Haus", target, [(0, 0), (1, 1)], {"haus": ["house"]})

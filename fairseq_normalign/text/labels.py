@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.strict_json import parse_json
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.projection.offsets import (
+from fairseq_normalign.text.offsets import (
     Span,
     Tokenizer,
     checked_links,
