@@ -31,6 +31,7 @@ from benchmarks import (
 
 BENCHMARKS = {
     "extraction": norms.extraction,
+    "early": norms.early,
     "memory": memory.memory,
     "computation": norms.computation,
     "throughput": norms.throughput,

@@ -14,6 +14,7 @@ SMALL = Shape("small", layers=2, width=16, heads=4, inner=32, vocabulary=40, bat
 
 BENCHMARKS = {
     "extraction": lambda: norms.extraction([SMALL], rounds=2),
+    "early": lambda: norms.early([SMALL], rounds=2),
     "computation": lambda: norms.computation([SMALL], rounds=2),
     "throughput": lambda: norms.throughput(SMALL, 6, tokens=(1, 100), rounds=1),
     "gated": lambda: heads.gated([SMALL], rounds=2),
