@@ -39,6 +39,7 @@ BENCHMARKS = {
     "scoring": scoring.scoring,
     "gated": heads.gated,
     "pruned": heads.pruned,
+    "ablation": heads.ablation,
     "relevance": relevance.relevance,
     "mixing": mixing.mixing,
     "alti": alti.alti,

@@ -19,6 +19,7 @@ BENCHMARKS = {
     "throughput": lambda: norms.throughput(SMALL, 6, tokens=(1, 100), rounds=1),
     "gated": lambda: heads.gated([SMALL], rounds=2),
     "pruned": lambda: heads.pruned([SMALL], rounds=1),
+    "ablation": lambda: heads.ablation([SMALL], rounds=1),
     "relevance": lambda: relevance.relevance([SMALL], rounds=1),
     "gradients": lambda: gradients.gradients([SMALL], [SMALL], rounds=1),
     "combination": lambda: combination.combination([SMALL], size=6, rounds=1),
