@@ -31,6 +31,7 @@ from benchmarks import (
 
 BENCHMARKS = {
     "extraction": norms.extraction,
+    "early": norms.early,
     "memory": memory.memory,
     "computation": norms.computation,
     "throughput": norms.throughput,
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "scoring": scoring.scoring,
     "gated": heads.gated,
     "pruned": heads.pruned,
+    "ablation": heads.ablation,
     "relevance": relevance.relevance,
     "mixing": mixing.mixing,
     "alti": alti.alti,

@@ -12,8 +12,12 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
+from benchmarks.models import BASE, SMALL, TINY, Shape, build_model, build_task, texts, token_batch
+from benchmarks.norms import build_aligner
 from benchmarks.timing import Row, cost, interleaved, speedup
+from fairseq_normalign.heads.loss_scores import losses, losses_without_each
+from fairseq_normalign.host.attention_modules import head_names
+from fairseq_normalign.host.pairs import text_pairs
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.criterion import L0Criterion
 
@@ -98,6 +102,30 @@ def pruned(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[
                 sizes[name] / sizes[first],
                 "< 1",
             )
+
+
+def ablation(shapes: Sequence[Shape] = (SMALL,), rounds: int = 7) -> Iterator[Row]:
+    """The loss without each head, against as many whole passes."""
+    for shape in shapes:
+        aligner = build_aligner(shape)
+        by_length = sorted(
+            text_pairs(texts(shape, 160), aligner.reader), key=lambda pair: pair.length
+        )
+        pairs = by_length[80 : 80 + shape.batch]  # of about the same length, as in a run
+        heads = head_names(aligner.forcing.model)
+
+        def whole(forcing=aligner.forcing, pairs=pairs, heads=heads) -> None:
+            with torch.no_grad():
+                for _ in heads:
+                    losses(forcing, pairs)
+
+        tasks = {
+            "ablated": partial(losses_without_each, aligner.forcing, pairs, heads),
+            "whole": whole,
+        }
+        seconds = interleaved(tasks, rounds)
+        what = f"ablation of {len(heads)} heads, {shape.name}, against as many forwards"
+        yield cost(what, seconds["ablated"], seconds["whole"], "≤ 0.6")
 
 
 def megabytes(model: nn.Module) -> float:

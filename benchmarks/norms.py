@@ -14,7 +14,7 @@ from benchmarks.models import BASE, SMALL, TINY, Shape, build_model, build_task,
 from benchmarks.timing import Row, cost, interleaved, speedup
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.attention.contributions import Norms, norms
-from fairseq_normalign.attention.recorder import KINDS, record
+from fairseq_normalign.attention.recorder import KINDS, record, recorded
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -47,6 +47,29 @@ def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iter
         what = "forward + norms of"
         yield cost(f"{what} cross-attention, {shape.name}", cross, plain, "≤ 1.10")
         yield cost(f"{what} all attentions, {shape.name}", everything, plain, "≤ 1.35")
+
+
+def early(shapes: Sequence[Shape] = (SMALL, BASE), rounds: int = 25) -> Iterator[Row]:
+    """Norms of one layer, behind which nothing is run, against a forward without output layer."""
+    for shape in shapes:
+        aligner = build_aligner(shape)
+        pairs = list(text_pairs(texts(shape, shape.batch), aligner.reader))
+
+        def plain(aligner=aligner, pairs=pairs) -> None:
+            with torch.no_grad():
+                aligner.forcing.forward(pairs)
+
+        def norms_of(layer: int, aligner=aligner, pairs=pairs) -> list[Norms]:
+            by_name = recorded(aligner.forcing, pairs, ["cross"], layers=[layer])
+            return [of_layer.norms for of_layer in by_name.values()]
+
+        layers = (1, shape.layers)
+        tasks = {layer: partial(norms_of, layer - 1) for layer in layers}
+        seconds = interleaved({"plain": plain, **tasks}, rounds)
+        for layer in layers:
+            what = f"norms of layer {layer} of {shape.layers}, {shape.name}, against a forward"
+            target = "≤ 0.75" if layer == 1 else ""
+            yield cost(what, seconds[layer], seconds["plain"], target)
 
 
 def materialised(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:

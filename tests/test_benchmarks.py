@@ -14,10 +14,12 @@ SMALL = Shape("small", layers=2, width=16, heads=4, inner=32, vocabulary=40, bat
 
 BENCHMARKS = {
     "extraction": lambda: norms.extraction([SMALL], rounds=2),
+    "early": lambda: norms.early([SMALL], rounds=2),
     "computation": lambda: norms.computation([SMALL], rounds=2),
     "throughput": lambda: norms.throughput(SMALL, 6, tokens=(1, 100), rounds=1),
     "gated": lambda: heads.gated([SMALL], rounds=2),
     "pruned": lambda: heads.pruned([SMALL], rounds=1),
+    "ablation": lambda: heads.ablation([SMALL], rounds=1),
     "relevance": lambda: relevance.relevance([SMALL], rounds=1),
     "gradients": lambda: gradients.gradients([SMALL], [SMALL], rounds=1),
     "combination": lambda: combination.combination([SMALL], size=6, rounds=1),

@@ -71,7 +71,11 @@ class Arrays:
                 yield shares[self.layers].astype(self.dtype)
             return
         recording = recorded(
-            self.forcing, pairs, layers=self.layers, values=self.quantity.needs_values
+            self.forcing,
+            pairs,
+            (self.forcing.attention,),
+            layers=self.layers,
+            values=self.quantity.needs_values,
         )
         for index, pair in enumerate(pairs):
             array = np.empty(self.shape(pair), self.dtype)

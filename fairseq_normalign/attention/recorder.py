@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 import torch
@@ -160,15 +160,51 @@ def record(
         yield recording
 
 
+class _Stopped(Exception):
+    """A forward pass has come as far as it should."""
+
+
+@contextmanager
+def stopping_after(module: nn.Module) -> Iterator[None]:
+    """Ends the forward pass, and with it the context's block, as soon as a module has run.
+
+    Hooks that the module has already see its output before.
+    """
+
+    def stop(module, args, output):
+        raise _Stopped
+
+    with suppress(_Stopped), module.register_forward_hook(stop):
+        yield
+
+
+def _last(
+    model: nn.Module, kinds: Collection[str], layers: Collection[int] | None
+) -> FairseqModule:
+    """The attention that a forward pass comes to last, among some kinds and layers."""
+    last_kind = [kind for kind in KINDS if kind in kinds][-1]
+    of_kind = []
+    for (kind, layer), attention in attentions(model).items():
+        if kind == last_kind and (layers is None or layer in layers):
+            of_kind.append(attention)
+    return of_kind[-1]
+
+
 def recorded(
-    forcing: TeacherForcing, pairs: list[Pair], *, layers: Collection[int], values: bool
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    kinds: Collection[str],
+    *,
+    layers: Collection[int] | None = None,
+    values: bool = True,
 ) -> Recording:
-    """What a model's attention did on a batch, padded on the right."""
+    """What some attentions did on a batch, padded on the right; nothing behind them is run."""
     forcing.check_lengths(pairs)
-    kinds = (forcing.attention,)
+    model = forcing.model
     with (
         torch.no_grad(),
-        record(forcing.model, kinds, layers=layers, values=values) as recording,
+        record(model, kinds, layers=layers, values=values) as recording,
+        stopping_after(_last(model, kinds, layers)),
     ):
         forcing.forward(pairs)
     return recording
@@ -235,10 +271,21 @@ def recorded_blocks(
     kinds: Collection[str],
     *,
     layers: Collection[int] | None = None,
+    until: int | None = None,
 ) -> dict[Name, Block]:
-    """What whole attention blocks did on a batch, padded on the right."""
+    """What whole attention blocks did on a batch, padded on the right; nothing behind them is run.
+
+    Args:
+        until: the last layer that is run, of the decoder if it is; the last of ``layers`` by
+            default.
+    """
     forcing.check_lengths(pairs)
-    with torch.no_grad(), record_blocks(forcing.model, kinds, layers=layers) as blocks:
+    model = forcing.model
+    with (
+        torch.no_grad(),
+        record_blocks(model, kinds, layers=layers) as blocks,
+        stopping_after(_last(model, kinds, layers if until is None else [until])),
+    ):
         forcing.forward(pairs)
     return blocks
 

@@ -97,12 +97,13 @@ def _recorded(forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Ev
     layers = {evidence.layer for evidence in evidences if evidence.layer is not None}
     if needs == OWN_PASS:
         return Batch(forcing, pairs, {})
+    kinds = (forcing.attention,)
     if needs < BLOCKS:
-        recording = recorded(forcing, pairs, layers=layers, values=needs >= VALUES)
+        recording = recorded(forcing, pairs, kinds, layers=layers, values=needs >= VALUES)
         return Batch(forcing, pairs, recording)
     if needs == ALL_BLOCKS:
-        blocks = recorded_blocks(forcing, pairs, tuple(KINDS))
+        blocks = recorded_blocks(forcing, pairs, tuple(KINDS), until=max(layers))
     else:
-        blocks = recorded_blocks(forcing, pairs, (forcing.attention,), layers=layers)
+        blocks = recorded_blocks(forcing, pairs, kinds, layers=layers)
     recording = {name: block.recorded for name, block in blocks.items()}
     return Batch(forcing, pairs, recording, blocks)

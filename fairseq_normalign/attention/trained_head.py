@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_normalign.attention.recorder import evaluation_mode
+from fairseq_normalign.attention.recorder import evaluation_mode, stopping_after
 from fairseq_normalign.attention.states import hooked, keep_input
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
@@ -133,6 +133,7 @@ def head_states(forcing: TeacherForcing, pairs: list[Pair]) -> HeadStates:
         hooked(layers_of(model.decoder)[:1], before=keep_input(queries, "x")),
         hooked(cross, before=keep_input(queries, "query")),
         hooked(cross[:1], before=keep_input(keys, "key")),
+        stopping_after(cross[-1]),
     ):
         forcing.forward(pairs)
     sources = _padding([len(pair.source.tokens) for pair in pairs])

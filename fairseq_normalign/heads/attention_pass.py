@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.attention.recorder import Recording, check_finite, record
+from fairseq_normalign.attention.recorder import Recording, check_finite, recorded
 from fairseq_normalign.host.attention_modules import Name, head_names
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
@@ -134,15 +134,13 @@ def recorded_heads(forcing: TeacherForcing, batch: list[Pair], *, values: bool =
 
     A model whose values overflow is refused, at the pair.
     """
-    forcing.check_lengths(batch)
-    kinds = dict.fromkeys(head.kind for head in running_heads(forcing))
-    with torch.no_grad(), record(forcing.model, kinds, values=values) as recording:
-        forcing.forward(batch)
+    kinds = {head.kind for head in running_heads(forcing)}
+    recording = recorded(forcing, batch, kinds, values=values)
     places = [pair.where for pair in batch]
-    for recorded in recording.values():
-        check_finite(recorded.weights, places)
+    for of_attention in recording.values():
+        check_finite(of_attention.weights, places)
         if values:
-            check_finite(recorded.norms.summed, places)
+            check_finite(of_attention.norms.summed, places)
     return recording
 
 

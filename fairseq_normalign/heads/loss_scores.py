@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import partial
@@ -20,13 +20,16 @@ from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs, first_taken
 from fairseq_normalign.host.attention_modules import (
+    FairseqModule,
     Name,
     attentions,
     explicit_path,
     head_count,
     head_counts,
     head_numbers,
+    layers_of,
     out_projection,
+    projections,
     refuse_unsupported,
     single_beam,
     stored_out_weight,
@@ -36,7 +39,7 @@ from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
 from fairseq_normalign.host.translate import Translator, check_translates, reference
-from fairseq_normalign.names import Head
+from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.runs.chunks import Chunk
 
 
@@ -127,11 +130,12 @@ class LossAblation(HeadMeasure):
         return first_taken(models, items, self.options.ablation or ABLATION_PAIRS)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        tokens = sum(len(pair.target.tokens) for pair in pairs.values())
-        if tokens:
-            tally.join("tokens.sum", [tokens])
-            loss = partial(summed_loss, models.forcing, pairs.values(), self.options.max_tokens)
-            tally.join("losses.sum", without_each(models.forcing.model, tally.heads, loss))
+        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
+            batch = [pair for _, pair in numbered]
+            tokens = sum(len(pair.target.tokens) for pair in batch)
+            if tokens:
+                tally.join("tokens.sum", [tokens])
+                tally.join("losses.sum", losses_without_each(models.forcing, batch, tally.heads))
 
     def finding(self, tally: Tally) -> Finding:
         if "losses.sum" not in tally.arrays:
@@ -142,13 +146,71 @@ class LossAblation(HeadMeasure):
 
 
 @torch.no_grad()
-def summed_loss(forcing: TeacherForcing, pairs: Iterable[Pair], max_tokens: int) -> float:
-    """Cross-entropy of the references, </s> included."""
-    loss = 0.0
-    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        batch = [pair for _, pair in numbered]
-        loss += losses(forcing, batch).double().sum().item()
-    return loss
+def losses_without_each(
+    forcing: TeacherForcing, batch: list[Pair], heads: Sequence[Head]
+) -> list[float]:
+    """The summed loss of a batch, then without each of the heads.
+
+    What runs before W_O of a head is the same without it: later passes return what the first did.
+    """
+    model, by_name = forcing.model, attentions(forcing.model)
+    outputs: dict[nn.Module, Any] = {}
+
+    def keep(module, args, output):
+        outputs[module] = output
+
+    def summed() -> float:
+        return losses(forcing, batch).double().sum().item()
+
+    before_heads = {name: _before(model, *name) for name in by_name}
+    with head_outputs(model) as of_heads:
+        with ExitStack() as stack:
+            for module in {module for modules in before_heads.values() for module in modules}:
+                stack.enter_context(module.register_forward_hook(keep))
+            scores = [summed()]
+        before_projection = dict(of_heads)
+        for head in heads:
+            name = head[:2]
+            known = {module: outputs[module] for module in before_heads[name] if module in outputs}
+            with ablated(model, head):
+                projected = out_projection(by_name[name])(before_projection[name])
+                known[by_name[name]] = projected, None
+                with returning(known):
+                    scores.append(summed())
+    return scores
+
+
+def _before(model: FairseqModule, kind: str, layer: int) -> list[FairseqModule]:
+    """Modules that no head of an attention changes, as far as they cost time."""
+    side = KINDS[kind].side
+    layers = layers_of(getattr(model, side))
+    modules = layers[:layer]
+    if side == "decoder":
+        modules.append(model.encoder)
+        for (other, _), attention in attentions(model).items():
+            if other == "cross":  # its keys and values are of the encoder's output
+                modules += projections(attention)[1:]
+    else:  # the decoder's first layer looks at the target before it looks at the source
+        first = layers_of(getattr(model, "decoder", None))[:1]
+        modules += [layer.self_attn for layer in first if not layer.cross_self_attention]
+    if kind == "cross":
+        modules.append(layers[layer].self_attn)
+    return modules
+
+
+@contextmanager
+def returning(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+    """Modules that return something which is known, and are not run."""
+    before = {module: vars(module).get("forward") for module in outputs}
+    for module, output in outputs.items():
+        module.forward = lambda *_, known=output, **__: known  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for module, own in before.items():
+            del module.forward
+            if own is not None:  # as in fairseq's checkpoints of activations
+                module.forward = own
 
 
 def without_each(model: nn.Module, heads: Sequence[Head], score: Callable[[], Any]) -> list[Any]:

@@ -11,10 +11,12 @@ import torch
 
 from fairseq_normalign.attention.extract import piece_argmax
 from fairseq_normalign.attention.lrp_walk import propagate
-from fairseq_normalign.attention.methods import LRP_RULES
-from fairseq_normalign.attention.recorder import record
+from fairseq_normalign.attention.methods import LRP_RULES, METHODS, OWN_PASS
+from fairseq_normalign.attention.recorder import record, recorded
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.states import hooked
+from fairseq_normalign.host.attention_modules import layers_of
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import build_model
@@ -135,3 +137,42 @@ def test_one_head(task, pairs):
     np.testing.assert_allclose(
         np.mean([soft.words for soft in softs[:4]], axis=0), softs[4].words, rtol=1e-4, atol=1e-6
     )
+
+
+SHARED_PASS = [name for name, method in METHODS.items() if method.needs != OWN_PASS]
+
+
+def layers_that_end(model, run) -> list[int]:
+    """How many layers of encoder and decoder came to their end while something was run."""
+    ended = []
+    for stack in (model.encoder, model.decoder):
+        layers, of_stack = layers_of(stack), []
+        with hooked(layers, after=lambda module, *_, to=of_stack: to.append(module)):
+            run()
+        ended.append(len(of_stack))
+    return ended
+
+
+@pytest.mark.parametrize("method", SHARED_PASS)
+def test_nothing_is_run_above_the_layer_that_is_asked_for(method, task, pairs):
+    model = build_model("transformer", task)
+    forcing = TeacherForcing(model, task)
+    first, second = (Evidence(method, layer, METHODS[method].steps[0]) for layer in (0, 1))
+
+    def run(*evidences):
+        return [softs[0].words for softs in soft_alignments(forcing, pairs, evidences)]
+
+    assert layers_that_end(model, lambda: run(first)) == [2, 0]
+    assert layers_that_end(model, lambda: run(second)) == [2, 1]
+    for alone, together in zip(run(first), run(first, second), strict=True):
+        assert np.array_equal(alone, together)
+
+
+def test_attention_of_the_encoder_runs_no_decoder(task, pairs):
+    model = build_model("transformer", task)
+    forcing = TeacherForcing(model, task)  # which looks at source–target attention
+    assert layers_that_end(model, lambda: recorded(forcing, pairs, ["encoder"])) == [1, 0]
+    assert layers_that_end(model, lambda: recorded(forcing, pairs, ["encoder", "decoder"])) == [
+        2,
+        1,
+    ]

@@ -17,12 +17,13 @@ from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, running_heads
-from fairseq_normalign.heads.loss_scores import ablated, losses, summed_loss
+from fairseq_normalign.heads.loss_scores import ablated, losses, losses_without_each
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
-from fairseq_normalign.host.attention_modules import attentions
+from fairseq_normalign.host.attention_modules import attentions, explicit_path, head_names
 from fairseq_normalign.host.lengths import skipped
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -167,7 +168,7 @@ def test_importance_of_a_frozen_model(forcing, pairs):
 def test_the_loss_is_the_cross_entropy(forcing, pairs):
     together = losses(forcing, pairs)
     total = together.sum().item()
-    assert summed_loss(forcing, pairs, max_tokens=1) == pytest.approx(total, rel=1e-4)
+    assert losses_without_each(forcing, pairs, [])[0] == pytest.approx(total, rel=1e-6)
     for pair, loss in zip(pairs, together, strict=True):
         start = torch.tensor([forcing.start])
         read = torch.cat([start, pair.target.tokens[:-1]])[None]
@@ -218,6 +219,36 @@ def test_ablation_is_the_loss_without_the_head(forcing, pairs):
     for head, change in scored(forcing, pairs, "ablation").items():
         off = sum(scaled_loss(forcing, pair, head, 0).item() for pair in pairs)
         assert change == pytest.approx((off - whole) / tokens, rel=1e-4, abs=1e-4), head
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+        {"arch": "transformer_normalign", "gate_heads": "all"},
+        {"arch": "transformer_normalign", "alive_heads": "encoder.1.2 decoder.2.3 cross.2.1"},
+        {"cross_self_attention": True, "no_cross_attention": True},
+    ],
+)
+def test_layers_before_an_ablated_head_are_not_run_again(task, pairs, options):
+    """The same bytes as whole passes."""
+    forcing = TeacherForcing(random_model(task, **options), task, attention="decoder")
+    model = forcing.model
+    heads = head_names(model)
+    with torch.no_grad(), explicit_path(attentions(model).values()):
+        expected = [losses(forcing, pairs).double().sum().item()]
+        for head in heads:
+            with ablated(model, head):
+                expected.append(losses(forcing, pairs).double().sum().item())
+    ran: list = []
+    inner = [layer.fc1 for layer in model.encoder.layers]
+    with hooked(inner, before=lambda module, *_: ran.append(module)):
+        assert losses_without_each(forcing, pairs, heads) == expected
+    assert all("forward" not in vars(module) for module in model.modules())
+    for layer, module in enumerate(inner):
+        again = sum(head.kind == "encoder" and head.layer <= layer for head in heads)
+        assert ran.count(module) == 1 + again
 
 
 def test_pairs_that_are_skipped_are_not_among_the_n_of_ablation(forcing, pairs):

@@ -210,7 +210,7 @@ def test_alignments_by_a_head_of_a_pruned_model(ready):
     (_, small), pairs = ready
     aligner = NormAligner(*small, method="weights", layer=2, head=4, step="input")
     assert aligner.signature()["head"] == 4
-    recording = recorded(small.forcing, pairs, layers=[1], values=False)
+    recording = recorded(small.forcing, pairs, ["cross"], layers=[1], values=False)
     weights = recording["cross", 1].weights  # (B, H, T, S)
     (soft,), _ = soft_alignments(small.forcing, pairs, [aligner.evidence])
     words = len(pairs[0].target.text)
