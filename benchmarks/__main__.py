@@ -45,6 +45,7 @@ BENCHMARKS = {
     "alti": alti.alti,
     "gradients": gradients.gradients,
     "combination": combination.combination,
+    "interactive": combination.interactive,
     "large": large.large,
     "samples": large.samples,
 }

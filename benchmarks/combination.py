@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.models import SMALL, TINY, Shape, texts
+from benchmarks.models import BASE, SMALL, TINY, Shape, texts
 from benchmarks.norms import build_aligner, forward_only
 from benchmarks.timing import Row, cost, interleaved
 from fairseq_normalign import CombinedAligner
@@ -54,3 +55,25 @@ def combination(
         seconds = interleaved(tasks, rounds)
         what = f"links by all evidences of two models, {shape.name}, after learning"
         yield cost(what, seconds["align"], seconds["forward"], "≤ 2")
+
+
+def interactive(
+    shapes: Sequence[Shape] = (BASE, SMALL), size: int = 40, rounds: int = 5
+) -> Iterator[Row]:
+    """One pair at a time, from text to links, against forward passes of both models."""
+    for shape in shapes:
+        pairs = list(texts(shape, size))
+        combined = build_combined(shape, pairs)
+        one_by_one = [[list(stream) for stream in combined.read([pair])] for pair in pairs]
+        tasks = {
+            "forward": partial(_each, partial(forward, combined), one_by_one),
+            "align": partial(_each, lambda pair, aligner=combined: aligner.align(*pair), pairs),
+        }
+        seconds = interleaved(tasks, rounds)
+        what = f"links of one pair at a time by two models, {shape.name}, after learning"
+        yield cost(what, seconds["align"], seconds["forward"], "≤ 1.3")
+
+
+def _each(task: Callable[[Any], object], items: Sequence[Any]) -> None:
+    for item in items:
+        task(item)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
@@ -94,6 +95,20 @@ def all_heads(counts: HeadCounts) -> list[Head]:
     return heads
 
 
+def in_stored_order(heads: Iterable[Head], order: str | None) -> list[Head]:
+    """Heads by their places in the parameters, which ``normalign order-heads`` may have changed.
+
+    Args:
+        heads: all of a model, in its order.
+        order: names of those that moved, as the checkpoint says.
+    """
+    ranks = {parse_head(name): rank for rank, name in enumerate((order or "").split())}
+    stored: list[Head] = []
+    for _, of_attention in groupby(heads, key=lambda head: head[:2]):
+        stored += sorted(of_attention, key=lambda head: ranks.get(head, head.head))
+    return stored
+
+
 def by_kind(heads: Iterable[Head]) -> dict[str, list[Head]]:
     """The heads of each kind of attention that has any, in the order of kinds."""
     kinds: dict[str, list[Head]] = {kind: [] for kind in KINDS}
@@ -149,6 +164,11 @@ def format_heads(heads: Sequence[Head], known: Sequence[Head]) -> str:
     if len(heads) == len(known):
         return ALL
     return " ".join(map(str, heads)) or NONE
+
+
+def as_lists(heads: Iterable[Head]) -> list[list[int]]:
+    """``[[layer, head], …]`` from 0, as engines read it that take heads of several layers."""
+    return [[head.layer, head.head] for head in heads]
 
 
 def format_numbers(numbers: Sequence[int]) -> str:

@@ -23,6 +23,7 @@ BENCHMARKS = {
     "relevance": lambda: relevance.relevance([SMALL], rounds=1),
     "gradients": lambda: gradients.gradients([SMALL], [SMALL], rounds=1),
     "combination": lambda: combination.combination([SMALL], size=6, rounds=1),
+    "interactive": lambda: combination.interactive([SMALL], size=6, rounds=1),
     "alti": lambda: alti.alti([SMALL], rounds=2),
     "mixing": lambda: mixing.mixing([SMALL], rounds=2),
     "large": lambda: large.large(SMALL, sizes=(4, 8)),

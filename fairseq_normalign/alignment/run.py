@@ -13,6 +13,7 @@ from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
 from fairseq_normalign.alignment.decision import Decision, read_learned
 from fairseq_normalign.alignment.evidence import AUTO, LEARNED
 from fairseq_normalign.alignment.layer_choice import FEW
+from fairseq_normalign.attention.extract import best_link
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
@@ -58,6 +59,7 @@ class Links:
         index: of the first word.
         confidence: whether each link is followed by its share.
         format: of the lines, a name in ``text.link_formats``.
+        never_empty: a pair without links gets the best one.
         signed: what the signature tells beside the aligner's choices.
     """
 
@@ -71,9 +73,10 @@ class Links:
         index: int = 0,
         confidence: bool = False,
         format: str = "pharaoh",
+        never_empty: bool = False,
         signed: Mapping[str, Any] | None = None,
     ):
-        self.first_pairs, self.format = sample, format
+        self.first_pairs, self.format, self.never_empty = sample, format, never_empty
         self.index, self.confidence, self.signed = index, confidence, dict(signed or {})
 
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
@@ -82,8 +85,8 @@ class Links:
         streams = models.reader.streams(first, too_long)
         if decided is None:
             decided, _ = models.aligner.decide_on(*streams)
-            agreement = decided.decision.agreement
-        else:
+        agreement = decided.decision.agreement
+        if models.learned is not None and first.items:
             few = [stream[:FEW] for stream in streams]
             agreement = models.aligner.agreement_on(decided.decision, few)
         return {
@@ -102,6 +105,8 @@ class Links:
         softs = aligner.run(*streams, progress=progress)
         for pair, soft in zip(streams[0], softs, strict=True):
             links = aligner.links(soft)
+            if self.never_empty and not links:
+                links = best_link(soft.words)
             shares = aligner.confidences(soft, links) if self.confidence else None
             of_all = shares_of_all(aligner, soft) if self.format == "marian-soft" else None
             texts = pair.source.text, pair.target.text

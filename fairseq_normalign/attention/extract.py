@@ -82,6 +82,14 @@ def threshold(
     return _links((row_shares(soft, null) >= level) & _linkable(soft, null))
 
 
+def best_link(soft: np.ndarray) -> list[Link]:
+    """The link of the largest cell; none if all cells are 0, as in a pair that was skipped."""
+    if not soft.any():
+        return []
+    target, source = np.unravel_index(soft.argmax(), soft.shape)
+    return [(int(source), int(target))]
+
+
 def mutual_argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
     """Cells that are the best of their row and of their column.
 

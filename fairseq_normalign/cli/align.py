@@ -43,6 +43,11 @@ def add_options(parser: ArgumentParser) -> None:
     add_flags(parser, AlignOptions)
     add_combination_options(parser)
     add_output_options(parser)
+    parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="answer each line 'source ||| target' of stdin at once; needs --learned FILE",
+    )
     add_run_options(parser)
 
 
@@ -118,6 +123,11 @@ def add_output_options(parser: ArgumentParser) -> None:
         help="of the links (default: %(default)s)",
     )
     group.add_argument(
+        "--never-empty",
+        action="store_true",
+        help="a pair without links gets the best one, for tools that drop empty lines",
+    )
+    group.add_argument(
         "--confidence",
         action="store_true",
         help="write each link's share of its row: 0-0:0.930; the last digit may depend on "
@@ -140,6 +150,8 @@ def check(args: Namespace) -> None:
     checks.check_methods(args, args.method)
     check_combination(args)
     check_learned(args)
+    if args.interactive:
+        check_interactive(args)
     settle_format(args)
     if args.user_dir is None:  # another plugin may have methods of its own
         parse_evidences(args.evidence or [])
@@ -194,6 +206,17 @@ def check_learned(args: Namespace) -> None:
         checks.check_output(args.learned, *checks.inputs_of(args))
         if args.output and args.learned in (args.output, f"{args.output}.json"):
             raise InputError(f"{args.learned}: named for two outputs; use another name")
+
+
+def check_interactive(args: Namespace) -> None:
+    """Settles that pairs come and go one by one; refuses what needs more of them."""
+    checks.excludes(args, "interactive", "output", "workers", "engine", "chunk", "evidence")
+    if args.learned is None or not Path(args.learned).is_file():
+        raise InputError(
+            "--interactive needs --learned FILE, which normalign align … --learned FILE writes"
+        )
+    args.source_file = args.source_file or "-"
+    args.chunk = 1
 
 
 parse_links = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)

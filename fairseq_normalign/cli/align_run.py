@@ -48,17 +48,22 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
     corpus = raw_corpus(args, aligner.models, links)
     models = aligning(args, aligner, corpus.kind, learned)
-    first = list(islice(corpus.items, EXAMINED_PAIRS))
-    check_not_empty(len(first), corpus.names[0])
-    models.reader.examine(first)
+    first = []
+    if not args.interactive:  # or nobody could answer before many pairs have come
+        first = list(islice(corpus.items, EXAMINED_PAIRS))
+        check_not_empty(len(first), corpus.names[0])
+        models.reader.examine(first)
     signed = {"index": args.index} if args.index else {}  # which normalign aer reads
+    if args.never_empty:
+        signed["never-empty"] = 1
     if args.confidence:  # its last digit may depend on the size of batches
         signed["batch"] = args.max_tokens
     measure = Links(
-        aligner.sample_size,
+        0 if args.interactive else aligner.sample_size,
         index=args.index,
         confidence=args.confidence,
         format=args.format,
+        never_empty=args.never_empty,
         signed=signed,
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
@@ -112,6 +117,7 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
                 signature["too-long"] = part.notes["policy"]
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))
+            file.flush()
             pairs += len(lines)
     if not args.output:
         shell.print_signature(signature)

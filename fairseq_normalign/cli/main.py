@@ -28,6 +28,7 @@ TASKS = {
     },
     "Use alignments": {
         "project": "carry tags, labels and terms over to a translation",
+        "order-heads": "put the best aligning heads first, for engines that look at these",
     },
     "Analyse a model": {
         "report": "write an HTML report: alignments to browse, error rates, heads, mixing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,8 +23,8 @@ from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.names import Head
-from fairseq_normalign.results.blocks import Table
+from fairseq_normalign.names import Head, as_lists
+from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.runs.chunks import Chunk
 from fairseq_normalign.text.links import GoldFile
 
@@ -108,7 +109,9 @@ class ErrorRates(HeadMeasure):
         aers = {head: aer for head, (aer, _) in best.items()}
         steps = [[str(head), step] for head, (_, step) in best.items()]
         table = Table(["head", "step of its AER"], steps, name="steps", hidden=True)
-        return Finding(aers, tally.known["settings"], blocks=[table])
+        ranked = json.dumps(as_lists(sorted(aers, key=lambda head: aers[head])))
+        note = Note(f"Source–target heads by AER, [layer, head] from 0: {ranked}")
+        return Finding(aers, tally.known["settings"], blocks=[table, note])
 
 
 def _places(tally: Tally) -> list[tuple[Head, str]]:

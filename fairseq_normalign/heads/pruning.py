@@ -24,7 +24,15 @@ from fairseq_normalign.host.attention_modules import (
     scale_heads,
 )
 from fairseq_normalign.host.checkpoint import VARIANT, read_transformer, rename, save
-from fairseq_normalign.names import ALL, KINDS, Head, all_heads, format_heads, parse_heads
+from fairseq_normalign.names import (
+    ALL,
+    KINDS,
+    Head,
+    all_heads,
+    format_heads,
+    in_stored_order,
+    parse_heads,
+)
 from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.notebook import html_table
 
@@ -61,7 +69,8 @@ class Prunable:
         self.all_heads = all_heads(before)
         self.heads = parse_heads(getattr(self.options, "alive_heads", None) or ALL, self.all_heads)
         # Where they are in the state dict, which counts only those that are there.
-        self.places = dict(zip(self.heads, all_heads(self.counts), strict=True))
+        stored = in_stored_order(self.heads, getattr(self.options, "head_order", None))
+        self.places = dict(zip(stored, all_heads(self.counts), strict=True))
         by_place = log_alphas(self.state["model"])
         self.log_alphas = {
             head: by_place[place] for head, place in self.places.items() if place in by_place
@@ -152,7 +161,7 @@ class Prunable:
             )
         self._warn_of_lost_kinds(kept)
         self.options.alive_heads = format_heads(kept, self.all_heads)
-        self.options.gate_heads = None
+        self.options.gate_heads = self.options.head_order = None
         rename(self.state, self.options, VARIANT)
         self._forget_training()
         save(self.state, output)

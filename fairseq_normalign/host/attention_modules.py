@@ -21,7 +21,7 @@ from fairseq.modules.transformer_sentence_encoder_layer import TransformerSenten
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.names import KINDS, Head, HeadCounts
+from fairseq_normalign.names import KINDS, Head, HeadCounts, in_stored_order
 
 Name = tuple[str, int]  # of an attention: its kind, and its layer from 0
 FairseqModule = Any  # a module whose attributes no type checker knows
@@ -63,6 +63,15 @@ def head_names(model: nn.Module) -> list[Head]:
     for (kind, layer), attention in attentions(model).items():
         names += [Head(kind, layer, number) for number in head_numbers(attention)]
     return names
+
+
+def name_heads(model: nn.Module, order: str | None) -> None:
+    """Gives heads that ``normalign order-heads`` has moved the names that they had before."""
+    if order is None:
+        return
+    stored = in_stored_order(head_names(model), order)
+    for name, attention in attentions(model).items():
+        attention.head_numbers = tuple(head.head for head in stored if head[:2] == name)
 
 
 def refuse_unsupported(name: Name, attention: nn.Module) -> None:

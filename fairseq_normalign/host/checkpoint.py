@@ -13,13 +13,19 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqMultiModel
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    FairseqMultiModel,
+)
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting, whole_file
+from fairseq_normalign.host.attention_modules import name_heads
 from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
 from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
@@ -83,6 +89,7 @@ def load_single(path: str, data: str, overrides: dict | None = None):
                 f"{', '.join(model.models)}"
             )
         model = model.models[pair]
+    name_heads(model, getattr(getattr(model, "args", None), "head_order", None))
     return model.eval(), task
 
 
@@ -178,6 +185,11 @@ def _is_transformer(arch: str | None) -> bool:
     """Whether models of an architecture translate from left to right, by attention alone."""
     model = ARCH_MODEL_REGISTRY.get(arch, object)
     return issubclass(model, TransformerModel) and not issubclass(model, FairseqNATModel)
+
+
+def is_stock(arch: str) -> bool:
+    """Whether an architecture is of fairseq's own ``transformer``."""
+    return ARCH_MODEL_NAME_REGISTRY[arch] == "transformer"
 
 
 class BlankDictionary(Dictionary):

@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as arrays
 from fairseq_normalign.attention.extract import (
     EXTRACTORS,
     argmax,
+    best_link,
     confidences,
     extractor,
     itermax,
@@ -264,3 +265,8 @@ def test_grow_gives_words_without_a_link_their_best(share):
     for _ in range(30):
         soft = random.random(random.integers(1, 7, size=2)) ** 3
         assert set(extractor(f"grow:{share}")(soft)) == slow_grow(soft, share)
+
+
+def test_best_link():
+    assert best_link(np.array([[0.1, 0.3], [0.2, 0.0]])) == [(1, 0)]
+    assert best_link(np.zeros((2, 3))) == best_link(np.zeros((0, 3))) == []

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -284,3 +286,39 @@ def test_bad_input_exits_2_with_one_line_and_writes_nothing(case, corpus, checkp
     assert all("warning" in other for other in warned)
     assert output.read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_interactive_answers_each_line_at_once(corpus, checkpoint, reverse, text, pieces, tmp_path):
+    learned = tmp_path / "deen.learned"
+    models = [*pieces, "--reverse-path", reverse, "--combine", "learned", "--learned", learned]
+    expected = align(corpus, checkpoint, *text, *models).stdout.splitlines()
+    lines = [(corpus / name).read_text().splitlines() for name in ("test.src", "test.tgt")]
+    words = ["align", corpus / "data-bin", "--cpu", "--path", checkpoint, *models, "--interactive"]
+    command = [Path(sys.executable).with_name("normalign"), *map(str, words)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        for source, target, links in list(zip(*lines, expected, strict=True))[:3]:
+            run.stdin.write(f"{source} ||| {target}\n")
+            run.stdin.flush()
+            assert run.stdout.readline() == f"{links}\n"  # before the next one is sent
+        run.stdin.close()
+    assert run.returncode == 0
+
+
+def test_interactive_needs_a_learned_file(corpus, checkpoint, pieces, tmp_path):
+    for more, message in {
+        (): "--interactive needs --learned FILE",
+        ("--learned", tmp_path / "none"): "--interactive needs --learned FILE",
+        ("-o", tmp_path / "links"): "--output cannot be used with --interactive",
+    }.items():
+        done = align(corpus, checkpoint, *pieces, "--interactive", *more, check=False)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
+def test_never_empty_gives_the_best_link(corpus, checkpoint, text, pieces):
+    weights = ["--method", "weights", "--layer", 1, "--step", "input", "--extract", "absolute:1"]
+    strict = [*text, *pieces, *weights]
+    assert not align(corpus, checkpoint, *strict).stdout.strip()
+    done = align(corpus, checkpoint, *strict, "--never-empty", "--confidence")
+    assert all(len(line.split()) == 1 for line in done.stdout.splitlines())
+    assert "never-empty:1" in done.stderr
