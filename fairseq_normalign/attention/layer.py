@@ -17,7 +17,7 @@ tensor has both T·S and C or N but for a few keys of one sentence at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from fairseq_normalign.attention.block import Block, LayerNorm
 from fairseq_normalign.attention.contributions import Recorded, over_pairs, wide
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.attention_modules import FairseqModule, Name, layers_of
+from fairseq_normalign.host.attention_modules import FairseqModule, Name, attentions, layers_of
 from fairseq_normalign.names import KINDS
 
 # Activations of single numbers by the name of fairseq's function; these also take float64.
@@ -87,9 +87,10 @@ class FeedForward(NamedTuple):
 class Layer:
     """What one layer did in one forward pass: how summands of its states pass its second half.
 
-    Vectors have four forms, which are their first axis in what is returned, those of SCOPES: in
-    the state behind the attention blocks, in the output of the feed-forward net, in its sum with
-    the residual, and behind the layer norm. In pre-LN, the last two are the same.
+    Vectors have four forms, which are the first axis of what is returned, those of
+    ``names.LAYER_ANALYSES``: in the state behind the attention blocks, in the output of the
+    feed-forward net, in its sum with the residual, and behind the layer norm. In pre-LN, the last
+    two are the same.
 
     Args:
         block: the last attention block.
@@ -223,6 +224,19 @@ def layers_with(model: nn.Module, blocks: Mapping[Name, Block]) -> dict[Name, La
         side = KINDS[kind].side
         layers[side, number] = Layer(block, feed_forward(model, side, number), below)
     return layers
+
+
+def refuse_unknown_layers(model: nn.Module, kinds: Collection[str]) -> None:
+    """Refuses layers that cannot be divided, and those of which only one attention is looked at."""
+    there = attentions(model)
+    for kind, number in there:
+        if kind in kinds:
+            feed_forward(model, KINDS[kind].side, number)
+        elif kind == "cross" and "decoder" in kinds:
+            raise InputError(
+                "decoder layers also have source–target attention; for whole layers, look at all "
+                "attention, or at that of the encoder"
+            )
 
 
 def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
