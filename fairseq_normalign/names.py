@@ -69,6 +69,17 @@ KINDS = {
 # The analyses of Kobayashi et al. (2021): W weights, N norms; RES with the residual, LN with the
 # layer norm.
 ANALYSES = ("ATTN-W", "ATTN-N", "ATTNRES-W", "ATTNRES-N", "ATTNRESLN-N")
+# Of whole layers: before the feed-forward net, behind it, with its residual, with its layer norm.
+LAYER_ANALYSES = ("ATTNRESLN-N", "FF-N", "FFRES-N", "FFRESLN-N")
+# What is looked at by norms, from the attention alone to the whole layer.
+SCOPES = {
+    "attn": "ATTN-N",
+    "attn-res": "ATTNRES-N",
+    "attn-res-ln": "ATTNRESLN-N",
+    "ff": "FF-N",
+    "ff-res": "FFRES-N",
+    "ff-res-ln": "FFRESLN-N",
+}
 ALL, NONE = "all", "none"  # of the heads
 NUMBER = "([1-9][0-9]{0,8})"
 

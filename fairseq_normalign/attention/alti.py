@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_normalign.attention.block import Block
-from fairseq_normalign.attention.contributions import BLOCK, norms
+from fairseq_normalign.attention.contributions import norms, over_pairs
 from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, map_batches
@@ -81,34 +81,14 @@ def head_block(block: Block, head: int) -> Block:
 
 def _approach_l1(block: Block, output: Tensor) -> Tensor:
     """‖y_i‖₁ - ‖y_i - T_ij‖₁ of all pairs but the own terms, (B, T, S), 0 where α is."""
-    weights, values, out_weight = _normalised_parts(block)
-    by_key = weights.permute(0, 3, 2, 1).contiguous()  # (B, S, T, H)
-    sentences = zip(output, by_key, values, strict=True)
-    distances = torch.stack([_distances(*sentence, out_weight) for sentence in sentences])
+
+    def distance(vectors: Tensor, output: Tensor) -> Tensor:
+        return vectors.sub_(output).abs_().sum(-1)
+
+    parts = _normalised_parts(block)
+    distances = over_pairs(distance, *parts, output)
     length = output.abs().sum(-1, keepdim=True)  # ‖y_i‖₁, (B, T, 1)
-    return (length - distances.transpose(1, 2)) * weights.sum(1).gt(0)
-
-
-def _distances(output: Tensor, weights: Tensor, values: Tensor, out_weight: Tensor) -> Tensor:
-    """‖y_i - T_ij‖₁ of one sentence, (S, T); the vectors T_ij exist for a few keys at a time.
-
-    Args:
-        output: y, (T, C).
-        weights: (S, T, H).
-        values: (H, S, D).
-        out_weight: (H, D, C).
-    """
-    _, queries, heads = weights.shape
-    size = max(1, BLOCK // (max(queries, heads) * output.shape[-1]))
-    distances = []
-    for some_weights, some_values in zip(
-        weights.split(size), values.split(size, dim=1), strict=True
-    ):
-        transformed = torch.bmm(some_values, out_weight).transpose(0, 1)  # (k, H, C)
-        outputs = output.expand(len(some_weights), -1, -1)
-        left = torch.baddbmm(outputs, some_weights, transformed, alpha=-1)  # (k, T, C)
-        distances.append(left.abs_().sum(-1))
-    return torch.cat(distances)
+    return (length - distances) * parts[0].sum(1).gt(0)
 
 
 def _approach_l2(block: Block, output: Tensor) -> Tensor:

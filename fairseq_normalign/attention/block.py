@@ -27,20 +27,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_normalign.attention.contributions import Recorded, norms, wide
 
 
 class LayerNorm(NamedTuple):
-    """The parameters of a layer norm."""
+    """The parameters of a layer norm, LN(u) = C(u) / σ(u) + β; computed in float32 at least."""
 
     gain: Tensor  # γ, (C,)
     bias: Tensor  # β, (C,)
     eps: float  # added to the variance
+
+    @classmethod
+    def of(cls, module: Any) -> LayerNorm:
+        """That of a module."""
+        return cls(module.weight.detach(), module.bias.detach(), module.eps)
+
+    def scaled(self, vectors: Tensor) -> Tensor:
+        """C(u) = γ (u - mean u), (…, C)."""
+        centred = vectors - vectors.mean(-1, keepdim=True)
+        return centred * wide(self.gain)
+
+    def deviation(self, vectors: Tensor) -> Tensor:
+        """σ(u) = √(var u + ε), (…, 1)."""
+        return (vectors.var(-1, unbiased=False, keepdim=True) + self.eps).sqrt()
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """LN(u), (…, C)."""
+        gain, bias = wide(self.gain), wide(self.bias)
+        return F.layer_norm(vectors, gain.shape, gain, bias, self.eps)
 
 
 class Terms(NamedTuple):
@@ -105,19 +125,19 @@ class Block:
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """C(u) = γ (u - mean u), (…, C); u itself where no layer norm is behind the sum."""
-        if self.layer_norm is None:
-            return vectors
-        centred = vectors - vectors.mean(-1, keepdim=True)
-        return centred * wide(self.layer_norm.gain)
+        return vectors if self.layer_norm is None else self.layer_norm.scaled(vectors)
+
+    @cached_property
+    def sum(self) -> Tensor:
+        """Σ_j A_ij + b_O + x_i, (B, T, C): what a layer norm behind the sum reads."""
+        return self.with_residual.total + self._out_bias
 
     @cached_property
     def deviation(self) -> Tensor:
         """σ_i = √(var(Σ_j A_ij + b_O + x_i) + ε), (B, T, 1); 1 without a layer norm behind."""
-        total = self.with_residual.total
         if self.layer_norm is None:
-            return torch.ones_like(total[..., :1])
-        variance = (total + self._out_bias).var(-1, unbiased=False, keepdim=True)
-        return (variance + self.layer_norm.eps).sqrt()
+            return torch.ones_like(self.sum[..., :1])
+        return self.layer_norm.deviation(self.sum)
 
     @property
     def constant(self) -> Tensor:

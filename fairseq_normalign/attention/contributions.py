@@ -12,6 +12,7 @@ Shapes: B batch, H heads, T queries, S keys, C model width, D head width. No fun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -127,6 +128,33 @@ def norms(weights: Tensor, values: Tensor, out_weight: Tensor) -> Norms:
     weighted = weights * transformed.unsqueeze(2)
     summed = _sqrt(summed_squared.permute(1, 2, 0).contiguous())
     return Norms(transformed, weighted, summed)
+
+
+def over_pairs(
+    measure: Callable[..., Tensor],
+    weights: Tensor,
+    values: Tensor,
+    out_weight: Tensor,
+    *of_queries: Tensor,
+) -> Tensor:
+    """A number for each vector Σ_h α_h f_h(x_s), (B, T, S); vectors exist for a few keys at a time.
+
+    Args:
+        measure: of vectors (k, T, C) and what their queries have → (k, T). It may return several
+            numbers for each, (…, k, T): then they are (…, B, T, S).
+        weights: and values and W_O, as in :meth:`Recorded.parts`.
+        of_queries: (B, T, …) each.
+    """
+    by_key = weights.permute(0, 3, 2, 1).contiguous()  # (B, S, T, H)
+    size = max(1, BLOCK // (max(by_key.shape[2:]) * out_weight.shape[-1]))
+    sentences = []
+    for keys, of_keys, *of_sentence in zip(by_key, values, *of_queries, strict=True):
+        measured = []
+        for some, of_some in zip(keys.split(size), of_keys.split(size, dim=1), strict=True):
+            transformed = torch.bmm(of_some, out_weight).transpose(0, 1)  # (k, H, C)
+            measured.append(measure(torch.bmm(some, transformed), *of_sentence))
+        sentences.append(torch.cat(measured, dim=-2))  # (…, S, T)
+    return torch.stack(sentences, dim=-3).transpose(-1, -2)
 
 
 def _sqrt(squared: Tensor) -> Tensor:

@@ -239,9 +239,7 @@ def _watched(
 ) -> Iterator[None]:
     """Keeps what the hooks of an attention do not: the residual, and what values are made of."""
     attention, norm, before = modules
-    layer_norm = None
-    if not before:
-        layer_norm = LayerNorm(norm.weight.detach(), norm.bias.detach(), norm.eps)
+    layer_norm = None if before else LayerNorm.of(norm)
     states: dict[str, Tensor] = {}  # (B, T, C) and (B, S, C)
 
     def keep_residual(module, args, kwargs):

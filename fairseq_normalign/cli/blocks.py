@@ -123,7 +123,10 @@ def measures_of(args: Namespace, counts: Mapping[str, Counted]) -> list[Blocks]:
     from fairseq_normalign.layers.block_survey import BlockOptions, Blocks
 
     categories = parse_categories(args.categories, args.category)
-    named = {name: getattr(args, name) for name in ("ranks", "max_tokens", "mixing", "statistics")}
+    named = {
+        name: getattr(args, name)
+        for name in ("ranks", "max_tokens", "mixing", "layers", "statistics")
+    }
     measuring = BlockOptions(categories=categories, frequencies=counts, **named)
     return [Blocks(measuring, number) for number in numbers_of(args)]
 

@@ -15,7 +15,7 @@ from fairseq_normalign.cli.blocks import (
 from fairseq_normalign.cli.output import add_output_options
 from fairseq_normalign.cli.runs import add_run_options, run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.names import ANALYSES
+from fairseq_normalign.names import ANALYSES, LAYER_ANALYSES, SCOPES
 from fairseq_normalign.runs.measure import Made
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
@@ -35,10 +35,17 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--analyses",
         nargs="+",
-        default=["ATTNRESLN-N"],
         metavar="NAME",
-        help=f"whose ratios are shown by layer and category: {', '.join(ANALYSES)}, or all "
-        "(default: ATTNRESLN-N)",
+        help=f"whose ratios are shown by layer and category: {', '.join(ANALYSES)}, or all of "
+        "these (default: ATTNRESLN-N)",
+    )
+    group.add_argument(
+        "--scope",
+        dest="analyses",
+        nargs="+",
+        choices=tuple(SCOPES),
+        help="the same by what is looked at, from the attention alone to the whole layer with its "
+        "feed-forward net; those from ff on are also measured for whole layers, which takes longer",
     )
     averages = "; ".join(f"{name}: {meaning}" for name, meaning in AVERAGES.items())
     group.add_argument(
@@ -47,24 +54,20 @@ def add_options(parser: ArgumentParser) -> None:
         default="macro",
         help=f"of the ratios by layer and category ({averages}; default: %(default)s)",
     )
-    parser.set_defaults(mixing=True, statistics=False)
+    parser.set_defaults(mixing=True, statistics=False, analyses=["ATTNRESLN-N"])
     add_run_options(parser)
 
 
 def check(args: Namespace) -> None:
     check_block_options(args)
-    analyses_of(args)
-
-
-def analyses_of(args: Namespace) -> list[str]:
-    """The analyses that are shown by layer and category."""
     if args.analyses == ["all"]:
-        return list(ANALYSES)
-    names = [name.upper() for name in args.analyses]
-    for name in names:
-        if name not in ANALYSES:
-            raise InputError(f"--analyses {name}: choose from {', '.join(ANALYSES)}, or all")
-    return names
+        args.analyses = list(ANALYSES)
+    args.analyses = [SCOPES.get(name, name.upper()) for name in args.analyses]
+    known = dict.fromkeys([*ANALYSES, *LAYER_ANALYSES])
+    for name in args.analyses:
+        if name not in known:
+            raise InputError(f"--analyses {name}: choose from {', '.join(known)}, or all")
+    args.layers = not set(args.analyses) <= set(ANALYSES)
 
 
 parse_args = options.model_command("mixing", DESCRIPTION, EXAMPLE, add_options, check, several=True)
@@ -79,6 +82,6 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     from fairseq_normalign.layers.mixing import MixingResult
 
     def result_of(survey, signature):
-        return MixingResult(survey.mixing, signature, analyses_of(args), args.average)
+        return MixingResult(survey.mixing, signature, args.analyses, args.average)
 
     show_blocks(args, made, result_of, average=args.average)

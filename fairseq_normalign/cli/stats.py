@@ -32,7 +32,7 @@ def add_options(parser: ArgumentParser) -> None:
         action="store_true",
         help="also measure what normalign mixing does, in the same pass over the corpus",
     )
-    parser.set_defaults(statistics=True)
+    parser.set_defaults(statistics=True, layers=False)
     add_run_options(parser)
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from torch import nn
 
+from fairseq_normalign.attention.layer import refuse_unknown_layers
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
@@ -29,8 +31,10 @@ from fairseq_normalign.layers.categories import (
     rank_by_id,
 )
 from fairseq_normalign.layers.mixing import (
+    LAYERS,
     Mixing,
     MixingResult,
+    add_layers,
     add_mixing,
     mixing_of,
 )
@@ -68,6 +72,7 @@ class BlockOptions:
         ranks: where frequency ranks come from, ``ids`` or ``counts`` of the dictionary.
         frequencies: of the sides, source and target, where they come from a file instead.
         mixing: measure mixing ratios.
+        layers: also those of whole layers, feed-forward nets included.
         statistics: measure α and ‖f(x)‖.
         max_tokens: how many tokens, padding included, are run at once.
     """
@@ -76,6 +81,7 @@ class BlockOptions:
     ranks: str = "ids"
     frequencies: Mapping[str, Counted] = field(default_factory=dict)
     mixing: bool = True
+    layers: bool = False
     statistics: bool = False
     max_tokens: int = 4000
 
@@ -135,6 +141,8 @@ class Blocks:
             if counted is not None:
                 of_words[side] = Frequencies(counted.counts, counted.name, spelled).of_words
         self.options.categories.check_vocabulary(symbols)
+        if self.options.layers:
+            refuse_unknown_layers(models.forcing.model, kinds)
         facts = weight_facts(models.forcing.model, kinds) if self.options.statistics else {}
         return {"kinds": kinds, "of_words": of_words, "weights": facts}
 
@@ -163,11 +171,15 @@ class Blocks:
             batch = [pair for _, pair in numbered]
             of_batch = [lines[number] for number, _ in numbered]
             # Without a name: the next batch needs as much memory.
-            self._add(sums, block_batches(models.forcing, batch, of_batch, tables))
+            self._add(
+                sums,
+                block_batches(models.forcing, batch, of_batch, tables),
+                models.forcing.model,
+            )
         progress(len(pairs) - len(measured))
         return sums.partial(notes)
 
-    def _add(self, sums: Gathered, of_kinds: Sequence[BlockBatch]) -> None:
+    def _add(self, sums: Gathered, of_kinds: Sequence[BlockBatch], model: nn.Module) -> None:
         """Adds a batch."""
         categories = len(self.options.categories.names)
         sums.add("sentences.sum", np.array([len(of_kinds[0].lines)]))
@@ -176,6 +188,8 @@ class Blocks:
                 add_mixing(sums, batch, categories)
             if self.options.statistics:
                 add_statistics(sums, batch, categories)
+        if self.options.layers:
+            add_layers(sums, of_kinds, model, categories)
 
     def _tables(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
         """How tokens are looked up on each side that the attentions see."""
@@ -200,6 +214,9 @@ class Blocks:
             if prepared["weights"].get(kind):
                 known = prepared["weights"][kind]
                 statistics[kind] = statistics_of(arrays, kind, known, categories)
+        for name in LAYERS:
+            if f"mixing.{name}.tokens.sum" in arrays:
+                mixing[name] = mixing_of(arrays, name, categories)
         return BlockSurvey(int(arrays["sentences.sum"][0]), mixing, statistics)
 
 

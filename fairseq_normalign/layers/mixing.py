@@ -1,4 +1,4 @@
-"""How much context the attention blocks of a model mix in, over a corpus."""
+"""How much context the attention blocks and layers of a model mix in, over a corpus."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from fairseq_normalign.attention.block import mixing_ratios
+from fairseq_normalign.attention.block import mixing_ratios, share
+from fairseq_normalign.attention.layer import Layer, layers_with
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.layers.block_pass import (
@@ -16,9 +18,10 @@ from fairseq_normalign.layers.block_pass import (
     add_means,
     add_occurrences,
     divided,
+    numbers,
 )
 from fairseq_normalign.layers.categories import OVERALL, Categories
-from fairseq_normalign.names import ANALYSES, KINDS
+from fairseq_normalign.names import ANALYSES, KINDS, LAYER_ANALYSES
 from fairseq_normalign.results.blocks import (
     Block,
     Grid,
@@ -33,30 +36,38 @@ from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.joins import Draws, Gathered, arrays_of
 
 ALIKE = 1e-5  # ratios that differ by rounding alone have no order
+LAYERS = {"encoder-layer": "encoder layer", "decoder-layer": "decoder layer"}  # names, titles
+PARTS = ("itself", "prefix", "source")  # of a translation decoder's state
+TITLES = {**{name: kind.title for name, kind in KINDS.items()}, **LAYERS}
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """Mixing ratios of one kind of attention, by Kobayashi et al. (2021); all from 0 to 1.
+    """Mixing ratios of one kind of attention or of layers; all from 0 to 1.
 
-    Axes: L layers; the five analyses of ``names.ANALYSES``; K+1 categories, the last one
-    all tokens.
+    Axes: L layers; A analyses, five of an attention (Kobayashi et al., 2021) and four of whole
+    layers; K+1 categories, the last one all tokens.
     """
 
+    analyses: Sequence[str]  # A
     categories: list[str]  # K+1
     tokens: np.ndarray  # how many, (K+1,)
-    macro: np.ndarray  # mean over a sentence, then over sentences, (L, 5, K+1); nan: no tokens
-    micro: np.ndarray  # mean over all tokens, (L, 5, K+1)
-    low: np.ndarray  # of any token and layer, (5,)
+    macro: np.ndarray  # mean over a sentence, then over sentences, (L, A, K+1); nan: no tokens
+    micro: np.ndarray  # mean over all tokens, (L, A, K+1)
+    low: np.ndarray  # of any token and layer, (A,)
     high: np.ndarray
     rho: list[float | None]  # Spearman of frequency rank and ratio, for each analysis
     rho_without_specials: list[float | None]
     ranked: int  # occurrences that ρ is of
     ranked_of: int  # of so many; if these are more, at random
+    # Of whole layers: Spearman of the norms of all pairs before and behind the net, the mean over
+    # sentences, (L, A - 1); of decoders that read a source, lengths of PARTS, (L, A, 3).
+    kept: np.ndarray | None = None
+    shares: np.ndarray | None = None
 
     @property
     def mean(self) -> np.ndarray:
-        """Over all layers and tokens, (5,)."""
+        """Over all layers and tokens, (A,)."""
         return self.micro[:, :, -1].mean(0)
 
 
@@ -66,8 +77,14 @@ def add_mixing(sums: Gathered, batch: BlockBatch, categories: int) -> None:
     for block in batch.blocks.values():
         layers.append(mixing_ratios(block))
         check_finite(layers[-1].transpose(0, 1), batch.places)
-    ratios = torch.stack(layers)  # (L, 5, B, T)
-    queries, name = batch.queries, f"mixing.{batch.kind}"
+    _add_ratios(sums, f"mixing.{batch.kind}", torch.stack(layers), batch, categories)
+
+
+def _add_ratios(
+    sums: Gathered, name: str, ratios: Tensor, batch: BlockBatch, categories: int
+) -> None:
+    """Adds ratios of layers, analyses and queries, (L, A, B, T)."""
+    queries = batch.queries
     add_means(sums, name, ratios, queries.categories, categories)
     # Of each occurrence of a token, the mean over layers (Kobayashi et al., 2021).
     columns = [queries.ranks, queries.special, *ratios.mean(0)]
@@ -75,11 +92,77 @@ def add_mixing(sums: Gathered, batch: BlockBatch, categories: int) -> None:
     add_occurrences(sums, f"{name}.ranked", columns, queries.ranks.isfinite(), draws)
 
 
-def mixing_of(arrays: Mapping[str, np.ndarray], kind: str, categories: Categories) -> Mixing:
-    """What was found of one kind of attention."""
-    own = arrays_of(arrays, f"mixing.{kind}.")
+def add_layers(
+    sums: Gathered, batches: Sequence[BlockBatch], model: nn.Module, categories: int
+) -> None:
+    """Adds what whole layers mix in, from the blocks of all their attentions on a batch."""
+    blocks = {}
+    for batch in batches:
+        blocks.update({(batch.kind, layer): block for layer, block in batch.blocks.items()})
+    layers: dict[str, list[Layer]] = {}
+    for (side, _), layer in sorted(layers_with(model, blocks).items()):
+        layers.setdefault(side, []).append(layer)
+    for batch in batches:
+        if batch.kind in layers:  # the self-attention that has the name of its side
+            _add_side(sums, batch, layers[batch.kind], categories)
+
+
+def _add_side(sums: Gathered, batch: BlockBatch, layers: list[Layer], categories: int) -> None:
+    """Adds the layers of the encoder or of the decoder."""
+    is_token = batch.queries.categories >= 0
+    ratios, kept, shares = [], [], []
+    for layer in layers:
+        parts = {part: layer.through(vectors) for part, vectors in layer.parts.items()}
+        if "source" in parts:
+            lengths = torch.stack([parts[part].norm(dim=-1) for part in PARTS])  # (3, 4, B, T)
+            of_parts = share(lengths, lengths.sum(0) - lengths)[..., is_token]
+            shares.append(of_parts.double().sum(-1).t().cpu().numpy())
+        own = parts.pop("itself").norm(dim=-1)
+        context = torch.stack(list(parts.values())).sum(0).norm(dim=-1)
+        ratios.append(share(context, own))
+        check_finite(ratios[-1].transpose(0, 1), batch.places)
+        kept.append(_kept(layer.pair_norms(), is_token))
+    name = f"mixing.{batch.kind}-layer"
+    _add_ratios(sums, name, torch.stack(ratios), batch, categories)
+    sums.add(f"{name}.kept.sum", np.stack(kept))
+    if shares:
+        sums.add(f"{name}.shares.sum", np.stack(shares))
+
+
+def _kept(norms: Tensor, is_token: Tensor) -> np.ndarray:
+    """Spearman of a sentence's norms before the net and in each form behind it.
+
+    Args:
+        norms: of all pairs in their four forms, (4, B, T, S); what a query does not see has 0.
+        is_token: queries that are no padding, (B, T).
+
+    Returns:
+        Sums over sentences, and how many have one, (2, 3).
+    """
+    kept = np.zeros((2, len(norms) - 1))
+    for of_sentence, rows in zip(norms.transpose(0, 1), is_token, strict=True):
+        cells = of_sentence[:, rows]
+        before, *behind = cells[:, cells[0] > 0].cpu().numpy()
+        for place, form in enumerate(behind):
+            rho = spearman(before, form)
+            if rho is not None:
+                kept[:, place] += rho, 1
+    return kept
+
+
+def mixing_of(arrays: Mapping[str, np.ndarray], name: str, categories: Categories) -> Mixing:
+    """What was found of one kind of attention, or of the layers of one side."""
+    own = arrays_of(arrays, f"mixing.{name}.")
     occurrences = own["ranked.sample"][:, 1:]  # rank, special, ratios
+    shares = kept = None
+    if name in LAYERS:
+        kept = divided(own["kept.sum"][:, 0], own["kept.sum"][:, 1])
+        if "shares.sum" in own:
+            shares = own["shares.sum"] / own["tokens.sum"][-1]
     return Mixing(
+        analyses=LAYER_ANALYSES if name in LAYERS else ANALYSES,
+        shares=shares,
+        kept=kept,
         categories=[*categories.names, OVERALL],
         tokens=own["tokens.sum"],
         macro=divided(own["macro.sum"], own["sentences.sum"]),
@@ -112,12 +195,15 @@ MEANINGS = {
     "ATTNRES-W": "attention and residual connection, by weights: half of each",
     "ATTNRES-N": "attention and residual connection, by norms",
     "ATTNRESLN-N": "attention, residual connection and layer norm, by norms",
+    "FF-N": "what the feed-forward net makes of it, by norms",
+    "FFRES-N": "feed-forward net and residual connection, by norms",
+    "FFRESLN-N": "the whole layer, by norms",
 }
 
 
 @dataclass(frozen=True)
 class MixingResult(Result):
-    """The mixing ratios of a model, by kind of attention.
+    """The mixing ratios of a model, by kind of attention, and of layers if they were measured.
 
     Args:
         analyses: those that are shown by layer and category; JSON has all.
@@ -140,16 +226,21 @@ class MixingResult(Result):
     def findings(self) -> list[str]:
         found = []
         for kind, mixing in self.by_kind.items():
-            ratio = 100 * float(mixing.mean[ANALYSES.index("ATTNRESLN-N")])
-            found.append(f"{KINDS[kind].title} mixes in {ratio:.0f} % of context (ATTNRESLN-N).")
+            ratio, analysis = 100 * float(mixing.mean[-1]), mixing.analyses[-1]
+            found.append(f"{TITLES[kind]} mixes in {ratio:.0f} % of context ({analysis}).")
         return found
 
     def blocks(self) -> list[Block]:
         by_analysis = {}
-        for analysis in ANALYSES:
+        for analysis in MEANINGS:
+            having = {
+                kind: mixing for kind, mixing in self.by_kind.items() if analysis in mixing.analyses
+            }
+            if not having:
+                continue
             by_average = {}
             for average, meaning in AVERAGES.items():
-                maps = [_map(kind, self.by_kind[kind], analysis, average) for kind in self.by_kind]
+                maps = [_map(kind, mixing, analysis, average) for kind, mixing in having.items()]
                 by_average[meaning] = [Row(on_one_scale(maps))]
             note = Note(f"{analysis}: {MEANINGS[analysis]}.")
             chosen = chosen_from("average", by_average, [AVERAGES[self.average]])
@@ -159,10 +250,11 @@ class MixingResult(Result):
         for kind, mixing in self.by_kind.items():
             counts = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
             tokens += [[kind, *count] for count in counts]
-            notes.append(_counts(KINDS[kind].title, mixing))
+            notes.append(_counts(TITLES[kind], mixing))
         columns = ["attention", "category", "tokens"]
         return [
             self._summary(),
+            *self._layers(),
             *chosen_from("analysis", by_analysis, self.analyses),
             Table(columns, tokens, "Tokens", name="tokens", hidden=True),
             *notes,
@@ -173,21 +265,42 @@ class MixingResult(Result):
         for kind, mixing in self.by_kind.items():
             shares = 100 * np.stack([mixing.mean, mixing.low, mixing.high], axis=1)  # (5, 3)
             rhos = zip(mixing.rho, mixing.rho_without_specials, strict=True)
-            for name, of_analysis, rho in zip(ANALYSES, shares.tolist(), rhos, strict=True):
-                rows.append([KINDS[kind].title, name, *of_analysis, *rho])
+            for name, of_analysis, rho in zip(mixing.analyses, shares.tolist(), rhos, strict=True):
+                rows.append([TITLES[kind], name, *of_analysis, *rho])
         columns = ["attention", "analysis", "mean", "min", "max"]
         columns += ["ρ with rank", "ρ without special tokens"]
         title = "Mixing ratio in % over all layers, and Spearman's ρ with frequency rank"
         return Table(columns, rows, title, [0, 0, 1, 1, 1, 2, 2], name="analyses")
+
+    def _layers(self) -> list[Table]:
+        """What the feed-forward nets do, if whole layers were measured."""
+        shares: Rows = []
+        kept: Rows = []
+        for kind, mixing in self.by_kind.items():
+            for layer, rhos in enumerate([] if mixing.kept is None else mixing.kept, 1):
+                kept.append([TITLES[kind], layer, *numbers(rhos)])
+            for layer, of_layer in enumerate([] if mixing.shares is None else mixing.shares, 1):
+                for analysis, of_parts in zip(mixing.analyses, 100 * of_layer, strict=True):
+                    shares.append([layer, analysis, *of_parts.tolist()])
+        tables = []
+        if kept:
+            title = "Spearman's ρ of the norms of all pairs, before and behind the feed-forward net"
+            columns = ["layers", "layer", *LAYER_ANALYSES[1:]]
+            tables.append(Table(columns, kept, title, [0, 0, 2, 2, 2], name="kept"))
+        if shares:
+            title = "Decoder layers: lengths of the parts of a state, in % of their sum"
+            columns = ["layer", "analysis", *PARTS]
+            tables.append(Table(columns, shares, title, [0, 0, 1, 1, 1], name="parts"))
+        return tables
 
 
 def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
     """A row for each layer, a column for each category that has tokens."""
     means = mixing.macro if average == "macro" else mixing.micro
     kept = np.flatnonzero(mixing.tokens)
-    of_analysis = 100 * means[:, ANALYSES.index(analysis)][:, kept]  # (L, K+1)
+    of_analysis = 100 * means[:, mixing.analyses.index(analysis)][:, kept]  # (L, K+1)
     return Grid(
-        f"{KINDS[kind].title}: {analysis}, mixing ratio",
+        f"{TITLES[kind]}: {analysis}, mixing ratio",
         "layer",
         "category",
         [str(layer) for layer in range(1, len(means) + 1)],

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from fairseq_normalign.attention import alti
 from fairseq_normalign.attention.alti import Rollout, contributions, head_block
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
@@ -65,7 +64,7 @@ def test_contributions_are_those_of_the_paper(block, order):
 @pytest.mark.parametrize("size", [1, 2 * T * C])
 def test_any_number_of_keys_at_once_gives_the_same(monkeypatch, block, size):
     expected = contributions(block)
-    monkeypatch.setattr(alti, "BLOCK", size)
+    monkeypatch.setattr("fairseq_normalign.attention.contributions.BLOCK", size)
     assert_close(contributions(block), expected)
 
 

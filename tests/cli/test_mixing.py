@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_normalign.names import ANALYSES
+from fairseq_normalign.names import ANALYSES, LAYER_ANALYSES
 from fairseq_normalign.results.result import read_result
 from fairseq_normalign.results.text import tables_of
 from tests.conftest import run
@@ -41,6 +41,30 @@ def test_tables_of_all_attentions(folder):
     signature = done.stderr.strip().split("|")
     for choice in ("checkpoints:one.pt", "sentences:3", "categories:pieces", "ranks:ids"):
         assert choice in signature
+
+
+def test_whole_layers(folder, tmp_path):
+    done = mixing(folder, "--scope", "attn-res", "ff-res-ln", "-o", tmp_path / "x.json")
+    tables = read_result(tmp_path / "x.json").tables()
+    of_layers = [row for row in tables["analyses"].rows if row[0].endswith("layer")]
+    assert [row[1] for row in of_layers] == [*LAYER_ANALYSES] * 2
+    assert [row[:2] for row in tables["kept"].rows] == [
+        [f"{side} layer", layer] for side in ("encoder", "decoder") for layer in (1, 2)
+    ]
+    assert [row[:2] for row in tables["parts"].rows][:4] == [[1, name] for name in LAYER_ANALYSES]
+    for row in tables["parts"].rows:
+        assert sum(row[2:]) == pytest.approx(100, abs=1e-3)
+    assert done.stdout.count(": ATTNRES-N, mixing ratio in %\n") == 3
+    assert done.stdout.count(": FFRESLN-N, mixing ratio in %\n") == 2
+    alone = mixing(folder, "--analyses", "FF-N", "--attention", "encoder").stdout
+    assert "encoder layer: FF-N, mixing ratio in %" in alone
+    assert "decoder" not in alone
+
+
+def test_layers_of_which_only_self_attention_is_looked_at(folder):
+    done = mixing(folder, "--scope", "ff", "--attention", "decoder", check=False)
+    assert done.returncode == 2
+    assert "decoder layers also have source–target attention" in done.stderr
 
 
 def test_several_checkpoints_give_mean_and_deviation(folder, tmp_path):

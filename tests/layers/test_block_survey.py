@@ -12,6 +12,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from scipy.stats import spearmanr
 
 from fairseq_normalign.attention.block import mixing_ratios
+from fairseq_normalign.attention.layer import layers_with, refuse_unknown_layers
 from fairseq_normalign.attention.recorder import record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import ReadyModel
@@ -85,6 +86,49 @@ def rank_of(token, category):
     if category == 0:
         return 3
     return np.nan if token == UNK else token + 4
+
+
+@pytest.mark.parametrize("max_tokens", [6, 4000])
+def test_layers_are_those_of_pairs_which_run_alone(model, pairs, max_tokens):
+    found = survey_blocks(model, pairs, BlockOptions(max_tokens=max_tokens, layers=True)).mixing
+    assert set(found) == {*KINDS, "encoder-layer", "decoder-layer"}
+    for side in ("encoder", "decoder"):
+        mixing, ratios, shares = found[f"{side}-layer"], [], []
+        rhos = []  # of each sentence that has any, (L, 3)
+        for pair in pairs:
+            blocks, _ = alone(model, pair)
+            layers = layers_with(model.forcing.model, blocks)
+            of_sentence, of_parts, of_maps = [], [], []
+            for number in range(2):
+                layer = layers[side, number]
+                forms = {
+                    part: layer.through(vectors)[:, 0] for part, vectors in layer.parts.items()
+                }
+                own = forms["itself"].norm(dim=-1)  # (4, T)
+                context = sum(form for part, form in forms.items() if part != "itself").norm(dim=-1)
+                of_sentence.append(context / (context + own))
+                lengths = torch.stack([form.norm(dim=-1) for form in forms.values()], -1)
+                of_parts.append(lengths / lengths.sum(-1, keepdim=True))  # (4, T, P)
+                norms = layer.pair_norms()[:, 0].flatten(1).numpy()
+                seen = norms[0] > 0
+                forms = (norms[0, seen], *norms[1:, seen])
+                of_maps.append([spearmanr(forms[0], form).statistic for form in forms[1:]])
+            ratios.append(torch.stack(of_sentence))
+            shares.append(torch.stack(of_parts))
+            if seen.sum() > 2:
+                rhos.append(of_maps)
+        ratios, shares = torch.cat(ratios, dim=-1), torch.cat(shares, dim=-2)
+        np.testing.assert_allclose(mixing.micro[..., -1], ratios.mean(-1), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(mixing.kept, np.mean(rhos, axis=0), atol=1e-4)
+        if side == "decoder":
+            np.testing.assert_allclose(mixing.shares, shares.mean(-2), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(mixing.shares.sum(-1), 1, rtol=1e-5)
+
+
+def test_whole_layers_need_all_their_attentions(model):
+    refuse_unknown_layers(model.forcing.model, ["encoder"])
+    with pytest.raises(InputError, match="decoder layers also have source–target attention"):
+        refuse_unknown_layers(model.forcing.model, ["decoder"])
 
 
 @pytest.mark.parametrize("max_tokens", [6, 4000])

@@ -1,0 +1,172 @@
+"""The decomposition of whole layers against the layers' own output and a numeric integral."""
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.tasks.masked_lm import MaskedLMTask
+
+from fairseq_normalign.attention.block import pair_norms
+from fairseq_normalign.attention.layer import ACTIVATIONS, Layer, feed_forward, layers_with
+from fairseq_normalign.attention.recorder import record_blocks
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention_modules import layers_of
+from fairseq_normalign.names import KINDS
+from tests.attention.test_recorder import MODELS, randomised
+from tests.conftest import ToyTask, build_model
+
+STEPS = 4000  # of the numeric integral
+assert_close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-5)
+
+
+def run(model, kinds=tuple(KINDS), **batch):
+    """The layers of a forward pass, and what each layer returned, (B, T, C)."""
+    returned, handles = {}, []
+    for side in ("encoder", "decoder"):
+        for number, layer in enumerate(layers_of(getattr(model, side, None))):
+
+            def keep(module, args, output, name=(side, number)):
+                output = output[0] if isinstance(output, tuple) else output
+                returned[name] = output.transpose(0, 1)
+
+            handles.append(layer.register_forward_hook(keep))
+    with torch.no_grad():
+        with record_blocks(model, kinds) as blocks:
+            model(**batch)
+        layers = layers_with(model, blocks)
+    for handle in handles:
+        handle.remove()
+    return layers, returned
+
+
+ACTIVATION_OPTIONS = ("relu", "gelu", "gelu_accurate", "swish", "tanh")
+WITH_ACTIVATIONS = {
+    name: ("transformer", {"activation_fn": name}) for name in ACTIVATION_OPTIONS
+} | MODELS
+
+
+@pytest.mark.parametrize("name", WITH_ACTIVATIONS)
+def test_parts_and_constant_add_up_to_what_the_layer_returns(batch, name):
+    arch, options = WITH_ACTIVATIONS[name]
+    layers, returned = run(randomised(build_model(arch, **options)), **batch)
+    assert set(layers) == set(returned)
+    for place, layer in layers.items():
+        state, added, summed, normalised = layer.output
+        assert_close(normalised, returned[place])
+        assert_close(state, layer.block.output)
+        assert_close(summed, state + added)
+        assert_close(layer.feed_forward(state), returned[place])
+        parts = {"itself", "prefix", "source"} if place[0] == "decoder" else {"itself", "context"}
+        assert set(layer.parts) == parts
+
+
+def slow_pass(layer: Layer, b: int, i: int, vector: torch.Tensor) -> list[torch.Tensor]:
+    """The four forms of a summand of one query's state, by steps of a numeric integral."""
+    net = layer.feed_forward
+    state = layer.block.output[b, i].double()
+    gain, shift = net.layer_norm.gain.double(), net.layer_norm.bias.double()
+    w1, b1, w2 = net.first.double(), net.first_bias.double(), net.second.double()
+    vector = vector.double()
+
+    def normalised(u, entering):
+        sigma = (entering.var(unbiased=False) + net.layer_norm.eps).sqrt()
+        return gain * (u - u.mean()) / sigma
+
+    read, summand = state, vector
+    if net.before:
+        read = normalised(state, state) + shift
+        summand = normalised(vector, state)
+    slopes = torch.zeros(len(b1), dtype=torch.float64)
+    for step in range(STEPS):
+        inner = ((step + 0.5) / STEPS * (w1 @ read) + b1).requires_grad_()
+        slopes += torch.autograd.grad(net.activation(inner).sum(), inner)[0] / STEPS
+    added = w2 @ (slopes * (w1 @ summand))
+    summed = added + vector
+    entering = state + F.linear(net.activation(w1 @ read + b1), w2, net.second_bias.double())
+    return [vector, added, summed, summed if net.before else normalised(summed, entering)]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["post-LN", "pre-LN"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swish"])
+def test_a_summand_passes_as_by_a_numeric_integral(batch, before, activation):
+    options = {"encoder_normalize_before": before, "decoder_normalize_before": before}
+    model = randomised(build_model(activation_fn=activation, **options))
+    layers, _ = run(model, **batch)
+    for layer in layers.values():
+        part = layer.parts["itself"]
+        forms = layer.through(part)
+        slow = torch.stack(slow_pass(layer, 0, 1, part[0, 1]))
+        # A step of the integral may jump over the kink of ReLU.
+        torch.testing.assert_close(forms[:, 0, 1].double(), slow, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["post-LN", "pre-LN", "some heads", "no heads"])
+def test_norms_of_pairs_are_those_of_the_materialised_vectors(batch, name):
+    arch, options = MODELS[name]
+    layers, _ = run(randomised(build_model(arch, **options)), **batch)
+    for layer in layers.values():
+        block, below = layer.block, layer.below
+        vectors = block.scaled(block.recorded.summed_vectors()) / block.deviation[:, :, None]
+        if below is not None:
+            of_target = below.scaled(below.recorded.summed_vectors()) / below.deviation[:, :, None]
+            of_target = block.scaled(of_target) / block.deviation[:, :, None]
+            vectors = torch.cat([vectors, of_target], dim=2)  # (B, T, S + T, C)
+        shift = 0 if below is None else block.recorded.weights.shape[-1]
+        for i in range(vectors.shape[1]):
+            vectors[:, i, shift + i] = layer.parts["itself"][:, i]
+        by_key = [layer.through(vectors[:, :, key]).norm(dim=-1) for key in range(vectors.shape[2])]
+        norms = layer.pair_norms()
+        torch.testing.assert_close(norms, torch.stack(by_key, -1), rtol=1e-4, atol=1e-5)
+        if below is None:
+            torch.testing.assert_close(norms[0], pair_norms(block)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_source_target_attention_alone_has_the_same_vectors_of_the_source(batch):
+    model = randomised(build_model())
+    whole, _ = run(model, **batch)
+    alone, _ = run(model, ("cross",), **batch)
+    for place, layer in alone.items():
+        norms = layer.pair_norms()
+        assert_close(norms, whole[place].pair_norms()[..., : norms.shape[-1]])
+        assert_close(layer.output, whole[place].output)
+
+
+def test_a_masked_model(batch):
+    masked = MaskedLMTask.__new__(MaskedLMTask)
+    masked.dictionary, masked.cfg = ToyTask().source_dictionary, ToyTask().args
+    model = randomised(build_model("roberta", masked, max_positions=64))
+    layers, returned = run(model, ("encoder",), src_tokens=batch["src_tokens"].flip(1))
+    assert len(layers) == 2
+    for place, layer in layers.items():
+        assert_close(layer.output[-1], returned[place])
+
+
+def test_where_the_argument_is_0_the_slope_is_the_derivative():
+    net = feed_forward(randomised(build_model(activation_fn="gelu")), "encoder", 0)
+    slope = net.slope(torch.zeros(16))
+    bias = net.first_bias.double().requires_grad_()
+    (derivative,) = torch.autograd.grad(ACTIVATIONS["gelu"](bias).sum(), bias)
+    assert_close(slope, derivative.float())
+    assert_close(net.slope(torch.full((16,), 1e-7)), slope)
+
+
+REFUSED = {
+    "activation relu_squared has no closed form": {"activation_fn": "relu_squared"},
+    "uses --scale-fc": {"scale_fc": True},
+    "uses --scale-resids": {"scale_resids": True},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_divided_is_refused_by_name(message):
+    model = build_model(**REFUSED[message])
+    with pytest.raises(InputError, match=f"decoder layer 2:? {message}"):
+        feed_forward(model, "decoder", 1)
+
+
+def test_a_layer_without_two_linear_maps_is_refused():
+    model = build_model()
+    del model.encoder.layers[0].fc2
+    with pytest.raises(InputError, match="encoder layer 1 has no feed-forward net of two linear"):
+        feed_forward(model, "encoder", 0)
