@@ -203,7 +203,7 @@ def returning(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
     """Modules that return something which is known, and are not run."""
     before = {module: vars(module).get("forward") for module in outputs}
     for module, output in outputs.items():
-        module.forward = lambda *_, known=output, **__: known  # type: ignore[method-assign]
+        module.forward = lambda *_, known=output, **__: known
     try:
         yield
     finally:

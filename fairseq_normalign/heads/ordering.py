@@ -90,8 +90,8 @@ def _score(
     if gold is not None:
         return 1 - score_links(links, gold).aer
     linked = []
-    for pair, of_pair in zip(pairs, links, strict=True):
-        linked.append((pair.source.text, pair.target.text, of_pair))
+    for pair, found in zip(pairs, links, strict=True):
+        linked.append((pair.source.text, pair.target.text, found))
     return word_gain(linked)
 
 
