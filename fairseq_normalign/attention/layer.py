@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -256,7 +256,7 @@ def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
         raise InputError(
             f"{where}: activation {name} has no closed form; known: {', '.join(ACTIVATIONS)}"
         )
-    maps = []
+    maps: list[Any] = []
     for linear in (layer.fc1, layer.fc2):
         maps += [wide(linear.weight.detach()), wide(linear.bias.detach())]
     before = getattr(layer, "normalize_before", False)
