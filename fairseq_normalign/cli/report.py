@@ -178,11 +178,11 @@ def read_included(paths: Sequence[str]) -> list[Included]:
     """What files hold: JSON of our commands, or logs of ``fairseq-train --log-relevance``."""
     from fairseq_normalign.heads.relevance_log import GateLog, read_log
 
-    included = []
+    included: list[Included] = []
     for path, name in zip(paths, short_names(paths), strict=True):
         first = "" if is_stream(path) else next(islice(read_lines(path), 1), "")
         is_log = first.startswith("{") and '"updates"' in first
-        included.append(Included(name, GateLog(read_log(path)) if is_log else read_result(path)))
+        included.append((name, GateLog(read_log(path)) if is_log else read_result(path)))
     return included
 
 
