@@ -33,12 +33,12 @@ Check = Callable[[Namespace], None]
 ParseArgs = Callable[[Sequence[str]], Namespace]
 
 
-def unchecked(args: Namespace) -> None:
-    """The check of a command whose options all go together."""
-
-
 def command(
-    name: str, description: str, example: str, add_options: AddOptions, check: Check = unchecked
+    name: str,
+    description: str,
+    example: str,
+    add_options: AddOptions,
+    check: Check = lambda args: None,
 ) -> ParseArgs:
     """How a command without fairseq's options parses its words.
 
@@ -62,7 +62,7 @@ def model_command(
     description: str,
     example: str,
     add_options: AddOptions,
-    check: Check = unchecked,
+    check: Check = lambda args: None,
     *,
     several: bool = False,
 ) -> ParseArgs:

@@ -118,8 +118,7 @@ def check(args: Namespace) -> None:
         if (args.links is None) == (args.model is None):
             raise InputError("needs one of --links FILE and --model MODEL")
     inputs = (args.source, args.target, args.links, args.terms, args.learned)
-    if inputs.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once")
+    checks.refuse_stdin_twice(*inputs)
     if args.output is not None:
         refuse_overwriting(args.output, *inputs)
     args.path = args.model  # for the command's entry: whether fairseq is needed

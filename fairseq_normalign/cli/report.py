@@ -41,19 +41,14 @@ def parse_args(argv: Sequence[str]) -> Namespace:
         parser = CommandParser("report")
         add_page_options(parser)
         args, of_model = parser.parse_known_args(argv)
-        if not of_model:
-            return _of_files(args)
+        if not of_model:  # a page of results that other commands wrote
+            args.path = []
+            if not args.include:
+                raise InputError("nothing to show; name a MODEL, or --include FILE.json")
+            check_page(args)
+            checks.check_output(args.output, *args.include)
+            return args
     return parse_all(argv)
-
-
-def _of_files(args: Namespace) -> Namespace:
-    """A page of results that other commands wrote."""
-    args.path = []
-    if not args.include:
-        raise InputError("nothing to show; name a MODEL, or --include FILE.json")
-    check_page(args)
-    checks.check_output(args.output, *args.include)
-    return args
 
 
 def add_options(parser: ArgumentParser) -> None:
